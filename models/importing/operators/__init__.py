@@ -1,4 +1,4 @@
-"""Conversion of ONNX operators: a function of importer and node for each, one file for each family."""
+"""Conversion of ONNX operators: one function of importer and node per operator, and one file per family."""
 
 from collections.abc import Callable
 

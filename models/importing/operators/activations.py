@@ -1,4 +1,4 @@
-"""Elementwise activations: they apply to the output of a layer, whatever the view."""
+"""Elementwise activations, which are applied to the output of a layer regardless of how it is viewed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..onnx_file import Node
 from ..steps import activate, affine_view, channel_numbers, clip, combine_views
 from .comparing import is_zero_or_one, nonzero
 
-BOOL = 9  # ONNX's number for the type
+BOOL = 9  # data type code of bool in ONNX
 
 
 def _plain(activation: str, *attributes: tuple[str, float]) -> Callable[[Importer, Node], None]:
-    """Return an operator for one of our activations, with attributes and their defaults as its parameters."""
+    """Return the operator of an activation whose parameters are the given attributes, each with its default value."""
 
     def operator(importer: Importer, node: Node) -> None:
         parameters = tuple(number(node, name, default) for name, default in attributes)
@@ -68,7 +68,7 @@ def _prelu(importer: Importer, node: Node) -> None:
         importer.give(node, activate(importer, view, "leaky_relu", (float(slope.ravel()[0]),)))
         return
     source, numbers, back = channel_numbers(importer, view, slope)
-    if numbers.ndim != 1:  # one for each element, as Keras has them: relu(x) - slope * relu(-x)
+    if numbers.ndim != 1:  # one slope per element, as in Keras: relu(x) - slope * relu(-x)
         below = activate(importer, affine_view(importer, view, -np.ones(1), np.zeros(1)), "relu")
         above = activate(importer, view, "relu")
         importer.give(node, combine_views(importer, "add", above, affine_view(importer, below, -slope, np.zeros(1))))

@@ -1,4 +1,4 @@
-"""Sums, products and similar operators of two values, or of a value and constants, for all views."""
+"""Addition, multiplication and similar binary operators on two values or on a value and constants, for any view."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def _pow(importer: Importer, node: Node) -> None:
 
 
 def power(importer: Importer, view: View, exponent: float) -> View:
-    """Raise a view to a power; fractions other than a half require numbers above 0."""
+    """Raise a view to a power; fractional exponents other than 0.5 require positive values."""
     if exponent == 1:
         return view
     if exponent == 0.5:
         return activate(importer, view, "sqrt")
     if exponent == -1:
         return activate(importer, view, "reciprocal")
-    if exponent in (2, 3, 4):  # for numbers of any sign
+    if exponent in (2, 3, 4):  # valid for values of any sign
         square = combine_views(importer, "multiply", view, view)
         if exponent == 2:
             return square
@@ -77,7 +77,7 @@ def power(importer: Importer, view: View, exponent: float) -> View:
 
 
 def _sum(importer: Importer, node: Node) -> None:
-    """Convert the sum or mean of any number of values."""
+    """Convert the sum or mean of any number of inputs."""
     total = importer.data(node)
     for position in range(1, len(node.inputs)):
         total = combine_views(importer, "add", total, importer.data(node, position))

@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml, as skl2onnx writes them for scikit-learn's scalers and linear models."""
+"""Operators of the ai.onnx.ml domain, which skl2onnx generates for the scalers and linear models of scikit-learn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _scaler(importer: Importer, node: Node) -> None:
 
 
 def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, int]:
-    """Return scores multiplied by `scale`, and their number."""
+    """Return the scores of a linear model multiplied by `scale`, and the number of scores."""
     view = importer.data(node).with_batch()
     if len(view.axes) != 1:
         raise ModelError(f"takes features, but {importer.describe(view)} comes in")
@@ -38,7 +38,7 @@ def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, i
 
 
 def _are_opposite(node: Node) -> bool:
-    """True if there are two scores, one the negative of the other: their sigmoids add up to 1."""
+    """Return whether there are two scores, one the negative of the other, so that their sigmoids sum to 1."""
     coefficients, intercepts = numbers(node, "coefficients"), numbers(node, "intercepts")
     half = len(coefficients) // 2
     turned = tuple(-value for value in coefficients[half:])
@@ -49,7 +49,7 @@ def _linear_classifier(importer: Importer, node: Node) -> None:
     way = text(node, "post_transform", "NONE")
     halved = way == "LOGISTIC" and _are_opposite(node)
     view, count = _linear(importer, node, 0.5 if halved else 1.0)
-    if halved:  # sigmoid(z) and sigmoid(-z) are the softmax of z / 2 and -z / 2
+    if halved:  # sigmoid(z) and sigmoid(-z) equal the softmax of z / 2 and -z / 2
         way = "SOFTMAX"
     if way == "SOFTMAX":
         view = importer.add(Softmax(importer.name("softmax"), inputs=(view.layer,)))
@@ -71,7 +71,7 @@ def _linear_regressor(importer: Importer, node: Node) -> None:
 
 
 def _normalizer(importer: Importer, node: Node) -> None:
-    """Divide by a norm; after a softmax the sum is already 1."""
+    """Divide by a norm; the L1 norm is skipped after a softmax, whose outputs already sum to 1."""
     view = importer.data(node).with_batch()
     way = text(node, "norm", "MAX")
     if way == "L1" and isinstance(importer.builder.layers.get(view.layer), Softmax):

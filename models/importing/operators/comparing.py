@@ -1,4 +1,4 @@
-"""Comparisons, logic and choices on numbers that are 0 or 1, and activations made of them."""
+"""Comparisons, logical operators and selections on values of 0 or 1, and activations composed of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..view import View
 
 _TURNED = {"Greater": "Less", "Less": "Greater", "GreaterOrEqual": "LessOrEqual", "LessOrEqual": "GreaterOrEqual"}
 
-# Activations whose results may be infinite, so that a product with 0 may not be 0.
+# Activations that may return infinity, so that multiplying their results by 0 may give NaN instead of 0.
 _UNBOUNDED = ("exp", "reciprocal", "power", "log", "softplus")
 
 
 def _compare(importer: Importer, node: Node) -> None:
-    """Return 1 where a comparison holds, else 0."""
+    """Convert a comparison, whose result is 1 where it holds and 0 elsewhere."""
     if len(node.inputs) != 2:
         raise ModelError(f"has {len(node.inputs)} inputs")
     op, views = node.op, [importer.views.get(name) for name in node.inputs]
@@ -40,7 +40,7 @@ def _compare(importer: Importer, node: Node) -> None:
 
 
 def _comparison(importer: Importer, op: str, view: View, limit: float) -> View:
-    """Return 1 where a view compares with a number, else 0."""
+    """Return 1 where the comparison `op` of a view with the number `limit` holds, and 0 elsewhere."""
     if op == "Greater":
         return activate(importer, view, "step", (limit,))
     if op == "LessOrEqual":
@@ -62,7 +62,7 @@ def _scaled(importer: Importer, view: View, factor: float) -> View:
 
 
 def _logic(operation: str) -> Callable[[Importer, Node], None]:
-    """Return an operator that combines two values of 0 and 1."""
+    """Return an operator that combines two values whose elements are 0 or 1."""
 
     def operator(importer: Importer, node: Node) -> None:
         given = [importer.constants.get(name) for name in node.inputs]
@@ -86,7 +86,7 @@ def _xor(importer: Importer, node: Node) -> None:
 
 
 def _where(importer: Importer, node: Node) -> None:
-    """Return the second input where the first is 1, else the third."""
+    """Select the second input where the first is 1, and the third elsewhere."""
     condition = importer.constants.get(node.inputs[0])
     chosen = chosen_everywhere(importer, node)
     if chosen is not None:
@@ -107,7 +107,7 @@ def _where(importer: Importer, node: Node) -> None:
 
 
 def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray) -> View | None:
-    """Return one of the values of a choice where it is chosen, else 0; None for a constant zero."""
+    """Return the input at `place` where the mask selects it, and 0 elsewhere; None if the input is constant 0."""
     values = importer.constants.get(node.inputs[place])
     if values is not None:
         values = _finite(values.astype(np.float64))
@@ -121,20 +121,20 @@ def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray)
         return affine_view(importer, view, mask, np.zeros(1))
     if not _may_be_infinite(importer, view.layer):
         return combine_views(importer, "multiply", view, mask)
-    bound = _scaled(importer, mask, float(np.finfo(np.float32).max))  # 0 where not chosen, else unbounded
+    bound = _scaled(importer, mask, float(np.finfo(np.float32).max))  # 0 if not selected, else unbounded
     low = combine_views(importer, "minimum", view, bound)
     return combine_views(importer, "maximum", low, _scaled(importer, bound, -1))
 
 
 def nonzero(importer: Importer, view: View) -> View:
-    """Return 1 where a view is not 0, else 0."""
+    """Return 1 where a view is not 0, and 0 elsewhere."""
     return view if is_zero_or_one(importer, view) else _not(importer, _comparison(importer, "Equal", view, 0.0))
 
 
 def is_zero_or_one(importer: Importer, view: View) -> bool:
-    """True if a value is a result of comparisons: 0 and 1."""
+    """Return whether a view is the result of comparisons, so that its elements are 0 or 1."""
     layer = importer.builder.layers.get(view.layer)
-    if isinstance(layer, Affine) and layer.activation == "identity":  # one minus it
+    if isinstance(layer, Affine) and layer.activation == "identity":  # 1 - x, a logical negation
         scale, shift = (importer.builder.tensors[f"{layer.name}.{part}"] for part in ("scale", "shift"))
         layer = importer.builder.layers.get(layer.inputs[0]) if (scale == -1).all() and (shift == 1).all() else None
     if isinstance(layer, Combine) and layer.operation in ("multiply", "maximum", "add"):
@@ -143,13 +143,13 @@ def is_zero_or_one(importer: Importer, view: View) -> bool:
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
-    """Replace infinity by the largest float32, since 0 times infinity is NaN."""
+    """Clip infinite values to the largest float32, because 0 times infinity is NaN."""
     largest = float(np.finfo(np.float32).max)
     return np.clip(values, -largest, largest)
 
 
 def _may_be_infinite(importer: Importer, name: str) -> bool:
-    """True if one of the last steps that compute a value may overflow."""
+    """Return whether one of the last layers that compute a value may overflow."""
     for _ in range(8):
         layer = importer.builder.layers.get(name)
         if layer is None:
@@ -163,11 +163,11 @@ def _may_be_infinite(importer: Importer, name: str) -> bool:
 
 
 def _shrink(importer: Importer, node: Node) -> None:
-    """Return x - `bias` above `lambd`, x + `bias` below -`lambd`, else 0."""
+    """Compute x - `bias` if x > `lambd`, x + `bias` if x < -`lambd`, and 0 otherwise."""
     view, limit, bias = importer.data(node), number(node, "lambd", 0.5), number(node, "bias", 0.0)
     if limit < 0:
         raise ModelError(f"its lambd is {limit:g}, which is below 0")
-    if limit == bias:  # softshrink: the part outside a clip
+    if limit == bias:  # softshrink: x minus its clipped value
         importer.give(node, combine_views(importer, "subtract", view, clip(importer, view, -limit, limit)))
         return
     above = _comparison(importer, "Greater", view, limit)
@@ -186,7 +186,7 @@ def _thresholded(importer: Importer, node: Node) -> None:
 
 
 def _is_nan(importer: Importer, node: Node) -> None:
-    """False: torch.export guards softmaxes of rows without keys so, of which there are none."""
+    """Return False: torch.export inserts IsNaN to guard a softmax over rows without keys, and no such rows exist."""
     importer.give(node, np.zeros(1, bool))
 
 

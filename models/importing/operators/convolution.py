@@ -18,8 +18,8 @@ from ..scores import multiply_values, scale_scores
 from ..steps import activate, affine_view, combine_views, widen
 from ..view import View
 
-MAX_IN_PLACE = 64  # groups of channels that can be multiplied in place by the same weights
-MAX_VOLUME = 1 << 24  # weights of a three-dimensional convolution, expanded for every depth
+MAX_IN_PLACE = 64  # maximum number of channel groups that are multiplied in place by the same weights
+MAX_VOLUME = 1 << 24  # maximum number of weights of a 3-D convolution after they are expanded for every depth
 
 Pads = tuple[int, int, int, int]
 Pair = tuple[int, int]
@@ -28,7 +28,7 @@ Pair = tuple[int, int]
 def geometry(
     node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]
 ) -> tuple[tuple[int, int], tuple[int, int], Pads]:
-    """Return (strides, dilations, pads as top, left, bottom, right) of a window over one or two `sides`."""
+    """Return the strides, dilations and pads (top, left, bottom, right) of a window over one or two `sides`."""
     rank = len(sides)
     strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
     if min(*strides, *dilations) < 1:
@@ -88,9 +88,11 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
 
 
 def mix_in_place(importer: Importer, view: View, axis: int, weight: np.ndarray, bias: np.ndarray | None) -> View | None:
-    """Multiply an axis by weights [F', F] if its entries are adjacent channels of the layer, like the bins of YOLO's
-    box sides: a grouped convolution with equal weights in all groups. None if they are not adjacent, or if they are all
-    channels."""
+    """Multiply an axis by weights [F', F] with a grouped convolution that has the same weights in all groups.
+
+    This requires that the entries of the axis are adjacent channels of the layer, like the bins of the box sides in
+    YOLO. Return None if they are not adjacent, or if they make up all channels.
+    """
     order = view.order()
     ordered, shape = view.permuted(order), importer.shape(view)
     place = order.index(axis)
@@ -109,8 +111,8 @@ def mix_in_place(importer: Importer, view: View, axis: int, weight: np.ndarray, 
 
 
 class Movement(NamedTuple):
-    """Movement of filters over an image: padding (top, left, bottom, right), stride and dilation (rows, columns); and
-    the groups of channels."""
+    """Parameters of a convolution: padding (top, left, bottom, right), stride and dilation (rows, columns), and the
+    number of channel groups."""
 
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     stride: tuple[int, int] = (1, 1)
@@ -121,7 +123,7 @@ class Movement(NamedTuple):
 def add_convolution(
     importer: Importer, source: str, filters: np.ndarray, bias: np.ndarray | None, movement: Movement
 ) -> View:
-    """Add a layer that convolves the image of layer `source` with filters [Cout, Cin / groups, kh, kw]."""
+    """Add a layer that convolves the output image of layer `source` with filters [Cout, Cin / groups, kh, kw]."""
     layer = Conv2d(
         importer.name("conv"),
         filters.shape[1] * movement.groups,
@@ -135,7 +137,10 @@ def add_convolution(
 
 
 def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:
-    """Multiply a view's last axis by weight [F, F'] and add bias [F']; over more axes, a 1x1 convolution."""
+    """Multiply the last axis of a view by weight [F, F'] and add bias [F'].
+
+    For a view of several axes, this is a 1x1 convolution.
+    """
     view = view.with_batch()
     if not view.axes or view.shape[-1] != weight.shape[0]:
         raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)}")
@@ -163,8 +168,10 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
 
 
 def dense_by_lead(importer: Importer, view: View, weight: np.ndarray) -> View:
-    """A view [*lead, rows, F] times weights [*lead, F, F'], a matrix for each entry of the leading axes: a convolution
-    in groups. Leading axes of one in either are repeated."""
+    """Multiply a view [*lead, rows, F] by weights [*lead, F, F'], one matrix per entry of the leading axes.
+
+    The product is computed as a grouped convolution. Leading axes of size 1 are broadcast.
+    """
     lead = np.broadcast_shapes(view.shape[:-2], weight.shape[:-2])
     if view.shape[-1] != weight.shape[-2] or len(lead) != len(view.axes) - 2:
         raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)}")
@@ -181,7 +188,7 @@ def dense_by_lead(importer: Importer, view: View, weight: np.ndarray) -> View:
 
 
 def _dense_row(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray) -> View:
-    """Append a dense layer; if its features are transposed, its weights are transposed instead."""
+    """Append a dense layer; if the view permutes the features, the rows of the weights are permuted instead."""
     factors = view.axes[0]
     arrangement = view.arrangement()
     if arrangement is not None:
@@ -208,7 +215,7 @@ def _conv(importer: Importer, node: Node) -> None:
 
 
 def _convolve_each(importer: Importer, node: Node, view: View, weight: np.ndarray, bias: np.ndarray | None) -> View:
-    """Several images [images, C, ...] of one example, such as patches, as groups of the channels of one."""
+    """Convolve several images [images, C, ...] of one example, such as patches, as channel groups of a single image."""
     images, channels, *sides = view.shape
     if images * weight.size > MAX_VOLUME:
         raise ModelError(f"takes images, but {importer.describe(view)} comes in")
@@ -220,7 +227,7 @@ def _convolve_each(importer: Importer, node: Node, view: View, weight: np.ndarra
 
 
 def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: np.ndarray | None) -> View:
-    """Convert a 3-D convolution to a 2-D one over height and width with channels times depth as channels."""
+    """Convert a 3-D convolution to a 2-D convolution over height and width; channels and depth are merged."""
     view, groups = importer.data(node).with_batch(), integer(node, "group", 1)
     if len(view.axes) != 4 or text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise ModelError(
@@ -255,7 +262,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
 
 
 def _fused_conv(importer: Importer, node: Node) -> None:
-    """Convert ONNX Runtime's fused convolution, optionally with a sum and an activation."""
+    """Convert the fused convolution of ONNX Runtime, optionally with an added input and an activation."""
     weight = importer.weight(node, 1, (3, 4))
     view = convolve(importer, node, importer.image(node), weight, importer.optional(node, 2, (1,)))
     if len(node.inputs) > 3 and node.inputs[3]:
@@ -297,7 +304,7 @@ def _gemm(importer: Importer, node: Node) -> None:
 
 
 def _gemm_from_left(importer: Importer, node: Node) -> View:
-    """Multiply weights by a column of features and add a column."""
+    """Multiply weights by a column of features and add the bias, for a Gemm whose left operand is constant."""
     view = importer.single(importer.data(node, 1))
     weight = importer.weight(node, 0, (2,))
     weight = weight.T if integer(node, "transA", 0) else weight
@@ -312,7 +319,7 @@ def _gemm_from_left(importer: Importer, node: Node) -> View:
 
 
 def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
-    """Multiply weights [F', F] by a view [..., F, columns], or [F] without a batch."""
+    """Multiply weights [F', F] by a view [..., F, columns], or by a view [F] without a batch axis."""
     if len(view.axes) == 1 and not view.batched:
         return dense(importer, view, weight.T, None)
     if len(view.axes) < 2 and importer.batch == 1:
@@ -327,7 +334,7 @@ def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
 
 
 def _matmul(importer: Importer, node: Node) -> None:
-    left = node.inputs[0] not in importer.views  # weights first: (x.T @ weights.T).T
+    left = node.inputs[0] not in importer.views  # the left operand is constant: (x.T @ weights.T).T
     if not left and len(node.inputs) > 1 and node.inputs[1] in importer.views:
         importer.give(node, _matmul_of_values(importer, node))
         return
@@ -354,7 +361,7 @@ def _matmul(importer: Importer, node: Node) -> None:
 
 
 def _matmul_by_lead(importer: Importer, node: Node, view: View, weight: np.ndarray, left: bool) -> View:
-    """A product of data and weights that have leading axes of their own."""
+    """Multiply data by weights that have leading axes, in either order."""
     if number(node, "alpha", 1.0) != 1 or integer(node, "transB", 0):
         raise ModelError(f"its weight is {list(weight.shape)}; one matrix is supported where it is scaled or turned")
     if weight.ndim == view.rank and view.batched and len(weight) == 1:

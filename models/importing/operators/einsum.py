@@ -1,4 +1,4 @@
-"""Einsum of data and weights, as in Keras's EinsumDense and graph convolutions: a product with one matrix."""
+"""Einsum of two values, or of data and weights, as in Keras's EinsumDense layer and in graph convolutions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from .rearranging import reshaped
 
 
 def _einsum(importer: Importer, node: Node) -> None:
-    """Axes that both have are summed over, or have weights of their own where the result has them; the data's others
-    stay, the weights' are new."""
+    """Convert an Einsum of data and weights, or of two values.
+
+    Axes that occur in both data and weights are summed over, unless they also occur in the result: then each of their
+    entries has separate weights. The other axes of the data are kept, and the other axes of the weights are added. If
+    there are no separate weights, the Einsum is a product with a single matrix.
+    """
     equation = text(node, "equation", "").replace(" ", "")
     places = [place for place, name in enumerate(node.inputs) if name in importer.views]
     if len(places) > 1:
@@ -78,7 +82,7 @@ def _einsum(importer: Importer, node: Node) -> None:
 
 
 def _of_values(importer: Importer, node: Node, equation: str) -> View:
-    """Multiply two values; axes shared by both and the result are batch axes."""
+    """Multiply two values; axes that occur in both values and in the result are batch axes."""
     inputs, _, result = equation.partition("->")
     terms = inputs.split(",")
     views = [importer.data(node, place) for place in range(len(terms))]
@@ -103,7 +107,7 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
 
 
 def _implicit(inputs: str) -> str:
-    """Return the implicit result of an equation: `...`, then the letters that occur once."""
+    """Return the implicit result of an equation: `...` if it occurs, then the letters that occur once, sorted."""
     counts = Counter(inputs.replace(",", "").replace(".", ""))
     once = sorted(letter for letter in counts if counts[letter] == 1)
     return "".join(["..." if "..." in inputs else "", *once])

@@ -1,4 +1,4 @@
-"""Normalisations, and the softmax at the end."""
+"""Normalisations, softmax and logarithm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _batch_normalization(importer: Importer, node: Node) -> None:
     gamma, beta, mean, variance = (importer.weight(node, position, (1,)) for position in range(1, 5))
     affine = fold.batch_norm(gamma, beta, mean, variance, number(node, "epsilon", 1e-5))
     view = importer.data(node).with_batch()
-    place = 0 if view.batched else 1  # the batch axis may hold the tokens of one example
+    place = 0 if view.batched else 1  # the first axis may contain the tokens of one example
     if len(view.axes) <= place or view.shape[place] != len(affine.scale):
         raise ModelError(f"has numbers for {len(affine.scale)} channels, but {importer.describe(view)} comes in")
     extents = (len(affine.scale), *(1,) * (len(view.axes) - 1 - place))
@@ -63,7 +63,7 @@ def _layer_normalization(importer: Importer, node: Node) -> None:
 
 
 def _normalized_whole(importer: Importer, node: Node, view: View) -> View:
-    """Normalise a view over all its axes, with scales and shifts per element."""
+    """Normalise a view over all its axes, with one scale and one shift per element."""
     scale = importer.weight(node, 1)
     shift = importer.optional(node, 2)
     shape = whole_shape(view.shape)
@@ -76,7 +76,7 @@ def _normalized_whole(importer: Importer, node: Node, view: View) -> View:
 
 
 def _norm_over_axis(importer: Importer, node: Node) -> None:
-    """Convert a spelled-out layer normalisation, with scales and shifts that broadcast along its axis."""
+    """Convert a layer normalisation written in elementary operators; its scales and shifts vary only along the axis."""
     view = importer.data(node).with_batch()
     axis = importer.axis(view, integer(node, "axis", -1))
     numbers = [importer.weight(node, position) for position in (1, 2)]
@@ -92,7 +92,7 @@ def _norm_over_axis(importer: Importer, node: Node) -> None:
 def _normalized(
     importer: Importer, view: View, axis: int, epsilon: float, scale: np.ndarray, shift: np.ndarray
 ) -> View:
-    """Normalise a view over one axis, which becomes the channels of the layer."""
+    """Normalise a view over one axis, which becomes the channel axis of the layer."""
     others = view.around(axis)
     planes = view.permuted((axis, *others))
     sides = planes.shape[1:]
@@ -112,7 +112,7 @@ def _instance_normalization(importer: Importer, node: Node) -> None:
 
 
 def _group_normalization(importer: Importer, node: Node) -> None:
-    """Scales and shifts are per channel, or, before opset 21, per group."""
+    """Convert a group normalisation, whose scales and shifts are per channel or, before opset 21, per group."""
     scale, shift = importer.weight(node, 1, (1,)), importer.weight(node, 2, (1,))
     importer.give(node, _by_groups(importer, node, integer(node, "num_groups", 0), scale, shift))
 
@@ -120,14 +120,14 @@ def _group_normalization(importer: Importer, node: Node) -> None:
 def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, shift: np.ndarray) -> View:
     """Normalise a view [batch, C, ...] in groups of channels.
 
-    A group may span several channels of the viewed layer: PyTorch passes [batch, groups, rest of the image] to an
-    instance norm. The layer's own channels are then kept.
+    A group may span several channels of the viewed layer, because PyTorch exports group normalisation as an instance
+    normalisation of [batch, groups, remaining elements]. In this case the channels of the viewed layer are kept.
     """
     view = importer.data(node).with_batch()
     if not view.batched or len(view.axes) < 2 or groups < 1 or view.shape[0] % groups or scale.shape != shift.shape:
         raise ModelError(f"normalises {importer.describe(view)} in {groups} groups by {len(scale)} numbers")
     own = importer.shape(view)
-    is_whole = groups == len(scale) == 1  # independent of the order of elements
+    is_whole = groups == len(scale) == 1  # the result does not depend on the order of the elements
     if (is_whole or view.arrangement() is None) and len(own) == 3 and own[0] % view.shape[0] == 0:
         source = view.layer
     else:
@@ -157,7 +157,7 @@ def _softmax(importer: Importer, node: Node) -> None:
 
 
 def _log(importer: Importer, node: Node) -> None:
-    """Convert a logarithm; it merges with a softmax before it, and a term that only avoids log(0) is dropped."""
+    """Convert a logarithm; a logarithm of a softmax is fused into a log-softmax, which also avoids log(0)."""
     view = importer.data(node)
     layer = importer.builder.layers.get(view.layer)
     if not isinstance(layer, Softmax) or layer.log:

@@ -1,4 +1,4 @@
-"""Padding of any axis but the batch's: by a number, or by the axis's own entries."""
+"""Padding along any axis except the batch axis, with a constant or with entries of the axis itself."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..view import View
 from .convolution import Movement, add_convolution
 from .rearranging import put_together, select_entries, slice_axis
 
-LARGEST = 30_000.0  # put in place of infinite numbers: fits float16
+LARGEST = 30_000.0  # replaces infinite padding values; representable in float16
 
 
 def _pad(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     pads, value = _pads(importer, node, view)
-    if math.isinf(value):  # before a maximum, say
+    if math.isinf(value):  # for example, padding before a max-pooling
         value = math.copysign(LARGEST, value)
     if not any(pads):
         importer.give(node, view)
@@ -37,7 +37,7 @@ def _pad(importer: Importer, node: Node) -> None:
         importer.give(node, _pad_by_pixels(importer, view, pads, mode))
         return
     before, after = pads[view.batched : rank], pads[rank + view.batched :]
-    if rank > 4:  # unchanged axes of size 1 may be anywhere
+    if rank > 4:  # unpadded axes of size 1 are removed, and restored afterwards
         kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
         padded = _pad_with(
             importer,
@@ -60,7 +60,7 @@ def _pad(importer: Importer, node: Node) -> None:
 def _pad_with(
     importer: Importer, view: View, before: list[int], after: list[int], value: float, mode: str = "constant"
 ) -> View:
-    """Pad each axis of a view with a number, or in other modes with its own entries."""
+    """Pad each axis of a view with a constant or, in the other modes, with entries of the axis itself."""
     order = view.order()
     if len(order) not in (2, 3):
         raise ModelError(f"pads {importer.describe(view)}; images are supported")
@@ -81,7 +81,7 @@ def _pad_with(
 
 
 def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:
-    """Return (pads of all axes, the value), from attributes (before opset 11) or inputs."""
+    """Return the pads of all axes and the padding value, from the attributes (before opset 11) or the inputs."""
     if "pads" in node.attributes:
         return list(integers(node, "pads", 2 * view.rank, ())), float(node.attributes.get("value", 0.0))  # type: ignore[arg-type]
     given = importer.constant(node, 1)
@@ -100,7 +100,7 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
 
 
 def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:
-    """Add constant channels before and after those of an image by a 1x1 convolution that copies the others."""
+    """Add constant channels before and after those of an image, using a 1x1 convolution that copies the latter."""
     channels = importer.builder.shapes[source][0]
     if min(sides) < 0 or channels + sum(sides) > 4096:
         raise ModelError("channels are padded, not cut, and to 4096 at most")
@@ -112,8 +112,10 @@ def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value
 
 
 def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -> View:
-    """Pad a view [batch, ...] with its own entries; `pads` are those before and after each axis, including the
-    batch's."""
+    """Pad a view [batch, ...] with its own entries.
+
+    `pads` contains the pads before all axes, followed by the pads after all axes; both include the batch axis.
+    """
     if mode not in MODES:
         raise ModelError(f"its mode {mode!r} is not known")
     sides = list(zip(pads[view.batched :], pads[view.batched + view.rank :]))
@@ -132,7 +134,7 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
 
 
 def _roll(importer: Importer, node: Node) -> None:
-    """Roll an axis. Rows or columns of an image are wrapped around by padding, and the others cropped."""
+    """Roll an axis. Rows or columns of an image are rolled by padding one end in wrap mode and cropping the other."""
     view = importer.data(node).with_batch()
     axis, first = importer.axis(view, integer(node, "axis", 0)), integer(node, "first", 0)
     extent = view.shape[axis]

@@ -1,4 +1,4 @@
-"""Pooling, of windows and of whole images."""
+"""Pooling over windows and over whole images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _pool(importer: Importer, node: Node, method: str) -> None:
 
 
 def _pooled_each(importer: Importer, node: Node, view: View, method: str) -> View:
-    """Several images [images, C, H, W] of one example, such as windows, as the channels of one."""
+    """Pool several images [images, C, H, W] of one example, such as windows, as the channels of a single image."""
     images, channels, *sides = view.shape
     made = _pooled(importer, node, reshaped(importer, view, (images * channels, *sides), True), method)
     return made.reshaped((images, channels, *made.shape[1:]), False)
@@ -63,7 +63,7 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
 
 
 def without_depth(node: Node, view: View) -> tuple[Node, View]:
-    """Convert a 3-D window to a 2-D one if the depth is one pixel before and after."""
+    """Convert 3-D pooling to 2-D pooling if the depth is one pixel both before and after it."""
     attributes, depth = dict(node.attributes), {}
     for name, default in (("kernel_shape", 1), ("strides", 1), ("dilations", 1)):
         if name in attributes:
@@ -84,12 +84,12 @@ def without_depth(node: Node, view: View) -> tuple[Node, View]:
 
 
 def with_depth(view: View) -> View:
-    """View a 2-D image as a 3-D one with a depth of one pixel."""
+    """Return a 2-D image as a 3-D image with a depth of one pixel."""
     return View(view.layer, (view.axes[0], (), *view.axes[1:]), view.batched)
 
 
 def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
-    """Pool along the first of three sides, as PyTorch does in local response normalisation."""
+    """Pool along the first of three spatial axes, as PyTorch does in local response normalisation."""
     view, strides = importer.data(node), integers(node, "strides", 3, (1, 1, 1))
     kernel, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("kernel_shape", "dilations"))
     if kernel[0] < 1 or {*kernel[1:], *strides, *dilations} != {1} or any(integers(node, "pads", 6, (0,) * 6)):
@@ -108,7 +108,7 @@ def _global(importer: Importer, node: Node, method: str) -> None:
 
 
 def _norm_pool(importer: Importer, node: Node) -> None:
-    """Compute the norm of each window: the root of sums of powers, by a depthwise filter of ones."""
+    """Compute the p-norm of each window: the p-th root of the sum of powers, summed by a depthwise filter of ones."""
     view, p = importer.image(node), integer(node, "p", 2)
     attributes: dict[str, Attribute]
     if p < 1:

@@ -1,7 +1,7 @@
-"""Quantised networks, imported as the floating-point networks that they represent.
+"""Quantised networks, which are imported as the floating-point networks that they represent.
 
-Weights are dequantised. Activations are not rounded but clipped to the range of their integers, because exporters drop
-a relu that the zero point implies.
+Weights are dequantised. Activations are not rounded but clipped to the range of their integer type, because exporters
+omit a ReLU that the zero point implies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTE = "whole numbers (int8) are computed as the floating point numbers they sta
 
 
 def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.ndarray | None) -> View:
-    """Return a view clipped to the range of integers with a scale and zero point."""
+    """Return a view clipped to the range that its integer type represents with the given scale and zero point."""
     importer.note(NOTE)
     if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
         raise ModelError("an activation with a scale for each channel is not supported")
@@ -37,7 +37,7 @@ def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.nd
     if not step > 0:
         raise ModelError("its scale is not above 0")
     if isinstance(importer.builder.layers.get(view.layer), Softmax):
-        return view  # probabilities always stay within their range
+        return view  # probabilities never exceed this range
     return clip(importer, view, (least - shift) * step, (most - shift) * step)
 
 
@@ -50,7 +50,7 @@ def _dequantize(importer: Importer, node: Node) -> None:
 
 
 def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.ndarray:
-    """Dequantise a constant to float32: three consecutive inputs are the integers, their scale and zero point."""
+    """Dequantise weights to float32; three consecutive inputs contain the integers, the scale and the zero point."""
     values = [importer.constant(node, place) for place in range(position, position + 3)]
     if values[0] is None or values[1] is None:
         raise ModelError("its weights or their scale are missing")
@@ -61,7 +61,7 @@ def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.nda
 
 
 def _bias(importer: Importer, node: Node, position: int) -> np.ndarray | None:
-    """Dequantise a bias, whose scale is the data's scale times the weights' scales."""
+    """Dequantise a bias, whose scale is the product of the scale of the data and the scales of the weights."""
     scales = [importer.constant(node, place) for place in (1, 4)]
     if scales[0] is None or scales[1] is None:
         raise ModelError("its scales are missing")
@@ -86,7 +86,7 @@ def _channels_last(node: Node) -> bool:
 
 
 def _channels_moved(view: View, before: int, after: int) -> View:
-    """Return an axis in the numbering without the batch axis."""
+    """Move the axis at position `before` to position `after`; neither position counts the batch axis."""
     order = list(range(len(view.axes)))
     order.insert(after % len(order), order.pop(before))
     return view.permuted(tuple(order))
@@ -109,7 +109,7 @@ def _gemm(importer: Importer, node: Node) -> None:
 
 
 def _combining(operation: str) -> Callable[[Importer, Node], None]:
-    """Convert an operator on two values, each with its scale and zero point; one may be weights."""
+    """Return an operator that combines two values, each with a scale and a zero point; one of them may be weights."""
 
     def operator(importer: Importer, node: Node) -> None:
         weights = [place for place in (0, 3) if node.inputs[place] in importer.constants]
@@ -126,7 +126,7 @@ def _combining(operation: str) -> Callable[[Importer, Node], None]:
 
 
 def _as_floats(operator: str) -> Callable[[Importer, Node], None]:
-    """Convert an operator with inputs x, its scale and zero point, and the output's scale and zero point."""
+    """Return an operator whose inputs are x, its scale and zero point, and the scale and zero point of the output."""
     plain = {**pooling.OPERATORS, **activations.OPERATORS, **normalization.OPERATORS}[operator]
 
     def apply(importer: Importer, node: Node) -> None:
@@ -144,7 +144,7 @@ def _as_floats(operator: str) -> Callable[[Importer, Node], None]:
 
 
 def _concat(importer: Importer, node: Node) -> None:
-    """Convert a concatenation: the output's scale and zero point, then three inputs for each part."""
+    """Convert a concatenation, whose inputs are the scale and zero point of the output, then three for each part."""
     parts = Node(node.op, node.name, node.inputs[2::3], node.outputs, node.attributes)
     rearranging.OPERATORS["Concat"](importer, parts)
     made = importer.views[node.outputs[0]]
@@ -152,7 +152,7 @@ def _concat(importer: Importer, node: Node) -> None:
 
 
 def _dynamic(importer: Importer, node: Node) -> None:
-    """Convert dynamic quantisation: the data pass unchanged, with scale 1 and zero point 0."""
+    """Convert dynamic quantisation by returning the data unchanged, with scale 1 and zero point 0."""
     importer.note(NOTE)
     importer.give(node, importer.data(node))
     importer.give(node, np.float32(1).reshape(()), 1)

@@ -1,4 +1,4 @@
-"""Operators that move elements: most become another view of the same layer, at no cost."""
+"""Operators that rearrange elements; most of them return another view of the same layer, at no cost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..onnx_file import Node
 from ..steps import affine_view, whole_shape, widen
 from ..view import Factor, View
 
-MAX_TILED = 1024  # copies of an axis longer than one
-MAX_SELECTED = 4096  # most entries selected, or selected from
+MAX_TILED = 1024  # maximum number of copies along an axis
+MAX_SELECTED = 4096  # maximum number of entries of an axis before and after a selection
 
 
 def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
-    """Return a view with or without its batch axis, for an ONNX shape that includes it."""
+    """Reshape a view to an ONNX shape that includes the batch; the result keeps the batch axis only if it is first."""
     before = (importer.batch, *view.shape) if view.batched else view.shape
     if target.count(-1) == 1:
         known = math.prod(size for size in target if size != -1)
@@ -94,7 +94,7 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     axes = {axis % rank for axis in given if -rank <= axis < rank}
     if len(axes) != len(given) or not given:
         raise ModelError(f"adds axes {list(given)} to {importer.describe(view)}")
-    if 0 in axes and view.batched:  # heads that are stacked
+    if 0 in axes and view.batched:  # for example, stacked attention heads
         view = importer.single(view)
     old = iter(view.axes)
     kept = [() if axis in axes else next(old) for axis in range(view.batched, rank)]
@@ -112,7 +112,7 @@ def _transpose(importer: Importer, node: Node) -> None:
 
 
 def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
-    """Return the layer whose output has a view's axes in `order`, the first as its channels."""
+    """Return a layer whose output contains the axes of a view in `order`, the first of them as its channels."""
     ordered = view.permuted(order)
     shape = ordered.shape
     sizes = (shape[0], math.prod(shape[1:-1]), shape[-1]) if len(shape) > 1 else shape
@@ -120,12 +120,12 @@ def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
 
 
 def _first(view: View, axis: int) -> tuple[int, ...]:
-    """Return the order of a view's axes with `axis` first and the others unchanged."""
+    """Return the order of the axes of a view with `axis` moved to the front and the others unchanged."""
     return (axis, *(other for other in view.order() if other != axis))
 
 
 def _unordered(made: View, order: tuple[int, ...], shape: tuple[int, ...], batched: bool) -> View:
-    """Return a layer's output, whose axes are in `order`, as a view of `shape` again."""
+    """Return the output of a layer, whose axes are in `order`, as a view of `shape` in the original order."""
     spread = made.reshaped(tuple(shape[axis] for axis in order), batched)
     return spread.permuted(tuple(order.index(axis) for axis in range(len(order))))
 
@@ -152,13 +152,13 @@ def _concat(importer: Importer, node: Node) -> None:
 
 
 def put_together(importer: Importer, views: list[View], axis: int) -> View:
-    """Concatenate views along an axis; their other axes are equal."""
+    """Concatenate views along an axis; their other axes must be equal."""
     if len(views) == 1:
         return views[0]
     order, shape = _first(views[0], axis), list(views[0].shape)
     own = [importer.shape(view) for view in views]
     are_channels = all(len(each) == 3 and each[1:] == own[0][1:] for each in own)
-    if are_channels and all(view.permuted(order).arrangement() is None for view in views):  # stacked images, say
+    if are_channels and all(view.permuted(order).arrangement() is None for view in views):  # e.g. stacked images
         sources = tuple(importer.builder.arrange(View.of(view.layer, each), each) for view, each in zip(views, own))
     else:
         sources = tuple(_leading(importer, view, order) for view in views)
@@ -168,7 +168,7 @@ def put_together(importer: Importer, views: list[View], axis: int) -> View:
 
 
 def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> View:
-    """Turn a constant operand of Concat into a layer: 0 * view + constant."""
+    """Convert a constant operand of Concat to a layer, which computes 0 * view + constant."""
     values = importer.constants.get(name)
     if values is None or values.ndim != beside.rank or not values.size:
         raise ModelError("puts numbers beside data that have other axes, which is not supported")
@@ -191,13 +191,13 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
     order, own, each = _first(view, axis), importer.shape(view), 1
     shape = list(view.shape)
     shape[axis] = last - first
-    if len(own) == 3 and view.axes[axis] == (Factor(own[2], 1),):  # whole columns: tokens, say
+    if len(own) == 3 and view.axes[axis] == (Factor(own[2], 1),):  # whole columns, such as tokens
         cut = Pad(importer.name("crop"), (0, -first, 0, last - own[2]), inputs=(view.layer,))
         order = (*(other for other in view.order() if other != axis), axis)
         source = importer.builder.arrange(view.permuted(order), own)
         made = importer.add(dataclasses.replace(cut, inputs=(source,)))
         return _unordered(made, order, tuple(shape), view.batched)
-    if len(own) == 3 and all(factor.stride >= math.prod(own[1:]) for factor in view.axes[axis]):  # of the channels
+    if len(own) == 3 and all(factor.stride >= math.prod(own[1:]) for factor in view.axes[axis]):  # channels
         source, each = importer.builder.arrange(view.permuted(order), own), own[0] // view.shape[axis]
     else:
         source = _leading(importer, view, order)
@@ -206,7 +206,7 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
 
 
 def _is_repeated_anyway(importer: Importer, node: Node, wide: View) -> bool:
-    """True if every reader of a node combines it with a value of the shape `wide`, which broadcasts it."""
+    """Return whether all readers of a node combine it with a value of the shape of `wide`, which broadcasts it."""
     readers = importer.readers.get(node.outputs[0], ())
     for reader in readers:
         if reader.op not in ("Add", "Sub", "Mul", "Div") or len(reader.inputs) != 2:
@@ -218,7 +218,7 @@ def _is_repeated_anyway(importer: Importer, node: Node, wide: View) -> bool:
 
 
 def select_entries(importer: Importer, view: View, axis: int, entries: list[int]) -> View:
-    """Select entries of an axis in any order (blue, green, red, say), by a product with ones and zeros."""
+    """Select entries of an axis in any order (blue, green, red, for example) by a product with ones and zeros."""
     extent = view.shape[axis]
     if max(extent, len(entries)) > MAX_SELECTED:
         raise ModelError(f"takes {len(entries)} of {extent} entries; {MAX_SELECTED} are the most")
@@ -279,7 +279,7 @@ def _slice(importer: Importer, node: Node) -> None:
 
 
 def _part(importer: Importer, view: View, axis: int, first: int, last: int, step: int) -> View:
-    """Slice an axis: channels, or the height or width of an image."""
+    """Slice an axis, which may be the channels, height or width of an image."""
     extent = view.shape[axis]
     order = view.order()
     if len(view.axes) != 3 or order.index(axis) == 0:
@@ -292,7 +292,7 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
     if (first, last) != (0, extent):
         cut = (0, -first, 0, last - extent) if across else (-first, 0, last - extent, 0)
         source = importer.add(Pad(importer.name("crop"), cut, inputs=(source,))).layer
-    if step > 1:  # the maximum over one pixel, at every `step`-th pixel
+    if step > 1:  # a max-pooling of one pixel with a stride of `step`
         stride = (1, step) if across else (step, 1)
         source = importer.add(Pool(importer.name("pool"), "max", (1, 1), stride, inputs=(source,))).layer
     made = View.of(source, importer.builder.shapes[source], view.batched)
@@ -323,8 +323,10 @@ def _gather(importer: Importer, node: Node) -> None:
 
 
 def _turned(view: View, axis: int, entries: list[int]) -> View | None:
-    """Return a view whose entries along an axis are taken at equal distances, as an unfolding into blocks side by side
-    has them: the axis is split in two, which change places. None where the entries are others."""
+    """Return a view that takes the entries of an axis with a constant stride, as in unfolding into adjacent blocks.
+
+    The axis is split into two axes, which are swapped. Return None if `entries` has a different order.
+    """
     extent, distance = view.shape[axis], entries[min(1, len(entries) - 1)]
     if not 1 < distance < extent or extent % distance:
         return None
@@ -368,7 +370,7 @@ def _tile(importer: Importer, node: Node) -> None:
 
 
 def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> None:
-    """Repeat axes of size 1 to the sizes in `target`, which includes the batch; 1 leaves an axis unchanged."""
+    """Broadcast axes of size 1 to `target`, which includes the batch axis; a size of 1 leaves an axis unchanged."""
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
         raise ModelError(f"makes {target} of {importer.describe(view)}")

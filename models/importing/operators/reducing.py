@@ -1,4 +1,4 @@
-"""Sums, means, maxima and norms over axes: height and width of an image, channels, or features."""
+"""Sums, means, maxima, norms and softmax over axes, such as the height and width of an image, channels or features."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..onnx_file import Node
 from ..steps import activate, affine_view, combine_views, whole_shape
 from ..view import Factor, View
 
-MAX_IN_PLACE = 1 << 21  # weights of a convolution that adds channels up
+MAX_IN_PLACE = 1 << 21  # maximum number of weights of a convolution that sums channels
 
 Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
 
 def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str, keep: bool) -> View:
-    """Compute the mean or maximum of a view over some or all of its axes, numbered without the batch."""
+    """Compute the mean or maximum of a view over some or all of its axes, which are numbered without the batch axis."""
     if method == "average" and _are_channels(importer, view, axes):
         return _mean_of_channels(importer, view, axes[0], keep)
     count = math.prod(view.shape[axis] for axis in axes)
@@ -43,7 +43,7 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
     if len(long) >= 2:
         image: tuple[int, ...] = (channels, long[0], math.prod(long[1:]))
     elif ordered.arrangement() is None and len(rest) == 2:
-        image = sizes  # over the width alone
+        image = sizes  # over the width only
     else:
         image = (channels, 1, math.prod(sizes[len(rest) :]))
     window = (image[1] if len(long) >= 2 else 1, image[2])
@@ -56,8 +56,11 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
 
 
 def _sum_in_place(importer: Importer, view: View, axes: tuple[int, ...], factor: float) -> View | None:
-    """Compute `factor` times the sum over channels at a fixed distance, such as stacked branches, by a convolution with
-    the factor, which moves nothing. None if the axes are not some of several channels."""
+    """Compute `factor` times the sum over channels with a constant stride, such as stacked branches.
+
+    The sum is computed by a convolution whose weights are `factor`, without moving any data. Return None unless the
+    axes are a contiguous part of the channels.
+    """
     order = view.order()
     ordered, shape = view.permuted(order), importer.shape(view)
     places = sorted(order.index(axis) for axis in axes)
@@ -80,13 +83,13 @@ def _sum_in_place(importer: Importer, view: View, axes: tuple[int, ...], factor:
 
 
 def _kept(view: View, axes: tuple[int, ...], rank: int) -> View:
-    """Return a view with axes of size 1 inserted for the reduced ones of `rank` axes."""
+    """Return a view of `rank` axes, with axes of size 1 inserted in place of the reduced axes."""
     full = iter(view.axes)
     return View(view.layer, tuple(() if axis in axes else next(full) for axis in range(rank)), view.batched)
 
 
 def _are_channels(importer: Importer, view: View, axes: tuple[int, ...]) -> bool:
-    """True if the axis is the channels of an image as the layer stores them."""
+    """Return whether `axes` is the single channel axis of an image, in the order in which the layer stores it."""
     shape = importer.shape(view)
     if len(view.axes) != 3 or len(shape) != 3 or len(axes) != 1 or shape[0] == 1:
         return False
@@ -95,7 +98,7 @@ def _are_channels(importer: Importer, view: View, axes: tuple[int, ...]) -> bool
 
 
 def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> View:
-    """Compute the mean of all channels at each pixel by a convolution with 1 / channels, which moves nothing."""
+    """Compute the mean of all channels at each pixel by a convolution with 1 / channels, without moving any data."""
     order = view.order()
     channels = view.shape[axis]
     source = importer.builder.arrange(view.permuted(order), importer.shape(view))
@@ -110,7 +113,7 @@ def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> 
 
 
 def _mean_of_features(importer: Importer, view: View) -> View:
-    """Compute the mean of a row by a product with 1 / length, which moves nothing."""
+    """Compute the mean of a row by a dense layer with weights 1 / length, without moving any data."""
     count = math.prod(view.shape)
     layer = Dense(importer.name("mean"), count, 1, inputs=(importer.rows(view),))
     tensors = {"weight": np.full((count, 1), 1 / count, np.float32), "bias": np.zeros(1, np.float32)}
@@ -146,7 +149,7 @@ def _squares(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 
 def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    """Compute the root of the sum of squares from their mean, which overflows later in float16."""
+    """Compute the root of the sum of squares from their mean, which is less prone to overflow in float16."""
     mean = _mean(importer, combine_views(importer, "multiply", view, view), axes, keep)
     return _times(importer, activate(importer, mean, "sqrt"), math.sqrt(_count(view, axes)))
 
@@ -156,7 +159,7 @@ def _log_sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 
 def _log_sum_exp(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    """Compute log-sum-exp; the maximum is subtracted first and added at the end."""
+    """Compute log-sum-exp; the maximum is subtracted before the exponential and added to the result."""
     largest = _largest(importer, view, axes, True)
     powers = activate(importer, combine_views(importer, "subtract", view, largest), "exp")
     total = activate(importer, sum_axes(importer, powers, axes, True), "log")
@@ -174,8 +177,10 @@ def _count(view: View, axes: tuple[int, ...]) -> int:
 
 
 def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: bool) -> View:
-    """Convert a softmax over some axes, or its logarithm: on channels or rows as the layer stores them, otherwise on a
-    rearranged copy."""
+    """Compute a softmax over some axes, or its logarithm.
+
+    The axes are used in place if the layer stores them as channels or rows; otherwise the data are rearranged first.
+    """
     order = view.order()
     ordered = view.permuted(order)
     places = [order.index(axis) for axis in axes]
@@ -197,12 +202,12 @@ def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: boo
 
 
 def _softmax_in_place(importer: Importer, view: View, split: tuple[int, int, int], log: bool) -> View:
-    """Apply a softmax over the middle one of three axes of a contiguous view."""
+    """Apply a softmax over the middle axis of a contiguous view that is split into three axes."""
     before, length, after = split
     shape = importer.shape(view)
     pixels = math.prod(shape[1:])
     if after % pixels:
-        if after > 1:  # some of the rows of an image
+        if after > 1:  # the softmax axis is not the innermost axis
             whole: Shape = (before, length, after)
             turned = View.of(view.layer, whole).permuted((1, 0, 2))
             source = importer.builder.arrange(turned, (length, 1, before * after))
@@ -233,7 +238,7 @@ def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
 
 
 def _normalize(importer: Importer, node: Node) -> None:
-    """Divide x by its norm along an axis."""
+    """Divide the input by its norm along an axis."""
     view = importer.data(node)
     power = integer(node, "p", 2)
     if power not in (1, 2):

@@ -1,9 +1,10 @@
-"""Images enlarged and shrunk.
+"""Upsampling and downsampling of images.
 
-Rows and columns are each multiplied by a matrix, whose rows say which entries an entry of the result is made of: ones
-and zeros where pixels are repeated, shares where they are interpolated. For an integer factor, this is a depthwise
-filter over the image padded with its edge; when enlarging, its channels become pixels, like those of a transposed
-convolution (transposed.py). Any other matrix is a product along one axis at a time.
+Rows and columns are each multiplied by a matrix. Each row of the matrix contains the weights of the old pixels in one
+new pixel: ones and zeros if pixels are repeated, fractions if they are interpolated. For an integer factor, the product
+is a depthwise convolution of the image after edge padding. In upsampling, the output channels of this convolution are
+rearranged as pixels, as for a transposed convolution (see transposed.py). Any other matrices are applied to the axes
+sequentially.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from ..view import View
 from .convolution import Movement, add_convolution
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
 
-MAX_TIMES = 64  # phases of rows and columns, a convolution each
-SMALLEST_SHARE = 1e-5  # of a pixel; rounding errors of float32 positions are below
+MAX_TIMES = 64  # maximum number of phases of rows and columns in one convolution
+SMALLEST_SHARE = 1e-5  # smaller weights of pixels are treated as rounding errors of float32 positions
 
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -37,7 +38,7 @@ _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _resize(importer: Importer, node: Node) -> None:
-    """Resize, and Upsample, its older form."""
+    """Convert Resize, and its predecessor Upsample."""
     view = importer.data(node)
     way = text(node, "mode", "nearest")
     if way not in ("nearest", "linear", "cubic"):
@@ -50,7 +51,7 @@ def _resize(importer: Importer, node: Node) -> None:
     sizes = _sizes(importer, node, extents, regions)
     is_as_large = all(size == extent for extent, (size, _) in zip(extents, sizes))
     for axis, (extent, (size, scale)) in enumerate(zip(extents, sizes)):
-        if is_as_large or (size, scale) == (extent, 1):  # ONNX Runtime copies it, whatever the region
+        if is_as_large or (size, scale) == (extent, 1):  # ONNX Runtime copies the axis regardless of its region
             continue
         if view.batched and axis == 0:
             raise ModelError("changes the size of the batch")
@@ -70,7 +71,7 @@ def _resize(importer: Importer, node: Node) -> None:
 
 
 def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) -> View:
-    """Multiply the axes of a view by matrices."""
+    """Multiply each axis in `matrices` by its matrix."""
     if len(view.axes) == 3 and set(matrices) <= {1, 2}:
         filters = [Scaling.of(matrices.get(axis, np.eye(view.shape[axis]))) for axis in (1, 2)]
         down, across = filters
@@ -89,8 +90,8 @@ def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) ->
 
 @dataclass(frozen=True)
 class Resized:
-    """A resized axis: its extent, new size, scale, and the part that is read, as shares of its extent (None for
-    all)."""
+    """Resized axis: its extent, its new size, its scale, and the region that is read, as fractions of the extent (None
+    for the whole axis)."""
 
     extent: int
     size: int
@@ -100,10 +101,10 @@ class Resized:
 
 @dataclass(frozen=True)
 class Scaling:
-    """An axis that becomes `times` as long, then moving by `step`, each entry a sum of neighbours.
+    """Scaling of an axis by `times` / `step`, in which each new entry is a weighted sum of adjacent old entries.
 
-    Entry q * times + p of the result is the sum over t of entry q * step + t - before times `taps`[p, t], where the
-    first and the last entry go on beyond the ends.
+    Entry q * times + p of the result is the sum over t of entry q * step + t - before times `taps`[p, t]. The first and
+    the last entry are repeated beyond the ends of the axis.
     """
 
     times: int
@@ -113,7 +114,7 @@ class Scaling:
 
     @staticmethod
     def of(matrix: np.ndarray) -> Scaling | None:
-        """Return the filter that a matrix [size, extent] applies; None if it differs along the axis."""
+        """Return the filter that is equivalent to a matrix [size, extent]; None if the weights vary along the axis."""
         size, extent = matrix.shape
         times, step = max(1, size // extent), max(1, extent // size)
         if extent * times != size * step or times > MAX_TIMES:
@@ -134,7 +135,7 @@ class Scaling:
         return Scaling(times, step, -int(first), taps)
 
     def padding(self) -> tuple[int, int]:
-        """Return how many entries before the first and after the last are read; negative: how many are never read."""
+        """Return the padding before and after the axis; it is negative if entries at that end are never read."""
         after = self.taps.shape[1] - self.before - self.step
         return self.before, 0 if -self.step < after < 0 else after
 
@@ -143,7 +144,7 @@ UNCHANGED = Scaling(1, 1, 0, np.ones((1, 1), np.float32))
 
 
 def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> View:
-    """Scale rows and columns: each channel becomes several by filters of its own, which become pixels."""
+    """Scale rows and columns by a depthwise convolution whose output channels are rearranged as pixels."""
     down, across = axes
     channels = view.shape[0]
     (top, bottom), (left, right) = down.padding(), across.padding()
@@ -159,7 +160,7 @@ def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> Vi
 
 
 def as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
-    """Return channels (channel, row, column) as rows and columns."""
+    """Move the row and column phases of channels ordered as (channel, row, column) to the rows and columns."""
     if times == (1, 1):
         return view
     channels, high, wide = view.shape[0] // (times[0] * times[1]), *view.shape[1:]
@@ -171,7 +172,7 @@ Region = tuple[float, float] | None
 
 
 def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
-    """Return the part of each axis that `tf_crop_and_resize` reads, as shares of its extent; None for all of it."""
+    """Return the region of each axis that `tf_crop_and_resize` reads, as fractions of its extent; None for all."""
     regions: list[Region] = [None] * rank
     if text(node, "coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
         return regions
@@ -187,8 +188,8 @@ def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
 
 def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: list[Region]) -> list[tuple[int, float]]:
     """Return the new size and the scale of each axis."""
-    scales = importer.constant(node, 1 if importer.opset < 11 else 2)  # from 11 on after a region of interest
-    if "scales" in node.attributes:  # Upsample of opset 7
+    scales = importer.constant(node, 1 if importer.opset < 11 else 2)  # input 1 is the region since opset 11
+    if "scales" in node.attributes:  # Upsample in opset 7
         scales = np.asarray(numbers(node, "scales"), np.float64)
     sizes = importer.constant(node, 3)
     axes = listed(node, "axes", tuple(range(len(extents))))
@@ -211,8 +212,10 @@ def _scaled_size(extent: int, share: float, scale: float) -> int:
 
 
 def _interpolation(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
-    """Return the matrix [size, extent] of one axis, with zeros for positions outside a region; `old`: by the rules
-    before opset 11."""
+    """Return the matrix [size, extent] of one axis, with zeros for `tf_crop_and_resize` positions outside the axis.
+
+    If `old` is true, the rules from before opset 11 apply.
+    """
     matrix = _shares(node, old, way, extent, place)
     if text(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         matrix[(place < 0) | (place > extent - 1)] = 0
@@ -220,7 +223,7 @@ def _interpolation(node: Node, old: bool, way: str, extent: int, place: np.ndarr
 
 
 def _shares(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
-    """Return the matrix [size, extent] with the weights of the pixels around each position."""
+    """Return the matrix [size, extent] that contains the weights of the pixels around each position."""
     matrix = np.zeros((len(place), extent))
     rows = np.arange(len(place))
     if way == "nearest":
@@ -239,7 +242,7 @@ def _shares(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> 
 
 
 def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Fill a zero matrix with the weights of four pixels around each position (Keys' cubic convolution)."""
+    """Return a matrix with the weights of the four pixels around each position (Keys' cubic convolution)."""
     a, extent = number(node, "cubic_coeff_a", -0.75), matrix.shape[1]
     low = np.floor(place)
     for pixel in (low - 1, low, low + 1, low + 2):
@@ -248,19 +251,19 @@ def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
         if integer(node, "exclude_outside", 0):
             share[(pixel < 0) | (pixel >= extent)] = 0
         matrix[np.arange(len(place)), np.clip(pixel, 0, extent - 1).astype(np.int64)] += share
-    return matrix / matrix.sum(axis=1, keepdims=True)  # rows of weights that sum to 1, except for excluded pixels
+    return matrix / matrix.sum(axis=1, keepdims=True)  # the sum differs from 1 only if pixels are excluded
 
 
 def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
-    """Return the position of each new pixel among the old ones."""
+    """Return the position of each new pixel in the coordinates of the old pixels."""
     rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     extent, size, scale = axis.extent, axis.size, axis.scale
     new = np.arange(size, dtype=np.float64)
     if rule in ("half_pixel", "half_pixel_symmetric") or (rule == "pytorch_half_pixel" and size > 1):
-        # In float32, as ONNX Runtime has it: a floor distinguishes 3 from 2.9999998.
+        # Computed in float32, as in ONNX Runtime, because a floor distinguishes 3 from 2.9999998.
         half = np.float32(0.5)
         place = (new.astype(np.float32) + half) / np.float32(scale) - half
-        if rule == "half_pixel_symmetric":  # the sizes before rounding have the same middle
+        if rule == "half_pixel_symmetric":  # align the centre of the axis with that of its unrounded new size
             place += np.float32(extent / 2 * (1 - size / (scale * extent)))
         return place
     if rule == "tf_half_pixel_for_nn":
@@ -281,7 +284,7 @@ def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
 
 
 def _weighted_pixels(importer: Importer, node: Node) -> None:
-    """Convert adaptive average pooling: weighted sums of rows and columns."""
+    """Convert adaptive average pooling, which computes weighted sums of rows and columns."""
     view = importer.image(node)
     for axis, name in ((1, "row"), (2, "column")):
         places, shares = (np.asarray(node.attributes[name + kind]) for kind in ("s", "_shares"))
@@ -319,7 +322,7 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
 
 
 def _fold(importer: Importer, node: Node) -> None:
-    """Convert Col2Im of blocks, [batch, channels * block, blocks], that do not overlap."""
+    """Convert Col2Im of non-overlapping blocks [batch, channels * block, blocks]."""
     view = importer.data(node).with_batch()
     sides, block = (_whole_numbers(importer, node, place) for place in (1, 2))
     strides = integers(node, "strides", 2, (1, 1)) if len(block) == 2 else ()

@@ -1,4 +1,4 @@
-"""Transposed convolutions, as convolutions of stride 1; those of larger strides compute each phase as channels."""
+"""Transposed convolutions, converted to convolutions of stride 1 with the phases of larger strides as channels."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     source = importer.planes(view)
     cut = tuple(min(0, side) for side in around)
     if min(cut) < 0:
-        wider = tuple(max(0, side) for side in around)  # first, or a side that is cut away may leave nothing
+        wider = tuple(max(0, side) for side in around)  # before cropping, which could otherwise leave nothing
         for sides in (wider, cut):
             source = importer.add(Pad(importer.name("pad"), sides, inputs=(source,))).layer
         around = (0, 0, 0, 0)
-    # [in, out / groups, ...] becomes [out, in / groups, ...], the other way around
+    # [in, out / groups, ...] becomes [out, in / groups, ...], with rows and columns reversed
     split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
     turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
     made = add_convolution(importer, source, turned, bias, Movement(around, dilation=dilations, groups=groups))
@@ -61,10 +61,10 @@ def _by_phases(
     sides: tuple[tuple[int, int, int, int], tuple[int, ...]],
     groups: int,
 ) -> View:
-    """Add a transposed convolution as one of stride 1 that computes each phase of rows and columns as channels.
+    """Add a transposed convolution as a convolution of stride 1 whose channels are the phases of rows and columns.
 
     Row q * stride + p of the output is the sum over t of row q - t of the input times row p + t * stride of the
-    filters. `sides`: the pads, and the rows and columns that are added at the end.
+    filters. `sides` contains the pads, and the numbers of rows and columns that are added at the end.
     """
     (weight, bias), (pads, more) = tensors, sides
     rank = len(view.axes)
@@ -73,12 +73,13 @@ def _by_phases(
     steps = [-(-size // stride) for size, stride in zip(filters.shape[2:], strides)]
     whole = [step * stride - size for size, stride, step in zip(filters.shape[2:], strides, steps)]
     filled = np.pad(filters, ((0, 0), (0, 0), (0, whole[0]), (0, whole[1])))
-    # [in, out / groups, t, row, u, column] becomes [out, row, column, in / groups, t from the last, u from the last]
+    # [in, out / groups, t, row, u, column] becomes [out, row, column, in / groups, t reversed, u reversed]
     split = filled.reshape(groups, -1, filled.shape[1], steps[0], strides[0], steps[1], strides[1])
     turned = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
     outputs, phases = groups * filled.shape[1], strides[0] * strides[1]
     turned = turned.reshape(outputs * phases, -1, *steps)
-    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]  # the bias is all of it
+    # A positive entry is the number of rows or columns at the end that contain only the bias.
+    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]
     ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
     biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
     around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
@@ -91,7 +92,7 @@ def _by_phases(
 
 
 def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
-    """Return a transposed convolution with the pads that follow from the size of its output."""
+    """Return a transposed convolution with explicit pads, which are derived from its `output_shape` or `auto_pad`."""
     way, rank = text(node, "auto_pad", "NOTSET"), len(sides)
     given = "output_shape" in node.attributes
     if not given and way in ("NOTSET", "VALID"):
@@ -108,7 +109,7 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     most_with_blanks = [most + step - 1 for most, step in zip(full, strides)]
     if given and any(size > most for size, most in zip(sizes, most_with_blanks)):
         raise ModelError(f"its output_shape is {list(sizes)}, but at most {most_with_blanks} come of {list(sides)}")
-    blank = more  # rows and columns at the end that are the bias alone
+    blank = more  # rows and columns at the end that contain only the bias
     if given:
         blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
     wanted = [max(0, most - size) for size, most in zip(sizes, full)]
@@ -118,7 +119,7 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
 
 
 def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
-    """Insert zeros between the entries of an axis."""
+    """Insert `stride` - 1 zeros between adjacent entries of an axis."""
     extent = view.shape[axis]
     size = (extent - 1) * stride + 1
     if size == extent:
