@@ -1,6 +1,6 @@
-"""Imports networks: ONNX files, and PyTorch state dicts in .safetensors.
+"""Import of networks from ONNX files and from PyTorch state dicts in .safetensors files.
 
-Reading a file executes nothing: ONNX is decoded as data and checked node by node, and no pickle is ever loaded.
+Reading a file never executes code: ONNX is decoded as data and checked node by node, and no pickle is ever loaded.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = ["Comparison", "ImportOptions", "Imported", "PreprocessingOptions", "i
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """User's options for an import; None if not given.
+    """The user's import options; options that were not given are None.
 
-    `output_names`: the values of an ONNX graph that become outputs; None for all that can. `output_kind`: what the
-    leading output means ("classes", "sigmoid", "values" or "map"). `boxes`: how to read the boxes of a detector.
-    `activation`, `layers`: of a state dict, see `state_dict.py`. `unchecked`: accept a file that ONNX Runtime does not
-    run. `preprocessor`: the file or folder that describes pictures and classes, instead of the files beside the
-    network; `ignores_beside`: read neither.
+    `output_names`: the values of an ONNX graph to use as outputs, by default all suitable ones. `output_kind`: the
+    meaning of the leading output ("classes", "sigmoid", "values" or "map"). `boxes`: how to interpret the boxes of a
+    detector. `activation` and `layers`: options for state dicts; see `state_dict.py`. `unchecked`: accept a file that
+    ONNX Runtime cannot run. `preprocessor`: the file or folder that describes the preprocessing and the classes, to be
+    used instead of the files next to the network. `ignores_beside`: do not read any such files.
     """
 
     output_names: tuple[str, ...] = ()
@@ -63,9 +63,10 @@ class ImportOptions:
 class Imported:
     """An imported network: its tensors (float32, by name), its origin, and the result of the check.
 
-    `notes` lists differences from the file, `assumed` the properties of pictures that neither file nor user state, both
-    in words. `labels_from` is the source of the leading output's labels; empty if classes are numbered. `file_name` is
-    that of the file, `input_name` and `output_name` are those of the one input and the leading output of an ONNX graph.
+    `notes` contains messages about differences from the file, and `assumed` contains messages about preprocessing
+    settings that neither the file nor the user specified. `labels_from` is the source of the labels of the leading
+    output, or empty if the classes are numbered. `file_name` is the name of the file. `input_name` and `output_name`
+    are the names of the single input and the leading output of an ONNX graph.
     """
 
     network: Network
@@ -81,7 +82,7 @@ class Imported:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Return the metadata of a model file of this network."""
+        """Return the metadata to store in a model file of this network."""
         found = {"imported_from": f"{self.source}, {self.file_name}", "notes": json.dumps(self.notes)}
         found |= {"input_name": self.input_name} if self.input_name else {}
         found |= {"output_name": self.output_name} if self.output_name else {}
@@ -94,10 +95,10 @@ def import_network(
     labels: tuple[str, ...] | None = None,
     options: ImportOptions | None = None,
 ) -> Imported:
-    """Read an ONNX file or a state dict; ModelError, one line, if it cannot be imported.
+    """Import an ONNX file or a state dict; raise ModelError with a one-line message if that is not possible.
 
-    The network of an ONNX file is compared with ONNX Runtime. Without `labels`, labels come from files beside it or
-    from the file itself; otherwise classes are numbered.
+    The network of an ONNX file is compared with ONNX Runtime. Without `labels`, the labels are read from
+    files next to the network or from the file itself; if there are none, the classes are numbered.
     """
     pictures, options = pictures or PreprocessingOptions(), options or ImportOptions()
     kind = path.suffix.lower()
@@ -144,7 +145,7 @@ def import_network(
 
 @dataclass(frozen=True)
 class _Properties:
-    """Properties of pictures and classes stated by the user or by files beside the network."""
+    """Preprocessing options and labels specified by the user or by files next to the network."""
 
     pictures: PreprocessingOptions
     labels: tuple[str, ...] | None
@@ -152,12 +153,12 @@ class _Properties:
     notes: tuple[str, ...]
 
     def with_pictures(self, pictures: PreprocessingOptions) -> _Properties:
-        """Return the same with properties of pictures that nothing else states."""
+        """Return a copy in which missing preprocessing options are taken from `pictures`."""
         return replace(self, pictures=self.pictures.over(pictures))
 
     def labels_of(self, leading: BuiltOutput, graph: Graph | None) -> tuple[tuple[str, ...] | None, str]:
-        """Return the labels of the leading output and their source: the user, files beside the network, or the file
-        itself."""
+        """Return the labels of the leading output, and their source: the user, files next to the network, or the
+        network file."""
         if self.labels is not None:
             return self.labels, "the user"
         count, kind = leading.label_count, leading.output.kind
@@ -170,14 +171,14 @@ class _Properties:
 
 
 def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
-    """True if the file names each of the numbers that look like values: the probabilities of a classifier."""
+    """Return True if the file has a name for each element of an output of values: they are class probabilities."""
     is_row = len(leading.shape) == 1 and leading.shape[0] > 1
     return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
 
 
 def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]:
-    """Read the files beside a network; return their contents, and notes. Files that the user did not name may be
-    unreadable."""
+    """Read the files next to a network, and return their contents and notes. Unreadable files that the user did not
+    specify are not an error."""
     if options.ignores_beside:
         return Beside(PreprocessingOptions(), None, ()), []
     try:
@@ -190,7 +191,7 @@ def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]
 
 
 def _read_and_import(path: Path, file: Path, properties: _Properties, options: ImportOptions) -> Imported:
-    """Import the ONNX file `path`, whose unpacked content is `file`."""
+    """Import the ONNX file `path`, whose uncompressed content is in `file`."""
     try:
         graph = read_onnx(file)
     except ModelError as error:
@@ -204,7 +205,7 @@ def _read_and_import(path: Path, file: Path, properties: _Properties, options: I
 def _find_boxes(
     outputs: list[BuiltOutput], source: GraphSource, spec: BoxSpec | None, labels: int | None
 ) -> FoundBoxes | None:
-    """Return the outputs of a detector; None if the network is not one."""
+    """Return the outputs of a detector, or None if the network is not a detector."""
     if isinstance(source.input, ImageInput):
         return find_head(outputs, (source.input.height, source.input.width), spec, labels)
     if spec is not None:
@@ -213,7 +214,7 @@ def _find_boxes(
 
 
 def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[str]:
-    """Return notes on what was guessed about a detector."""
+    """Return notes about the guesses made for a detector."""
     head = found.outputs[0].output.boxes
     notes = [found.note] if found.note else []
     if head is not None and head.ended and labels is None and "classes" not in found.spec.fields:
@@ -222,8 +223,7 @@ def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[s
 
 
 class _Meaning(NamedTuple):
-    """The outputs of a graph, the leading one first, its inputs, the known properties of pictures, and notes on
-    boxes."""
+    """The outputs of a graph (the leading one first), its inputs, the known properties, and notes on boxes."""
 
     outputs: list[BuiltOutput]
     source: GraphSource
@@ -232,7 +232,7 @@ class _Meaning(NamedTuple):
 
 
 def _walk(graph: Graph, part: Cut, properties: _Properties) -> Walk:
-    """Return a walk over the nodes of a cut; ModelError if its inputs cannot be read."""
+    """Return a walk over the nodes of a cut; raise ModelError if its inputs are not supported."""
     try:
         return Walk(graph, part, graph_input(graph, part, properties.pictures))
     except ModelError as error:
@@ -248,7 +248,7 @@ def _decide_outputs(
     properties: _Properties,
     options: ImportOptions,
 ) -> _Meaning:
-    """Decide what the outputs of a graph mean: by the options, its exporter, else their last layers and shapes."""
+    """Determine the meaning of the outputs from the options, the exporter, or else their last layers and shapes."""
     spec = options.boxes or (exporter.boxes if exporter is not None and options.output_kind is None else None)
     outputs, source = walk.run(), walk.source
     found = None
@@ -257,7 +257,7 @@ def _decide_outputs(
         found = _find_boxes(outputs, source, spec, None if labels is None else len(labels))
     if found is not None:
         outputs = found.outputs
-        if spec is None:  # guessed, so pictures are converted as usual for its kind
+        if spec is None:  # the kind was guessed, so use the usual preprocessing of this kind
             properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
             source = graph_input(graph, part, properties.pictures)
             walk.importer.builder.input = source.input
@@ -331,5 +331,5 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
 
 
 def _plain(name: str) -> str:
-    """Return a tensor's name if it can be printed and is short, else none."""
+    """Return the name of a tensor if it is short and printable, otherwise an empty string."""
     return name if name.isprintable() and len(name) <= MAX_NAME else ""

@@ -1,4 +1,4 @@
-"""Recognises boxes among the outputs of a graph: as the user or the exporter says, otherwise by shape."""
+"""Recognise boxes among the outputs of a graph: as specified by the user or the exporter, otherwise by shape."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..outputs import Output
 from .box_spec import BOX_KINDS, BoxSpec
 from .builder import BuiltOutput
 
-MAX_CHOSEN = 1000  # boxes that an end-to-end network chooses, at most
-_GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # pixels between the cells of YOLO's networks
-_BOXES = ("box", "loc", "reg")  # in the name of an output
-_SCORES = ("score", "conf", "cls", "class", "prob")
+MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network selects
+_GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
+_BOXES = ("box", "loc", "reg")  # parts of the names of outputs that contain boxes
+_SCORES = ("score", "conf", "cls", "class", "prob")  # parts of the names of outputs that contain scores
 
 
 @dataclass(frozen=True)
 class FoundBoxes:
-    """The outputs of a detector (the rows of boxes first), the kind of detector, and the guesses made."""
+    """The outputs of a detector (the table of boxes first), the kind of detector, and a note on any guesses."""
 
     outputs: list[BuiltOutput]
     spec: BoxSpec
@@ -32,10 +32,10 @@ class FoundBoxes:
 def find_head(
     outputs: Sequence[BuiltOutput], size: tuple[int, int], spec: BoxSpec | None, labels: int | None
 ) -> FoundBoxes | None:
-    """Return the outputs of a network whose boxes are read as `spec` says, or, without one, as their shapes look.
+    """Return the outputs of a detector, interpreted according to `spec` or, if it is None, according to their shapes.
 
-    `size` is the height and width of its image, `labels` the number of labels that are known. None if they do not look
-    like boxes; ModelError if they do not fit a given `spec`.
+    `size` is the height and width of the image, and `labels` is the number of labels if known. Returns None if the
+    outputs do not look like boxes. Raises ModelError if they do not match a given `spec`.
     """
     if spec is not None:
         return _as_boxes(outputs, spec, size, labels)
@@ -54,7 +54,7 @@ def find_head(
 
 
 def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, int], labels: int | None) -> FoundBoxes:
-    """Return the outputs with the head that follows from a specification and their shapes."""
+    """Return the outputs together with the head derived from a specification and their shapes."""
     fields = dict(spec.fields)
     apart = dict(_parts_apart(outputs, fields, size)) if fields.get("layout") == "rows" else {}
     fields |= {key: name for key, name in apart.items() if key not in spec.fields}
@@ -72,7 +72,7 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
     try:
         head = BoxHead(**{"classes": _classes(rows, outputs, fields, labels), **fields})
         head.check_shape(rows.shape)
-    except TypeError as error:  # of a field's type, which the specification has read
+    except TypeError as error:  # a field that the specification allows has an unsuitable type
         raise ModelError(f"boxes: {error}") from None
     leading = dataclasses.replace(rows, output=Output("boxes", boxes=head))
     rest = [dataclasses.replace(built, output=Output("values")) for built in outputs if built is not rows]
@@ -80,9 +80,9 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
 
 
 def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str, Any], labels: int | None) -> int:
-    """Return the number of classes: the rest of a row after all other fields."""
+    """Return the number of classes: the number of columns left after all other fields."""
     if fields.get("ended"):
-        return labels or 80  # the classes of COCO; a row holds only the number of its class
+        return labels or 80  # 80 as in COCO; a row contains only the index of its class
     background = int(fields.get("background", False))
     apart = fields.get("scores_from")
     if apart:
@@ -96,7 +96,7 @@ def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str
 def _parts_apart(
     outputs: Sequence[BuiltOutput], fields: dict[str, Any], size: tuple[int, int]
 ) -> list[tuple[str, str]]:
-    """Return the fields that name the outputs of scores and keypoints, for rows that hold only the four coordinates."""
+    """Return the fields that name the outputs with scores and keypoints, if the rows contain only four coordinates."""
     tables = [built for built in outputs if len(built.shape) == 2]
     boxes = [built for built in tables if built.shape[1] == 4]
     if not boxes or len(tables) < 2:
@@ -114,7 +114,7 @@ Guess = tuple[BoxSpec, dict[str, Any]]
 
 
 def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """Recognise a YOLO with a row for each cell of its grids: v5 with three priors per cell, v8 and X with one."""
+    """Recognise a YOLO network with one row per grid cell (v8 and X) or three, one per prior (v5)."""
     tables = [built for built in outputs if len(built.shape) == 2]
     for strides in _GRIDS:
         cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
@@ -132,7 +132,7 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
 
 
 def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """Recognise an SSD, whose boxes and scores are two outputs, or a RetinaFace, by its number of priors and its
+    """Recognise an SSD by its separate outputs for boxes and scores, or a RetinaFace by its number of priors and its
     landmarks."""
     tables = [built for built in outputs if len(built.shape) == 2]
     boxes = [built for built in tables if built.shape[1] == 4]
@@ -150,7 +150,7 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
 
 
 def _chosen(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """Recognise an end-to-end YOLO: some hundred rows of corners, a score and a class."""
+    """Recognise an end-to-end YOLO: a few hundred rows of corner coordinates, a score and a class."""
     tables = [built for built in outputs if len(built.shape) == 2]
     if len(tables) == 1 and tables[0].shape[1] == ENDED and 100 <= tables[0].shape[0] <= MAX_CHOSEN:
         return BOX_KINDS["yolo26"], {}

@@ -1,4 +1,4 @@
-"""`--boxes SPEC`: the kinds of detectors by name, and how their boxes and pictures are described in words."""
+"""`--boxes SPEC`: the supported kinds of detectors by name, and the parser for specifications of boxes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _ULTRAFACE = dataclasses.replace(_SQUASHED, input_range=(0.0, 255.0), mean=(127.
 
 @dataclass(frozen=True)
 class BoxSpec:
-    """Description of a detector: fields of `BoxHead`, and pictures as networks of its kind read them."""
+    """Description of a detector: the fields of `BoxHead` and the usual preprocessing for this kind of detector."""
 
     fields: Mapping[str, Any]
     pictures: PreprocessingOptions = LETTERBOX
     name: str = ""
 
     def head(self, **found: Any) -> BoxHead:
-        """Return the head, completed by the fields in `found`; ModelError if they do not fit."""
+        """Return the head, completed with the fields in `found`; raise ModelError if they are not compatible."""
         return BoxHead(**{**found, **self.fields})
 
 
@@ -71,10 +71,10 @@ BOX_KINDS = {
 
 
 def parse_boxes(text: str) -> BoxSpec:
-    """Read a specification such as "yolov8", "yolov5,classes=3" or "layout=rows,code=corners,classes=2".
+    """Parse a specification such as "yolov8", "yolov5,classes=3" or "layout=rows,code=corners,classes=2".
 
-    It starts from a kind of detector, or from the defaults of `BoxHead`. Entries of lists are separated by "/".
-    ModelError names unknown words.
+    It is based on a kind of detector or on the defaults of `BoxHead`. List elements are separated by "/". Raises a
+    ModelError that lists unknown words.
     """
     words = [word.strip() for word in text.split(",")]
     spec = BoxSpec({})
@@ -93,7 +93,7 @@ def parse_boxes(text: str) -> BoxSpec:
 
 
 def _read(key: str, text: str, hint: Any) -> Any:
-    """Read the value of a field by its type."""
+    """Parse the value of a field according to its type."""
     try:
         if hint is bool:
             return {"yes": True, "true": True, "no": False, "false": False}[text.lower()]

@@ -1,4 +1,4 @@
-"""A network being built: layers, their tensors and shapes, and views made contiguous for layers that need it."""
+"""A network under construction: its layers, tensors and shapes, and layers that make views contiguous."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .fold import MAX_PARAMETERS
 from .fuse import fuse_layers
 from .view import View
 
-MAX_ADDED = 4_000  # layers before merging
-MAX_NAME = 200  # longest output name
+MAX_ADDED = 4_000  # maximum number of layers before merging
+MAX_NAME = 200  # maximum length of an output name
 
 
 @dataclasses.dataclass(frozen=True)
 class BuiltOutput:
     """An output during the import: its name, its layer, the shape of one example in the file, and its meaning.
 
-    `view` is its view of the layer added by its last step. `classes` is the number of classes of a map, whose shape is
-    (rows, columns).
+    `view` is the output's view of the layer that computes it. `classes` is the number of classes of a map, whose shape
+    is (rows, columns).
     """
 
     name: str
@@ -40,14 +40,16 @@ class BuiltOutput:
 
     @property
     def label_count(self) -> int:
-        """The number of labels that it needs or may have."""
+        """The number of labels that the output requires or may have."""
         head = self.output.boxes
         return head.classes if head is not None else self.classes or math.prod(self.shape)
 
 
 class NetworkBuilder:
-    """Collects layers, with numbered names, and their tensors. Methods raise ModelError for anything that does
-    not fit."""
+    """Builder that collects layers with numbered names, and their tensors.
+
+    Its methods raise ModelError if the arguments are not compatible.
+    """
 
     def __init__(self, source: Input) -> None:
         self.input = source
@@ -59,12 +61,12 @@ class NetworkBuilder:
         self._arranged: dict[tuple[View, Shape], str] = {}
 
     def name(self, stem: str) -> str:
-        """Return an unused layer name."""
+        """Return an unused layer name that starts with `stem`."""
         self._names[stem] += 1
         return f"{stem}{self._names[stem]}"
 
     def add(self, layer: Layer, tensors: Mapping[str, np.ndarray] | None = None) -> str:
-        """Append a layer, with its tensors by the last part of their names; return its name."""
+        """Append a layer with its tensors, keyed by the last part of their names, and return its name."""
         shape = layer.output_shape(*(self.shapes[name] for name in layer.inputs))
         if math.prod(shape) > MAX_ELEMENTS:
             raise ModelError(f"gives {describe_shape(shape)}, which is too large")
@@ -77,14 +79,14 @@ class NetworkBuilder:
             self._parameters += own[name].size
         if self._parameters > MAX_PARAMETERS:
             raise ModelError(f"more than {MAX_PARAMETERS} weights are too many")
-        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite and are refused as such
+        with np.errstate(over="ignore"):  # values outside the range of float32 become infinite and are rejected later
             self.tensors |= {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in own.items()}
         self.layers[layer.name] = layer
         self.shapes[layer.name] = shape
         return layer.name
 
     def arrange(self, view: View, shape: Shape) -> str:
-        """Return the layer whose output is the view's numbers in logical order, in `shape`, adding one if necessary."""
+        """Return a layer that outputs the elements of a view in logical order, in `shape`; add one if necessary."""
         arrangement = view.arrangement()
         while arrangement is not None and len(arrangement[0]) > MAX_AXES:
             view = self._with_an_axis_less(view, *arrangement)
@@ -97,7 +99,7 @@ class NetworkBuilder:
         return self._arranged[key]
 
     def _with_an_axis_less(self, view: View, split: Shape, order: tuple[int, ...]) -> View:
-        """Return the same numbers viewed with the innermost axes merged into one axis of memory."""
+        """Return a view of the same elements with the innermost axes merged into one contiguous axis."""
         before, last = order[-2:]
         memory = [axis for axis in range(len(split)) if axis != last]
         memory.insert(memory.index(before) + 1, last)
@@ -119,7 +121,7 @@ class NetworkBuilder:
         return Transpose(self.name("transpose"), split, order, shape, inputs=inputs)
 
     def _chance_and_rest(self, last: str) -> str:
-        """Return 1 - p and p of a single probability: two classes, p being the second's."""
+        """Add layers that compute 1 - p and p from p, the probability of the second of two classes."""
         rest = Affine(self.name("rest"), (1,), inputs=(last,))
         self.add(rest, {"scale": -np.ones(1), "shift": np.ones(1)})
         return self.add(Concat(self.name("classes"), inputs=(rest.name, last)))
@@ -127,10 +129,10 @@ class NetworkBuilder:
     def finish(
         self, name: str, outputs: Sequence[BuiltOutput], labels: tuple[str, ...] | None
     ) -> tuple[Network, dict[str, np.ndarray]]:
-        """Return the network with these outputs, the first leading, and its tensors.
+        """Return the network with these outputs, of which the first is the leading one, and its tensors.
 
-        `labels` are those of the leading output; by default, classes are numbered. A single probability with two labels
-        is the second's.
+        `labels` are the labels of the leading output; by default, classes are numbered. A single probability with two
+        labels is the probability of the second.
         """
         outputs = [self._as_features(built) for built in outputs]
         leading, output = outputs[0], outputs[0].output
@@ -150,7 +152,7 @@ class NetworkBuilder:
         return Network(name, self.input, layers, labels, output, *told), tensors
 
     def _as_features(self, built: BuiltOutput) -> BuiltOutput:
-        """Return the output with a layer of features; ModelError if there are too many."""
+        """Return the output with a layer that outputs features; raise ModelError if there are too many."""
         count = math.prod(self.shapes[built.layer])
         most = MAX_LABELS if built.output.is_labelled else MAX_VALUES
         if count > most:
@@ -162,13 +164,13 @@ class NetworkBuilder:
 
 
 def _labels(built: BuiltOutput) -> tuple[str, ...]:
-    """Return numbers as labels for an output that needs labels."""
+    """Return numbers as labels if the output requires labels."""
     count = built.label_count
     is_labelled = built.output.kind in ("classes", "boxes", "map") or (built.output.kind == "sigmoid" and count > 1)
     return tuple(map(str, range(count))) if is_labelled else ()
 
 
 def _printable(name: str) -> str:
-    """Return a name from the file in a form that can be printed in a table."""
+    """Convert a name from the file to a form that can be printed in a table."""
     shown = "".join(char if char.isprintable() else "?" for char in name).strip()
     return shown[:MAX_NAME] or "output"

@@ -14,9 +14,9 @@ from .view import Factor, View
 
 
 def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: int) -> View | None:
-    """Concatenate values along an axis that is the pixels of each value's layer; None for other axes.
+    """Concatenate values along an axis that corresponds to the pixels of their layers; return None for other axes.
 
-    Each is padded with zeros to all columns and the padded images are added; constants are added to the sum.
+    Each value is padded with zeros to the total number of columns, and the padded images and constants are added.
     """
     views = [importer.views.get(name) for name in names]
     found = [view for view in views if view is not None]
@@ -52,7 +52,7 @@ def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: 
 
 
 def _are_columns(importer: Importer, view: View, first: View, place: int) -> bool:
-    """True if an axis of a view is all pixels of its layer, and the other axes match those of the first view."""
+    """Return True if an axis of a view contains all pixels of its layer, and the other axes match the first view."""
     shape, extent = importer.builder.shapes.get(view.layer, ()), view.shape[place] if place < len(view.axes) else 0
     alike = len(view.axes) == len(first.axes) and view.batched == first.batched
     alike = alike and all(a == b for axis, (a, b) in enumerate(zip(view.shape, first.shape)) if axis != place)
@@ -61,7 +61,7 @@ def _are_columns(importer: Importer, view: View, first: View, place: int) -> boo
 
 
 def _constant(importer: Importer, name: str, first: View) -> np.ndarray | None:
-    """Return a constant without its batch axis; None if it does not fit."""
+    """Return a constant without its batch axis, or None if its shape does not fit."""
     values = importer.constants.get(name)
     if values is None or values.ndim != first.rank or (first.batched and len(values) != 1):
         return None

@@ -1,4 +1,4 @@
-"""Arithmetic on weights with which an import folds layers into others without changing the result.
+"""Arithmetic on weights for folding layers into other layers without changing the result.
 
 Everything is computed in float64 and rounded once, to float32.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ModelError
 
-MAX_PARAMETERS = 1 << 29  # parameters of a network: 2 GiB in float32, over three times a VGG-19
+MAX_PARAMETERS = 1 << 29  # maximum number of parameters: 2 GiB in float32, more than three VGG-19 networks
 
 
 class ScaleShift(NamedTuple):
@@ -24,7 +24,7 @@ class ScaleShift(NamedTuple):
 def batch_norm(
     gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, epsilon: float
 ) -> ScaleShift:
-    """Return batch normalization with fixed statistics, as after training; ModelError if they do not fit."""
+    """Return batch normalization with the fixed statistics of a trained network; raise ModelError for invalid ones."""
     if not (gamma.ndim == 1 and gamma.shape == beta.shape == mean.shape == variance.shape):
         raise ModelError("the scale, bias, mean and variance of a batch normalization are not of one length")
     spread = variance.astype(np.float64) + epsilon
@@ -48,5 +48,5 @@ def after_dense(weight: np.ndarray, bias: np.ndarray, affine: ScaleShift) -> tup
 
 
 def after_affine(scale: np.ndarray, shift: np.ndarray, affine: ScaleShift) -> tuple[np.ndarray, np.ndarray]:
-    """Fold an affine map into the scale and shift of the one before it."""
+    """Fold an affine map into the scale and shift of the preceding affine map."""
     return (scale * affine.scale).astype(np.float32), (shift * affine.scale + affine.shift).astype(np.float32)

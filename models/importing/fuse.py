@@ -1,8 +1,8 @@
-"""The passes at the end of an import: layers are merged into preceding ones without changing the result.
+"""The final passes of an import: they merge layers into preceding ones without changing the result.
 
-A pass examines one layer and its inputs, and applies if nothing else reads these. Batch normalisations are folded into
-weights, activations into the layer before, 2x2 pools into plain convolutions, zero padding into the layer that reads
-it, and x * sigmoid(x) becomes silu.
+A pass examines one layer and its inputs, and applies if no other layer reads these inputs. Batch normalisations are
+folded into weights, activations into the preceding layer, 2x2 pools into plain convolutions, and zero padding into the
+layer that reads it; x * sigmoid(x) becomes silu.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SIXTH = 1 / 6
 def fuse_layers(
     layers: Sequence[Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], outputs: Sequence[str]
 ) -> tuple[tuple[Layer, ...], dict[str, np.ndarray], tuple[str, ...]]:
-    """Return the merged layers that `outputs` depend on, the first output last; their tensors; and the outputs."""
+    """Return the merged layers that `outputs` depend on (the first output last), their tensors, and the outputs."""
     fusing = _Fusing(layers, tensors, shapes, outputs)
     for fuse in _PASSES:
         fusing.run(fuse)
@@ -53,7 +53,7 @@ def fuse_layers(
 
 
 class _Fusing:
-    """The state of the passes: layers by name in order, and the number of readers of each."""
+    """The state of the passes: the layers by name, in order, and the number of readers of each layer."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class _Fusing:
         self._drop_unread()
 
     def run(self, fuse: Callable[[_Fusing, Layer], Layer | str | None]) -> None:
-        """Offer each layer to a pass, which returns a replacement, the name of an existing layer with the same value,
-        or None if it does not apply."""
+        """Apply a pass to each layer. The pass returns a replacement, the name of an existing layer with the same
+        value, or None if it does not apply."""
         renamed: dict[str, str] = {}
         for name in tuple(self.layers):
             layer = self.layers[name]
@@ -94,18 +94,18 @@ class _Fusing:
         self._drop_unread()
 
     def source(self, layer: Layer) -> Layer | None:
-        """Return the first input of `layer` if nothing else reads it."""
+        """Return the layer that computes the first input of `layer` if no other layer reads it, otherwise None."""
         name = layer.inputs[0]
         return self.layers.get(name) if self.reads[name] == 1 and name not in self.outputs else None
 
     def absorb(self, source: Layer, **changes: object) -> str:
-        """Replace a layer in place; readers of the layer that asked now read the replacement."""
+        """Apply changes to `source` in place and return its name, which replaces the layer merged into it."""
         self.layers[source.name] = dataclasses.replace(source, **changes)  # type: ignore[arg-type]
         return source.name
 
     def result(self) -> tuple[tuple[Layer, ...], dict[str, np.ndarray], tuple[str, ...]]:
-        """Return the remaining layers, their tensors and the outputs. The first output is the last layer, a copy if
-        others read it."""
+        """Return the remaining layers, their tensors and the outputs. The first output is the last layer; it is a
+        copy if other layers read it."""
         leading = self.outputs[0]
         if leading == INPUT or self.reads[leading]:
             copy = Activation(_free(f"{leading}.copy", self.layers), "identity", inputs=(leading,))
@@ -143,7 +143,7 @@ def _swish(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _gate_of(state: _Fusing, x: str, name: str) -> tuple[str, tuple[float, ...]] | None:
-    """Return the activation, with its parameters, equal to x times the layer `name`; None if there is none."""
+    """Return the activation (and its parameters) that equals x times the layer `name`, or None if there is none."""
     gate = state.layers.get(name)
     if not isinstance(gate, Activation) or state.reads[name] != 1:
         return None
@@ -178,13 +178,13 @@ def _hard_sigmoid(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _all(state: _Fusing, layer: Affine, scale: float, shift: float) -> bool:
-    """True if all numbers of an affine layer are this scale and this shift."""
+    """Return True if all elements of an affine layer equal this scale and this shift."""
     pairs = ((state.tensors[f"{layer.name}.scale"], scale), (state.tensors[f"{layer.name}.shift"], shift))
     return all(np.allclose(tensor, value, rtol=1e-6, atol=0) for tensor, value in pairs)
 
 
 def _gated_after_scale(state: _Fusing, layer: Layer) -> Layer | None:
-    """Merge (x * clip(x + 3, 0, 6)) / 6, a spelling of hardswish."""
+    """Merge (x * clip(x + 3, 0, 6)) / 6, an equivalent form of hardswish."""
     if not isinstance(layer, Affine) or not _all(state, layer, _SIXTH, 0.0):
         return None
     product = state.source(layer)
@@ -201,7 +201,7 @@ def _gated_after_scale(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _affine(state: _Fusing, layer: Layer) -> str | None:
-    """Drop scales and shifts that change nothing; fold per-channel ones into the preceding weights."""
+    """Drop scales and shifts that have no effect; fold per-channel ones into the preceding weights."""
     if not isinstance(layer, Affine):
         return None
     if layer.activation == "identity" and _all(state, layer, 1.0, 0.0):
@@ -239,7 +239,7 @@ def _into_norm(state: _Fusing, norm: GroupNorm | LayerNorm, layer: Affine) -> st
 
 
 def _activation(state: _Fusing, layer: Layer) -> str | None:
-    """Merge an activation into the layer before it; drop a relu after a relu."""
+    """Merge an activation into the preceding layer; drop a relu that follows a relu."""
     if not isinstance(layer, Activation):
         return None
     if layer.activation == "identity":
@@ -255,7 +255,7 @@ def _activation(state: _Fusing, layer: Layer) -> str | None:
 
 
 def _max_pool(state: _Fusing, layer: Layer) -> str | None:
-    """Merge a maximum over 2x2 pixels, and a monotone activation after it, into a preceding plain convolution."""
+    """Merge a 2x2 max pool and a monotonic activation after it into the preceding plain convolution."""
     if isinstance(layer, Activation):
         before = state.source(layer)
         if not isinstance(before, Conv2d) or before.pool_size == 1 or before.activation != "identity":
@@ -276,7 +276,7 @@ def _max_pool(state: _Fusing, layer: Layer) -> str | None:
 
 
 def _padding(state: _Fusing, layer: Layer) -> Layer | None:
-    """Merge zero padding of an image into the convolution or pool that reads it."""
+    """Merge the zero padding of an image into the convolution or pool that reads it."""
     if not isinstance(layer, (Conv2d, Pool)):
         return None
     zeros = state.source(layer)
@@ -289,7 +289,7 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     if max(a / b for a, b in zip(padding, layer.spans * 2)) >= 1 or layer.ceil_mode:
         return None
     if layer.method == "max":
-        # Then zero never exceeds the window's other values.
+        # If all inputs are nonnegative, zero never exceeds the other values of a window.
         before = state.layers.get(zeros.inputs[0])
         low = getattr(before, "activation_parameters", ()) or (math.inf,)
         activation = getattr(before, "activation", "")
@@ -302,8 +302,8 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _own_convolutions(state: _Fusing, layer: Layer) -> None:
-    """Operands of attention that are some channels of a convolution become convolutions of these channels, which then
-    have tiles of their own. Other layers that read such channels read the convolution too."""
+    """Turn attention operands that select channels of a convolution into separate convolutions of these channels, which
+    then have separate tiles. Other layers that select the same channels read the new convolution as well."""
     if not isinstance(layer, Attention):
         return
     for name in dict.fromkeys(layer.inputs):
@@ -322,7 +322,7 @@ def _own_convolutions(state: _Fusing, layer: Layer) -> None:
 
 
 def _channels_of(state: _Fusing, name: str) -> tuple[str, np.ndarray] | None:
-    """Return the ungrouped convolution whose channels a layer selects, and which channels; None if there is none."""
+    """Return the ungrouped convolution whose channels a layer selects and the selected channels, or None."""
     steps: list[Layer] = []
     layer = state.layers.get(name)
     while isinstance(layer, (ChannelShuffle, ChannelSlice)):
@@ -340,14 +340,14 @@ def _channels_of(state: _Fusing, name: str) -> tuple[str, np.ndarray] | None:
 
 
 def _are_picked_alone(state: _Fusing, source: str) -> bool:
-    """True if all readers of a convolution only select or reorder its channels, and none is an output."""
+    """Return True if all readers of a convolution only select or reorder its channels, and none is an output."""
     if source in state.outputs:
         return False
     readers = [layer for layer in state.layers.values() if source in layer.inputs]
     return all(isinstance(layer, (ChannelShuffle, ChannelSlice)) or layer.name == source for layer in readers)
 
 
-# Order matters: gates are found before activations are merged into other layers.
+# The order matters: gates must be found before activations are merged into other layers.
 _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _affine,
     _gated_after_scale,
@@ -360,7 +360,7 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
 
 
 def _unmet_taps(state: _Fusing, layer: Layer) -> Layer | None:
-    """Drop taps that always fall on padding."""
+    """Drop filter taps that only ever read padding."""
     if not isinstance(layer, Conv2d) or not any(layer.padding):
         return None
     name = f"{layer.name}.weight"

@@ -1,4 +1,4 @@
-"""The state of an import: each value of the graph as a constant or a view of a layer, and the layers so far."""
+"""The state of an import: the layers so far, and each value of the graph as a constant or a view of a layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .view import View
 
 
 class Importer:
-    """Reads the inputs and sets the outputs of operators; methods raise ModelError for unsupported values."""
+    """Access to the inputs and outputs of operators; its methods raise ModelError for unsupported values."""
 
     def __init__(
         self,
@@ -30,17 +30,17 @@ class Importer:
         self.builder = builder
         self.constants = dict(constants)
         self.views = dict(views)
-        self.wanted = wanted  # the values that are read
-        self.batch = batch  # size of the batch axis, 1 if it is not fixed
+        self.wanted = wanted  # names of the values that are read
+        self.batch = batch  # size of the batch axis, or 1 if it is not fixed
         self.opset = opset
-        self.readers: Mapping[str, Sequence[Node]] = {}  # the readers of each value
+        self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to hold values, not scores
-        self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer named in their views
-        self.products: dict[str, View] = {}  # those of them that layers compute (products.py)
-        self.notes: list[str] = []  # notes for the user, each once
+        self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer name in their views
+        self.products: dict[str, View] = {}  # the scores that are computed by layers (products.py)
+        self.notes: list[str] = []  # notes for the user, without duplicates
 
     def note(self, text: str) -> None:
-        """Add a note, once."""
+        """Add a note unless it is already present."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -61,7 +61,7 @@ class Importer:
         return view
 
     def constant(self, node: Node, position: int) -> np.ndarray | None:
-        """Return a constant input unchanged; None if it is omitted."""
+        """Return a constant input unchanged, or None if it is omitted."""
         name = node.inputs[position] if position < len(node.inputs) else ""
         if name in self.views:
             raise ModelError(
@@ -78,15 +78,15 @@ class Importer:
             raise ModelError(f"its input number {position + 1} is missing")
         if values.ndim not in ranks or values.dtype.kind in "iub" or not values.size:
             raise ModelError(f"its weight {node.inputs[position]!r} is {values.dtype} of shape {list(values.shape)}")
-        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite and are refused as such
+        with np.errstate(over="ignore"):  # values outside the range of float32 become infinite and are rejected later
             return values.astype(np.float32, copy=False)
 
     def optional(self, node: Node, position: int, ranks: tuple[int, ...] | range = range(9)) -> np.ndarray | None:
-        """Return a constant input as float32; None if it is omitted."""
+        """Return a constant input as float32, or None if it is omitted."""
         return None if self.constant(node, position) is None else self.weight(node, position, ranks)
 
     def scalar(self, node: Node, position: int, default: float) -> float:
-        """Return a constant input that is one number."""
+        """Return a constant input that is a single number."""
         values = self.constant(node, position)
         if values is None:
             return default
@@ -95,18 +95,18 @@ class Importer:
         return float(values.ravel()[0])
 
     def give(self, node: Node, value: View | np.ndarray, position: int = 0) -> None:
-        """Set the value of an output of a node."""
+        """Set the value of one output of a node."""
         if position < len(node.outputs) and node.outputs[position]:
             target: dict[str, View] | dict[str, np.ndarray] = self.views if isinstance(value, View) else self.constants
             target[node.outputs[position]] = value  # type: ignore[assignment]
 
     def add(self, layer: Layer, tensors: Mapping[str, np.ndarray] | None = None) -> View:
-        """Append a layer; return a view of its output."""
+        """Append a layer and return a view of its output."""
         name = self.builder.add(layer, tensors)
         return View.of(name, self.builder.shapes[name])
 
     def name(self, stem: str) -> str:
-        """Return an unused layer name."""
+        """Return an unused layer name that starts with `stem`."""
         return self.builder.name(stem)
 
     def shape(self, view: View) -> Shape:
@@ -114,16 +114,16 @@ class Importer:
         return self.builder.shapes[view.layer]
 
     def planes(self, view: View) -> str:
-        """Return the layer whose output is a view [batch, C, H, W] or [batch, C, L] as (C, H, W), with an H of 1."""
+        """Return the layer that outputs a view [batch, C, H, W] or [batch, C, L] as (C, H, W), with H = 1 if absent."""
         return self.builder.arrange(view, _with_height(view.shape))
 
     def rows(self, view: View) -> str:
-        """Return the layer whose output is a view as features, in its logical order."""
+        """Return the layer that outputs the elements of a view as features, in logical order."""
         size = int(np.prod(view.shape, dtype=np.int64))
         return self.builder.arrange(view, (size,))
 
     def axis(self, view: View, axis: int) -> int:
-        """Convert an axis in ONNX's numbering to the view's, without the batch; ModelError for the batch axis."""
+        """Convert an ONNX axis to an axis of the view, excluding the batch; raise ModelError for the batch axis."""
         if not -view.rank <= axis < view.rank:
             raise ModelError(f"has an axis {axis}, but {self.describe(view)} comes in")
         inner = axis % view.rank - view.batched
@@ -132,9 +132,9 @@ class Importer:
         return inner
 
     def single(self, view: View) -> View:
-        """Return a view with its batch as an ordinary axis of size 1, for steps that move it or mix it with others.
+        """Return a view with the batch as an ordinary axis of size 1, for operators that move it or mix it with others.
 
-        ModelError if the file has a fixed batch of several.
+        Raises ModelError if the file has a fixed batch size greater than 1.
         """
         if not view.batched:
             return view
@@ -143,13 +143,13 @@ class Importer:
         return View(view.layer, ((), *view.axes), False)
 
     def describe(self, view: View) -> str:
-        """Return a view's shape for messages, in ONNX's order."""
+        """Return the shape of a view in ONNX's order, for use in messages."""
         sizes = [*(["batch"] if view.batched else []), *map(str, view.shape)]
         return f"[{', '.join(sizes)}]"
 
 
 def without_height(view: View, rank: int) -> View:
-    """View a layer's output (C, H, W) with `rank` axes: two if the height of 1 was added for the layer."""
+    """Return a view of a layer's output (C, H, W) with `rank` axes: 2 if a height of 1 was added for the layer."""
     return view if rank == 3 else View(view.layer, (view.axes[0], view.axes[2]), view.batched)
 
 

@@ -1,4 +1,4 @@
-"""Names of classes: ImageNet's, and those in files of several formats."""
+"""Names of classes: the ImageNet classes, and labels read from files in several formats."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ..errors import ModelError
 from .preprocessor import read_id2label
 
 _FOLDER = Path(__file__).resolve().parent
-# columns of labels in a table
+# Names of the label column of a table
 _NAMED = ("label", "labels", "name", "names", "class", "class_name", "category", "synset_name")
 _NUMBERED = ("id", "index", "idx", "class_index", "class_id", "number", "")
 
 
 def imagenet_labels() -> tuple[str, ...]:
-    """Return the 1,000 classes of the ImageNet challenge, in the order of torchvision's networks."""
+    """Return the 1,000 classes of the ImageNet challenge, in the order used by torchvision."""
     return tuple((_FOLDER / "imagenet_labels.txt").read_text("utf-8").split("\n")[:1000])
 
 
 def parse_labels(content: bytes, suffix: str = "") -> tuple[str, ...]:
     """Parse the labels in a file: JSON (a list, id2label, or names with numbers), a table, or one per line.
 
-    `suffix` is that of the file's name; only .csv and .tsv are tables. ModelError describes the problem without the
-    file's name.
+    `suffix` is the suffix of the file name; only .csv and .tsv files are read as tables. The message of a ModelError
+    does not include the file name.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -67,7 +67,7 @@ def _as_labels(data: Any) -> tuple[str, ...] | None:
         return tuple(map(str, data)) if all(isinstance(label, (str, int)) for label in data) else None
     if not isinstance(data, dict):
         return None
-    if data and all(type(number) is int for number in data.values()):  # names with their numbers, as in Keras
+    if data and all(type(number) is int for number in data.values()):  # names mapped to their numbers, as in Keras
         turned = {str(number): name for name, number in data.items()}
         return read_id2label(turned) if len(turned) == len(data) else None
     if data and all(isinstance(pair, list) and len(pair) == 2 for pair in data.values()):  # Keras's ImageNet index
@@ -76,7 +76,7 @@ def _as_labels(data: Any) -> tuple[str, ...] | None:
 
 
 def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
-    """Return the column of labels, by its name or the last one, sorted by a column of numbers if there is one."""
+    """Return the label column, found by name or else the last one, sorted by the column of numbers if there is one."""
     try:
         rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
     except csv.Error as error:

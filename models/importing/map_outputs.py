@@ -1,4 +1,4 @@
-"""Outputs of segmentation networks: scores of classes by rows by columns, recognised by their shape and last layers."""
+"""Outputs of segmentation networks: scores [classes, rows, columns], recognised by their shape and last layers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .onnx_meaning import last_step
 from .picture import PreprocessingOptions
 from .view import View
 
-COARSEST = 8  # pixels of the image for one of a map; coarser outputs are features
-COLOURS = 3  # channels of a picture: an output of the image's own size with three is one
+COARSEST = 8  # largest downscaling of a map, per axis; coarser outputs are features
+COLOURS = 3  # an output with this many channels and the size of the image is a picture
 WHOLE_PICTURES = PreprocessingOptions(resize_mode="squash", is_beside=True)  # so that every pixel gets a class
 SIGMOIDS = ("sigmoid", "hardsigmoid")
 
 
 def looks_like_map(importer: Importer, built: BuiltOutput, source: Input) -> bool:
-    """True if an output looks like scores of classes for the pixels of an image.
+    """Return True if an output looks like class scores for the pixels of an image.
 
-    It has 2 channels or more, rows and columns in proportion to the image, and no final activation except a softmax
-    over the channels. An output of three channels in the image's own size is a picture.
+    Such an output has at least 2 channels, rows and columns in proportion to the image, and no final activation except
+    a softmax over the channels. An output with three channels and the size of the image is a picture.
     """
     if not isinstance(source, ImageInput) or built.view is None or built.output.kind != "values":
         return False
@@ -48,8 +48,11 @@ def looks_like_map(importer: Importer, built: BuiltOutput, source: Input) -> boo
 
 
 def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is_guessed: bool) -> list[BuiltOutput]:
-    """Return the outputs of a network with the first as a map, whose classes a last layer finds; ModelError if it
-    cannot be one. Auxiliary outputs of the same shape, used in training, are left out."""
+    """Return the outputs of a network with the first one as a map, whose classes are selected by an additional layer.
+
+    Raises ModelError if the first output cannot be a map. Auxiliary outputs of the same shape, which are only used in
+    training, are omitted.
+    """
     leading, builder = outputs[0], importer.builder
     if not isinstance(source, ImageInput):
         raise ModelError("a map is of the pixels of an image, but the network reads none, or several inputs")
@@ -80,7 +83,7 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
 
 
 def is_channels_last(built: BuiltOutput, source: Input) -> bool:
-    """True if the classes of an output come after rows and columns, as in Keras."""
+    """Return True if the class axis of an output follows the rows and columns, as in Keras."""
     return built.view is not None and _is_last(built.view, source)
 
 
@@ -95,13 +98,15 @@ def _is_last(view: View, source: Input) -> bool:
 
 
 def _planes(view: View, source: Input) -> View:
-    """Return a view of scores as classes by rows by columns."""
+    """Return a view of the scores with the axes (classes, rows, columns)."""
     return view.permuted((2, 0, 1)) if _is_last(view, source) else view
 
 
 def _before_squeezing(importer: Importer, view: View) -> View:
-    """Return scores without a final softmax over the channels or sigmoid: the largest stays the largest, and rounding
-    creates no ties."""
+    """Return scores before a final softmax over the channels or a final sigmoid.
+
+    The largest score remains the largest, and rounding creates no ties.
+    """
     layer = importer.builder.layers.get(view.layer)
     whole = isinstance(layer, ChannelSoftmax) and layer.length == importer.builder.shapes[view.layer][0]
     if layer is not None and (whole or (isinstance(layer, Activation) and layer.activation in SIGMOIDS)):

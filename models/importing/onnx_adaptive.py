@@ -1,8 +1,8 @@
-"""Adaptive average pooling as torch.export writes it, in dozens of nodes: windows of different sizes.
+"""Recognise adaptive average pooling with windows of different sizes, which torch.export writes as dozens of nodes.
 
 The pixels of all windows are gathered, [N, C, rows, window rows, columns, window columns], the padding of smaller
-windows is set to zero, and the pixels of each window are added one by one and divided by their number; if all windows
-have one size, their mean is taken.
+windows is set to zero, and the pixels of each window are added sequentially and divided by their number; if all windows
+have the same size, their mean is computed instead.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Constants = Mapping[str, np.ndarray]
 def adaptive_pool(
     gather: Node, before: Node | None, readers: Readers, constants: Constants
 ) -> tuple[Node, list[Node]] | None:
-    """Return (a node of WEIGHTED_PIXELS, the replaced nodes in order) if a GatherND, after the node `before`, is part
-    of a pool."""
+    """Return (a WEIGHTED_PIXELS node, the replaced nodes in order) if a GatherND after the node `before` is part of
+    a pool."""
     places = constants.get(gather.inputs[1]) if len(gather.inputs) == 2 else None
     if before is None or before.op != "Transpose" or before.attributes.get("perm") != (2, 3, 0, 1) or places is None:
         return None
@@ -67,7 +67,7 @@ def _only(readers: Readers, node: Node) -> Node | None:
 def _zeroed(
     where: Node | None, source: Node, shape: tuple[int, ...], constants: Constants
 ) -> tuple[Node, np.ndarray] | None:
-    """Return (a Where that sets some outputs of `source` to zero, a mask of these)."""
+    """Return (a Where that sets some elements of `source` to zero, the mask of these elements)."""
     if where is None or where.op != "Where" or len(where.inputs) != 3 or where.inputs[2] != source.outputs[0]:
         return None
     chosen, value = (constants.get(name) for name in where.inputs[:2])
@@ -78,7 +78,7 @@ def _zeroed(
 
 
 def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Broadcast an array to a shape, if possible."""
+    """Broadcast an array to a shape; return None if that is not possible."""
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
@@ -86,7 +86,7 @@ def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node | None:
-    """Return the mean over the windows; its node is added to the members."""
+    """Return the node that computes the mean over the windows, and append it to `members`."""
     mean = _only(readers, members[-1])
     if mean is None or mean.op != "ReduceMean" or mean.attributes.get("keepdims", 1):
         return None
@@ -100,8 +100,8 @@ def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node |
 def _quotient(
     members: list[Node], readers: Readers, constants: Constants, shape: tuple[int, ...], counted: np.ndarray
 ) -> Node | None:
-    """Return the sum of a window's pixels divided by their number; its nodes are added to the members."""
-    sums: dict[str, Counter[tuple[int, int]]] = {}  # pixels of a window summed so far, by the value's name
+    """Return the node that divides the sum of the pixels of a window by their number; append its nodes to `members`."""
+    sums: dict[str, Counter[tuple[int, int]]] = {}  # pixels of a window accumulated in each value, by name
     rows = {}  # the window row of each value
     source = members[-1].outputs[0]
     waiting = list(readers.get(source, ()))
@@ -122,7 +122,7 @@ def _quotient(
         elif node.op == "Add" and len(node.inputs) == 2 and all(given in sums for given in node.inputs):
             sums[name] = sums[node.inputs[0]] + sums[node.inputs[1]]
         elif node.op == "Add":
-            continue  # its other operand comes later
+            continue  # the other operand is not available yet
         elif node.op == "Div" and node.inputs[0] in sums and entry is not None:
             each = {(row, column) for row in range(shape[1]) for column in range(shape[3])}
             divisor = _spread(entry, counted.shape)

@@ -1,4 +1,4 @@
-"""Attributes of ONNX nodes, checked for the type and length that their operator requires."""
+"""Access to attributes of ONNX nodes, with checks of the type and length that the operator requires."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def integer(node: Node, name: str, default: int) -> int:
 
 
 def number(node: Node, name: str, default: float) -> float:
-    """Return a number attribute, finite unless that is its default."""
+    """Return a number attribute, which must be finite unless it equals the default."""
     value = node.attributes.get(name, default)
     if not isinstance(value, (int, float)) or not (np.isfinite(value) or value == default):
         raise ModelError(f"its {name} is not a finite number")

@@ -1,5 +1,5 @@
-"""The part of an ONNX graph that does not depend on the data: weights before their final form, and arithmetic on
-shapes."""
+"""Evaluation of the nodes of an ONNX graph that do not depend on the data, such as transformations of weights and
+shape arithmetic."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .onnx_attributes import integer, integers, listed, number
 from .onnx_file import Node
 from .onnx_reference import REFERENCE_OPS, evaluate_by_reference
 
-MAX_MADE = 1 << 24  # limit of numbers held while folding, or twice the file's numbers if that is more
-MAX_WORK = 24  # times this many numbers may be computed in total: standardising weights takes a dozen steps
+MAX_MADE = 1 << 24  # maximum number of elements stored while folding, or twice that of the file if larger
+MAX_WORK = 24  # total elements computed, in multiples of that limit; standardising weights takes a dozen steps
 
 
 class Folder:
-    """Evaluates nodes whose inputs are constant, within a budget of memory that follows from the file's own size."""
+    """Evaluator of nodes with constant inputs, within a memory budget that depends on the size of the file."""
 
     def __init__(self, numbers: int, opset: int = 20) -> None:
         self._opset = opset
         self._left = max(MAX_MADE, 2 * numbers)
         self._work_left = MAX_WORK * self._left
-        self._sizes: dict[str, int] = {}  # computed numbers that are held, by the value's name
+        self._sizes: dict[str, int] = {}  # number of stored elements, by the name of the computed value
 
     def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
-        """Return the outputs of a node; ModelError for an operator that is not evaluated, or too many numbers."""
+        """Return the outputs of a node; raise ModelError if its operator is not supported or the budget is exceeded."""
         if node.op in REFERENCE_OPS and node.op not in CONSTANT_OPS:
             found = evaluate_by_reference(node, inputs, self._opset, self._left)
             size = sum(value.size for value in found)
@@ -51,7 +51,7 @@ class Folder:
         return made if isinstance(made, tuple) else (np.asarray(made),)
 
     def release(self, name: str) -> None:
-        """Record that a computed value is no longer held."""
+        """Record that a computed value is no longer stored."""
         self._left += self._sizes.pop(name, 0)
 
     def _spend(self, numbers: int) -> None:
@@ -62,7 +62,7 @@ class Folder:
 
 
 def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
-    """Return the number of elements that a node will produce, before computing it."""
+    """Return the number of elements that a node will produce, without computing it."""
     known = [value for value in inputs if value is not None]
     if node.op in ("ConstantOfShape", "Expand"):
         shape = known[-1].ravel()[:16].tolist()
@@ -114,7 +114,7 @@ def _slice(node: Node, inputs: Any) -> np.ndarray:
 
 
 def slice_parts(node: Node, inputs: Sequence[np.ndarray | None], rank: int) -> tuple[list[int], ...]:
-    """Return (starts, ends, axes from 0, steps) of a Slice, from its inputs or, before opset 10, its attributes."""
+    """Return (starts, ends, nonnegative axes, steps) of a Slice, from inputs or, before opset 10, attributes."""
     given = [
         value.ravel().tolist() if value is not None else None for value in (*inputs[1:], *(None,) * (5 - len(inputs)))
     ]
@@ -151,7 +151,7 @@ def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) ->
 
 
 def axes_of(node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[int, ...] | None:
-    """Return axes from the second input (newer opsets) or an attribute; None if there are none."""
+    """Return the axes given by the second input (newer opsets) or an attribute, or None if there are none."""
     if len(inputs) > 1 and inputs[1] is not None:
         return tuple(int(axis) for axis in inputs[1].ravel()[:16])
     return listed(node, "axes") if "axes" in node.attributes else None
@@ -198,7 +198,7 @@ def _reduce(reduction: Callable[..., np.ndarray]) -> Callable[[Node, Any], np.nd
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind not in "iu":
         return a / b
-    return (a - np.fmod(a, b)) // b  # rounds towards zero, as in C
+    return (a - np.fmod(a, b)) // b  # round towards zero, as in C
 
 
 def _remainder(node: Node, inputs: Any) -> np.ndarray:
@@ -206,12 +206,12 @@ def _remainder(node: Node, inputs: Any) -> np.ndarray:
 
 
 def _extreme(choose: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Node, Any], np.ndarray]:
-    """Return a function for the largest or smallest of any number of inputs."""
+    """Return a function that computes the maximum or minimum of any number of inputs."""
     return lambda node, inputs: functools.reduce(choose, inputs)
 
 
 def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
-    """Return (x - zero point) * scale, float32; both are for the whole tensor or for each entry of an axis."""
+    """Return (x - zero point) * scale as float32; both parameters are per tensor or per entry of one axis."""
     x, scale = inputs[0], inputs[1]
     zero = inputs[2] if len(inputs) > 2 else None
     if x is None or scale is None:
@@ -226,7 +226,7 @@ def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
 
 
 def _batch_normalization(node: Node, inputs: Any) -> np.ndarray:
-    """Normalise constants, as standardised weights do: by given statistics, or by those of each channel."""
+    """Normalise constants, such as standardised weights, with given statistics or those of each channel."""
     x, scale, shift = inputs[0].astype(np.float64), inputs[1], inputs[2]
     axes = tuple(axis for axis in range(x.ndim) if axis != 1)
     extents = (-1, *(1,) * (x.ndim - 2))

@@ -1,4 +1,4 @@
-"""The part of an ONNX graph that the wanted outputs depend on, in an order in which it can be read."""
+"""The part of an ONNX graph that the requested outputs depend on, in topological order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..errors import ModelError
 from ..network import MAX_OUTPUTS
 from .onnx_file import Graph, Node
 
-MAX_CUT_OFF = 8  # final nodes that only select the answer
-MAX_NAMED = 8  # outputs named in a message
+MAX_CUT_OFF = 8  # maximum number of final nodes to remove because they only select the answer
+MAX_NAMED = 8  # maximum number of outputs listed in a message
 
 _BEFORE_TOPK = ("ReduceMax", "Flatten", "Reshape", "Squeeze", "Identity", "Cast")
-_POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # nodes that select the largest of preceding scores
+_POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # operators that select the largest score
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The part of a graph that the wanted outputs depend on, and the inputs it reads."""
+    """The part of a graph that the requested outputs depend on, and the inputs that it reads."""
 
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -31,9 +31,9 @@ class Cut:
 
 
 def outputs_before_choice(graph: Graph) -> tuple[str, ...]:
-    """Return the outputs of an end-to-end detector with the rows of all boxes instead of those selected by TopK.
+    """Return the outputs of an end-to-end detector that contain the rows of all boxes, before the selection by TopK.
 
-    Empty if no TopK selects among the scores of such rows.
+    The result is empty if no TopK operates on the scores of such rows.
     """
     producers = {name: node for node in graph.nodes for name in node.outputs if name}
     first = next((node for node in graph.nodes if node.op == "TopK"), None)
@@ -48,8 +48,10 @@ def outputs_before_choice(graph: Graph) -> tuple[str, ...]:
 
 
 def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
-    """Return the part that the outputs `wanted` (by default all possible answers) depend on; ModelError if there are
-    none."""
+    """Return the part that the outputs `wanted` (by default all possible answers) depend on.
+
+    Raises ModelError if there are no such outputs.
+    """
     producers: dict[str, Node] = {}
     given = {entry.name for entry in graph.inputs}
     for node in graph.nodes:
@@ -69,7 +71,7 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
 
 
 def _needed(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
-    """Return the names of all values that `outputs` depend on, of nodes in order."""
+    """Return the names of all values that `outputs` depend on, for nodes in topological order."""
     names = set(outputs)
     for node in reversed(tuple(nodes)):
         if names.intersection(node.outputs):
@@ -78,9 +80,9 @@ def _needed(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
 
 
 def _in_order(nodes: Sequence[Node], producers: Mapping[str, Node]) -> list[Node]:
-    """Sort the nodes topologically, otherwise in the order of the file; Keras writes other orders.
+    """Sort the nodes topologically and otherwise keep the order of the file; files from Keras may not be sorted.
 
-    Nodes of a cycle are left at the end, unchanged.
+    Nodes in cycles are placed at the end in their original order.
     """
     place = {id(node): number for number, node in enumerate(nodes)}
     done: set[int] = set()
@@ -107,7 +109,7 @@ def _in_order(nodes: Sequence[Node], producers: Mapping[str, Node]) -> list[Node
 
 
 def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the outputs that can be answers, without nodes that only select the largest, and the nodes left out."""
+    """Return the possible answers, taken before nodes that only select the largest score, and these nodes."""
     for name in wanted:
         if name not in producers:
             raise ModelError(
@@ -138,7 +140,7 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
 
 
 def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:
-    """True if a value is an unchanged input of the graph, such as the state of a network without one."""
+    """Return True if a value is an unchanged input of the graph, such as the unused state of a stateless network."""
     for _ in range(MAX_CUT_OFF):
         node = producers.get(output)
         if node is None:
@@ -150,7 +152,7 @@ def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:
 
 
 def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, list[str]]:
-    """Return the scores that an output selects the largest of, and the nodes left out."""
+    """Return the scores from which an output selects the largest, and the omitted nodes."""
     notes: list[str] = []
     while (node := producers[output]).op in _POINTING and producers.keys() & set(node.inputs[:1]):
         if len(notes) > MAX_CUT_OFF:

@@ -1,6 +1,6 @@
 """An ONNX file as plain data: nodes, constants, inputs and outputs. Nothing is computed or executed.
 
-The package `onnx`, an optional extra, decodes the file; only this module and onnx_tensors.py see its objects.
+The optional package `onnx` decodes the file; only this module and onnx_tensors.py use its objects directly.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .onnx_tensors import MAX_RANK, Stripped, TensorReader, UnknownTypeError, st
 if TYPE_CHECKING:
     import onnx
 
-MAX_FILE_BYTES = 2 << 30  # no protobuf message is larger
-COPIED = 1 << 20  # bytes copied at a time
+MAX_FILE_BYTES = 2 << 30  # the maximum size of a protobuf message
+COPIED = 1 << 20  # number of bytes copied per step
 MAX_NODES = 10_000
 MIN_OPSET = 7  # earlier versions of Gemm, BatchNormalization and Dropout differ
 
@@ -37,19 +37,19 @@ _ONNX_DOMAINS = ("", "ai.onnx")
 
 
 class MissingOnnxError(ModelError):
-    """The package onnx is not installed; the message says how to get it."""
+    """The package onnx is not installed; the message contains the command that installs it."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A graph within a node `If`: it reads values of the graph around it."""
+    """A subgraph of an `If` node, which may read values of the enclosing graph."""
 
     nodes: tuple[Node, ...]
     constants: Mapping[str, np.ndarray]
     outputs: tuple[str, ...]
 
     def captured(self) -> list[str]:
-        """Return the values that it reads of the graph around it."""
+        """Return the names of the values of the enclosing graph that the branch reads."""
         own = {name for node in self.nodes for name in node.outputs} | set(self.constants)
         read = [name for node in self.nodes for name in node.inputs]
         return [name for name in dict.fromkeys((*read, *self.outputs)) if name and name not in own]
@@ -60,7 +60,7 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str,
 
 @dataclass(frozen=True)
 class Node:
-    """An operation; omitted inputs have an empty name."""
+    """An operation; the names of omitted inputs are empty."""
 
     op: str
     name: str
@@ -74,7 +74,7 @@ class Node:
 
 @dataclass(frozen=True)
 class GraphInput:
-    """Input of a graph; sizes that are not fixed are None."""
+    """An input of a graph; sizes that are not fixed are None."""
 
     name: str
     shape: tuple[int | None, ...]
@@ -84,7 +84,7 @@ class GraphInput:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph as in the file."""
+    """A graph as stored in the file."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -97,11 +97,11 @@ class Graph:
     metadata: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # text constants
     path: Path = Path()  # path of the file, used only by `cut`
-    stripped: Stripped | None = None  # the file without weights, if these are too many to be read again
+    stripped: Stripped | None = None  # the file without weights, if they are too large to be read again
 
 
 def read_onnx(path: Path) -> Graph:
-    """Read the graph of an ONNX file; ModelError, one line, if the file is not one or has no such graph."""
+    """Read the graph of an ONNX file; raise ModelError with a one-line message if the file has no readable graph."""
     model = _decoded(path)
     try:
         return _graph(model, path)
@@ -113,7 +113,7 @@ def read_onnx(path: Path) -> Graph:
 
 @contextlib.contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Yield the file itself, or for FILE.onnx.gz a temporary unpacked copy; ModelError if it is not a gzip file."""
+    """Yield the file, or for FILE.onnx.gz a temporary unpacked copy; raise ModelError if that is not a gzip file."""
     if path.suffix.lower() != ".gz":
         yield path
         return
@@ -135,7 +135,7 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 def _decoded(path: Path) -> onnx.ModelProto:
-    """Return the message that a file holds, with a graph; ModelError for anything else."""
+    """Return the message in a file; raise ModelError if the file does not contain a message with a graph."""
     try:
         import onnx
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
@@ -163,9 +163,9 @@ def _decoded(path: Path) -> onnx.ModelProto:
 
 
 def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
-    """Return the model with only the nodes that `nodes` depend on, and some of its outputs.
+    """Return the model reduced to the nodes that `nodes` depend on and to the given outputs.
 
-    Unless it was stripped, the file is read again, because its content is not kept beside the network.
+    Unless the graph was stripped, the file is read again, because its content is not kept in memory with the network.
     """
     import onnx
     from onnx import TensorProto, helper
@@ -195,7 +195,7 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
 
 
 def _read_by(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node and the graphs within it read."""
+    """Yield the names of the values that a node and its subgraphs read."""
     yield from node.input
     for attribute in node.attribute:
         for inner in attribute.g.node:
@@ -223,7 +223,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
         with contextlib.suppress(UnknownTypeError):
             constants[tensor.name] = reader.read(tensor)
     weights = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in weights]  # old files list weights as inputs too
+    inputs = [value for value in graph.input if value.name not in weights]  # old files also list weights as inputs
     for kind, values in (("input", inputs), ("output", graph.output)):
         if not values:
             raise ModelError(f"it has no {kind}")
@@ -255,7 +255,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
 
 
 def _texts(graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
-    """Return the text constants, such as names of classes."""
+    """Return the text constants, such as class names."""
     from onnx import TensorProto
 
     tensors = {tensor.name: tensor for tensor in graph.initializer}
@@ -270,7 +270,7 @@ def _texts(graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
 
 
 def _may_be_scores(value: onnx.ValueInfoProto, is_quantized: bool) -> bool:
-    """True if an output's type is not one that only indices and labels have."""
+    """Return True unless the type of an output is used only for indices and labels."""
     from onnx import TensorProto
 
     scores = [TensorProto.UNDEFINED, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE]
@@ -378,4 +378,4 @@ def _attribute(entry: onnx.AttributeProto, reader: TensorReader) -> Attribute:
             return reader.read(entry.t)
     if entry.type == AttributeProto.GRAPH and entry.name in ("then_branch", "else_branch"):
         return _branch(entry.g, reader)
-    return f"<{AttributeProto.AttributeType.Name(entry.type).lower()}>"  # the body of a loop, say
+    return f"<{AttributeProto.AttributeType.Name(entry.type).lower()}>"  # for example, the body of a loop

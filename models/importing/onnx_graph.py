@@ -1,6 +1,7 @@
-"""An ONNX graph as layers: the nodes that the wanted output depends on, each converted by its operator's function.
+"""Conversion of an ONNX graph to layers: each required node is converted by the function for its operator.
 
-All unsupported nodes are reported at once: values that depend on one are unknown, and the walk continues with the rest.
+All unsupported nodes are reported together: values that depend on such a node are unknown, and the walk continues with
+the remaining nodes.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from .products import write_out_inputs, written_out
 from .scores import MOVING, OF_TWO_VALUES, change_scores, reads_scores
 from .view import View
 
-MAX_TOLD = 5  # unsupported nodes named in a message
+MAX_TOLD = 5  # maximum number of unsupported nodes listed in a message
 
-# Common unsupported operators, with advice; others are simply not supported.
+# Common unsupported operators with advice; other operators get a generic message.
 _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
     "NonMaxSuppression": "detection is not supported; --output-name can name the scores before it",
@@ -49,12 +50,12 @@ _ALIKE = {
     "com.microsoft.Attention": "Attention",
     "com.microsoft.MultiHeadAttention": "Attention",
 }
-_MISFITS = (IndexError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError)  # of a malformed node
+_MISFITS = (IndexError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError)  # raised for malformed nodes
 _PLAIN = "this operator is not supported (docs/networks.md lists those that are)"
 
 
 def unsupported(graph: Graph, cut: Cut) -> str:
-    """Describe the operators of a cut that no input size would make supported; empty if there are none."""
+    """Describe the operators of a cut that are not supported for any input size, or return an empty string."""
     blockers: dict[tuple[str, str], list[Node]] = {}
     for node in join_patterns(cut.nodes, graph.constants, cut.outputs):
         if not _is_known(node):
@@ -67,7 +68,7 @@ def _is_known(node: Node) -> bool:
 
 
 class Walk:
-    """Walks over the nodes of a cut, and collects the unsupported ones."""
+    """A walk over the nodes of a cut that converts them and collects the unsupported ones."""
 
     def __init__(self, graph: Graph, cut: Cut, source: GraphSource) -> None:
         wanted = {name for node in cut.nodes for name in node.inputs} | set(cut.outputs)
@@ -83,7 +84,7 @@ class Walk:
         self._blockers: dict[tuple[str, str], list[Node]] = {}
 
     def run(self) -> list[BuiltOutput]:
-        """Return the outputs, the leading one first; ModelError naming all unsupported nodes."""
+        """Return the outputs, the leading one first; raise ModelError that lists all unsupported nodes."""
         for node in self._cut.nodes:
             if node.op == "Constant" and not node.inputs:
                 self._try(node)
@@ -112,7 +113,7 @@ class Walk:
         return self._spell_out_inner_softmaxes(outputs)
 
     def _release(self, names: Iterable[str]) -> None:
-        """Drop constants that no later node reads."""
+        """Release constants that no later node reads."""
         for name in names:
             if name in self.importer.constants and name not in self._cut.outputs:
                 del self.importer.constants[name]
@@ -133,7 +134,7 @@ class Walk:
         return in_order(self.importer, found)
 
     def _advice(self) -> str:
-        """Return advice to use outputs that do not depend on unsupported nodes, if there are any."""
+        """Return advice to select outputs that do not depend on unsupported nodes, if there are any."""
         free = [name for name in self._cut.outputs if not self._unknown & self._cut.needed(name)]
         if not free:
             return ""
@@ -182,7 +183,10 @@ class Walk:
             self._check_outputs(node)
 
     def _keeps_scores(self, node: Node) -> bool:
-        """True if a node that reads the scores of an attention is a step of it; if not, layers compute these scores."""
+        """Return True if a node that reads attention scores is part of the attention.
+
+        Otherwise, separate layers must compute these scores.
+        """
         try:
             if node.op in MOVING:
                 OPERATORS[node.op](self.importer, node)
@@ -195,7 +199,7 @@ class Walk:
         return True
 
     def _take_branch(self, node: Node) -> None:
-        """Continue with the branch chosen by the condition, which depends on constants and shapes only."""
+        """Continue with the branch selected by the condition, which may depend only on constants and shapes."""
         importer = self.importer
         condition = importer.constants.get(node.inputs[0])
         if condition is None or condition.size != 1:
@@ -218,7 +222,7 @@ class Walk:
                 raise ModelError(f"its output {name!r} is used, which is not supported")
 
     def _spell_out_inner_softmaxes(self, outputs: list[BuiltOutput]) -> list[BuiltOutput]:
-        """Replace softmaxes that other layers read, such as gates, by their steps: the layer is for answers only."""
+        """Decompose softmaxes that other layers read, e.g. gates: a softmax layer may only compute an output."""
         layers = self.importer.builder.layers
         for name in [name for name, layer in layers.items() if isinstance(layer, Softmax)]:
             if any(name in layer.inputs for layer in self.importer.builder.layers.values()):
@@ -227,7 +231,7 @@ class Walk:
         return outputs
 
     def _spell_out(self, name: str) -> str:
-        """Replace a softmax by its steps; return the last of them."""
+        """Replace a softmax with elementary layers and return the name of the last one."""
         builder = self.importer.builder
         softmax = builder.layers[name]
         assert isinstance(softmax, Softmax)

@@ -1,4 +1,4 @@
-"""Inputs of a graph: an image with channels first or last, a row, or an array; and the graph's view of it."""
+"""Inputs of a graph (an image with channels first or last, a row, or an array) and how the graph views them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from .view import View
 
 _COLOURS = (1, 3)
 
-# Operators that may come between the input and the step that decides its layout.
+# Operators that may occur between the input and the node that determines its layout.
 _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "DequantizeLinear", "Dropout", "Clip")
 
 
 @dataclass(frozen=True)
 class SourcePart:
-    """One input of a graph: the graph's view of it, with the batch size; see `assumed` for `inner`.
+    """One input of a graph and the batch size.
 
-    `view` reads the numbers in the order of the network's input. `scale` is that of integers.
+    `view` maps the elements of the network's input to the axes of the graph. `scale` is the quantization scale of an
+    integer input. For `inner`, see `assumed`.
     """
 
     name: str
@@ -61,11 +62,11 @@ class GraphSource:
 
     @property
     def batch(self) -> int:
-        """Size of the batch axis, 1 if it is not fixed."""
+        """The size of the batch axis, or 1 if it is not fixed."""
         return max(part.batch for part in self.parts)
 
     def views(self, importer: Importer) -> dict[str, View]:
-        """Return the graph's view of each input, by name; several inputs are slices of one row."""
+        """Return the view of each input by name; if there are several inputs, they are slices of one row."""
         source, views = self.input, {}
         for part in self.parts:
             view = part.view
@@ -81,7 +82,7 @@ class GraphSource:
 
 
 def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> GraphSource:
-    """Return the inputs of a graph; ModelError for an unsupported one."""
+    """Return the inputs of a graph; raise ModelError if one is not supported."""
     if len(part.sources) > MAX_INPUTS:
         raise ModelError(f"it has {len(part.sources)} inputs; {MAX_INPUTS} are the most")
     given = {entry.name: entry for entry in graph.inputs}
@@ -92,7 +93,7 @@ def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> Graph
 def _source(
     graph: Graph, part: Cut, given: GraphInput, options: PreprocessingOptions, is_one_of_several: bool
 ) -> SourcePart:
-    """Return one input of a graph; among several inputs, options for pictures apply to those that are pictures."""
+    """Return one input of a graph; with several inputs, picture options apply only to pictures."""
     nodes, weights = part.nodes, {name: value.shape for name, value in graph.constants.items()}
     if given.dtype is None:
         raise ModelError(
@@ -107,7 +108,7 @@ def _source(
         batched = False
     else:
         batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
-    batched = batched or sizes == [None]  # one number for each entry of the batch
+    batched = batched or sizes == [None]  # one number per example
     batch = (sizes.pop(0) or 1) if batched else 1
     if len(sizes) == 4:
         return _volume(given, given.dtype, sizes, options, batch, scale)
@@ -142,7 +143,7 @@ def _volume(
     batch: int,
     scale: Scale | None,
 ) -> SourcePart:
-    """Return an input of images with three sides, [C, D, H, W], as an image of C x D channels."""
+    """Return an input of volumes, [C, D, H, W], as an image with C x D channels."""
     channels, depth, *sides = sizes
     height, width = _fixed(given.name, list(sides), "HW", options)
     if channels is None or depth is None:
@@ -157,7 +158,7 @@ def _volume(
 def _sizes_by_weights(
     sizes: list[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str
 ) -> list[int | None]:
-    """Fill in the number of channels or features of an input, if it is not fixed, from the first weights."""
+    """Fill in the number of channels or features from the first weights if the input does not fix it."""
     names = {name}
     for node in part.nodes:
         if not names.intersection(node.inputs):
@@ -184,7 +185,7 @@ def _sizes_by_weights(
 
 
 def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_several: bool) -> bool:
-    """True if an example is a row of features: at most one of its axes is longer than 1."""
+    """Return True if an example is a row of features, that is, if at most one of its axes is longer than 1."""
     known = [size for size in sizes if size is not None]
     long = [size for size in known if size > 1]
     told = options.is_given and not is_one_of_several
@@ -192,7 +193,7 @@ def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_se
 
 
 def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> bool:
-    """True if the first axis is the batch."""
+    """Return True if the first axis is the batch axis."""
     if len(sizes) > 5:
         raise ModelError(
             f"its input {name!r} has {len(sizes)} dimensions; up to 5 are supported, with or without a batch"
@@ -205,7 +206,7 @@ def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[st
 
 
 def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
-    """True if the first step turns a whole input of fixed sizes, without a batch, into one example, [1, ...]."""
+    """Return True if the first node reshapes an input of fixed size without a batch axis to one example, [1, ...]."""
     first = next((node for node in part.nodes if given.name in node.inputs), None)
     if first is None or None in given.shape or len(given.shape) not in (2, 3) or given.shape[0] == 1:
         return False
@@ -219,7 +220,7 @@ def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
 
 
 def _is_column(sizes: Sequence[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str) -> bool:
-    """True if an input [features, columns] is first multiplied by weights on the left."""
+    """Return True if the first operation multiplies the input, [features, columns], by weights from the left."""
     names = {name}
     for node in part.nodes if len(sizes) == 2 else ():
         if not names.intersection(node.inputs):
@@ -237,7 +238,7 @@ def _is_column(sizes: Sequence[int | None], part: Cut, constants: Mapping[str, n
 
 
 def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:
-    """Return the axes of one example by name: "CHW", "HWC", "HW", "CW"; empty for a row."""
+    """Return the names of the axes of one example: "CHW", "HWC", "HW" or "CW", or an empty string for a row."""
     if len(sizes) < 2:
         return ""
     first = _first(nodes, weights, name)
@@ -249,7 +250,7 @@ def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, t
 
 
 def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:
-    """Return the first step that decides the layout: "Conv", "NHWC" (a transpose to channels first), or another."""
+    """Return the operation that determines the layout: "Conv", "NHWC" (a transpose to channels first) or another."""
     names = {name}
     for node in nodes:
         if not names.intersection(node.inputs):
@@ -267,7 +268,7 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
 
 
 def _fixed(name: str, sizes: list[int | None], layout: str, options: PreprocessingOptions) -> tuple[int, ...]:
-    """Return the sizes with open ones filled in from the options; ModelError if that is not possible."""
+    """Return the sizes, with unknown ones taken from the options; raise ModelError if that is not possible."""
     told = dict(zip("HW", options.size or ()))
     usual = {**dict(zip("HW", options.usual_size or ())), **told}
     result = []
@@ -286,7 +287,7 @@ def _fixed(name: str, sizes: list[int | None], layout: str, options: Preprocessi
 
 
 def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, float] | None:
-    """Return the range of pixels that the graph's first steps expect, if it starts with arithmetic of its own.
+    """Return the range of pixel values that the graph expects, if it starts with preprocessing arithmetic.
 
     Integers (uint8), or arithmetic that subtracts more than 2 or divides by more than 2, expect pixels of 0 to 255;
     other arithmetic expects 0 to 1.

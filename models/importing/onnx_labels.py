@@ -1,4 +1,4 @@
-"""Names of classes inside an ONNX file: in its metadata, its nodes, or the list that its answer is selected from."""
+"""Class names in an ONNX file: in its metadata, its nodes, or the list from which the answer is selected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_TEXT = 1 << 20
 
 
 def labels_in(graph: Graph, count: int) -> tuple[str, ...] | None:
-    """Return `count` names of classes found in a file; None if there are none, or another number of them."""
+    """Return `count` class names found in a file, or None if there are none or their number differs."""
     for names in _candidates(graph):
         if len(names) == count and all(name and name.isprintable() for name in names):
             return names
@@ -34,7 +34,7 @@ def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
             value = node.attributes.get(name)
             if isinstance(value, tuple) and value:
                 yield tuple(map(str, value))
-    for node in graph.nodes:  # a list from which an index selects one
+    for node in graph.nodes:  # a list of names from which an index selects one
         if node.op in ("ai.onnx.ml.ArrayFeatureExtractor", "Gather") and node.inputs:
             texts, numbers = graph.texts.get(node.inputs[0]), graph.constants.get(node.inputs[0])
             if texts:

@@ -16,7 +16,7 @@ from .view import View
 
 ARRANGING = (Flatten, Reshape, Transpose)
 
-# Names that outputs with answers have, and names of intermediate outputs.
+# Parts of the names of outputs that contain answers, and of intermediate outputs.
 _ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
 _ON_THE_WAY = ("feature", "embed", "hidden", "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")
 
@@ -31,7 +31,7 @@ class FoundOutput:
 
 
 def meaning_of(importer: Importer, view: View) -> Output:
-    """Infer the meaning of an output from its last step."""
+    """Infer the meaning of an output from the layer that computes it."""
     layers = importer.builder.layers
     count = math.prod(view.shape)
     layer = last_step(layers, view.layer)
@@ -39,7 +39,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
         return Output("classes", "log_softmax" if layer.log else "softmax")
     array = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
     array = array or (len(view.shape) == 2 and min(view.shape) > 1)  # an image, or a table of boxes or points
-    again = count > 1 and count in _images(importer.builder.input)  # an image computed from an image, perhaps as a row
+    again = count > 1 and count in _images(importer.builder.input)  # an image (perhaps flattened) computed from one
     if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
         return Output("values" if array or again else "sigmoid")
     if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer.builder, layer):
@@ -62,7 +62,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
 
 
 def _is_flattened_map(importer: Importer, name: str) -> bool:
-    """True if a layer's numbers are images or tables with more than one pixel each."""
+    """Return True if the output of a layer is a flattened image or table with more than one pixel."""
     layers, shapes = importer.builder.layers, importer.builder.shapes
     layer = last_step(layers, name)
     if isinstance(layer, Concat):
@@ -71,10 +71,10 @@ def _is_flattened_map(importer: Importer, name: str) -> bool:
 
 
 def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOutput]:
-    """Return the outputs, first the one that looks like scores, the others in the order of the file.
+    """Return the outputs: first the one that looks like scores, then the others in the order of the file.
 
-    If there are other outputs, a row of numbers counts as values unless its name suggests classes, or if another output
-    is computed from it.
+    If there are several outputs, a row of numbers is interpreted as values if its name does not suggest classes or if
+    another output is computed from it.
     """
     if len(outputs) == 1:
         return list(outputs)
@@ -91,7 +91,7 @@ def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOu
 
 
 def build_outputs(importer: Importer, outputs: Sequence[FoundOutput]) -> list[BuiltOutput]:
-    """Return each output as features of a layer, in the order of its own axes."""
+    """Return each output as the features of a layer, in the order of the output's axes."""
     return [
         BuiltOutput(found.name, importer.rows(found.view), found.view.shape or (1,), found.output, found.view)
         for found in outputs
@@ -99,7 +99,7 @@ def build_outputs(importer: Importer, outputs: Sequence[FoundOutput]) -> list[Bu
 
 
 def _is_column(found: FoundOutput, outputs: Sequence[FoundOutput]) -> bool:
-    """True if an output has one number for each row of a table that is another output: the scores of boxes."""
+    """Return True if an output has one element per row of a table that is another output: the scores of boxes."""
     shape = found.view.shape
     rows = shape[0] if len(shape) == 2 and shape[1] == 1 else shape[0] if len(shape) == 1 else 0
     tables = [other.view.shape for other in outputs if len(other.view.shape) == 2 and min(other.view.shape) > 1]
@@ -107,7 +107,7 @@ def _is_column(found: FoundOutput, outputs: Sequence[FoundOutput]) -> bool:
 
 
 def _rank(found: FoundOutput, is_ancestor: bool) -> float:
-    """Return a sort key: smaller for outputs that look more like the answer."""
+    """Return a sort key that is smaller for outputs that are more likely to be the answer."""
     kinds = {"softmax": 0.0, "log_softmax": 0.0, "raw": 2.0, "": 1.0 if found.output.kind == "sigmoid" else 4.0}
     rank = kinds[found.output.scores] + 2.0 * is_ancestor
     if _is_named(found, _ANSWERS):
@@ -125,7 +125,7 @@ def _is_named(found: FoundOutput, words: Sequence[str]) -> bool:
 
 
 def _ancestors(layers: Mapping[str, Layer], names: Sequence[str]) -> set[str]:
-    """Return those of `names` that others of them are computed from."""
+    """Return the elements of `names` from which other elements are computed."""
     wanted, found = set(names), set()
     depends: dict[str, set[str]] = {}
     for name, layer in layers.items():
@@ -136,7 +136,7 @@ def _ancestors(layers: Mapping[str, Layer], names: Sequence[str]) -> set[str]:
 
 
 def last_step(layers: Mapping[str, Layer], name: str) -> Layer | None:
-    """Return the layer that computes a value, not one that only arranges it."""
+    """Return the layer that computes a value, ignoring layers that only rearrange it."""
     layer = layers.get(name)
     while isinstance(layer, ARRANGING):
         layer = layers.get(layer.inputs[0])
@@ -144,13 +144,13 @@ def last_step(layers: Mapping[str, Layer], name: str) -> Layer | None:
 
 
 def _images(source: Input) -> list[int]:
-    """Return the numbers of elements of the images that a network reads."""
+    """Return the number of elements of each image that a network reads."""
     parts = [part.input for part in source.parts] if isinstance(source, SeveralInputs) else [source]
     return [math.prod(part.shape) for part in parts if len(part.shape) == 3]
 
 
 def _is_a_chance_and_the_rest(builder: NetworkBuilder, layer: Concat) -> bool:
-    """True if two numbers are 1 - p and p for a sigmoid's p, as scikit-learn writes two classes."""
+    """Return True if a layer concatenates 1 - p and p for a sigmoid p, as scikit-learn does for two classes."""
     if len(layer.inputs) != 2:
         return False
     rest, chance = (builder.layers.get(name) for name in layer.inputs)

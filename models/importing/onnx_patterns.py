@@ -1,7 +1,8 @@
-"""Recognises operations that exporters spell out in several nodes: gelu, softplus, layer norm, pools.
+"""Recognise operations that exporters decompose into several nodes: gelu, softplus, layer normalisation, pools.
 
-Gelu is 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes; layer normalisation, before opset 17, is (x - mean) /
-sqrt(mean of squares + epsilon) * scale + shift, in nine. PyTorch's softplus is x where x is above 20.
+Gelu is exported as 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes. Before opset 17, layer normalisation is exported
+as (x - mean) / sqrt(mean of squares + epsilon) * scale + shift, in nine nodes. PyTorch's softplus returns x if x is
+greater than 20.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ import numpy as np
 from .onnx_adaptive import adaptive_pool
 from .onnx_file import Attribute, Node
 
-ROLL = "trninfer.Roll"  # the entries of an axis from one on, then those before it
-NORM_OVER_AXIS = "trninfer.NormOverAxis"  # a layer normalisation over one axis, the last or another
+ROLL = "trninfer.Roll"  # rotates an axis: the entries from `first` onwards, followed by the preceding ones
+NORM_OVER_AXIS = "trninfer.NormOverAxis"  # layer normalisation over a single axis, which need not be the last
 
-FAR = 1 << 31  # the end that exporters write for a slice up to the end of an axis
-LARGE = 17.0  # from here on softplus(x) is x in float32
+FAR = 1 << 31  # exporters write this or a larger end for a slice that extends to the end of the axis
+LARGE = 17.0  # for larger x, softplus(x) equals x in float32
 
 
 def join_patterns(
     nodes: Sequence[Node], constants: Mapping[str, np.ndarray], outputs: Collection[str] = ()
 ) -> list[Node]:
-    """Replace each such group of nodes by one node, at the position of the group's last.
+    """Replace each recognised group of nodes with a single node, at the position of the last node of the group.
 
-    A group is kept if something else, or one of `outputs`, reads a value inside it.
+    A group is left unchanged if a node outside the group reads one of its intermediate values, or if one of `outputs`
+    is an intermediate value.
     """
     search = _Search(nodes, constants, outputs)
     joined: dict[int, Node] = {}  # replacements, by the identity of the replaced node
@@ -70,12 +72,12 @@ class _Search:
         return Node("Gelu", members[-1].name, (source,), members[-1].outputs, {}), members
 
     def adaptive_pool(self, gather: Node) -> tuple[Node, list[Node]] | None:
-        """Return (one node, the replaced nodes in order) if a GatherND is part of adaptive average pooling."""
+        """Return (the replacement, the replaced nodes in order) if a GatherND is part of adaptive average pooling."""
         return adaptive_pool(gather, self._producer.get(gather.inputs[0]), self._readers, self._constants)
 
     def softplus_before(self, where: Node) -> tuple[Node, list[Node]] | None:
-        """Return (a Softplus node, the three replaced nodes in order) if a Where replaces softplus(x) by x for large
-        x."""
+        """Return (a Softplus node, the three replaced nodes in order) if a Where selects x instead of softplus(x) for
+        large x."""
         above, source, other = where.inputs
         greater, softplus = self._producer.get(above), self._producer.get(other)
         compared, limit = self._and_constant(greater, "Greater")
@@ -86,7 +88,7 @@ class _Search:
         return Node("Softplus", where.name, (source,), where.outputs, {}), [softplus, greater, where]
 
     def roll_before(self, concat: Node) -> tuple[Node, list[Node]] | None:
-        """Return (a node of ROLL, the three replaced nodes in order) if a Concat puts the end of an axis before its
+        """Return (a ROLL node, the three replaced nodes in order) if a Concat moves the end of an axis before its
         beginning."""
         axis = concat.attributes.get("axis")
         parts = [self._producer.get(name) for name in concat.inputs]
@@ -103,7 +105,7 @@ class _Search:
         return Node(ROLL, concat.name, members[0].inputs[:1], concat.outputs, attributes), [*members, concat]
 
     def _slice(self, node: Node, axis: int) -> tuple[int, int] | None:
-        """Return the start and the end of a slice of one axis by steps of one."""
+        """Return the start and the end of a slice along `axis` with a step of 1, or None for any other slice."""
         given = [self._constants.get(name) for name in node.inputs[1:]]
         names = ("starts", "ends", "axes", "steps")
         found = []
@@ -118,14 +120,14 @@ class _Search:
         return int(found[0][0]), int(found[1][0])
 
     def is_closed(self, members: Sequence[Node]) -> bool:
-        """True if only the nodes themselves read their outputs, except for the last node's."""
+        """Return True if only nodes of the group read its outputs, except for the output of the last node."""
         inside = {id(member) for member in members}
         if any(name in self._outputs for member in members[:-1] for name in member.outputs):
             return False
         return all(id(reader) in inside for member in members[:-1] for reader in self._readers[member.outputs[0]])
 
     def norm_around(self, root: Node) -> tuple[Node, list[Node]] | None:
-        """Return (a node of NORM_OVER_AXIS, the replaced nodes in order) if a Sqrt node is part of a layer
+        """Return (a NORM_OVER_AXIS node, the replaced nodes in order) if a Sqrt node is part of a layer
         normalisation."""
         plus = self._producer.get(root.inputs[0])
         variance, epsilon = self._and_constant(plus, "Add")
@@ -155,7 +157,7 @@ class _Search:
         return whole, [mean, centred, squares, mean_of_squares, plus, root, divided, product, total]
 
     def _centred(self, squares: Node | None) -> Node | None:
-        """Return the difference from the mean if a node is its square."""
+        """Return the node that subtracts the mean if `squares` computes its square, otherwise None."""
         if squares is None or not squares.inputs:
             return None
         exponent = self._constants.get(squares.inputs[1]) if squares.op == "Pow" and len(squares.inputs) > 1 else None
@@ -166,7 +168,7 @@ class _Search:
         return centred if centred is not None and centred.op == "Sub" and len(centred.inputs) == 2 else None
 
     def _axis(self, mean: Node | None) -> int | None:
-        """Return the single axis of a mean that keeps its axes."""
+        """Return the axis of a mean over a single axis that keeps the reduced dimension, otherwise None."""
         if mean is None or mean.op != "ReduceMean" or not mean.inputs or mean.attributes.get("keepdims", 1) != 1:
             return None
         axes = mean.attributes.get("axes")
@@ -175,14 +177,14 @@ class _Search:
         return int(axes[0]) if isinstance(axes, tuple) and len(axes) == 1 else None
 
     def _and_constant(self, node: Node | None, op: str) -> tuple[str, np.ndarray]:
-        """Return (the variable operand of a node, its constant operand); None for another operation."""
+        """Return (the name of the variable operand, the constant operand), both empty without a match."""
         name = self._constant_beside(node, op)
         if node is None or not name:
             return "", np.empty(0)
         return node.inputs[1 - list(node.inputs).index(name)], self._constants[name]
 
     def _constant_beside(self, node: Node | None, op: str) -> str:
-        """Return the constant operand of a node; None for another operation."""
+        """Return the name of the only constant operand of a node, or an empty string if the node does not match."""
         if node is None or node.op != op or len(node.inputs) != 2:
             return ""
         found = [name for name in node.inputs if name in self._constants]
@@ -213,7 +215,7 @@ class _Search:
         return None
 
     def _other(self, node: Node | None, op: str, constant: float) -> str:
-        """Return the operand of a node other than this constant; None for another operation or constant."""
+        """Return the name of the operand combined with `constant`, or an empty string if the node does not match."""
         if node is None or node.op != op or len(node.inputs) != 2:
             return ""
         for position in (1, 0) if op != "Div" else (1,):

@@ -1,4 +1,4 @@
-"""Evaluates rare nodes of constants with `onnx.reference`, the reference implementation of the standard."""
+"""Evaluation of rarely used operators on constants with `onnx.reference`, the reference implementation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ModelError
 from .onnx_file import Node
 
-# Pure functions of their inputs. Random numbers, loops and operators with side effects are excluded.
+# Operators that are pure functions of their inputs. Random numbers, loops and operators with side effects are excluded.
 _NAMES = """
 Acos Acosh ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Celu
 Compress Conv ConvTranspose Cosh CumSum DepthToSpace Det Einsum Elu Erf EyeLike Gelu Gemm GatherElements GatherND
@@ -21,11 +21,11 @@ Pad ReduceLogSum ReduceLogSumExp Resize ScatterElements ScatterND Selu Shrink Si
 Softsign SpaceToDepth Sum Tan TopK Trilu Unique Xor
 """
 REFERENCE_OPS = frozenset(_NAMES.split())
-_NOT_LARGER = ("NonZero", "Unique", "Compress")  # than their inputs times their rank, whatever these hold
+_NOT_LARGER = ("NonZero", "Unique", "Compress")  # at most the input's size times its rank
 
 
 def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset: int, most: int) -> list[np.ndarray]:
-    """Return the outputs of a node; ModelError if it fails or produces more than `most` numbers."""
+    """Return the outputs of a node; raise ModelError if it fails or produces more than `most` elements."""
     import onnx
     from onnx import helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
@@ -52,12 +52,12 @@ def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset
         return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, {})]
     except ModelError:
         raise
-    except Exception:  # of the reference, whatever it raises
+    except Exception:  # the reference implementation may raise any exception
         raise ModelError("its inputs, numbers of the file alone, do not fit together") from None
 
 
 def _numbers(value: object, unknown: int) -> int:
-    """Return the number of elements of a value; more than allowed if its shape was not inferred."""
+    """Return the number of elements of a value, or `unknown` + 1 if its shape was not inferred."""
     shape = getattr(getattr(getattr(value, "type", None), "tensor_type", None), "shape", None)
     sizes = None if shape is None else [size.dim_value for size in shape.dim]
     has_shape = value is not None and value.type.tensor_type.HasField("shape")  # type: ignore[attr-defined]

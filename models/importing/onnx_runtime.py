@@ -1,4 +1,4 @@
-"""The check after an import: compares the golden model of the network with ONNX Runtime, on random input."""
+"""The check after an import: the golden model of the network is compared with ONNX Runtime on random inputs."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from .onnx_scales import output_scale
 from .operators.quantized import NOTE as WHOLE_NUMBERS
 
 # Limits of the comparison, which would otherwise take minutes or unexpectedly much memory.
-MAX_ELEMENTS = 1 << 27  # outputs of all layers together, for the file's batch
-MAX_WORK = 1 << 37  # multiply-accumulates: ten VGG-19
-AT_ONCE = 1 << 24  # numbers of the examples that run at a time, if more than one
-LEAST_COMPARED = 1e-6  # smaller numbers may be rounding errors
-LEAST = 1 << 10  # least numbers counted for a layer and example
-MAX_RANDOM = 1 << 22  # random numbers of the input; longer inputs repeat them
-EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # number of examples, and the largest multiply-accumulates for it
+MAX_ELEMENTS = 1 << 27  # total number of outputs of all layers, for the batch size of the file
+MAX_WORK = 1 << 37  # multiply-accumulates: the equivalent of ten VGG-19 networks
+AT_ONCE = 1 << 24  # maximum number of elements per run, if it contains more than one example
+LEAST_COMPARED = 1e-6  # smaller values may be rounding errors
+LEAST = 1 << 10  # minimum number of elements assumed per layer and example
+MAX_RANDOM = 1 << 22  # number of random elements generated for an input; longer inputs repeat them
+EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # (number of examples, maximum number of multiply-accumulates)
 
-_SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh": ("Tanh",)}  # operators, by function
-_BEFORE_MAPS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # that maps are found without (map_outputs.py)
-_SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # nodes that keep the order of numbers
+_SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh": ("Tanh",)}  # operators, by activation
+_BEFORE_MAPS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # removed when maps are recognised (map_outputs.py)
+_SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # keep the order of elements
 
-# Largest difference relative to the largest output: for float32 sums in another order, for files that compute in
-# float16, and for 8-bit integers, whose rounding after every layer the imported network omits.
+# Largest allowed difference, relative to the largest output: for float32 sums in a different order, for files that
+# compute in float16, and for 8-bit integers, where the imported network omits the rounding after each layer.
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3, "float16": 3e-2}
 WHOLE_TOLERANCE = 0.25
 
 
 class RejectedError(ModelError):
-    """ONNX Runtime refuses the file; the message is its own."""
+    """ONNX Runtime rejected the file; the message is from ONNX Runtime."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of the comparison for the output with the largest difference; `skipped` says why there was none."""
+    """The result for the output with the largest difference; `skipped` is the reason if none was made."""
 
     skipped: str = ""
     max_abs_error: float = 0.0
@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """True if nothing contradicts the import."""
+        """True if the comparison found no evidence against the import."""
         return bool(self.skipped) or self.max_abs_error <= self.tolerance * self.largest_output
 
     @property
@@ -79,15 +79,15 @@ class ImportedGraph:
     tensors: Mapping[str, np.ndarray]
     names: tuple[str, ...]  # names of the network's outputs in the file
     notes: tuple[str, ...] = ()
-    map_is_last: bool = False  # the classes of a map come behind rows and columns in the file
+    map_is_last: bool = False  # in the file, the class axis of a map follows the rows and columns
 
 
 def compare(imported: ImportedGraph) -> Comparison:
-    """Run the golden model and ONNX Runtime on the same random inputs; RejectedError if the latter refuses the file.
+    """Run the golden model and ONNX Runtime on the same random inputs; raise RejectedError if the latter rejects it.
 
-    ONNX Runtime runs the file itself, or the part that is imported, in batches of the file's own size. Large weights
-    are passed as inputs if there are many (onnx_tensors.py). If an output ends in a softmax, a sigmoid or a tanh, the
-    numbers before it are compared, because saturated ones would hide differences.
+    ONNX Runtime runs the file itself, or its imported part, with the batch size of the file. Large weights are passed
+    as inputs if there are many of them (onnx_tensors.py). If an output ends in a softmax, a sigmoid or a tanh, the
+    values before it are compared, because saturated values would hide differences.
     """
     try:
         import onnxruntime  # noqa: F401  # type: ignore[import-untyped, unused-ignore]
@@ -122,8 +122,8 @@ def compare(imported: ImportedGraph) -> Comparison:
 
 
 def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: str) -> str | None:
-    """Return the input of the softmax or saturating function that an output of the file ends in; None if it does not
-    end in one."""
+    """Return the input of the softmax or saturating function that computes an output of the file, or None if the
+    output does not end in such a function."""
     producers = {output: node for node in imported.part.nodes for output in node.outputs}
     named = imported.network.named_outputs[imported.names.index(name)]
     last = next(each for each in imported.network.layers if each.name == named.layer)
@@ -139,27 +139,27 @@ def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: s
 
 
 def _scores_of_map(logits: np.ndarray, size: int, is_last: bool) -> np.ndarray:
-    """Return the scores [B, size] behind a map, [B, classes, rows, columns], in the file's order; without the zeros
-    added to a single channel."""
+    """Return the scores [B, size] that correspond to a map, [B, classes, rows, columns], in the order of the file and
+    without the zeros added to a single channel."""
     pixels = logits[0, 0].size
     scores = logits[:, -(size // pixels) :]
     return (np.moveaxis(scores, 1, -1) if is_last else scores).reshape(len(scores), -1)
 
 
 def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequence[str | None]) -> dict[str, str]:
-    """Return the layers whose functions are left out for all the outputs that they compute."""
+    """Return the layers whose activations are omitted in the comparison of all outputs that they compute."""
     named = zip(imported.network.named_outputs, before)
     kept = {output.layer for output, value in named if value is None}
     return {layer: function for layer, function in squeezed.items() if layer not in kept}
 
 
 def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
-    """Return the values `names` of the file for all examples, [count, size] each."""
+    """Return the values `names` computed by the file for all examples, each of shape [count, size]."""
     import onnxruntime
 
     graph, part, parts = imported.graph, imported.part, imported.source.parts
     options = onnxruntime.SessionOptions()
-    # Without this, products of uint8 and int8 saturate at 16 bits on x86 processors that lack VNNI.
+    # Without this option, products of uint8 and int8 saturate at 16 bits on x86 processors that lack VNNI.
     options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 4  # errors are raised as exceptions anyway
     whole = len(part.nodes) == len(graph.nodes) and set(names) <= set(graph.outputs)
@@ -169,7 +169,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
             model: str | bytes = str(imported.path) if graph.stripped is None else graph.stripped.message
         else:
             model = cut(graph, [node.outputs[0] for node in part.nodes], names)
-        if isinstance(model, bytes):  # whose small weights may be beside the file still
+        if isinstance(model, bytes):  # its small weights may still be in external files
             folder = str(imported.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -188,14 +188,14 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
 
 
 def _rows(values: Sequence[np.ndarray], batch: int) -> np.ndarray:
-    """Return the outputs of several runs, [count, size]; no rows if they cannot be divided among the examples."""
+    """Concatenate the outputs of several runs, [count, size]; no rows if they cannot be divided among the examples."""
     if any(value.size % batch or value.dtype.kind not in "fiu" for value in values):
         return np.empty((0, 0), np.float32)
     return np.concatenate([value.reshape(batch, -1) for value in values])
 
 
 def _random(part: SourcePart, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Return random examples [count, *shape] of one input, in the file's order of axes."""
+    """Return random examples [count, *shape] of one input, with the axes in the order of the file."""
     shape = (count, *part.view.shape)
     numbers = min(math.prod(shape), MAX_RANDOM)
     if part.dtype.kind in "iu":
@@ -206,14 +206,14 @@ def _random(part: SourcePart, count: int, generator: np.random.Generator) -> np.
 
 
 def _network_input(imported: ImportedGraph, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the same examples in the network's order of axes."""
+    """Return the same examples with the axes in the order of the network."""
     parts, spec = imported.source.parts, imported.network.input
     found = {part.name: channels_first(part.input, array.astype(np.float32)) for part, array in zip(parts, arrays)}
     return spec.pack(found) if isinstance(spec, SeveralInputs) else found[parts[0].name]
 
 
 def channels_first(source: PartInput, x: np.ndarray) -> np.ndarray:
-    """Convert examples [count, ...] in the file's order of axes to [count, C, H, W] or [count, F]."""
+    """Convert examples [count, ...] from the axis order of the file to [count, C, H, W] or [count, F]."""
     if not isinstance(source, ImageInput):
         return x.reshape(len(x), *source.shape)
     examples = x.reshape(len(x), *source.array_shape)
@@ -223,7 +223,7 @@ def channels_first(source: PartInput, x: np.ndarray) -> np.ndarray:
 
 
 def _numbers(network: Network) -> int:
-    """Return the number of outputs of all layers for one example."""
+    """Return the total number of output elements of all layers for one example."""
     return sum(max(LEAST, math.prod(shape)) for shape in network.shapes().values())
 
 
@@ -240,13 +240,13 @@ def _too_large(network: Network, batch: int) -> str:
 
 
 def _affordable(network: Network) -> int:
-    """Return the number of examples to compare: fewer for a slow network."""
+    """Return the number of examples to compare, which is smaller for slow networks."""
     work = _work(network)
     return next((count for count, most in EXAMPLES if count * work <= most), 1)
 
 
 def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expected: np.ndarray) -> Comparison:
-    """Compare one output of the network [count, size] with the file's."""
+    """Compare one output of the network, [count, size], with the corresponding output of the file."""
     dtype = imported.source.parts[0].dtype
     tolerance = TOLERANCES.get(dtype.name, 1e-3)
     if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):
@@ -257,7 +257,7 @@ def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expect
         scale = output_scale(imported.part.nodes, imported.graph.constants, imported.names[number])
         expected = expected if scale is None else scale.dequantize(expected)
     expected = expected.astype(np.float32)
-    with np.errstate(invalid="ignore"):  # infinite in both; reported below as an infinite difference
+    with np.errstate(invalid="ignore"):  # if both are infinite, an infinite difference is reported below
         difference = float(np.abs(result - expected).max())
     largest = float(np.abs(expected).max())
     if max(largest, difference) < LEAST_COMPARED:

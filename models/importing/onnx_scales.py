@@ -1,4 +1,4 @@
-"""The scale and zero point of integers that are inputs or outputs of a graph."""
+"""Scales and zero points of integer inputs and outputs of a graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ModelError
 from .onnx_file import Node
 
-# Where an operator has (the data, its scale, its zero point); then (the scale, the zero point) of its output.
+# Input positions of (the data, its scale, its zero point), and of (the scale, the zero point) of the output.
 _DATA = {
     "DequantizeLinear": ((0, 1, 2),),
     "QLinearConv": ((0, 1, 2),),
@@ -40,7 +40,7 @@ _OUTPUT = {
     "QLinearConcat": (0, 1),
 }
 
-# Operators that pass integers on unchanged.
+# Operators that do not change the values of integers.
 _HANDING_ON = (
     "Identity",
     "Reshape",
@@ -63,12 +63,12 @@ class Scale:
     zero: int
 
     def dequantize(self, x: np.ndarray) -> np.ndarray:
-        """Return the numbers represented by x, float32."""
+        """Return the numbers represented by x as float32."""
         return (x.astype(np.float32) - np.float32(self.zero)) * np.float32(self.scale)
 
 
 def input_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name: str) -> Scale | None:
-    """Return the scale of an integer input, from the first node that has it; None if there is none."""
+    """Return the scale of an integer input from the first node that specifies it, or None if there is none."""
     names = {name}
     for node in nodes:
         read = [place for place, given in enumerate(node.inputs) if given in names]
@@ -83,7 +83,7 @@ def input_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name
 
 
 def output_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name: str) -> Scale | None:
-    """Return the scale of an integer output; None if no node has it."""
+    """Return the scale of an integer output, or None if no node specifies it."""
     producers = {output: node for node in nodes for output in node.outputs}
     for _ in range(len(nodes)):
         node = producers.get(name)

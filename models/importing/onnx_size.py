@@ -1,7 +1,7 @@
-"""Memory that an ONNX file takes once it is decoded, found without decoding it.
+"""Estimate of the memory that a decoded ONNX file requires, computed without decoding it.
 
-In a protobuf file two bytes may stand for a message of hundreds, and one byte for a number of eight. So the fields are
-walked first, by their lengths, and charged to a `Budget`.
+In a protobuf file, two bytes may represent a message that takes hundreds of bytes in memory, and one byte may represent
+an 8-byte number. Therefore the fields are first traversed by their lengths and charged to a `Budget`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any
 
 from ..budget import Budget, OverBudget
 
-MESSAGE_BYTES = 256  # bytes of a decoded message besides its fields; measured: 100 to 300
-FIELD_BYTES = 48  # bytes of a text or byte string besides its content
-LONG_BYTES = 20  # bytes of a 64-bit integer, which takes one byte or more in the file, and becomes an array element
-MAX_FIELDS = 1 << 20  # fields of a whole file: a walk of seconds
+MESSAGE_BYTES = 256  # bytes of a decoded message in addition to its fields; measured: 100 to 300
+FIELD_BYTES = 48  # bytes of a text or byte string in addition to its content
+LONG_BYTES = 20  # bytes of a 64-bit integer, which is one byte or more in the file and becomes an array element
+MAX_FIELDS = 1 << 20  # maximum number of fields in a file; the traversal takes seconds
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5  # wire types
 _LONGEST_VARINT = 10
 
 
 def take_message(descriptor: Any, content: bytes, budget: Budget) -> None:
-    """Charge the budget for a message when it is decoded; `descriptor` is protobuf's descriptor of its type.
+    """Charge the budget for the decoded size of a message; `descriptor` is the protobuf descriptor of its type.
 
-    Raises OverBudget. Invalid content is left to the decoder to refuse.
+    Raises OverBudget if the budget is exceeded. Invalid content is ignored; the decoder rejects it later.
     """
     left = [(descriptor, 0, len(content))]
     fields = 0
@@ -49,22 +49,22 @@ def take_message(descriptor: Any, content: bytes, budget: Budget) -> None:
                 else:
                     budget.take(FIELD_BYTES + length * _bytes_for_each(field), "its content")
                 position += length
-            else:  # a group, which ONNX does not have, or no field at all
+            else:  # a group, which ONNX does not use, or not a valid field
                 return
 
 
 def _bytes_for_each(field: Any) -> int:
-    """Return how many bytes in memory one byte of a field's content takes, at most."""
+    """Return the maximum number of bytes in memory per byte of a field's content."""
     if field is None or field.type in (field.TYPE_BYTES, field.TYPE_STRING, field.TYPE_FLOAT, field.TYPE_DOUBLE):
         return 1
     return LONG_BYTES if field.type in (field.TYPE_INT64, field.TYPE_UINT64) else 8
 
 
 def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return a number and the position after it; the end of the data for a truncated one."""
+    """Return a number and the position after it, or the end of the data if the number is truncated."""
     value = 0
     for shift, byte in enumerate(content[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
             return value, position + shift + 1
-    return 4, len(content)  # 4: the wire type of the end of a group, so that the walk ends
+    return 4, len(content)  # 4 is the wire type of the end of a group, which ends the traversal

@@ -1,7 +1,7 @@
-"""The tensors of an ONNX file, as arrays.
+"""The tensors of an ONNX file as arrays.
 
-Weights beside the file ("external data", as PyTorch writes them for large models) are read from regular files in the
-model's own folder or below it, and from nowhere else.
+Weights in separate files ("external data", which PyTorch writes for large models) are only read from regular files in
+the folder of the model or its subfolders.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 MAX_RANK = 8
 
-# ONNX Runtime holds the weights of a file twice while loading it. If tensors of at least LARGE bytes take MANY bytes
-# together, it runs the graph without them and gets them as inputs.
+# ONNX Runtime stores the weights of a file twice while loading it. If the tensors of at least LARGE bytes require MANY
+# bytes in total, they are removed from the graph and passed to ONNX Runtime as inputs.
 LARGE = 1 << 20
 MANY = 1 << 27
 
 
 class UnknownTypeError(ModelError):
-    """A tensor of an unsupported type, such as text; it is an error only for nodes that need it."""
+    """A tensor has an unsupported type, such as text; this is an error only for nodes that require the tensor."""
 
 
 @dataclass(frozen=True)
 class Stripped:
-    """A file whose large weights are inputs."""
+    """A model whose large weights have been turned into inputs."""
 
     message: bytes
     names: tuple[str, ...]
 
 
 def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripped | None:
-    """Turn the large weights of a decoded file into inputs; None, and the file unchanged, if they are few."""
+    """Turn the large weights of a decoded file into inputs; return None, without changes, if they are few."""
     from onnx import TensorProto, helper
 
     graph = model.graph
@@ -59,7 +59,7 @@ def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripp
     kept = [tensor for tensor in graph.initializer if tensor.name not in taken]
     del graph.initializer[:]
     graph.initializer.extend(kept)
-    listed = {value.name for value in graph.input}  # as in old files
+    listed = {value.name for value in graph.input}  # old files list weights as inputs
     graph.input.extend(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
         for name, dims in taken.items()
@@ -69,9 +69,10 @@ def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripp
 
 
 class TensorReader:
-    """Reads the tensors of a file, MAX_PARAMETERS numbers at most: several may refer to the same external bytes.
+    """Reader of the tensors of a file.
 
-    Each external file has a `Budget` by its size on disk: it may be sparse.
+    It reads at most MAX_PARAMETERS numbers, because several tensors may refer to the same external bytes. Each external
+    file has a `Budget` based on its size on disk, because it may be sparse.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -123,7 +124,7 @@ def _external(
     folder: Path,
     budgets: dict[str, Budget],
 ) -> np.ndarray:
-    """Read values from a file beside the model\'s."""
+    """Read values from a file next to the model file."""
     fields = {entry.key: entry.value for entry in tensor.external_data}
     location = fields.get("location", "")
     numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]

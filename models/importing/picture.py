@@ -1,4 +1,4 @@
-"""Preprocessing of pictures for an imported network, which its file does not state."""
+"""Preprocessing of pictures for an imported network; the network file does not specify it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from ..checks import MAX_CHANNELS, MAX_SIDE
 from ..errors import ModelError
 from ..inputs import FeatureInput, ImageInput, Input, PartInput
 
-# Means and deviations of red, green and blue over ImageNet, as in torchvision's and timm's presets.
+# Means and standard deviations of red, green and blue over ImageNet, as in torchvision's and timm's presets.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-SMALL_SIDE = 96  # smaller networks were trained on whole pictures of their size, such as CIFAR's and MNIST's
+SMALL_SIDE = 96  # smaller networks were trained on uncropped pictures of their input size, e.g. CIFAR or MNIST
 
 
 @dataclass(frozen=True)
 class PreprocessingOptions:
-    """User's options for the preprocessing; None if not given.
+    """The user's preprocessing options; options that were not given are None.
 
-    A pixel of 0 to 255 is mapped to `input_range` (from high to low where the first is larger), then mean is
-    subtracted, and the rest divided by std. `pictures` is "digit" or "photo", `invert` swaps light and dark first,
-    `size` is (height, width) where the network leaves it open. `resize`, `resize_mode`, `filter`, `pad_colour` and
-    `pad_place` are those of `ImageInput`. `usual_size` is used where neither network nor user say one; `is_beside`
-    marks options that are all from files beside the network, or from its exporter, and are ignored for a network that
-    reads no pictures.
+    Pixel values from 0 to 255 are mapped to `input_range` (in descending order if the first number is larger); then
+    `mean` is subtracted, and the result is divided by `std`. `pictures` is "digit" or "photo". `invert` swaps light
+    and dark before these steps. `size` is the (height, width) to use if the network does not fix it. For `resize`,
+    `resize_mode`, `filter`, `pad_colour` and `pad_place`, see `ImageInput`. `usual_size` is used if neither the
+    network nor the user specifies a size. `is_beside` is True if all options come from files next to the network file
+    or from its exporter; such options are ignored if the network does not read pictures.
     """
 
     input_range: tuple[float, float] | None = None
@@ -44,23 +44,25 @@ class PreprocessingOptions:
 
     @property
     def is_given(self) -> bool:
-        """True if the user gave any option that only applies to pictures."""
+        """True if the user specified any option that applies only to pictures."""
         return not self.is_beside and self != PreprocessingOptions()
 
     def over(self, others: PreprocessingOptions) -> PreprocessingOptions:
-        """Return these options, completed by `others`."""
+        """Return these options, with missing ones taken from `others`."""
         own = {name: value for name, value in vars(self).items() if value not in (None, False)}
         are_beside = bool(own.pop("is_beside", not own)) and not (others == self == PreprocessingOptions())
-        if self.pictures == "digit":  # it has its own way of finding and cropping
+        if self.pictures == "digit":  # digits are located and cropped by a separate method
             others = PreprocessingOptions(usual_size=others.usual_size)
-        if self.input_range or self.mean or self.std:  # use one triple, not parts of two
+        if self.input_range or self.mean or self.std:  # never mix values of these three options from both sources
             others = replace(others, input_range=None, mean=None, std=None)
         return replace(others, **own, is_beside=are_beside)
 
 
 def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> PartInput:
-    """Return the input of a network that reads one example of `shape`, (C, H, W) or (F,); ModelError if that is not
-    possible."""
+    """Return the input of a network whose examples have the shape (C, H, W) or (F,).
+
+    Raises ModelError if the shape and the options do not fit together.
+    """
     if len(shape) == 1:
         if options.is_given:
             raise ModelError(f"the network reads {shape[0]} features, to which no preprocessing of pictures applies")
@@ -81,7 +83,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         low, high = high, low
     imagenet = _is_imagenet(channels, pictures, options)
     bgr = options.channel_order == "bgr"
-    step = -1 if bgr else 1  # the default numbers are in the order red, green, blue
+    step = -1 if bgr else 1  # the default values are in RGB order
     mean = _each("mean", options.mean or (IMAGENET_MEAN[::step] if imagenet else (0.0,)), channels)
     std = _each("std", options.std or (IMAGENET_STD[::step] if imagenet else (1.0,)), channels)
     mode, side = options.resize_mode or "crop", max(height, width)
@@ -112,9 +114,9 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
 
 
 def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, float] | None = None) -> list[str]:
-    """Return the assumptions about pictures in words: everything that neither an option nor the file states.
+    """Return messages about the assumptions made: every setting that neither an option nor the file specifies.
 
-    `inner` is the range of pixels that the network's own first steps expect, if it has such steps.
+    `inner` is the range of pixel values that the preprocessing steps inside the network expect, if there are any.
     """
     if not isinstance(source, ImageInput) or source.preprocess == "none":
         return []
@@ -143,10 +145,10 @@ def _is_imagenet(channels: int, pictures: str, options: PreprocessingOptions) ->
 
 
 def default_resize(height: int, width: int) -> int:
-    """Return the shorter side of the picture before the centre crop.
+    """Return the length of the shorter side of a picture before the centre crop.
 
-    Small networks read the whole picture, larger ones a centre crop in the proportion of torchvision's presets: 224 of
-    256 pixels.
+    Small networks read the whole picture. Larger ones read a centre crop with the ratio of torchvision's presets: 224
+    of 256 pixels.
     """
     side = max(height, width)
     return side if side < SMALL_SIDE else min(MAX_SIDE, round(side * 256 / 224))

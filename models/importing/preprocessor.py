@@ -1,7 +1,7 @@
-"""Pictures and classes described by files beside a network: Hugging Face's preprocessor_config.json and config.json.
+"""Preprocessing and classes from files next to a network: Hugging Face's preprocessor_config.json and config.json.
 
-timm stores the same in `pretrained_cfg` of a config.json. Only settings that change pixels are read; an unknown step is
-an error.
+timm stores the same information in the `pretrained_cfg` entry of config.json. Only settings that affect pixels are
+read; an unknown step is an error.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .picture import PreprocessingOptions
 PREPROCESSOR = "preprocessor_config.json"
 CONFIG = "config.json"
 MAX_BYTES = 16 << 20
-CONVNEXT_SQUASHES = 384  # from this side on, the processor with a crop_pct squashes pictures without cropping
+CONVNEXT_SQUASHES = 384  # for this side or more, the processor with crop_pct squashes pictures without cropping
 
-# Pillow's filter numbers, which Hugging Face stores, and timm's names.
+# Pillow's filter numbers, which Hugging Face stores, and timm's names of resize modes.
 _FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 _MODES = {"center": "crop", "squash": "squash", "border": "pad"}
 
-# Steps that are handled below, or that change no picture for a supported network.
+# Steps that are handled below or that have no effect for supported networks.
 _STEPS = {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", "do_flip_channel_order"}
 
 
 @dataclass(frozen=True)
 class Beside:
-    """The contents of files beside a network: pictures, classes, and the files' names."""
+    """The contents of files next to a network: preprocessing options, labels, and the names of the files."""
 
     pictures: PreprocessingOptions
     labels: tuple[str, ...] | None
@@ -40,9 +40,9 @@ class Beside:
 
 
 def read_beside(model: Path, named: Path | None = None) -> Beside:
-    """Read the files beside `model`, or the file or folder `named`; ModelError if they cannot be read.
+    """Read the files next to `model`, or the file or folder `named`; raise ModelError if they cannot be read.
 
-    Hugging Face's exporters put ONNX files into a folder `onnx` below those of the configuration.
+    Hugging Face's exporters write ONNX files to a subfolder `onnx` of the folder with the configuration files.
     """
     if named is not None and not named.is_dir():
         return _read({PREPROCESSOR: named} if not _is_config(named) else {CONFIG: named})
@@ -96,7 +96,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _preprocessor(data: dict[str, Any]) -> PreprocessingOptions:
-    """Return the options in a preprocessor_config.json."""
+    """Return the options specified by a preprocessor_config.json."""
     unknown = sorted(key for key, value in data.items() if key.startswith("do_") and value and key not in _STEPS)
     if unknown:
         raise ModelError(f"the step {unknown[0]!r} is not known; give --mean, --std, --resize and others instead")
@@ -125,7 +125,7 @@ def _preprocessor(data: dict[str, Any]) -> PreprocessingOptions:
 
 
 def _resize(size: tuple[int, int], image: tuple[int, int] | None, crop_pct: float | None) -> tuple[int, str]:
-    """Return (resize, resize_mode) for a size: (0, n) is a shorter side of n, two numbers mean squashing."""
+    """Return (resize, resize_mode) for a size: (0, n) sets the shorter side to n; two sides squash the picture."""
     height, width = size
     if not height and crop_pct and width >= CONVNEXT_SQUASHES:
         return width, "squash"
@@ -137,7 +137,7 @@ def _resize(size: tuple[int, int], image: tuple[int, int] | None, crop_pct: floa
 
 
 def _sides(value: Any) -> tuple[int, int] | None:
-    """Return (height, width) of a size; (0, n) for a shorter side of n."""
+    """Return a size as (height, width), or as (0, n) if it specifies a shorter side of n."""
     if value is None:
         return None
     if isinstance(value, int):
@@ -150,7 +150,7 @@ def _sides(value: Any) -> tuple[int, int] | None:
 
 
 def _timm(data: dict[str, Any]) -> PreprocessingOptions:
-    """Return the options in timm's `pretrained_cfg`."""
+    """Return the options specified by timm's `pretrained_cfg`."""
     if not data:
         return PreprocessingOptions()
     sides = tuple(int(side) for side in data["input_size"][1:])
@@ -177,8 +177,8 @@ def _timm_labels(data: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 def read_id2label(data: Any) -> tuple[str, ...] | None:
-    """Return the labels of an `id2label` object, {"0": "cat", ...}, in numeric order; None if it is not numbered from
-    0."""
+    """Return the labels of an `id2label` object, {"0": "cat", ...}, in numeric order, or None if the numbers do
+    not start from 0 without gaps."""
     if not isinstance(data, dict) or not data:
         return None
     try:
@@ -189,7 +189,7 @@ def read_id2label(data: Any) -> tuple[str, ...] | None:
 
 
 def _numbers(values: Any) -> tuple[float, ...]:
-    """Return one number, or one for each channel."""
+    """Return a tuple with a single number or with one number per channel."""
     listed = values if isinstance(values, list) else [values]
     numbers = tuple(float(value) for value in listed)
     if not numbers or not all(map(math.isfinite, numbers)):

@@ -1,7 +1,7 @@
-"""Products of two values that are not attention, as layers: logits mixed between heads, or biased by data.
+"""Layers for products of two values that are not part of an attention, e.g. logits mixed between heads.
 
-The scores of scores.py are written out by an attention whose values are the identity: its output is the weights of the
-softmax, or the product itself.
+Other examples are logits with a bias that depends on the data. The scores (see scores.py) are computed by an attention
+layer whose values are the identity matrix, so that its output is the softmax weights or the product itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .view import View
 
 
 def write_out_inputs(importer: Importer, node: Node) -> None:
-    """Replace the scores that a node reads by layers that compute them."""
+    """Replace the scores that a node reads with layers that compute them."""
     for name in node.inputs:
         if name in importer.views:
             importer.views[name] = written_out(importer, importer.views[name])
 
 
 def written_out(importer: Importer, view: View) -> View:
-    """Return a view of scores as a view of a layer that computes them; other views as they are."""
+    """Convert a view of scores to a view of a layer that computes them; return other views unchanged."""
     if view.layer not in importer.scores:
         return view
     scores = importer.scores[view.layer]
@@ -34,18 +34,18 @@ def written_out(importer: Importer, view: View) -> View:
         importer.products[view.layer] = _compute(importer, scores, view.batched)
     made = importer.products[view.layer]
     axes = dict(zip(View.of(view.layer, scores.shape).axes, made.axes))
-    if all(not axis or axis in axes for axis in view.axes):  # transposed, and axes of one added, at most
+    if all(not axis or axis in axes for axis in view.axes):  # at most transposed, with added axes of size 1
         return View(made.layer, tuple(axes[axis] if axis else () for axis in view.axes), view.batched)
     return dataclasses.replace(view, layer=importer.rows(made))
 
 
 def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
-    """Return [*lead, queries, keys] as a view of a layer."""
+    """Return a view [*lead, queries, keys] of a layer that computes the scores."""
     if scores.is_softmax:
         return attend(importer, scores, _identity(importer, scores.keys), batched)
     plain = dataclasses.replace(scores, bias=None)
     last = len(scores.shape) - 1
-    if scores.queries.shape[-2] < scores.keys.shape[-2]:  # transposed, where the identity is smaller
+    if scores.queries.shape[-2] < scores.keys.shape[-2]:  # use the transpose, for which the identity matrix is smaller
         plain = dataclasses.replace(plain, queries=scores.keys, keys=scores.queries)
         made = attend(importer, plain, _identity(importer, plain.keys), batched)
         made = made.permuted((*range(last - 1), last, last - 1))
@@ -55,7 +55,7 @@ def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
 
 
 def _identity(importer: Importer, keys: View) -> View:
-    """Return the identity as values [*lead, keys, keys]."""
+    """Return identity matrices as values [*lead, keys, keys]."""
     count, features = keys.shape[-2:]
     zeros = mix_entries(importer, keys, len(keys.axes) - 1, np.zeros((count, features), np.float32))
     return affine_view(importer, zeros, np.ones(1), np.eye(count))

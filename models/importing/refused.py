@@ -1,4 +1,4 @@
-"""Network files that are not supported, each with the command that converts it."""
+"""Recognise unsupported network files and suggest the commands that convert them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from ..regular_files import describe, open_regular
 
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_HEAD = 16  # leading bytes that identify a format
+_HEAD = 16  # number of leading bytes that identify a format
 
-# Formats recognised by name only, with advice.
+# Formats recognised only by the file name, with advice.
 _OTHERS = {
     ".pb": "a TensorFlow graph; python -m tf2onnx.convert --saved-model FOLDER --output {onnx}",
     ".ort": "an ONNX file in ONNX Runtime's own format; import the .onnx file that it was made of",
@@ -79,7 +79,7 @@ def _pickled(path: Path) -> str:
 
 
 def _export(load: str, path: Path) -> str:
-    """Return the line that exports a PyTorch network to ONNX; the size of its pictures must be known."""
+    """Return the command that exports a PyTorch network to ONNX; the user must know the size of the input."""
     source, onnx = (json.dumps(str(path.with_suffix(end))) for end in (path.suffix, ".onnx"))
     # TorchScript has no Python source for torch.export.
     more, way = (", weights_only=False", True) if load == "torch.load" else ("", False)

@@ -1,8 +1,8 @@
-"""Products of two values: attention scores until they are complete, and the layer they become.
+"""Products of two values: incomplete attention scores, and the attention layers built from them.
 
-A product of two values is not a layer. It becomes the scores of an attention, a view of a layer that does not exist
-yet, which reshapes and transposes move like any other view. Scales, biases and masks are collected; a softmax over the
-keys and a product with a third value complete the attention.
+A product of two values is not a layer. It is represented as attention scores, a view of a layer that does not exist
+yet, which can be reshaped and transposed like any other view. Scales, biases and masks are collected; a softmax over
+the keys and a product with a third value complete the attention.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ OF_TWO_VALUES = (
     "multiplies two values that depend on the input; supported as attention, a softmax over keys and a product with a "
     "third value, alone"
 )
-LARGEST_BIAS = 30_000.0  # fits float16, and its negative exponential is 0
-LARGE = 1_000.0  # numbers below minus this are a mask
+LARGEST_BIAS = 30_000.0  # fits in float16, and exp(-LARGEST_BIAS) is 0
+LARGE = 1_000.0  # values less than -LARGE are treated as a mask
 MOVING = (
     "Reshape",
     "Transpose",
@@ -49,7 +49,7 @@ MOVING = (
 
 @dataclass(frozen=True)
 class Scores:
-    """scale * queries keys^T + bias, [*lead, queries, keys]: the elements, in this order, of the layer named by views.
+    """scale * queries keys^T + bias, [*lead, queries, keys]: the elements of the layer named by views, in order.
 
     Queries and keys are [*lead, tokens, features]; the bias is [*lead, queries, keys].
     """
@@ -62,12 +62,12 @@ class Scores:
 
     @property
     def shape(self) -> Shape:
-        """The shape of the numbers."""
+        """The shape of the scores."""
         return (*self.queries.shape[:-1], self.keys.shape[-2])
 
 
 def reads_scores(importer: Importer, node: Node) -> bool:
-    """True if an input of a node is the scores of an attention."""
+    """Return True if an input of a node consists of attention scores."""
     return any(name in importer.views and importer.views[name].layer in importer.scores for name in node.inputs)
 
 
@@ -95,7 +95,7 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
     if right.shape[-1] == 1 and right.shape[-2] > MAX_TOKENS:
         products = combine_views(importer, "multiply", left, right.permuted(turned))
         return sum_axes(importer, products, (last,), True)
-    if right.shape[-1] == 1:  # a weighted mean of tokens, as in global context: those of a single query
+    if right.shape[-1] == 1:  # a weighted mean of tokens, as in global context blocks: attention with a single query
         one = _one_token(importer, right.permuted(turned))
         weights = Scores(one, right)
         return _attend(importer, _view(importer, weights, left.batched), left.permuted(turned)).permuted(turned)
@@ -103,7 +103,7 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
 
 
 def _of_all_heads(importer: Importer, view: View, other: View) -> View:
-    """Return a view whose leading axes of one, such as the heads of shared keys, are repeated as another has them."""
+    """Return a view whose leading axes of size 1, such as the heads of shared keys, are repeated to match `other`."""
     lead = tuple(max(own, wide) if own == 1 else own for own, wide in zip(view.shape[:-2], other.shape[:-2]))
     if lead == view.shape[:-2] or view.layer in importer.scores:
         return view
@@ -136,7 +136,7 @@ def change_scores(importer: Importer, node: Node) -> None:
 
 
 def scale_scores(importer: Importer, view: View, factor: float) -> View:
-    """Return a view of scores times a number."""
+    """Return a view of the scores multiplied by a number."""
     scores = importer.scores[view.layer]
     bias = None if scores.bias is None else scores.bias * np.float32(factor)
     changed = dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
@@ -172,12 +172,12 @@ def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, pl
     by_lead = _in_order(importer, view, scores, whole)
     if scores.bias is not None or (by_lead != by_lead[..., :1, :1]).any():
         raise ModelError("multiplies a product of two values by several numbers")
-    queries = affine_view(importer, scores.queries, by_lead[..., :1, :1], np.zeros(1))  # a temperature of each head
+    queries = affine_view(importer, scores.queries, by_lead[..., :1, :1], np.zeros(1))  # one temperature per head
     return dataclasses.replace(scores, queries=queries)
 
 
 def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: int) -> Scores:
-    """Replace some scores by a number; a large negative one is a mask."""
+    """Replace some scores with a number; a large negative number acts as a mask."""
     condition = importer.constant(node, 0)
     if condition is None or place == 0:
         raise ModelError(OF_TWO_VALUES)
@@ -197,7 +197,7 @@ def _biased(scores: Scores, bias: np.ndarray) -> Scores:
 
 
 def _in_order(importer: Importer, view: View, scores: Scores, values: np.ndarray) -> np.ndarray:
-    """Return numbers that broadcast over a view of scores as [*lead, queries, keys]."""
+    """Convert values that broadcast over a view of scores to [*lead, queries, keys]."""
     extents = (1, *view.shape) if view.batched else view.shape
     if values.ndim > len(extents) or any(a not in (1, b) for a, b in zip(values.shape[::-1], extents[::-1])):
         raise ModelError(f"{list(values.shape)} does not fit {importer.describe(view)}")
@@ -209,7 +209,7 @@ def _in_order(importer: Importer, view: View, scores: Scores, values: np.ndarray
 
 
 def _attend(importer: Importer, view: View, values: View) -> View:
-    """Return a view of scores times values [*lead, keys, features]."""
+    """Return a view of the product of the scores and the values [*lead, keys, features]."""
     scores = importer.scores[view.layer]
     plain = View.of(view.layer, scores.shape, view.batched)
     if view != plain or values.shape[:-2] != scores.shape[:-2]:
@@ -218,8 +218,10 @@ def _attend(importer: Importer, view: View, values: View) -> View:
 
 
 def attend(importer: Importer, scores: Scores, values: View, batched: bool) -> View:
-    """Return [*lead, queries, features]: scores, through a softmax or without a bias, times values [*lead, keys,
-    features]."""
+    """Return the product of scores (after a softmax, or without a bias) and values [*lead, keys, features].
+
+    The result has the shape [*lead, queries, features].
+    """
     if scores.bias is not None and not scores.is_softmax:
         raise ModelError(OF_TWO_VALUES)
     queries, scale = _unscaled(importer, scores.queries)
@@ -252,14 +254,14 @@ def attend(importer: Importer, scores: Scores, values: View, batched: bool) -> V
 
 
 def _arranged(importer: Importer, view: View, shape: Shape) -> str:
-    """Return the layer whose output is a view in `shape`, which other readers of the same numbers may have too."""
+    """Return the layer that arranges a view in `shape`, reusing the layer of another reader of the same view."""
     with contextlib.suppress(ModelError):
         view = view.reshaped(shape, view.batched)
     return importer.builder.arrange(view, shape)
 
 
 def _unscaled(importer: Importer, view: View) -> tuple[View, float]:
-    """Return a view without the layers that multiply all of it by one number, and the product of these numbers."""
+    """Return a view without the layers that multiply it by a single number, and the product of these numbers."""
     scale = 1.0
     while True:
         layer = importer.builder.layers.get(view.layer)
@@ -273,7 +275,7 @@ def _unscaled(importer: Importer, view: View) -> tuple[View, float]:
 
 
 def _heads(importer: Importer, queries: View) -> tuple[int, ...]:
-    """Return the axes before tokens and features that are heads, parts of the channels; the others are sequences."""
+    """Return the axes before tokens and features that are heads, i.e. groups of channels; the others are sequences."""
     lead = range(len(queries.axes) - 2)
     shape = importer.shape(queries)
     if len(shape) != 3:
@@ -283,7 +285,7 @@ def _heads(importer: Importer, queries: View) -> tuple[int, ...]:
 
 
 def _images(importer: Importer, operands: tuple[View, ...], rows: int, by_rows: bool) -> tuple[Shape, ...]:
-    """Return (H, W) of queries, keys and values: the sizes of their layers if pixels are the tokens."""
+    """Return (H, W) of queries, keys and values, which are the sizes of their layers if the tokens are pixels."""
     if by_rows:
         return tuple((rows, operand.shape[-2]) for operand in operands)
     own = [importer.shape(operand)[1:] for operand in operands]
@@ -294,7 +296,7 @@ def _images(importer: Importer, operands: tuple[View, ...], rows: int, by_rows: 
 
 
 def _folded(bias: np.ndarray, heads: tuple[int, ...], rows: tuple[int, ...], count: int) -> np.ndarray:
-    """Return a bias as [heads, rows, queries, keys], one for all heads or rows where they have the same."""
+    """Return a bias as [heads, rows, queries, keys], of size 1 along heads or rows if all share one bias."""
     lead = bias.ndim - 2
     ordered = bias.transpose(*heads, *rows, lead, lead + 1).reshape(count, -1, *bias.shape[-2:])
     for axis in (0, 1):

@@ -1,4 +1,4 @@
-"""A plain sequence of layers on a builder, for files that have weights but no graph."""
+"""A linear sequence of layers added to a builder, for files that contain weights but no graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .view import View
 
 
 class Sequence:
-    """Each method appends a step; ModelError if it does not fit."""
+    """A sequence of layers; its methods append one step and raise ModelError if it does not fit."""
 
     def __init__(self, source: Input) -> None:
         self.builder = NetworkBuilder(source)
@@ -24,7 +24,7 @@ class Sequence:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Output shape of the last step for one example."""
+        """The output shape of the last step for one example."""
         return self.builder.shapes[self.last]
 
     def conv2d(
@@ -35,7 +35,7 @@ class Sequence:
         stride: int = 1,
         groups: int = 1,
     ) -> None:
-        """Append a convolution: weight [Cout, Cin / groups, kh, kw], bias [Cout]."""
+        """Append a convolution with weight [Cout, Cin / groups, kh, kw] and bias [Cout]."""
         outputs, inputs, height, width = weight.shape
         layer = Conv2d(
             self.builder.name("conv"),
@@ -66,7 +66,7 @@ class Sequence:
         self.last = self.builder.add(layer)
 
     def pool(self, method: str, window: int, stride: int) -> None:
-        """Append a maximum or average over square windows; a window of 0 is the whole image."""
+        """Append a max or average pool with square windows; a window of 0 covers the whole image."""
         if len(self.shape) != 3:
             raise ModelError(f"a pool takes an image, but {self.shape[0]} features come in")
         size = (window, window) if window else (self.shape[1], self.shape[2])
@@ -75,7 +75,7 @@ class Sequence:
         self.last = self.builder.add(layer)
 
     def flatten(self) -> None:
-        """Convert (C, H, W) to features; features are unchanged."""
+        """Convert (C, H, W) to features; leave features unchanged."""
         self.last = self.builder.arrange(View.of(self.last, self.shape), (math.prod(self.shape),))
 
     def softmax(self, log: bool = False) -> None:

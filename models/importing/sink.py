@@ -1,8 +1,9 @@
-"""Moves affine maps into the layers that read them, which Keras's order (BatchNorm after ReLU) requires.
+"""Move affine maps into the layers that read them, as needed for Keras networks with BatchNorm after ReLU.
 
-A map with positive scales moves behind a maximum, any map behind an average; it is then folded into the weights of the
-convolutions and dense layers that read it. Zero padding is not mapped: a convolution with padding gets the shifts
-through one more channel, computed by the convolution before it, which is one inside the image and so zero around it.
+A map with positive scales can be moved after a max pool, and any map after an average pool; it is then folded into the
+weights of the convolutions and dense layers that read it. The map does not apply to zero padding: a convolution with
+padding receives the shifts through an additional channel, computed by the preceding convolution, which is constant
+inside the image and zero in the padding.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import numpy as np
 from ..layers import Affine, Conv2d, Dense, Flatten, Layer, Pool
 from ..layers.activation import activate
 
-WHOLE_TILES = 128  # one more than a multiple of these channels would take another tile of partitions
-LEAST_CONSTANT = 0.1  # least value that the previous convolution's activation may map one to
+WHOLE_TILES = 128  # one channel more than a multiple of this would require another tile of partitions
+LEAST_CONSTANT = 0.1  # smallest allowed result of the previous convolution's activation for an input of 1
 
 
 def sink_affines(
     layers: Mapping[str, Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]],
     outputs: Sequence[str],
 ) -> tuple[dict[str, Layer], dict[str, np.ndarray], list[str]]:  # fmt: skip
-    """Return layers, tensors and outputs with affine maps moved as far as they can be."""
+    """Return layers, tensors and outputs with the affine maps moved as far as possible."""
     sinking = _Sinking(layers, tensors, shapes, outputs)
     while any(sinking.move(name) for name in tuple(sinking.layers)):
         pass
@@ -32,7 +33,7 @@ def sink_affines(
 
 
 class _Sinking:
-    """The layers by name in order, their tensors and shapes."""
+    """The layers by name, in order, with their tensors and shapes."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class _Sinking:
         self.outputs = list(outputs)
 
     def move(self, name: str) -> bool:
-        """Move the layer `name` if it is a map that can be; return true if it was."""
+        """Move the layer `name` if it is an affine map that can be moved; return True if it was moved."""
         layer = self.layers.get(name)
         if not isinstance(layer, Affine) or layer.activation != "identity" or len(layer.shape) != 1:
             return False
@@ -64,7 +65,7 @@ class _Sinking:
         return scale, shift
 
     def _past_pool(self, affine: Affine, pool: Pool) -> bool:
-        """Swap a map and the pool that reads it."""
+        """Swap an affine map and the pool that reads it, if they commute."""
         scale, _ = self._numbers(affine)
         if pool.method == "max":
             commutes = bool((scale > 0).all())
@@ -87,7 +88,7 @@ class _Sinking:
         return True
 
     def _into_readers(self, affine: Affine, readers: Sequence[Layer]) -> bool:
-        """Fold a map into the weights of all its readers."""
+        """Fold an affine map into the weights of all its readers, if possible."""
         _, shift = self._numbers(affine)
         folded: list[Layer] = []
         for reader in readers:
@@ -109,8 +110,10 @@ class _Sinking:
         return True
 
     def _fold(self, affine: Affine, readers: Sequence[Layer], constant: float | None) -> None:
-        """Fold a map into weights; `constant`: the value of an additional input channel inside the image, if there is
-        one."""
+        """Fold an affine map into the weights of its readers.
+
+        `constant` is the value of an additional input channel inside the image, or None if there is none.
+        """
         scale, shift = self._numbers(affine)
         for reader in readers:
             names = [f"{reader.name}.{part}" for part in ("weight", "bias")]
@@ -134,8 +137,10 @@ class _Sinking:
         self._drop(affine)
 
     def _add_constant(self, affine: Affine) -> float | None:
-        """Add a constant channel to the convolution before a map and return its value; None if there is no such
-        convolution or it would need another tile."""
+        """Add a constant channel to the convolution before an affine map and return its value.
+
+        Returns None if there is no such convolution or it would need another tile.
+        """
         chain: list[Layer] = []
         name = affine.inputs[0]
         while isinstance(layer := self.layers.get(name), Pool) and layer.method == "max" and self._is_read_once(name):

@@ -1,7 +1,8 @@
-"""State dicts of any sequence, spelled by the user: `--layers "conv1, relu, maxpool:2, flatten, fc1, relu, fc2"`.
+"""State dicts of sequences that the user describes: `--layers "conv1, relu, maxpool:2, flatten, fc1, relu, fc2"`.
 
-A step is the name of a module in the state dict (what stands before `.weight`), with `:padding=1`, `:stride=2` or
-`:groups=8` after it where a convolution has them, or one of: an activation by its name, `maxpool:WINDOW[:STRIDE]`,
+A step is the name of a module in the state dict (the part of a tensor name before `.weight`), followed by
+`:padding=1`, `:stride=2` or `:groups=8` if these apply to a convolution, or one of the following:
+the name of an activation, `maxpool:WINDOW[:STRIDE]`,
 `avgpool:WINDOW[:STRIDE]`, `globalpool`, `flatten`, `softmax`, `logsoftmax`, `dropout`.
 """
 
@@ -21,19 +22,19 @@ from .fold import batch_norm
 from .picture import PreprocessingOptions, network_input
 from .sequence import Sequence
 
-BATCH_NORM_EPSILON = 1e-5  # PyTorch's defaults default, which a state dict does not contain
+BATCH_NORM_EPSILON = 1e-5  # PyTorch's default; a state dict does not contain the value
 MAX_STEPS = 1_000
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
 
-_DEFAULTS = {"leaky_relu": (0.01,), "elu": (1.0,), "hardsigmoid": (1 / 6, 0.5)}  # PyTorch's
+_DEFAULTS = {"leaky_relu": (0.01,), "elu": (1.0,), "hardsigmoid": (1 / 6, 0.5)}  # PyTorch's defaults
 _PARTS = {"padding": 0, "stride": 1, "groups": 1}
-_MAX_GUESSED = 1_024  # largest side of a square image to try
+_MAX_GUESSED = 1_024  # largest side of a square image that is tried
 
 
 def build_spelled(
     file: TensorFile, shapes: Mapping[str, Shape], layers: str, options: PreprocessingOptions
 ) -> tuple[Sequence, Output]:
-    """Build the steps of `layers` on the tensors of a file; ModelError names a step that does not fit."""
+    """Build the steps of `layers` with the tensors of a file; raise ModelError that names a step that does not fit."""
     steps = [step.strip() for step in layers.split(",") if step.strip()]
     if not 1 <= len(steps) <= MAX_STEPS:
         raise ModelError(f"--layers has {len(steps)} steps; 1 to {MAX_STEPS} are allowed")
@@ -124,8 +125,10 @@ def _number(text: str) -> float:
 
 
 def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], options: PreprocessingOptions) -> Shape:
-    """Return the input shape of the first module: features, or an image of the given size, else of the square size that
-    fits."""
+    """Return the input shape of the first module: features, or an image of the given size.
+
+    If no size is given, the square size that fits is used.
+    """
     weight = shapes.get(f"{first.split(':')[0]}.weight", ())
     if len(weight) == 2:
         return weight[1:]
@@ -141,7 +144,7 @@ def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], opti
 
 
 def _fits(steps: list[str], shapes: Mapping[str, Shape], side: int) -> bool:
-    """True if a square image of that side gives the input size of the first dense layer."""
+    """Return True if a square image with this side matches the input size of the first dense layer."""
     channels = 0
     for step in steps:
         name, *parts = step.split(":")

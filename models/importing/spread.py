@@ -1,8 +1,8 @@
-"""Broadcasting of views by exact products with ones: axes of size 1 are repeated, as in ONNX.
+"""Broadcasting of views by exact multiplications with ones: axes of size 1 are repeated, as in ONNX.
 
 A channel is copied to all channels by a 1x1 convolution with ones; a column is copied to all columns by a depthwise
-convolution whose window meets one number and zeros, and a row likewise. Each sum has one nonzero term, so nothing is
-rounded.
+convolution whose window covers a single element and zeros otherwise; rows are copied in the same way. Each sum has
+only one nonzero term, so no rounding occurs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from .importer import Importer
 
 
 def spread(importer: Importer, source: str, shape: Shape) -> str:
-    """Return a layer that broadcasts the output of `source` to `shape`, features or an image; ModelError if a size is
-    neither 1 nor that of `shape`."""
+    """Return a layer that broadcasts the output of `source` to `shape`, which may be features or an image.
+
+    Raises ModelError if a size is neither 1 nor equal to the size in `shape`.
+    """
     before = importer.builder.shapes[source]
     if len(before) != len(shape) or any(small not in (1, large) for small, large in zip(before, shape)):
         raise ModelError(f"{list(before)} cannot be repeated until it is {list(shape)}")
     if len(shape) == 1:
         return source if before == shape else _spread_feature(importer, source, shape[0])
-    # Rows and columns first, while there are few channels.
+    # Broadcast rows and columns first, while there are few channels.
     return _spread_channel(importer, _spread_sides(importer, source, shape), shape[0])
 
 
@@ -42,7 +44,7 @@ def _spread_channel(importer: Importer, source: str, channels: int) -> str:
 
 
 def _spread_sides(importer: Importer, source: str, shape: Shape) -> str:
-    """Columns first, then rows: two long windows take far fewer products than one large one."""
+    """Broadcast columns, then rows: two long windows require far fewer multiplications than one large window."""
     for axis in (1, 0):
         channels, *sides = importer.builder.shapes[source]
         extent = shape[1 + axis]

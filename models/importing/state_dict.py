@@ -1,8 +1,9 @@
-"""PyTorch state dicts in .safetensors: VGG networks, perceptrons, and sequences given by the user.
+"""Import of PyTorch state dicts in .safetensors files: VGGs, perceptrons, and sequences specified by the user.
 
-A state dict has weights, but no structure. A VGG's structure follows from its names: torchvision and timm number all
-modules of `features`, convolutions, batch normalizations, activations and pools alike, so that a gap means a pool. A
-perceptron's follows from the order of its layers; its activation is unknown and must be given.
+A state dict contains weights, but no structure. The structure of a VGG follows from the tensor names: torchvision
+and timm number all modules of `features` consecutively (convolutions, batch normalizations, activations and pools), so
+that a gap indicates a pool. The structure of a perceptron follows from the order of its layers; its activation is
+unknown and must be specified.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .picture import PreprocessingOptions, network_input
 from .sequence import Sequence
 from .spelled import BATCH_NORM_EPSILON, NORM_PARTS, build_spelled
 
-# Convolutions between pools, as in "Very Deep Convolutional Networks for Large-Scale Image Recognition", table 1.
+# Convolutions between pools, from "Very Deep Convolutional Networks for Large-Scale Image Recognition", table 1.
 VGG_BLOCKS: dict[tuple[int, ...], str] = {
     (1, 1, 2, 2, 2): "vgg11",
     (2, 2, 2, 2, 2): "vgg13",
@@ -58,10 +59,10 @@ class BuiltStateDict:
 def build_state_dict(
     file: TensorFile, options: PreprocessingOptions, activation: str | None, layers: str | None = None
 ) -> BuiltStateDict:
-    """Return the layers of a state dict; ModelError for unknown structures.
+    """Return the layers of a state dict; raise ModelError if its structure is unknown.
 
-    `activation` is the one between a perceptron's layers; the file's metadata may state it too. `layers` spells any
-    sequence, see `spelled.py`.
+    `activation` is the activation between the layers of a perceptron; the metadata of the file may also specify it.
+    `layers` describes an arbitrary sequence; see `spelled.py`.
     """
     shapes = {name: entry.shape for name, entry in file.entries.items() if not name.endswith("num_batches_tracked")}
     for name, shape in shapes.items():
@@ -113,7 +114,7 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
 def _check_vgg(
     shapes: Mapping[str, Shape], convolutions: list[int], blocks: tuple[int, ...], head: list[str], normalized: bool
 ) -> None:
-    """Raise ModelError unless the tensors are those of a VGG network."""
+    """Raise ModelError unless the names and shapes of the tensors match a VGG network."""
     expected = {f"{module}.{part}" for module in head for part in ("weight", "bias")}
     for i in convolutions:
         expected |= {f"features.{i}.weight", f"features.{i}.bias"}
@@ -130,7 +131,10 @@ def _check_vgg(
 
 
 def _blocks(convolutions: list[int], modules: int) -> tuple[int, ...]:
-    """Return the number of convolutions between pools: each takes as many modules of `features`, a pool one more."""
+    """Return the number of convolutions before each pool.
+
+    Each convolution occupies `modules` entries of `features`, and each pool one more entry.
+    """
     blocks = [0]
     for i, following in zip(convolutions, [*convolutions[1:], None]):
         blocks[-1] += 1
@@ -142,7 +146,7 @@ def _blocks(convolutions: list[int], modules: int) -> tuple[int, ...]:
 
 
 def _vgg_head(shapes: Mapping[str, Shape]) -> list[str]:
-    """Return the dense layers of a VGG in order: timm's, or torchvision's classifier."""
+    """Return the dense layers of a VGG in order, as named by timm or in the classifier of torchvision."""
     if "pre_logits.fc1.weight" in shapes:
         return ["pre_logits.fc1", "pre_logits.fc2", "head.fc"]
     found = [name.removesuffix(".weight") for name in shapes if re.fullmatch(r"classifier(\.\d{1,4})?\.weight", name)]
@@ -173,7 +177,7 @@ def _perceptron(
 
 
 def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
-    """Return the dense layers in data order: by their numbers, or else the order that fits."""
+    """Return the dense layers in execution order: by the numbers in their names, or else in the order that fits."""
     takes = {layer: shapes[f"{layer}.weight"][1] for layer in layers}
     gives = {layer: shapes[f"{layer}.weight"][0] for layer in layers}
     if len({re.sub(r"\d+", "#", layer) for layer in layers}) == 1:
@@ -193,10 +197,10 @@ def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
 
 
 def _dense(builder: Sequence, tensors: Mapping[str, np.ndarray], layers: list[str], activation: str) -> None:
-    """Build dense layers with an activation between them, and final probabilities."""
+    """Add dense layers with an activation between them, followed by the final probabilities."""
     for position, layer in enumerate(layers):
         weight = tensors[f"{layer}.weight"]
-        weight = weight.reshape(weight.shape[0], -1).T  # timm keeps its dense layers as convolutions
+        weight = weight.reshape(weight.shape[0], -1).T  # timm stores dense layers as convolutions
         builder.dense(np.ascontiguousarray(weight), tensors.get(f"{layer}.bias"))
         if position < len(layers) - 1 and activation != "identity":
             builder.activate(activation)
@@ -214,5 +218,5 @@ def _check_names(shapes: Mapping[str, Shape], expected: set[str], what: str) -> 
 
 
 def _numbers(name: str) -> tuple[list[int], str]:
-    """Sorts names by the numbers in them, as numbers."""
+    """Return a sort key that compares the numbers in a name numerically."""
     return [int(digits[:9]) for digits in re.findall(r"\d+", name)], name

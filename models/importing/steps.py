@@ -1,4 +1,4 @@
-"""Building blocks of operators: activations, constants applied to a view, and combinations of two views."""
+"""Building blocks for operators: activations, constants applied to a view, and combinations of two views."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def clip(importer: Importer, view: View, low: float, high: float) -> View:
 
 
 def chosen_everywhere(importer: Importer, node: Node) -> View | None:
-    """Return the input that a Where with a constant condition chooses everywhere; None if there is none."""
+    """Return the input that a Where with a constant condition selects everywhere, or None if there is no such input."""
     condition = importer.constants.get(node.inputs[0])
     if condition is None or condition.any() != condition.all():
         return None
@@ -59,9 +59,10 @@ def chosen_everywhere(importer: Importer, node: Node) -> View | None:
 def channel_numbers(
     importer: Importer, view: View, values: np.ndarray
 ) -> tuple[str, np.ndarray, Callable[[View], View]]:
-    """Convert numbers that broadcast over a view to a layer's: one per channel if possible.
+    """Convert values that broadcast over a view to values for a layer: one per channel if possible.
 
-    Returns the layer to read, the numbers as [C] or in the layer's whole shape, and a function that restores the view.
+    Returns the layer to read, the values in the shape [C] or the full shape of the layer, and a function that restores
+    the view.
     """
     if values.ndim > view.rank:
         extra = values.shape[: values.ndim - view.rank]
@@ -79,7 +80,7 @@ def channel_numbers(
     order = view.order()
     ordered = view.permuted(order)
     whole = importer.shape(view)
-    if ordered.arrangement() is not None:  # a channel shuffle, for example, whose order must be made contiguous
+    if ordered.arrangement() is not None:  # not contiguous, for example after a channel shuffle
         whole = whole_shape(shape)
         order = tuple(range(len(shape)))
         ordered = View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, view.batched)
@@ -101,10 +102,10 @@ def channel_numbers(
 
 
 def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.ndarray) -> View:
-    """Compute view * scale + shift, with numbers that broadcast over the view."""
+    """Compute view * scale + shift, where scale and shift broadcast over the view."""
     rank = max(scale.ndim, shift.ndim)
     scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
-    if scale.size == shift.size == 1 and rank <= view.rank:  # the order of its numbers does not matter
+    if scale.size == shift.size == 1 and rank <= view.rank:  # the order of elements does not matter
         whole = importer.shape(view)[:1]
         layer = Affine(importer.name("affine"), whole, inputs=(view.layer,))
         numbers = {"scale": np.broadcast_to(scale.ravel(), whole), "shift": np.broadcast_to(shift.ravel(), whole)}
@@ -150,7 +151,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     extents = tuple(map(max, first.shape, second.shape))
     order = first.order()
     large, small = first.permuted(order), second.permuted(order)
-    if large.arrangement() is not None and first.shape == second.shape:  # the second may have another order
+    if large.arrangement() is not None and first.shape == second.shape:  # try the memory order of the second view
         order = second.order()
         large, small = first.permuted(order), second.permuted(order)
     if large.arrangement() is not None and small.arrangement() is not None:
@@ -160,7 +161,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     if len(full) > 3:
         large, small, full = _fewer_axes(large, small, full)
     if len(full) > 3 and not large.shape == small.shape == full:
-        order = tuple(range(len(extents)))  # the file's order, in which fewer axes may alternate
+        order = tuple(range(len(extents)))  # try the order of the file, in which more axes may be mergeable
         outer = extents
         large, small, full = _fewer_axes(first, second, extents)
     if len(full) > 3 and not large.shape == small.shape == full:
@@ -172,7 +173,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
     target = whole_shape(small.shape)
     other = importer.builder.arrange(small, target)
-    by_channel = len(whole) == 3 and target[1:] == (1, 1)  # which the kernel supports directly
+    by_channel = len(whole) == 3 and target[1:] == (1, 1)  # the kernel supports this directly
     other = spread(importer, other, (whole[0], 1, 1) if by_channel else whole)
     made = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
     back = tuple(order.index(axis) for axis in range(len(order)))
@@ -180,7 +181,7 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
 
 
 def _as_wide_as(importer: Importer, view: View, *numbers: np.ndarray) -> View:
-    """Repeat a view's axes of size 1 where the numbers have more."""
+    """Repeat the axes of size 1 of a view if the arrays are larger along these axes."""
     extents = (1, *view.shape) if view.batched else view.shape
     shapes = [values.shape for values in numbers if values.ndim <= view.rank]
     fits = all(
@@ -191,7 +192,7 @@ def _as_wide_as(importer: Importer, view: View, *numbers: np.ndarray) -> View:
 
 
 def widen(importer: Importer, view: View, wide: Shape) -> View:
-    """Broadcast a view to the shape `wide`, given without the batch."""
+    """Broadcast a view to the shape `wide`, which excludes the batch."""
     narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
     if len(full) > 3:
         raise ModelError(f"makes {list(wide)} of {importer.describe(view)}; up to three axes are supported")
@@ -200,7 +201,7 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
 
 
 def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shape]:
-    """Merge neighbouring axes that are broadcast alike in two views of result shape `full`."""
+    """Merge adjacent axes along which two views are broadcast in the same way to the result shape `full`."""
     kinds = [(a == extent, b == extent) if extent > 1 else None for a, b, extent in zip(large.shape, small.shape, full)]
     groups: list[list[int]] = []
     last: tuple[bool, bool] | None = None
@@ -218,7 +219,7 @@ def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shap
 
 
 def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]:
-    """Align two views of different ranks as ONNX does: last axes with last axes."""
+    """Align two views of different ranks according to ONNX, starting from the last axes."""
     rank = max(first.rank, second.rank)
     views = []
     for view in (first, second):
@@ -229,7 +230,7 @@ def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]
 
 
 def whole_shape(shape: Shape) -> Shape:
-    """Return the shape in which a layer can hold a view of `shape`: an image, or features."""
+    """Return the shape in which a layer can represent a view of `shape`: an image or features."""
     if len(shape) == 2:
         return (shape[0], 1, shape[1])
     return shape if len(shape) == 3 else (math.prod(shape),)

@@ -1,4 +1,4 @@
-"""Removes filter taps that never meet the image, as in dilated filters on small images."""
+"""Removal of filter taps that never overlap the image, as in dilated filters on small images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..layers import Conv2d
 
 
 def drop_unmet_taps(layer: Conv2d, weight: np.ndarray, shape: Shape) -> tuple[Conv2d, np.ndarray] | None:
-    """Return a convolution of an image (C, H, W) with fewer taps, and its weight; None if all may meet the image."""
+    """Return a convolution of an image (C, H, W) with fewer taps and its weight, or None if all taps are used."""
     kept = [_met(layer, axis, shape[1 + axis]) for axis in (0, 1)]
     if [len(taps) for taps in kept] == list(layer.kernel_size):
         return None
@@ -25,7 +25,7 @@ def drop_unmet_taps(layer: Conv2d, weight: np.ndarray, shape: Shape) -> tuple[Co
 
 
 def _met(layer: Conv2d, axis: int, side: int) -> range:
-    """Return the taps along an axis without leading and trailing ones that always fall on padding."""
+    """Return the taps along an axis, without leading and trailing taps that only ever read padding."""
     step, apart = layer.stride[axis], layer.dilation[axis]
     before, after = layer.padding[axis], layer.padding[axis + 2]
     taps = layer.kernel_size[axis]
@@ -34,7 +34,7 @@ def _met(layer: Conv2d, axis: int, side: int) -> range:
     padding = before
 
     def is_met(tap: int) -> bool:
-        first = tap * apart - padding  # the row read for the first output
+        first = tap * apart - padding  # the row read for the first output row
         return any(0 <= first + output * step < side for output in range(outputs))
 
     start, end = 0, taps

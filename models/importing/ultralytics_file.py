@@ -1,4 +1,4 @@
-"""Metadata that Ultralytics' exporter writes into an ONNX file: task, classes, sizes and keypoints."""
+"""The metadata that Ultralytics' exporter writes to an ONNX file: task, classes, sizes and keypoints."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MAX_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class UltralyticsFile:
-    """The metadata of a file by Ultralytics; None or empty for fields that an older exporter did not write.
+    """The metadata of a file from Ultralytics; fields that an older exporter did not write are None or empty.
 
-    `size` is the height and width of the network's image. `has_all_rows`: the output holds all rows, before an
-    end-to-end network's selection.
+    `size` is the height and width of the input image. `has_all_rows` is True if the output contains all rows, before
+    the selection step of an end-to-end network.
     """
 
     task: str
@@ -36,7 +36,7 @@ class UltralyticsFile:
 
     @property
     def pictures(self) -> PreprocessingOptions:
-        """Return how Ultralytics' own `predict` converts a picture to the network's input."""
+        """Return the preprocessing that `predict` of Ultralytics applies to a picture."""
         own = PreprocessingOptions(
             pictures="photo" if self.channels in (1, 3) else None, usual_size=self.size, is_beside=True
         )
@@ -54,7 +54,7 @@ class UltralyticsFile:
 
     @property
     def boxes(self) -> BoxSpec | None:
-        """Return the kind of boxes that the network finds; None for other tasks."""
+        """Return the specification of the boxes that the network detects, or None for other tasks."""
         if self.task not in _BOX_TASKS:
             return None
         if self.head == "RTDETRDecoder":
@@ -70,7 +70,7 @@ class UltralyticsFile:
 
 
 def read_ultralytics(metadata: Mapping[str, str]) -> UltralyticsFile | None:
-    """Read the metadata of an ONNX file; None if Ultralytics did not write it or it has no names."""
+    """Parse the metadata of an ONNX file; return None if Ultralytics did not write it or it contains no names."""
     if metadata.get("author") != _AUTHOR or "task" not in metadata:
         return None
     found = {key: _literal(text) for key, text in metadata.items()}
@@ -94,7 +94,7 @@ def _is_dict(found: Mapping[str, Any]) -> bool:
 
 
 def _literal(text: str) -> Any:
-    """Parse a Python literal, as the exporter writes non-text values; None for anything else."""
+    """Parse a Python literal, which the exporter writes for non-text values; return None if that is not possible."""
     if len(text) > MAX_TEXT:
         return None
     try:

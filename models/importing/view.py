@@ -1,8 +1,8 @@
-"""Values of a graph as views of a layer's output: reshapes and transposes that move nothing yet.
+"""Values of a graph as views of a layer's output: reshapes and transposes that do not move data.
 
-A layer's output is stored row by row. A logical axis is a product of factors, each with an extent and a stride there,
-outer factors first. Reshaping splits and joins factors, and transposing permutes axes; neither computes anything.
-Elements are moved only for a layer that needs its input in another order, as `arrangement` describes.
+A layer's output is stored in row-major order. A logical axis is a product of factors, outermost first, each with an
+extent and a stride in this output. Reshaping splits and joins factors, and transposing permutes axes; neither computes
+anything. Elements are moved only if a layer needs its input in a different order; see `arrangement`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ..errors import ModelError
 
 @dataclass(frozen=True)
 class Factor:
-    """`extent` numbers at a distance of `stride`."""
+    """`extent` elements with a stride of `stride`."""
 
     extent: int
     stride: int
 
 
-Axis = tuple[Factor, ...]  # without factors: an axis of size 1
+Axis = tuple[Factor, ...]  # an axis of size 1 has no factors
 
 
 @dataclass(frozen=True)
 class View:
-    """A value as a view of the output of `layer` for one example; `batched`: it has a batch axis in front."""
+    """A value as a view of the output of `layer` for one example; `batched` is True if it has a leading batch axis."""
 
     layer: str
     axes: tuple[Axis, ...]
@@ -35,19 +35,19 @@ class View:
 
     @staticmethod
     def of(layer: str, shape: Shape, batched: bool = True) -> View:
-        """Return a layer's output in its own shape."""
+        """Return a view of the whole output of a layer, in the shape of the layer."""
         strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
         axes = tuple((Factor(extent, stride),) if extent > 1 else () for extent, stride in zip(shape, strides))
         return View(layer, axes, batched)
 
     @property
     def shape(self) -> Shape:
-        """Extents of the axes, without the batch."""
+        """The extents of the axes, excluding the batch axis."""
         return tuple(math.prod(factor.extent for factor in axis) for axis in self.axes)
 
     @property
     def rank(self) -> int:
-        """Number of axes in ONNX's counting, including the batch."""
+        """The number of axes as counted by ONNX, including the batch axis."""
         return len(self.axes) + self.batched
 
     def with_batch(self) -> View:
@@ -57,11 +57,11 @@ class View:
         return View(self.layer, self.axes[1:], True)
 
     def permuted(self, order: tuple[int, ...]) -> View:
-        """Permute the axes (without the batch)."""
+        """Permute the axes (excluding the batch axis)."""
         return replace(self, axes=tuple(self.axes[axis] for axis in order))
 
     def reshaped(self, shape: Shape, batched: bool) -> View:
-        """Reshape the view in its logical order; ModelError if the factors cannot be split."""
+        """Reshape the view in logical order; raise ModelError if the factors cannot be split."""
         left = list(_joined([factor for axis in self.axes for factor in axis]))
         axes = []
         for extent in shape:
@@ -81,7 +81,7 @@ class View:
         return View(self.layer, tuple(axes), batched)
 
     def order(self) -> tuple[int, ...]:
-        """Return the axes from the outermost in memory to the innermost; axes of size 1 keep their position."""
+        """Return the axes from the outermost in memory to the innermost; axes of size 1 keep their positions."""
         strides = [max((factor.stride for factor in axis), default=0) for axis in self.axes]
         known = sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda axis: -strides[axis])
         result = list(known)
@@ -92,15 +92,15 @@ class View:
         return tuple(result)
 
     def around(self, axis: int) -> tuple[int, ...]:
-        """Return the other axes: in memory order if `axis` is outermost there, so that nothing moves; otherwise in
-        logical order, which later steps such as windows of tokens usually need."""
+        """Return the other axes: in memory order if `axis` is the outermost in memory, so that no data is moved, and
+        otherwise in logical order, which later operations such as windows of tokens usually need."""
         others = tuple(other for other in self.order() if other != axis)
         if self.permuted((axis, *others)).arrangement() is None:
             return others
         return tuple(other for other in range(len(self.axes)) if other != axis)
 
     def arrangement(self) -> tuple[Shape, tuple[int, ...]] | None:
-        """Return (split, order) of the transpose that makes the view contiguous; None if it is already."""
+        """Return (split, order) of the transpose that makes the view contiguous, or None if it is contiguous."""
         factors = _joined([factor for axis in self.axes for factor in axis])
         if len(factors) <= 1:
             return None
