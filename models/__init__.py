@@ -1,6 +1,6 @@
-"""Networks as data, their weight files, preprocessing of pictures, and the golden NumPy reference.
+"""Descriptions of networks, weight files, preprocessing of pictures, and the golden NumPy reference.
 
-Nothing here knows kernels or backends. `preprocess` needs Pillow and is imported only by code that opens pictures:
+This package is independent of backends. `preprocess` needs Pillow and is imported only by code that opens pictures:
 `from trninfer.models.preprocess import open_image, preprocess`.
 """
 

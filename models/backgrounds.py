@@ -1,6 +1,6 @@
-"""Models of an unevenly lit background, fitted on a coarse grid: one colour, a smooth surface, a local median.
+"""Models of an unevenly lit background, fitted to a coarse grid: one colour, a smooth surface, a local median.
 
-Arrays are planes: [channels, H, W] for pictures, [channels, h, w] for cells of the grid, in float32.
+Arrays consist of float32 planes: [channels, H, W] for pictures, [channels, h, w] for the cells of the grid.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-COARSE_CELLS = 32  # backgrounds are fitted on a grid of at most this many cells a side
+COARSE_CELLS = 32  # maximum number of grid cells per side
 MEDIAN_CELLS = 15  # side of the local median's window
 
 BAND_ROWS = 64  # rows of a picture processed at a time
 
-_FITTED_SIDE = 3  # fewest cells per side that determine a quadratic surface
+_FITTED_SIDE = 3  # minimum number of cells per side that determine a quadratic surface
 
 
 class Background(Protocol):
     """The background of a picture."""
 
     def at(self, rows: slice, part: np.ndarray) -> np.ndarray:
-        """Return some of the rows, [channels, rows, W]."""
+        """Return the background of some rows, [channels, rows, W]; `part` contains the picture's pixels there."""
 
 
 class OneColour(NamedTuple):
@@ -38,14 +38,13 @@ class OneColour(NamedTuple):
 
 
 class Stretched:
-    """A coarse background in full size: at each pixel, the value closest to it among those of its cell and the
-    neighbouring cells.
+    """A coarse background at full size: each pixel's value, limited to the range of its cell and the adjacent cells.
 
-    Between a lit and a shaded cell a pixel may match either, so that the edge itself does not stand out.
+    Between a lit and a shaded cell, a pixel may match either, so that the edge itself does not stand out.
     """
 
     def __init__(self, cells: np.ndarray, shape: tuple[int, ...]) -> None:
-        """Take the cells of a picture of shape [channels, H, W]."""
+        """Interpolate the cells to a picture of shape [channels, H, W]."""
         cells = cells.astype(np.float32)
         low, high = _extremes(cells, np.minimum), _extremes(cells, np.maximum)
         self._beyond = bool(low.max() > 1 or high.min() < 0)
@@ -60,7 +59,7 @@ class Stretched:
 
 
 def bands(height: int) -> Iterator[slice]:
-    """Yield a few rows of a picture at a time, so that they stay in the processor's cache."""
+    """Yield slices of a few rows each, which fit into the processor's cache."""
     return (slice(start, start + BAND_ROWS) for start in range(0, height, BAND_ROWS))
 
 
@@ -80,14 +79,15 @@ def rim_colour(cells: np.ndarray) -> OneColour:
 
 
 def fit_surface(cells: np.ndarray) -> np.ndarray:
-    """Fit a quadratic surface to each channel that ink does not distort.
+    """Fit a quadratic surface to each channel robustly, so that ink does not distort it.
 
-    Least squares with Tukey's weights, tightened step by step, starting from the rim, where there is seldom a digit.
+    Uses iteratively reweighted least squares with Tukey's weights and a decreasing threshold. The first step weights
+    the rim most, where there is rarely a digit.
     """
     design, products, weights = _quadratics(*cells.shape[1:])
     solve = np.linalg.solve if min(cells.shape[1:]) >= _FITTED_SIDE else _solve_least
     values = cells.reshape(len(cells), -1)
-    low, high = (values.shape[1] - 1) // 2, values.shape[1] // 2  # ranks of the median
+    low, high = (values.shape[1] - 1) // 2, values.shape[1] // 2  # indices of the two middle values
     for step in range(8):
         normal = (weights @ products).reshape(-1, 6, 6)
         surface = solve(normal, ((weights * values) @ design.T)[:, :, None])[:, :, 0] @ design
@@ -102,7 +102,7 @@ def fit_surface(cells: np.ndarray) -> np.ndarray:
 
 @lru_cache(4)
 def _quadratics(height: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the terms of a quadratic at each cell [6, cells], their products [cells, 36], and weights of the rim."""
+    """Return the terms of a quadratic at each cell [6, cells], their products [cells, 36], and the initial weights."""
     y = np.repeat(np.linspace(-1, 1, height), width)
     x = np.tile(np.linspace(-1, 1, width), height)
     design = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y])
@@ -116,12 +116,12 @@ def _solve_least(normal: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def local_median(cells: np.ndarray) -> np.ndarray:
-    """Return the median around each cell, which follows any light, even the edge of a shadow, but not strokes."""
+    """Return the median around each cell, which follows any lighting, including shadow edges, but not strokes."""
     sides = [min(MEDIAN_CELLS, 2 * (n // 4) + 1) for n in cells.shape[1:]]
     pads = [(side // 2, side // 2) for side in sides]
     padded = np.pad(cells.astype(np.float32), ((0, 0), *pads), mode="symmetric")
     windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(sides), axis=(1, 2))
-    # Every other row and column of a window is enough for the median, at a quarter of the cost.
+    # Every other row and column of a window suffices for the median, at a quarter of the cost.
     thinned = np.sort(windows[..., ::2, ::2].reshape(*cells.shape, -1))  # faster than `numpy.median` for few values
     count = thinned.shape[-1]
     return (thinned[..., (count - 1) // 2] + thinned[..., count // 2]) / 2
@@ -135,7 +135,7 @@ def _extremes(cells: np.ndarray, extreme: np.ufunc) -> np.ndarray:
 
 
 class _Rows(NamedTuple):
-    """Rows interpolated linearly between those of a grid. (Matrix products would start threads.)"""
+    """Rows interpolated linearly between the rows of a grid, without matrix products, which would start threads."""
 
     grid: np.ndarray  # float32 [channels, h, W]
     steps: np.ndarray  # float32 [channels, h, W]: differences between consecutive rows
@@ -144,17 +144,17 @@ class _Rows(NamedTuple):
 
     @classmethod
     def between(cls, grid: np.ndarray, height: int) -> _Rows:
-        """Interpolate `height` rows; the grid's rows are the centres of equal parts of them."""
+        """Interpolate `height` rows; the grid's rows are the centres of equal parts of this height."""
         before, share = _between(grid.shape[1], height)
         return cls(grid, np.diff(grid, axis=1, append=grid[:, -1:]), before, share[:, None])
 
     def at(self, rows: slice) -> np.ndarray:
-        """Return some of them, [channels, rows, W]."""
+        """Return some of the interpolated rows, [channels, rows, W]."""
         return _mix(self.grid, self.steps, self.before[rows], self.share[rows], 1)
 
 
 def _widen(cells: np.ndarray, width: int) -> np.ndarray:
-    """Interpolate a grid [channels, h, w] linearly between the centres of its cells to a picture's columns."""
+    """Interpolate a grid [channels, h, w] linearly between its cells' centres to a picture's columns."""
     return _mix(cells, np.diff(cells, axis=2, append=cells[:, :, -1:]), *_between(cells.shape[2], width), 2)
 
 

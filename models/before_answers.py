@@ -1,4 +1,4 @@
-"""Removes final functions that saturate, which would hide differences between outputs."""
+"""Removal of saturating functions at the end of networks, which would hide differences between outputs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SATURATING = ("sigmoid", "hardsigmoid", "tanh")
 
 
 def squeezed_outputs(network: Network) -> dict[str, str]:
-    """Return the layers that compute outputs and end in a saturating function, by name, with that function.
+    """Return the saturating functions of the layers that compute outputs, by the names of the layers.
 
-    Layers read by others are left out.
+    Layers that are read by other layers are excluded.
     """
     readers = network.readers()
     found = {}
@@ -27,7 +27,7 @@ def squeezed_outputs(network: Network) -> dict[str, str]:
 
 
 def without_squeezing(network: Network, names: Mapping[str, str]) -> Network:
-    """Return the network without the functions of some layers."""
+    """Return the network without the activations of the given layers."""
     layers = tuple(_linear(layer) if layer.name in names else layer for layer in network.layers)
     return replace(network, layers=layers)
 

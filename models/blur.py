@@ -1,8 +1,7 @@
-"""Pillow's Gaussian blur for small radii, bit for bit, in a third of its time, because NumPy processes many pixels at
-once.
+"""Gaussian blur for small radii with results identical to Pillow's, vectorized in NumPy, in a third of the time.
 
-Pillow applies three box filters and rounds to 8 bits after each. Up to a radius of about 1.4 such a filter covers a
-pixel and a fraction of each neighbour; beyond the edges of the picture, the edge pixels are repeated.
+Pillow applies three box filters and rounds to 8 bits after each. Up to a radius of about 1.4, such a filter
+covers a pixel and a fraction of each adjacent pixel. Beyond the edges of the picture, the edge pixels are repeated.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 _FILTERS = 3  # filters in each direction
-_BITS = 24  # fractional bits of a weight
+_BITS = 24  # number of fractional bits of a weight
 
 
 def gaussian_blur(planes: np.ndarray, radius: float) -> np.ndarray:
-    """Blur planes [channels, H, W] of uint8 as `PIL.ImageFilter.GaussianBlur(radius)`, for a radius below 1.4."""
+    """Blur planes [channels, H, W] of uint8 like `PIL.ImageFilter.GaussianBlur(radius)`, for a radius below 1.4."""
     centre, beside = map(np.uint32, _weights(radius))
     half, bits = np.uint32(1 << (_BITS - 1)), np.uint32(_BITS)
     blurred = np.empty_like(planes)
@@ -34,9 +33,9 @@ def gaussian_blur(planes: np.ndarray, radius: float) -> np.ndarray:
 
 
 def _add_neighbours(plane: np.ndarray, axis: int, sums: np.ndarray) -> None:
-    """Write the sum of the elements before and after each element along an axis."""
+    """Write the sum of the preceding and following elements of each element along an axis to `sums`."""
     distance = plane.shape[1] if axis == 0 else 1
-    flat = plane.ravel()  # as one line, which is faster than by rows and wrong at the edges only
+    flat = plane.ravel()  # processed as one line: faster than by rows, and incorrect only at the edges (fixed below)
     np.add(flat[: -2 * distance], flat[2 * distance :], out=sums.ravel()[distance:-distance])
     lines, sums = (plane, sums) if axis == 0 else (plane.T, sums.T)
     np.add(lines[0], lines[min(1, len(lines) - 1)], out=sums[0])
@@ -44,7 +43,7 @@ def _add_neighbours(plane: np.ndarray, axis: int, sums: np.ndarray) -> None:
 
 
 def _weights(radius: float) -> tuple[int, int]:
-    """Return the weights of a pixel and of each of its neighbours, as Pillow rounds them.
+    """Return the weights of a pixel and of each of its neighbours, rounded as in Pillow.
 
     The filters' lengths follow from their variance: P. Gwosdek et al., "Theoretical foundations of Gaussian convolution
     by extended box filtering", 2011.

@@ -1,4 +1,4 @@
-"""Heads of detectors: how the numbers of an output of kind "boxes" are read."""
+"""Detection heads: the layout and encoding of the values in an output of kind "boxes"."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LAYOUTS = ("rows", "columns")
 CODES = ("centre", "corners", "cells", "priors")
 UNITS = ("pixels", "fraction")
 SCORES = ("probabilities", "logits", "softmax")
-MAX_EXTRAS = 4096  # numbers of a box besides its corners and scores
+MAX_EXTRAS = 4096  # values of a box in addition to its corners and scores
 MAX_PRIORS = 256
-ENDED = 6  # numbers of an end-to-end row: corners, score and class
+ENDED = 6  # values in an end-to-end row: corners, score and class
 
 
 class Columns(NamedTuple):
-    """Positions of a box's fields in its row, as (first, last + 1); empty if another output has the field."""
+    """Slices of a box's fields in its row; empty if the field is stored in another output."""
 
     box: slice
     objectness: slice
@@ -33,10 +33,10 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class BoxHead:
-    """Description of boxes in the outputs of a network, for `classes` labels.
+    """Encoding of boxes in the outputs of a network with `classes` labels.
 
-    A row describes one box: four coordinates, objectness, a score for each class, mask coefficients and keypoints, as
-    far as the network has them.
+    A row describes one box: four coordinates and, depending on the network, objectness, a score for each class, mask
+    coefficients and keypoints.
     """
 
     classes: int
@@ -46,36 +46,36 @@ class BoxHead:
     """"centre": x, y, width, height; "corners": x1, y1, x2, y2; "cells": x and y from the corner of a cell and the
     logarithms of width and height, in strides; "priors": offsets from a prior box, in `variances` of its size."""
     unit: str = "pixels"
-    """Of centres and corners: pixels of the network's image, or fractions of its sides."""
+    """Unit of centres and corners: pixels of the network's image, or fractions of its sides."""
     scores: str = "probabilities"
-    """"logits" go through a sigmoid each, those of "softmax" through one softmax."""
+    """"logits": a sigmoid is applied to each score; "softmax": a softmax is applied to all scores of a box."""
     objectness: bool = False
-    """A score of its own for "any object", which multiplies those of the classes."""
+    """Whether a row contains an additional score for "any object", by which the class scores are multiplied."""
     background: bool = False
-    """The first score is that of no object at all, and no label's."""
+    """Whether the first score represents the background (no object), which has no label."""
     suppress: bool = True
-    """Overlapping boxes of a class are suppressed. False: the network was trained to give one for each object."""
+    """Whether to suppress overlapping boxes of a class. False: the network was trained to yield one box per object."""
     ended: bool = False
-    """Rows are chosen already: x1, y1, x2, y2, score, class, then masks and keypoints."""
+    """Whether rows are already selected: x1, y1, x2, y2, score, class, then masks and keypoints."""
     masks: int = 0
-    """Coefficients of each box for the prototypes of masks."""
+    """Number of mask coefficients of each box, by which the mask prototypes are multiplied."""
     keypoints: int = 0
     keypoint_size: int = 0
-    """Numbers of a keypoint: 2 (x, y), or 3 with its confidence."""
+    """Values per keypoint: 2 (x, y), or 3 including its confidence."""
     strides: tuple[int, ...] = ()
-    """Pixels between cells, of each grid in the order of the boxes; of "cells" and "priors"."""
+    """Stride of each grid in pixels, in the order of the boxes; for codes "cells" and "priors"."""
     priors: tuple[float, ...] = ()
-    """Width and height, in pixels, of the priors in a cell of each grid, one after another."""
+    """Width and height, in pixels, of the priors of a cell, flattened, grid by grid."""
     prior_counts: tuple[int, ...] = ()
-    """Priors in a cell of each grid."""
+    """Number of priors per cell of each grid."""
     variances: tuple[float, ...] = (0.1, 0.2)
-    """Of centres and of sizes."""
+    """Variances of the centres and of the sizes."""
     scores_from: str = ""
-    """The output [boxes, scores] where scores are apart from the rows."""
+    """Name of the output [boxes, scores] if the scores are not part of the rows."""
     keypoints_from: str = ""
-    """The output [boxes, numbers] where keypoints are apart."""
+    """Name of the output [boxes, numbers] if the keypoints are not part of the rows."""
     prototypes: str = ""
-    """The output [masks, height, width] of prototypes."""
+    """Name of the output [masks, height, width] with the mask prototypes."""
 
     def __post_init__(self) -> None:
         where = "boxes"
@@ -110,7 +110,7 @@ class BoxHead:
 
     @property
     def columns(self) -> Columns:
-        """Return the positions of a box's fields in its row."""
+        """The positions of a box's fields in its row."""
         if self.ended:
             box, objectness, scores = slice(0, 4), slice(4, 4), slice(4, ENDED)
         else:
@@ -123,16 +123,16 @@ class BoxHead:
 
     @property
     def score_count(self) -> int:
-        """The scores of a box, with that of the background."""
+        """The number of scores of a box, including the background score."""
         return self.classes + self.background
 
     @property
     def other_outputs(self) -> tuple[str, ...]:
-        """The names of the outputs that are read beside the rows."""
+        """The names of the outputs that are required in addition to the rows."""
         return tuple(filter(None, (self.scores_from, self.keypoints_from, self.prototypes)))
 
     def box_count(self, height: int, width: int) -> int | None:
-        """Return the number of boxes of the grids in an image of this size; None without grids."""
+        """Return the number of boxes of all grids for an image of this size; None if there are no grids."""
         if not self.strides:
             return None
         counts = self.prior_counts or (1,) * len(self.strides)
@@ -142,7 +142,7 @@ class BoxHead:
         )
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise ModelError unless an output of this shape has such rows."""
+        """Raise ModelError unless an output of this shape contains rows of the described layout."""
         wanted = self.columns.width
         axis = 1 if self.layout == "rows" else 0
         if len(shape) != 2 or shape[axis] != wanted:
@@ -150,10 +150,10 @@ class BoxHead:
             raise ModelError(f"boxes: an output {list(shape)[:8]}; {order} with {wanted} numbers for a box is needed")
 
     def grid(self, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the corners or centres [N, 2] and the sizes [N, 2] of cells or priors, in pixels, in their order.
+        """Return the origins [N, 2] and the sizes [N, 2] of all cells or priors, in pixels, in the order of the boxes.
 
-        The boxes of a grid are ordered row by row, with those of a cell together. Cells have corners, priors have
-        centres.
+        Origins are corners for cells and centres for priors. The boxes of a grid are ordered row by row; the boxes of
+        a cell are adjacent.
         """
         origins, sizes, first = [], [], 0
         for stride, count in zip(self.strides, self.prior_counts or (1,) * len(self.strides)):

@@ -1,7 +1,7 @@
-"""Memory that the content of a file may take once it is unpacked.
+"""Limits on the memory that the content of a file may occupy after decompression.
 
-A small file may claim, or unpack to, much more than the machine has. Every reader of compressed or sparse files (npz,
-Parquet, safetensors, ONNX, pictures) asks a `Budget` before it allocates.
+A small file may claim, or expand to, more memory than the machine has. Every reader of compressed or sparse files (npz,
+Parquet, safetensors, ONNX, pictures) checks a `Budget` before allocating memory.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import os
 from typing import IO
 
 MIN_BYTES = 512 << 20  # allowed for any file
-EXPANSION = 16  # bytes in memory per byte in the file; 8-bit pixels, well packed, take about 10
+EXPANSION = 16  # bytes in memory per byte in the file; well-compressed 8-bit pixels need about 10
 MAX_BYTES = 8 << 30  # never exceeded
-OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # of parsed JSON in CPython, roughly
+OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # approximate sizes of parsed JSON in CPython
 
 
 class OverBudget(ValueError):  # noqa: N818 (the condition)
-    """The content of a file takes more memory than allowed; the message is one line."""
+    """Raised if the content of a file needs more memory than allowed, with a one-line message."""
 
 
 class Budget:
-    """Bytes left for one file. `max_bytes` is its whole budget."""
+    """The memory budget of one file. `max_bytes` is the total, `taken` the number of bytes already used."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -33,19 +33,19 @@ class Budget:
 
     @classmethod
     def of(cls, file: IO[bytes]) -> Budget:
-        """Return the budget of an open file by its size on disk, excluding the holes of a sparse file."""
+        """Return the budget of an open file based on its size on disk, excluding the holes of a sparse file."""
         status = os.fstat(file.fileno())
         return cls.for_file(min(status.st_size, 512 * getattr(status, "st_blocks", 1 << 54)))
 
     def take(self, size: int, what: str) -> None:
-        """Take `size` bytes before they are allocated; OverBudget says that `what` needs more."""
+        """Reserve `size` bytes before they are allocated for `what`; raise OverBudget if the budget is exceeded."""
         if self.taken + size > self.max_bytes:
             raise OverBudget(f"{what} takes {self.taken + size:,} bytes; at most {self.max_bytes:,} are allowed here")
         self.taken += size
 
 
 def check_json(text: str | bytes) -> None:
-    """Raise OverBudget if a JSON text takes too much memory once it is parsed, by its brackets and commas."""
+    """Raise OverBudget if a JSON text would need too much memory when parsed, estimated from brackets and commas."""
     objects, lists, values = map(text.count, "{[," if isinstance(text, str) else (b"{", b"[", b","))  # type: ignore[arg-type]
     needed = OBJECT_BYTES * objects + LIST_BYTES * lists + VALUE_BYTES * values
     Budget.for_file(len(text)).take(needed, "its JSON")

@@ -1,4 +1,4 @@
-"""The models that come with trninfer: names, sizes and accuracy."""
+"""The models bundled with trninfer: names, sizes and accuracy."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Accuracy:
 
     @property
     def fraction(self) -> float:
-        """Correct answers divided by all, 0 to 1."""
+        """The fraction of correct answers, 0 to 1."""
         return self.correct / self.total
 
 
 @dataclass(frozen=True)
 class BundledModel:
-    """A bundled model, as described by its file's header; tensors are not read."""
+    """A bundled model, as described by the header of its file; the tensors are not read."""
 
     name: str
     path: Path
@@ -42,8 +42,10 @@ class BundledModel:
 
 
 def bundled_models(directory: Path = WEIGHTS_DIRECTORY) -> tuple[BundledModel, ...]:
-    """Return the models of a folder (by default those that come with trninfer) by name; ModelError for a
-    corrupt file."""
+    """Return the models of a folder (by default, the bundled models), sorted by name.
+
+    Raises ModelError for a corrupt file.
+    """
     return tuple(_describe(path) for path in sorted(directory.glob("*.safetensors")))
 
 
@@ -61,8 +63,10 @@ def _describe(path: Path) -> BundledModel:
 
 
 def parse_accuracy(text: str) -> tuple[Accuracy, ...]:
-    """Parse the `accuracy` metadata of a model file, a JSON list of {"on", "correct", "total"}; ModelError if it is not
-    one."""
+    """Parse the `accuracy` metadata of a model file, a JSON list of {"on", "correct", "total"}.
+
+    Raises ModelError if the text has another form.
+    """
     try:
         scores = tuple(Accuracy(str(row["on"]), int(row["correct"]), int(row["total"])) for row in json.loads(text))
     except (ValueError, TypeError, KeyError, RecursionError):

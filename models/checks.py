@@ -1,4 +1,4 @@
-"""Checks of network fields, their bounds, and shapes in words for messages."""
+"""Checks and bounds for the fields of networks, and descriptions of shapes for error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .errors import ModelError
 
 Shape = tuple[int, ...]
 
-# Bounds far above any real network, so that a hostile file cannot ask for terabytes.
+# Bounds far above those of any real network, so that a malicious file cannot cause the allocation of terabytes.
 MAX_SIDE = 16_384
 MAX_CHANNELS = 65_536
 MAX_FEATURES = 1 << 24
@@ -19,21 +19,21 @@ MAX_STRIDE = 1_024
 MAX_ELEMENTS = 1 << 27  # elements of one layer's output for one example
 MAX_LAYERS = 1_000
 MAX_READS = 1_000  # inputs of one layer
-MAX_LABELS = 65_536  # classes; ImageNet has 21,841 at its largest
-MAX_MULTIPLY_ACCUMULATES = 1 << 41  # for one example: a hundred times a VGG-19
+MAX_LABELS = 65_536  # classes; the largest version of ImageNet has 21,841
+MAX_MULTIPLY_ACCUMULATES = 1 << 41  # per example; a hundred times as many as in VGG-19
 
-INPUT = "input"  # the name of the network's input among a layer's inputs
+INPUT = "input"  # the name that denotes the network's input among a layer's inputs
 
 
 def describe_shape(shape: Shape) -> str:
-    """Return a shape in words, for messages: '64 features' or 'an image of 1x32x32'."""
+    """Describe a shape in words for error messages, such as '64 features' or 'an image of 1x32x32'."""
     if len(shape) == 1:
         return f"{shape[0]} features"
     return f"an image of {'x'.join(map(str, shape))}"
 
 
 def check_name(name: str) -> None:
-    """Raise ModelError unless `name` can be printed in a table and differs from the input's."""
+    """Raise ModelError unless `name` can be printed in a table and differs from the name of the input."""
     check_printable("layer name", name)
     if name == INPUT:
         raise ModelError(f"layer name {name!r}: the input of the network has that name")
@@ -52,7 +52,7 @@ def check_range(where: str, field: str, value: int, low: int, high: int) -> None
 
 
 def check_each(where: str, field: str, values: Sequence[int], count: int, low: int, high: int) -> None:
-    """Raise ModelError unless there are `count` values, each from low to high."""
+    """Raise ModelError unless there are exactly `count` values, all between low and high (inclusive)."""
     if len(values) != count or any(not low <= value <= high for value in values):
         shown = ", ".join(map(str, values[:8]))
         raise ModelError(f"{_place(where)}: {field} is {shown or 'empty'}; {count} of {low} to {high} are allowed")
@@ -65,7 +65,7 @@ def check_choice(where: str, field: str, value: str, allowed: Sequence[str]) -> 
 
 
 def check_numbers(where: str, field: str, values: Sequence[float], count: int) -> None:
-    """Raise ModelError unless there are `count` finite numbers."""
+    """Raise ModelError unless there are exactly `count` finite numbers."""
     if len(values) != count or not all(math.isfinite(value) for value in values):
         raise ModelError(f"{_place(where)}: {field} is {values}, but {count} finite numbers are needed")
 

@@ -1,4 +1,4 @@
-"""Connected components of a mask, found from its runs (adjacent pixels of a row). NumPy only."""
+"""Connected components of a mask, computed from its runs (adjacent pixels of a row). Requires only NumPy."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import numpy as np
 
 
 class Runs(NamedTuple):
-    """The runs of a mask [H, W] in the order of their pixels, and the 8-connected blobs they belong to."""
+    """The runs of a mask [H, W] in row-major order, and the 8-connected blobs to which they belong."""
 
     shape: tuple[int, int]
     rows: np.ndarray  # [runs]
     starts: np.ndarray  # [runs], the first column
     ends: np.ndarray  # [runs], the column after the last
-    blobs: np.ndarray  # [runs]: numbers from 0 in the order of first pixels
+    blobs: np.ndarray  # [runs]: blob numbers from 0, in the order of the first pixels
     total: int  # number of blobs
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the number of pixels of each run."""
+        """The number of pixels of each run."""
         return self.ends - self.starts
 
     def find(self, ys: np.ndarray, xs: np.ndarray) -> np.ndarray:
-        """Return the run of each of some pixels of the mask."""
+        """Return the index of the run that contains each of the given pixels of the mask."""
         width = self.shape[1]
         return np.searchsorted(self.rows * width + self.starts, ys * width + xs, side="right") - 1
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return the values of blobs [blobs] at each pixel of the mask, in order."""
+        """Return the value of its blob for each pixel of the mask, in row-major order; `values` is [blobs]."""
         return np.repeat(values[self.blobs], self.lengths)
 
 
 def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
-    """Label the 8-connected blobs of a boolean mask [H, W] from 1 (0 elsewhere), and count them."""
+    """Label the 8-connected blobs of a boolean mask [H, W] with numbers from 1 (0 elsewhere), and count them."""
     runs = find_runs(mask)
     labels = np.zeros(mask.shape, np.int64)
     labels[mask] = runs.spread(np.arange(1, runs.total + 1))
@@ -41,10 +41,11 @@ def connected_components(mask: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def find_runs(mask: np.ndarray) -> Runs:
-    """Return the runs of a boolean mask [H, W], with their blobs.
+    """Find the runs of a boolean mask [H, W] and their blobs.
 
-    Every run starts with its own label and takes the smallest of its neighbours' until nothing changes. Following
-    labels of labels makes the number of rounds grow with the logarithm of a blob's length instead of its length.
+    Every run starts with a unique label and repeatedly adopts the smallest label of its neighbours until nothing
+    changes. Because labels of labels are followed, the number of rounds grows only with the logarithm of a blob's
+    length.
     """
     height, width = mask.shape
     stride = width + 1  # an empty column terminates every row
@@ -52,13 +53,13 @@ def find_runs(mask: np.ndarray) -> Runs:
     flat[1:].reshape(height, stride)[:, :width] = mask
     edges = np.flatnonzero(flat[1:] != flat[:-1])
     begins, ends = edges[::2], edges[1::2]
-    # The runs of the next row that touch a run, also diagonally, are consecutive in the list.
+    # The runs of the next row that touch a run (including diagonally) are consecutive in the list.
     first = np.searchsorted(ends, begins + stride)
     touching = np.searchsorted(begins, ends + stride, side="right") - first
     upper = np.repeat(np.arange(len(begins)), touching)
     lower = np.arange(len(upper)) + np.repeat(first - (np.cumsum(touching) - touching), touching)
     parent = _join(len(begins), upper, lower)
-    roots = np.cumsum(parent == np.arange(len(parent)))  # number of roots (their own parents) up to each run
+    roots = np.cumsum(parent == np.arange(len(parent)))  # number of roots up to each run
     rows = begins // stride
     starts = begins - rows * stride
     return Runs(
@@ -72,7 +73,7 @@ def find_runs(mask: np.ndarray) -> Runs:
 
 
 def _join(count: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the smallest of `count` items to which each is connected by the pairs (first, second)."""
+    """For each of `count` items, return the smallest item that is connected to it by the pairs (first, second)."""
     parent = np.arange(count)
     while True:
         one, other = parent[first], parent[second]

@@ -1,6 +1,6 @@
-"""Truncated PNG, JPEG and TIFF files, whose missing rows decoders leave black or fill with grey.
+"""Detection of truncated PNG, JPEG and TIFF files, whose missing rows decoders leave black or fill with grey.
 
-Other formats have lengths that Pillow checks.
+Other formats contain lengths, which Pillow checks.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from PIL import Image, _imaging
 from .jpeg_scans import has_all_blocks, has_all_scans
 from .tiff_strips import is_complete
 
-BLOCK, FLAT = 8, 4  # side of a block, and differences between its pixels where it has no coefficients
+BLOCK, FLAT = 8, 4  # side of a block, and the maximum difference between pixels of a block without coefficients
 MAX_JPEG_BYTES = 256 << 20
-FILLS = (0x5A, 0xA5)  # fills of the memory before decoding; a row that keeps both was not decoded
+FILLS = (0x5A, 0xA5)  # values written to the memory before decoding; a row that keeps both was not decoded
 
 
 def load(image: Image.Image, file: BinaryIO) -> bool:
     """Decode an opened picture; return False for a PNG, JPEG or TIFF file whose last row is missing.
 
-    For PNG, the memory is filled with a value first. If the last row equals it, which can happen by chance, the file is
-    decoded again over another value.
+    For PNG, the memory is filled with a value before decoding. If the last row still has this value, which can happen
+    by chance, the file is decoded again with a different value.
     """
     if image.format == "JPEG":
         image.load()
@@ -37,10 +37,10 @@ def load(image: Image.Image, file: BinaryIO) -> bool:
 
 
 def _keeps(image: Image.Image, fill: int) -> bool:
-    """Decode a picture over memory filled with a value; True if a row keeps it."""
+    """Decode a picture into memory filled with a value; return True if the last rows keep this value."""
     image.im = _imaging.fill(image.mode, image.size, _ink(image, fill))
     image.load()
-    row = image.height - 1 - image.height % 2  # the last odd row: interlaced files end with it
+    row = image.height - 1 - image.height % 2  # the last odd row, with which interlaced files end
     before = Image.new(image.mode, (image.width, 1), _ink(image, fill))
     return all(
         image.crop((0, number, image.width, number + 1)).tobytes() == before.tobytes()
@@ -55,9 +55,9 @@ def _opened_again(file: BinaryIO) -> Image.Image:
 
 
 def _is_flat_at_the_end(image: Image.Image) -> bool:
-    """True if the last block of a picture has one value: blocks without coefficients have."""
+    """Return True if the last block of a picture has a uniform value, as blocks without coefficients have."""
     left, top = (side - 1 - (side - 1) % BLOCK for side in image.size)
-    block = image.crop((left, top, *image.size)).convert("L")  # colours blend with neighbouring ones
+    block = image.crop((left, top, *image.size)).convert("L")  # upsampled colours may blend with those of other blocks
     low, high = block.getextrema()
     return bool(high - low <= FLAT)  # type: ignore[operator]
 

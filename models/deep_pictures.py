@@ -1,4 +1,4 @@
-"""Pictures with more than 8 bits per channel, converted in bands of rows: as float32, a whole one takes 256 MB."""
+"""Conversion of pictures with more than 8 bits per channel, in bands, since whole float32 pictures take 256 MB."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def bands(image: Image.Image) -> Iterator[np.ndarray]:
 
 
 def to_8_bits(image: Image.Image, convert: Callable[[np.ndarray], np.ndarray]) -> Image.Image:
-    """Convert a grey picture to mode L by `convert`, truncating to whole numbers."""
+    """Convert a grey picture to mode L with `convert`, truncating the results to integers."""
     result = np.empty((image.height, image.width), np.uint8)
     top = 0
     for band in bands(image):

@@ -1,4 +1,4 @@
-"""Errors that users can cause. Their messages are one line: what is wrong, and where."""
+"""Errors that users can cause. Their one-line messages describe the problem and its location."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ class TrninferError(Exception):
 
 
 class ModelError(TrninferError, ValueError):
-    """A network or a model file cannot be used."""
+    """Raised if a network or a model file cannot be used."""
 
 
 class InputError(TrninferError, ValueError):
-    """A picture, or rows of features, cannot be used."""
+    """Raised if a picture or rows of features cannot be used."""
 
 
 class ArgumentError(TrninferError, ValueError):
-    """An argument of a function is not allowed."""
+    """Raised if an argument of a function is invalid."""

@@ -1,8 +1,8 @@
-"""Model files: one .safetensors with the tensors, and in its metadata the network as JSON and its origin.
+"""Model files: a single .safetensors file with the tensors, whose metadata describes the network and its origin.
 
-Metadata, all strings: `trninfer_format` (the version, below), `network` (`Network.to_json`), and, as far as they are
+All metadata values are strings: `trninfer_format` (the version, see below), `network` (see `Network.to_json`) and, if
 known, `trained_on`, `accuracy` (a JSON list of {"on", "correct", "total"}), `license` and others. Reading a file
-executes nothing: there is no pickle in the format, and the network is data that is checked field by field.
+executes no code: the format contains no pickles, and the network is plain data that is validated field by field.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Model:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The import's assumptions about pictures, in words; empty if file and options specified everything."""
+        """The assumptions about pictures made by the import, in words; empty if file and options specify everything."""
         return self._notes("assumed")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the notes of the import, in words."""
+        """The notes recorded by the import, in words."""
         return self._notes("notes")
 
     def _notes(self, key: str) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a model file, read before any tensor."""
+    """The header of a model file, which is read before the tensors."""
 
     network: Network
     metadata: dict[str, str]
@@ -68,7 +68,7 @@ class Header:
 
 
 def resolve(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the file for a bundled name or a path; ModelError if there is none."""
+    """Return the path of a model given by bundled name or path; raise ModelError if there is none."""
     text = os.fspath(name_or_path)
     bundled = WEIGHTS_DIRECTORY / f"{text}.safetensors"
     path = Path(text)
@@ -78,7 +78,7 @@ def resolve(name_or_path: str | os.PathLike[str]) -> Path:
         if path.is_file():
             return path
         exists = path.exists()
-    except (OSError, ValueError) as error:  # an impossible file name, or a folder without permission
+    except (OSError, ValueError) as error:  # an invalid file name, or a folder that may not be read
         raise ModelError(f"{text[:100]!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if exists:
         raise ModelError(f"{text}: not a file; a model is one .safetensors file or a bundled name")
@@ -87,7 +87,7 @@ def resolve(name_or_path: str | os.PathLike[str]) -> Path:
 
 
 def read_header(path: Path) -> Header:
-    """Read the network, metadata and table of tensors of a model file; ModelError for any other file."""
+    """Read the network, metadata and tensor table of a model file; raise ModelError for any other file."""
     file = read_table(path)
     version = file.metadata.get("trninfer_format")
     if version is None or "network" not in file.metadata:
@@ -108,8 +108,8 @@ def read_header(path: Path) -> Header:
 def load_model(name_or_path: str | os.PathLike[str]) -> Model:
     """Read a model by bundled name or path; tensors stored as float32, float16 or bfloat16 are returned as float32.
 
-    Raises ModelError, one line, for a file that is missing, foreign, cut short or corrupt, whose tensors do not fit its
-    network, or whose weights hold NaN or infinity.
+    Raises ModelError with a one-line message if the file is missing, truncated, corrupt or not a model file, if its
+    tensors do not match its network, or if they contain NaN or infinity.
     """
     path = resolve(name_or_path)
     began = time.perf_counter()
@@ -129,19 +129,20 @@ def save_model(
     tensors: Mapping[str, np.ndarray],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model file atomically; the same content always gives the same bytes.
+    """Write a model file atomically; the same content always produces the same bytes.
 
-    Tensors are stored as float32. ModelError if they do not fit the network; OSError if the path cannot be written.
+    Tensors are stored as float32. Raises ModelError if they do not match the network, OSError if the path cannot be
+    written.
     """
     with StagedModel(path, network, tensors, metadata) as staged:
         staged.commit()
 
 
 class StagedModel:
-    """A model file being written under a temporary name, renamed by `commit`.
+    """A model file that is written under a temporary name and renamed by `commit`.
 
-    `model` reads the tensors from that file, so that the caller can free its own. Leaving the context without `commit`
-    removes the file. Raises like `save_model`.
+    `model` reads the tensors from that file, so that the caller can free its copies. Leaving the context without
+    calling `commit` removes the file. Raises the same exceptions as `save_model`.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class StagedModel:
             raise
 
     def commit(self) -> None:
-        """Rename the file, replacing an existing one; OSError if that fails."""
+        """Rename the file, replacing any existing one; raise OSError on failure."""
         replace_with(self._temporary, self._target)
 
     def __enter__(self) -> StagedModel:
@@ -191,15 +192,15 @@ class StagedModel:
 
 
 class MappedTensors(Mapping[str, np.ndarray]):
-    """Float32 tensors of a file, memory-mapped on each access, so that none stays in memory."""
+    """Float32 tensors of a file, memory-mapped on each access so that they do not occupy memory permanently."""
 
     def __init__(self, path: Path, shapes: Mapping[str, Shape], places: Mapping[str, int]) -> None:
-        """Take the first byte of each tensor, `places`. The file may be renamed or removed afterwards."""
+        """Open a file with tensors at the byte offsets `places`; it may be renamed or removed afterwards."""
         self._file = open_regular(path)
         self._shapes, self._places = dict(shapes), dict(places)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return a read-only tensor."""
+        """Return a tensor as a read-only array."""
         return np.asarray(np.memmap(self._file, "<f4", "r", self._places[name], self._shapes[name]))
 
     def __iter__(self) -> Iterator[str]:
@@ -210,7 +211,7 @@ class MappedTensors(Mapping[str, np.ndarray]):
 
 
 def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:
-    """Raise ModelError unless `tensors` are exactly those of the network, with its shapes, and finite."""
+    """Raise ModelError unless `tensors` match the network's in names and shapes, and are finite."""
     _check_names_and_shapes(network, {name: tensor.shape for name, tensor in tensors.items()})
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():

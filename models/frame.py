@@ -1,4 +1,4 @@
-"""Frames: the place of a picture in a network's image, resized and then cut or padded."""
+"""Frames: the geometry of pictures that are resized, then cropped or padded to a network's image."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .inputs import ImageInput
 
 
 class Frame(NamedTuple):
-    """A picture of `width` x `height` pixels, resized, with the network's image cut out of it.
+    """The geometry of a picture of `width` x `height` pixels that is resized and cropped to the network's image.
 
-    `left` and `top` are where the network's image begins in the resized picture; below 0 where there is padding.
+    The network's image begins at (`left`, `top`) in the resized picture; negative values denote padding.
     """
 
     width: int
@@ -24,11 +24,11 @@ class Frame(NamedTuple):
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Pixels of the network's image for one of the picture, along x and y."""
+        """The number of pixels in the network's image per pixel of the picture, along x and y."""
         return self.resized_width / self.width, self.resized_height / self.height
 
     def to_picture(self, points: np.ndarray) -> np.ndarray:
-        """Map points (x, y) [..., 2] of the network's image to the picture, float32; beyond its edges to the edges."""
+        """Map points (x, y) [..., 2] of the network's image to the picture, clipped to its edges; float32."""
         first, scale, last = (np.array(pair, np.float32) for pair in ((self.left, self.top), self.scale, self[:2]))
         return np.clip((points.astype(np.float32) + first) / scale, np.float32(0), last)
 
@@ -36,7 +36,7 @@ class Frame(NamedTuple):
 def frame_of(spec: ImageInput, width: int, height: int) -> Frame:
     """Return the frame of a picture of this size in the image of a network that reads photos.
 
-    Sizes are rounded as torchvision's `Resize` and `CenterCrop` round them, and padded as YOLO's exporter pads them.
+    Sizes are rounded as in torchvision's `Resize` and `CenterCrop`; padding follows YOLO's exporter.
     """
     resized = _resized(spec, width, height)
     spare = resized[0] - spec.width, resized[1] - spec.height
@@ -48,12 +48,12 @@ def frame_of(spec: ImageInput, width: int, height: int) -> Frame:
 
 
 def own_frame(spec: ImageInput) -> Frame:
-    """Return the frame of an image already in the network's size, such as an array."""
+    """Return the frame of an image that already has the network's size, such as an array."""
     return Frame(spec.width, spec.height, spec.width, spec.height, 0, 0)
 
 
 def _resized(spec: ImageInput, width: int, height: int) -> tuple[int, int]:
-    """Return (width, height) of the resized picture."""
+    """Return the width and height of the resized picture."""
     if spec.resize_mode == "squash":
         scale = spec.resize / max(spec.height, spec.width)
         return round(spec.width * scale), round(spec.height * scale)

@@ -1,7 +1,7 @@
-"""The golden model: networks run layer by layer in NumPy float32, independent of every kernel.
+"""The golden model, which runs networks layer by layer in NumPy float32, independently of all kernels.
 
-Each layer's computation is in its file in `layers/`. The batch is the first axis of arrays: images [B, C, H, W],
-features [B, F].
+The computation of each layer kind is defined in `layers/`. The first axis of all arrays is the batch: images are
+[B, C, H, W], features are [B, F].
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class OutputRun(NamedTuple):
-    """One output of a network for a batch, each [B, size]; the logits of a map are [B, classes, rows, columns]."""
+    """One output of a network for a batch. Arrays are [B, size]; a map's logits are [B, classes, rows, columns]."""
 
     logits: np.ndarray  # the input of the final softmax or argmax (the last layer's output if there is none)
     probabilities: np.ndarray  # see `probabilities_of`
@@ -47,25 +47,27 @@ class OutputRun(NamedTuple):
 
 
 class GoldenRun(NamedTuple):
-    """The results of a network for a batch: its leading output, and the others in order."""
+    """The results of a network for a batch: the leading output, followed by the others in order."""
 
     logits: np.ndarray  # [B, outputs], see `OutputRun`
     probabilities: np.ndarray
     scores: np.ndarray
-    largest: np.ndarray  # [B]: for values, the largest magnitude in any layer's output; else zeros
+    largest: np.ndarray  # [B]: the largest magnitude in any layer's output if an output is unlabelled; else 0
     others: tuple[OutputRun, ...] = ()
 
     @property
     def outputs(self) -> tuple[OutputRun, ...]:
-        """All outputs, the leading one first."""
+        """All outputs, starting with the leading one."""
         return (OutputRun(self.logits, self.probabilities, self.scores), *self.others)
 
 
 def run_network(
     network: Network, tensors: Tensors, x: np.ndarray, watch: Callable[[str, np.ndarray], None] | None = None
 ) -> GoldenRun:
-    """Run a batch [B, *network.input.shape] (float32) through the network; `watch` is called with the value of each
-    layer."""
+    """Run the network on a float32 batch [B, *network.input.shape].
+
+    `watch`, if given, is called with the name and the output of each layer.
+    """
     if x.shape[1:] != network.input.shape:
         raise ValueError(
             f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
@@ -77,7 +79,7 @@ def run_network(
     kept = {name for answer in answers for name in (answer, before_answer.get(answer, answer))}
     any_values = any(not named.output.is_labelled for named in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
-    left = dict(network.readers())  # remaining readers; values without any are deleted
+    left = dict(network.readers())  # number of remaining readers; values without readers are deleted
     largest = np.zeros(len(x), np.float32)
     for layer in network.layers:
         read = [values[name] for name in layer.inputs]
@@ -102,14 +104,14 @@ def run_network(
 
 
 def run_layer(layer: Layer, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-    """Run one layer on batches `inputs`, with its tensors by the last part of their names; float32."""
+    """Run a layer on the batches `inputs`; return float32. `tensors` are named by the last part of their names."""
     return layer.run(tensors, *inputs).astype(np.float32, copy=False)
 
 
 def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:
-    """Convert the last layer's numbers [B, outputs] to probabilities of classes; other outputs are returned unchanged.
+    """Convert the last layer's values [B, outputs] to class probabilities; return other outputs unchanged.
 
-    Raw scores go through a softmax, logarithms through the exponential.
+    The softmax is applied to raw scores, the exponential function to logarithms.
     """
     if output.scores == "raw":
         return softmax(scores)
@@ -117,5 +119,5 @@ def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:
 
 
 def argmax(x: np.ndarray) -> np.ndarray:
-    """Return the index of the largest value over the last axis, the first of equals; int32."""
+    """Return the index of the (first) largest value along the last axis, as int32."""
     return np.argmax(x, axis=-1).astype(np.int32)

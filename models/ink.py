@@ -1,8 +1,8 @@
-"""The ink of a picture: what stands out from an unevenly lit background, and its main blob. NumPy only.
+"""Detection of ink, which stands out from an unevenly lit background, and of its main blob. Requires only NumPy.
 
-Three models of the background are tried (one colour, a smooth surface, a local median; backgrounds.py), since none of
-them works for a tight crop, for a lamp from the side and for the edge of a shadow. Each yields a blob; the one that
-accounts best for everything that stands out wins. Models that cannot win any more are skipped.
+Three models of the background are tried (one colour, a smooth surface, a local median; see backgrounds.py), because no
+single one handles tight crops, light from the side and the edges of shadows. Each model yields a blob; the blob that
+accounts for the largest share of the ink is chosen. Models that can no longer yield the best blob are skipped.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from .components import Runs, connected_components, find_runs
 from .pieces import Box as Box  # re-exported for users of blobs
 from .pieces import Pieces, measure
 
-# Smallest contrast of ink, as a share of the light; less looks like stains and shadows.
+# Minimum contrast of ink, as a fraction of the background's brightness; stains and shadows are fainter.
 MIN_CONTRAST = 0.08
 
-# Least divisor for dark backgrounds, so that the noise of a black one does not count as ink.
+# Minimum divisor for dark backgrounds, so that noise on a black background does not count as ink.
 MIN_LIGHT = 0.25
 
 MIN_BLOB_SIDE = 5
 
-# Size of the working memory, even if less is needed. glibc returns freed memory beyond twice the largest array to the
-# system, which has to clear it for the next picture: a fifth of the time.
+# Minimum size of the working buffer, even if less is needed. glibc returns freed memory beyond twice the largest array
+# to the system, which has to clear it for the next picture; this took a fifth of the time.
 MIN_ROOM = 1 << 21
 
 DEVIATION = 1.4826  # standard deviation of normal noise divided by the median of its absolute values
 
 # Simpler background models are trusted more, since flexible ones may follow strokes.
-TRUST_SURFACE, TRUST_MEDIAN = 0.8, 0.7  # 1 for one colour
-# a digit that fills the median's window, about half the picture, is partly taken for background
+TRUST_SURFACE, TRUST_MEDIAN = 0.8, 0.7  # one colour: 1
+# a digit that fills the median's window, about half the picture, is partly mistaken for background
 TRUST_FILLED_MEDIAN = 0.4
 
 
 class InkError(ValueError):
-    """There is no ink; the message says why."""
+    """Raised if a picture contains no ink; the message states the reason."""
 
 
 class Blob(NamedTuple):
-    """The main ink of a picture."""
+    """The main blob of ink in a picture."""
 
     mask: np.ndarray  # bool [H, W]
     box: Box
     ink: np.ndarray  # float32 [H, W]: how much each pixel stands out; above 0 is ink
     quality: float  # 0 to 1: the blob's share of everything that stands out
-    several: bool  # True if there are several of its kind
+    several: bool  # True if the picture contains several similar blobs
 
 
 def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
-    """Return the main blob of ink in a picture [H, W, channels], W at least 3; InkError if nothing stands out.
+    """Find the main blob of ink in a picture [H, W, channels] with W at least 3; raise InkError if nothing stands out.
 
     Pixels are float32 from 0 to 1, or uint8. If a box is expected, blobs that fill it are preferred.
     """
@@ -63,7 +63,8 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
     best: Blob | None = None
     with contextlib.suppress(InkError):
         best = _blob_on(planes, rim_colour(cells), expected, room)
-    # Uneven light on an empty page explains everything, unless a blob is known to be there.
+    # With one colour, uneven light on an empty page would pass for a perfect blob, so the surface is tried as well,
+    # unless a blob is expected and a good one was found.
     if expected is None or best is None or best.quality < TRUST_SURFACE:
         try:
             blob = _blob_on(planes, Stretched(fit_surface(cells), planes.shape), expected, room)
@@ -80,15 +81,16 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
 
 
 def _better(best: Blob | None, blob: Blob, trust: float) -> Blob:
-    """Return the better of the best blob so far and one from a less trusted model."""
+    """Return the better of the best blob so far and a blob of a less trusted model."""
     blob = blob._replace(quality=blob.quality * trust)
     return blob if best is None or blob.quality > best.quality else best
 
 
 def _blob_on(planes: np.ndarray, background: Background, expected: Box | None, room: np.ndarray) -> Blob:
-    """Return the main blob of a picture [channels, H, W] on its background; InkError if nothing stands out.
+    """Find the main blob of a picture [channels, H, W] on its background; raise InkError if nothing stands out.
 
-    `room` is a float32 buffer of the picture's shape: memory that the system has to clear first takes time.
+    `room` is a float32 working buffer of the picture's shape. It is reused because the system clears newly allocated
+    memory, which takes time.
     """
     ink = _ink(room, _deviate(planes, background, room))
     threshold = _threshold(ink, len(planes))
@@ -96,9 +98,9 @@ def _blob_on(planes: np.ndarray, background: Background, expected: Box | None, r
 
 
 def _deviate(planes: np.ndarray, background: Background, deviation: np.ndarray) -> np.ndarray:
-    """Write each channel's deviation from its background, relative to it, which removes uneven light.
+    """Write each channel's relative deviation from the background to `deviation`, which removes uneven light.
 
-    Returns the sums of products of the deviations of each pair of channels, [channels, channels].
+    Returns the sums over all pixels of the products of each pair of channels' deviations, [channels, channels].
     """
     products = np.zeros((len(planes), len(planes)), np.float32)
     for rows in bands(planes.shape[1]):
@@ -110,15 +112,15 @@ def _deviate(planes: np.ndarray, background: Background, deviation: np.ndarray) 
         np.maximum(behind, np.float32(MIN_LIGHT), out=behind)
         band /= behind
         flat = band.reshape(len(planes), -1)
-        products += [[one @ other for other in flat] for one in flat]  # matrix products of this shape are slow
+        products += [[one @ other for other in flat] for one in flat]  # a matrix product of this shape would be slow
     return products
 
 
 def _ink(deviation: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """Return the ink of each pixel from its channels' deviations and the sums of their products.
+    """Compute the ink of each pixel from its channels' deviations and the sums of their products.
 
-    Channels are added along the direction of the largest deviation, so that red on green counts as much as black on
-    white. Ink is on the side of the strong deviations, dark or light.
+    The channels are projected onto the direction of the largest deviation, so that red on green counts as much as black
+    on white. The sign is chosen such that the strong deviations, dark or light, are positive.
     """
     factors = np.linalg.eigh(products)[1][:, -1]
     values = np.empty(deviation.shape[1:], np.float32)
@@ -133,20 +135,20 @@ def _ink(deviation: np.ndarray, products: np.ndarray) -> np.ndarray:
 
 
 def _threshold(ink: np.ndarray, channels: int) -> float:
-    """Return the value above which a pixel counts as ink; InkError if nothing stands out."""
+    """Return the value above which a pixel counts as ink; raise InkError if nothing stands out."""
     peak = _peak(ink, min(0.01, 40 / ink.size))
     if peak < MIN_CONTRAST * np.sqrt(channels):
         raise InkError("the picture is blank")
-    noise = 0.0 if _is_less_noisy(ink, 0.07 * peak) else _noise(ink)  # below 0.075, noise changes nothing
+    noise = 0.0 if _is_less_noisy(ink, 0.07 * peak) else _noise(ink)  # less than 0.075 * peak has no effect
     if peak < 5 * noise:
         raise InkError("nothing stands out from the noise of the picture")
     return max(0.3 * peak, min(4 * noise, 0.5 * peak))
 
 
 def _peak(values: np.ndarray, share: float) -> float:
-    """Return the quantile of values exceeded by a share of at most a hundredth, like `numpy.quantile`."""
+    """Return the quantile that a fraction `share` (at most 0.01) of the values exceeds, as `numpy.quantile` does."""
     index = (values.size - 1) * (1 - share)
-    count = values.size - int(index)  # the largest values, the smallest two of which enclose the quantile
+    count = values.size - int(index)  # the quantile lies between the smallest two of the `count` largest values
     greatest = values[values > 0.5 * values.max()]
     if len(greatest) < count:
         greatest = values.ravel()
@@ -157,25 +159,27 @@ def _peak(values: np.ndarray, share: float) -> float:
 
 
 def _noise(values: np.ndarray) -> float:
-    """Estimate the standard deviation of the noise apart from uneven light: the smaller of the spread of all values and
-    that of second differences along rows."""
+    """Estimate the standard deviation of the noise, excluding uneven light.
+
+    The estimate is the smaller of two: from the spread of all values, and from the second differences along rows.
+    """
     spread = float(np.median(np.abs(values - np.median(values))))
     return DEVIATION * min(spread, float(np.median(_second_differences(values))) / np.sqrt(6))
 
 
 def _is_less_noisy(values: np.ndarray, noise: float) -> bool:
-    """True if `_noise` is certainly less, which is faster to check than computing it."""
+    """Return True if `_noise` is certainly below `noise`, which is faster to check than to compute."""
     half = values.size // 2 + 1
     limit = noise / DEVIATION
     if sum(np.count_nonzero(np.abs(values[rows]) <= limit / 2) for rows in bands(len(values))) >= half:
-        return True  # then the median is within limit / 2 of 0, and half of the values are within limit of the median
+        return True  # the median is within limit / 2 of 0, so half of the values are within limit of the median
     limit *= np.sqrt(6)
     smooth = [_second_differences(values[rows]) <= limit for rows in bands(len(values))]
     return sum(map(np.count_nonzero, smooth)) >= sum(each.size for each in smooth) // 2 + 1
 
 
 def _second_differences(values: np.ndarray) -> np.ndarray:
-    """Return the absolute second differences along rows, which smooth light hardly affects."""
+    """Return the absolute second differences along rows, which are hardly affected by smooth lighting."""
     step = min(4, (values.shape[1] - 1) // 2)
     second = values[:, : -2 * step] + values[:, 2 * step :]
     second -= values[:, step:-step]
@@ -184,9 +188,10 @@ def _second_differences(values: np.ndarray) -> np.ndarray:
 
 
 def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
-    """Return the most important blob, with the pieces close to it.
+    """Return the most important blob, including the pieces close to it.
 
-    Blobs are weighted by their ink, less if they are doubtful. If a box is expected, blobs that fill it count more.
+    Blobs are weighted by their amount of ink; doubtful ones count less. If a box is expected, blobs that fill it count
+    more.
     """
     stands_out = ink > threshold
     runs = find_runs(stands_out)
@@ -201,7 +206,7 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
         raise InkError("there is nothing but specks")
     sure = np.where(sides <= 0.4 * sides[main], clear, doubt)  # dots and bars of a sign may be filled shapes
     like = (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (sure >= 0.3 * doubt[main])
-    if expected is not None:  # ignore pieces that were rejected at the first look
+    if expected is not None:  # ignore pieces that were rejected when the digit was located
         like &= pieces.inside(expected)
     chosen = np.arange(runs.total) == main
     while (more := like & ~chosen & (pieces.gap(pieces.box(chosen)) <= 0.18 * sides[main])).any():
@@ -216,7 +221,7 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
 
 
 def _others_like_it(pieces: Pieces, chosen: np.ndarray) -> bool:
-    """True if pieces farther away are about as high as the chosen ones together and have as much ink."""
+    """Return True if other pieces are comparable in height and amount of ink to all chosen pieces together."""
     height, mass = pieces.box(chosen).height, float(pieces.mass[chosen].sum())
     heights = pieces.bottom - pieces.top
     alike = (heights >= 0.5 * height) & (heights <= 2 * height) & (pieces.mass >= 0.25 * mass)
@@ -224,11 +229,11 @@ def _others_like_it(pieces: Pieces, chosen: np.ndarray) -> bool:
 
 
 def _stand_apart(pieces: Pieces, chosen: np.ndarray, runs: Runs, linked: Callable[[], np.ndarray]) -> bool:
-    """True if the chosen pieces are several signs, side by side or one above the other.
+    """Return True if the chosen pieces form several signs, arranged side by side or one above the other.
 
-    Each of several signs is about as high as all of them together. The parts of a broken stroke are lower, or are
-    connected by fainter ink, whose blobs `linked` returns for the pixels of the runs; the halves of a stencilled 0 are
-    together no wider than one digit. No digit is much wider than it is high.
+    Each of several signs is about as high as their common bounding box. In contrast, the parts of a broken stroke are
+    lower, or are connected by fainter ink: `linked` returns the blob of fainter ink to which each pixel of the runs
+    belongs. The two halves of a stencilled 0 are together no wider than one digit. No digit is much wider than high.
     """
     if chosen.sum() < 2:
         return False
@@ -243,7 +248,7 @@ def _stand_apart(pieces: Pieces, chosen: np.ndarray, runs: Runs, linked: Callabl
 
 
 def _tall_groups(pieces: Pieces, chosen: np.ndarray, across: bool) -> list[list[int]]:
-    """Group the chosen pieces that stand side by side (`across`), or one above the other; return the tall groups."""
+    """Group the chosen pieces by overlap of their columns (`across`) or of their rows; return the tall groups."""
     starts, ends = (pieces.left, pieces.right) if across else (pieces.top, pieces.bottom)
     groups: list[list[int]] = []
     begin = reach = 0.0

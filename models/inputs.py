@@ -1,4 +1,4 @@
-"""The inputs of a network: shapes, and the conversion of pictures."""
+"""The inputs of a network: their shapes, and parameters for the conversion of pictures."""
 
 from __future__ import annotations
 
@@ -35,17 +35,20 @@ MAX_INPUTS = 16
 
 @dataclass(frozen=True)
 class ImageInput:
-    """An image [channels, height, width], and how a picture is converted to it.
+    """An image [channels, height, width], and the conversion of pictures to this image.
 
-    `preprocess` names the conversion (see `preprocess.py`; "none": only arrays are accepted, no pictures); its result,
-    in 0..1, is then (value - mean) / std by channel; a negative std inverts light and dark. `resize`, `resize_mode` and
-    `filter` are for "photo" alone: `crop` makes the shorter side of the picture `resize` pixels long, `squash` both
-    sides `resize` where the network's image is a square (in proportion where it is not), before height x width are cut
-    from the centre; `pad` fits the whole picture into height x width (a letterbox), in the centre or in the upper left
-    corner by `pad_place`, with grey of `pad_colour` (0 black, 255 white) around it. `channel_order` is that of the
-    colours, of a photo of three channels. `layout` is the order of axes of one example in a file of arrays made for the
-    network as it was trained: "HWC" puts channels last, "HW" omits the axis of a single channel, "CW" that of a single
-    row. The layers always read [channels, height, width].
+    `preprocess` selects the conversion (see `preprocess.py`); with "none", only arrays are accepted, not pictures. Its
+    result, from 0 to 1, is normalized per channel to (value - mean) / std; a negative std inverts light and dark.
+
+    `resize`, `resize_mode` and `filter` apply only to "photo". `crop` resizes the shorter side of the picture to
+    `resize` pixels; `squash` resizes the longer side of the network's image to `resize` pixels and the other side in
+    proportion, regardless of the picture's aspect ratio. In both modes, height x width pixels are then cropped from the
+    centre. `pad` fits the whole picture into height x width (a letterbox), in the centre or in the upper left corner
+    according to `pad_place`, and fills the rest with the grey value `pad_colour` (0 is black, 255 is white).
+
+    `channel_order` is the order of the colours in a photo of three channels. `layout` is the order of the axes of an
+    example in array files, as used when the network was trained: "HWC" has the channels last, "HW" omits the axis of a
+    single channel, "CW" the axis of a single row. The layers always read [channels, height, width].
     """
 
     channels: int
@@ -99,19 +102,19 @@ class ImageInput:
 
     @property
     def shape(self) -> Shape:
-        """(F,), the total size of all inputs."""
+        """(C, H, W)."""
         return (self.channels, self.height, self.width)
 
     @property
     def array_shape(self) -> Shape:
-        """The shape of one example in a file of arrays, in the order of `layout`."""
+        """The shape of an example in an array file, in the order of `layout`."""
         sizes = dict(zip("CHW", self.shape))
         return tuple(sizes[axis] for axis in self.layout)
 
 
 @dataclass(frozen=True)
 class FeatureInput:
-    """A row of numbers, used as it is."""
+    """A row of numbers, used without conversion."""
 
     features: int
 
@@ -143,7 +146,7 @@ class NamedInput:
 
 @dataclass(frozen=True)
 class SeveralInputs:
-    """Several inputs by name. Layers read them as one row of numbers: each input flattened, one after another."""
+    """Several named inputs. Layers read them as a single row of numbers: the flattened inputs, concatenated."""
 
     parts: tuple[NamedInput, ...]
 
@@ -158,11 +161,11 @@ class SeveralInputs:
 
     @property
     def shape(self) -> Shape:
-        """(F,), the numbers of all inputs."""
+        """(F,), the total number of elements in all inputs."""
         return (sum(math.prod(part.input.shape) for part in self.parts),)
 
     def span(self, name: str) -> tuple[int, int]:
-        """Return (first, last + 1) of one input's numbers."""
+        """Return the range (first, last + 1) of one input's elements within the row."""
         first = 0
         for part in self.parts:
             last = first + math.prod(part.input.shape)
@@ -172,11 +175,11 @@ class SeveralInputs:
         raise KeyError(name)
 
     def pack(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return rows [B, F] from a batch of each input, [B, *shape] by name."""
+        """Concatenate the batches of all inputs, [B, *shape] by name, to rows [B, F]."""
         return np.concatenate([arrays[part.name].reshape(len(arrays[part.name]), -1) for part in self.parts], axis=1)
 
     def unpack(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the batch of each input by name from rows [B, F]."""
+        """Split rows [B, F] into the batches of the inputs, by name."""
         spans = {part.name: self.span(part.name) for part in self.parts}
         return {
             part.name: rows[:, slice(*spans[part.name])].reshape(len(rows), *part.input.shape) for part in self.parts
@@ -187,7 +190,7 @@ Input = ImageInput | FeatureInput | SeveralInputs
 
 
 def read_input(data: Any) -> Input:
-    """Build an input from its JSON object; ModelError for unknown or missing fields and kinds."""
+    """Build an input from its JSON object; raise ModelError for unknown or missing fields and kinds."""
     if not isinstance(data, dict) or data.get("kind") != SeveralInputs.kind:
         return build(INPUT_KINDS, INPUT, data)
     parts = fields_of(INPUT, data, ("kind", "parts"))["parts"]
@@ -202,7 +205,7 @@ def read_input(data: Any) -> Input:
 
 
 def describe_input(spec: Input) -> dict[str, Any]:
-    """Return the JSON object of an input, as `read_input` reads it."""
+    """Return the JSON object of an input, in the form that `read_input` accepts."""
     if not isinstance(spec, SeveralInputs):
         return described(spec)
     parts = [{"name": part.name, "input": described(part.input)} for part in spec.parts]

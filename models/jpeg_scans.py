@@ -1,6 +1,6 @@
-"""Completeness of JPEG data: whether its scans have all coefficients of all blocks.
+"""Completeness checks for JPEG data: whether the scans contain all coefficients of all blocks.
 
-Decoders fill what is missing with grey, or leave out detail, without an error.
+Decoders fill missing blocks with grey, or omit details, without reporting an error.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from PIL import Image
 
 START_OF_SCAN, RESTART_INTERVAL, END = 0xDA, 0xDD, 0xD9
 PROGRESSIVE_FRAMES = (0xC2, 0xCA)
-SCAN_END = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # a marker, other than those that restart a scan
+SCAN_END = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # any marker except restart markers
 RESTARTS = [bytes((0xFF, 0xD0 + number)) for number in range(8)]
-COEFFICIENTS = 64  # of a block
+COEFFICIENTS = 64  # per block
 NOISE = Random(0).randbytes(4096).replace(b"\xff", b"\x5a")
 
 
 def has_all_blocks(content: bytes) -> bool:
-    """False if data appended to the first scan change the picture: the scan was not complete.
+    """Return False if data appended to the first scan changes the picture, which shows that the scan is incomplete.
 
-    Decoders ignore data behind a scan's last block. Both pictures are decoded at an eighth of their size, for which the
-    first scan is enough, also in a progressive file.
+    Decoders ignore data after the last block of a scan. Both pictures are decoded at an eighth of their size, for which
+    the first scan is sufficient, even in progressive files.
     """
     scan = next((segment for segment in _segments(content) if segment[0] == START_OF_SCAN), None)
     if scan is None:
-        return True  # damaged: decoders refuse it
+        return True  # damaged; decoders reject it
     marker = SCAN_END.search(content, scan[2])
     end = len(content) if marker is None else marker.start()
     more = NOISE
@@ -38,7 +38,7 @@ def has_all_blocks(content: bytes) -> bool:
 
 
 def has_all_scans(content: bytes) -> bool:
-    """False if a progressive file lacks scans: coefficients of a component, or their last bits."""
+    """Return False if a progressive file lacks scans with coefficients of a component or their last bits."""
     missing: dict[int, set[int]] | None = None
     for kind, begin, end in _segments(content):
         body = content[begin:end]
@@ -52,7 +52,7 @@ def has_all_scans(content: bytes) -> bool:
 
 
 def _segments(content: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield the kind, start and end of each segment, without marker and length; ends where the file is damaged."""
+    """Yield the kind, start and end of each segment, excluding marker and length; stop where the file is damaged."""
     position = 2
     while True:
         while content[position + 1 : position + 2] == b"\xff":  # fill bytes

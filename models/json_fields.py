@@ -1,4 +1,4 @@
-"""JSON objects as dataclasses; a ModelError names a field that is unknown, missing or of another type."""
+"""Conversion of JSON objects to dataclasses; a ModelError reports unknown, missing or mistyped fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _Kind = TypeVar("_Kind")
 
 
 def fields_of(where: str, data: Any, allowed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the fields of a JSON object; ModelError for others than `allowed` (`optional` may be missing)."""
+    """Return the fields of a JSON object; raise ModelError for unknown or missing ones.
+
+    Only the fields in `allowed` are accepted; those in `optional` may be missing.
+    """
     if not isinstance(data, dict):
         raise ModelError(f"{where} must be a JSON object, not {type(data).__name__}")
     unknown = [key for key in data if key not in allowed]
@@ -28,7 +31,7 @@ def fields_of(where: str, data: Any, allowed: tuple[str, ...], optional: tuple[s
 
 
 def build(kinds: Mapping[str, type[_Kind]], where: str, data: Any) -> _Kind:
-    """Build an input or a layer from its JSON object, by its `kind`."""
+    """Build an input or a layer from its JSON object, whose `kind` selects the class."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise ModelError(f"{where}: unknown kind {kind!r}; known are {', '.join(kinds)}")
@@ -36,7 +39,7 @@ def build(kinds: Mapping[str, type[_Kind]], where: str, data: Any) -> _Kind:
 
 
 def fill(cls: type[_Kind], where: str, data: Any) -> _Kind:
-    """Build a dataclass from a JSON object; ModelError if a field is unknown, missing or of another type."""
+    """Build a dataclass from a JSON object; raise ModelError if a field is unknown, missing or of the wrong type."""
     declared = dataclasses.fields(cls)  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     optional = tuple(field.name for field in declared if field.default is not dataclasses.MISSING)
@@ -45,9 +48,10 @@ def fill(cls: type[_Kind], where: str, data: Any) -> _Kind:
 
 
 def described(record: Any) -> dict[str, Any]:
-    """Return the JSON object of a layer or an input: its kind and fields, as `build` reads them.
+    """Return the JSON object of a layer or an input: its kind and fields, in the form that `build` accepts.
 
-    Fields that were added later, marked as `late`, are left out at their defaults: earlier releases can then read it.
+    Fields marked as `late`, which were added later, are omitted if they have their defaults, so that earlier releases
+    can read the object.
     """
     fields = dataclasses.asdict(record)
     for field in dataclasses.fields(record):
@@ -60,8 +64,11 @@ _WORDS = {int: "a whole number", str: "a string", float: "a number", bool: "true
 
 
 def typed(where: str, key: str, value: Any, hint: Any) -> Any:
-    """Return `value` as the field's type: int, float, str, bool, or a tuple of one of them, or a record, which may be
-    null where the field may be None. A bool is not a number."""
+    """Convert `value` to the field's type; raise ModelError if it does not match.
+
+    Types are int, float, str, bool, a tuple of one of these, or a dataclass, for which null is accepted if the field
+    may be None. A bool is not accepted as a number.
+    """
     kinds: tuple[Any, ...] = (hint, *typing.get_args(hint))
     record: Any = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
     if record is not None:
@@ -78,7 +85,7 @@ def typed(where: str, key: str, value: Any, hint: Any) -> Any:
 
 
 def _scalar(value: Any, kind: type) -> Any:
-    """Return `value` if it has the kind (integers also as float); TypeError otherwise."""
+    """Return `value` if its type is `kind` (an int is converted to float if needed); raise TypeError otherwise."""
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:

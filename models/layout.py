@@ -1,8 +1,9 @@
 """Weights in the SBUF layout of kernels, converted once on the host.
 
-The Tensor Engine contracts over the partition axis, so input channels (and several filter taps, if channels are few)
-become rows. Reading a stationary operand is fastest if its output channels are contiguous, so they come last.
-`kernels/tiling/packing.py` decides for host and kernel which taps and channel groups share the rows.
+The Tensor Engine contracts over the partition axis, so input channels (and several filter taps, if there are few
+channels) are mapped to rows. Reading a stationary operand is fastest if its output channels are contiguous, so they
+form the last axis. `kernels/tiling/packing.py` determines for both host and kernel which taps and channel groups share
+rows.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
 
     Returns `w_packed` [R, S * Cout] in the dtype of w, and `bias_packed` [channels of a block, blocks] float32.
 
-    With (i, j, d) = `taps_in_partitions` of the channels of a section, row (a * j + b) * d + c of step (p, q) holds
-    w[:, c, p * i + a, q * j + b] for a < i, b < j, c a channel of the section; all else is zero. There are
-    S = ceil(kh / i) * ceil(kw / j) steps, each of which one matmul covers. Columns are in blocks of 128 output channels
-    (the last of a section may be smaller), each block ordered (step, output channel). Within a section of several
-    groups, an output channel has zeros where the input channel belongs to another group. Column n of `bias_packed`
-    holds the biases of block n, filled up with zeros.
+    With (i, j, d) = `taps_in_partitions` of the channels of a section, row (a * j + b) * d + c of step (p, q) contains
+    w[:, c, p * i + a, q * j + b] for a < i, b < j and each channel c of the section; all other elements are zero.
+    There are S = ceil(kh / i) * ceil(kw / j) steps, each computed by one matmul. Columns are grouped into blocks of 128
+    output channels (the last block of a section may be smaller), each ordered (step, output channel). In a section of
+    several groups, the weights between channels of different groups are zero. Column n of `bias_packed` contains the
+    biases of block n, padded with zeros.
     """
     if w.ndim != 4 or 0 in w.shape:
         raise ValueError(f"conv2d weights must be [Cout, Cin / groups, kh, kw], came {list(w.shape)}")
@@ -55,11 +56,12 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
 
 
 def pack_images(w: NDArray[Any], order: OutputOrder, taps: Taps, block: int) -> NDArray[Any]:
-    """Convert filters for images packed along the partitions: [rows, steps * outputs].
+    """Convert filters for images packed along the partition axis; return [rows, steps * outputs].
 
-    `w` is [order.rows * order.channels, Cin, kh, kw], filter rows outermost. Rows of the result are (image, channel) of
-    the input; an output has zeros where the input channel is another image's. Columns are in blocks of `block`
-    outputs in the order of `order`, each block ordered (step, output). `taps` as `taps_in_partitions` returns it.
+    `w` is [order.rows * order.channels, Cin, kh, kw], with the filter rows outermost. Rows of the result are ordered
+    (image, channel) of the input; the weights between different images are zero. Columns are grouped into blocks of
+    `block` outputs in the order defined by `order`, each ordered (step, output). `taps` is the result of
+    `taps_in_partitions`.
     """
     in_channels, *kernel = w.shape[1:]
     together = order.phases * order.images

@@ -1,7 +1,7 @@
-"""Networks as data: an input, layers in topological order, labels and an output; checked when they are built.
+"""Descriptions of networks: an input, layers in topological order, labels and an output, checked on construction.
 
-Nothing here computes. The reference (`golden.py`), the lowering and the importer read the same description. Shapes are
-those of one example, without the batch: (C, H, W) for an image, (F,) for features.
+This module performs no computation. The reference (`golden.py`), the lowering and the importer all use this
+description. Shapes describe a single example, without the batch axis: (C, H, W) for an image, (F,) for features.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .layers import LAYER_KINDS, Layer, PixelArgmax, Softmax
 from .outputs import NamedOutput, Output, read_outputs
 from .schema_1 import from_schema_1
 
-SCHEMA = 4  # written where a network has boxes or a map; 3 where it has several inputs or outputs, else 2
+SCHEMA = 4  # for networks with boxes or a map; 3 is written for several inputs or outputs, otherwise 2
 MAX_OUTPUTS = 64
 _FIELDS = ("schema", "name", "input", "layers", "labels", "output")
 _NEW_FIELDS = ("output_name", "output_shape", "others")
@@ -40,14 +40,15 @@ _NEW_FIELDS = ("output_name", "output_shape", "others")
 
 @dataclass(frozen=True)
 class Network:
-    """An input, the layers, and a label for each output; ModelError when anything does not fit.
+    """An input, the layers, and a label for each output; raises ModelError if they are inconsistent.
 
-    The output is that of the last layer. Every layer reads earlier ones, and all but the last are read. After
-    construction each layer's `inputs` are filled in. Without `output`, it follows from the last layer: probabilities
-    after a softmax, raw scores of classes otherwise.
+    The last layer computes the output. Every layer reads the outputs of earlier layers, and the output of every layer
+    except the last must be read. Construction fills in the `inputs` of each layer. If `output` is not given, it follows
+    from the last layer: probabilities after a softmax, raw class scores otherwise.
 
-    A network of several outputs has them in `others`, which name the layers that compute them; the last layer's, which
-    `labels` and `output` describe, leads. `output_name` and `output_shape` are what `NamedOutput` says of them.
+    If a network has several outputs, the leading one is computed by the last layer and described by `labels`, `output`,
+    `output_name` and `output_shape` (see `NamedOutput`). The remaining outputs are listed in `others`, each with the
+    name of the layer that computes it.
     """
 
     name: str
@@ -108,7 +109,7 @@ class Network:
         self._check_map(shapes)
 
     def _check_map(self, shapes: Mapping[str, Shape]) -> None:
-        """Raise ModelError unless a map leads, and is that of an image, with a label for each class."""
+        """Raise ModelError unless a map is the leading output, refers to an image, and has a label for each class."""
         if any(other.output.kind == "map" for other in self.others):
             raise ModelError("a map must be the leading output")
         if self.output.kind != "map":
@@ -123,7 +124,7 @@ class Network:
             )
 
     def _check_boxes(self) -> None:
-        """Raise ModelError unless boxes lead, are those of an image, and have all outputs that they are read from."""
+        """Raise ModelError unless boxes are the leading output, refer to an image, and all outputs they need exist."""
         if any(other.output.kind == "boxes" for other in self.others):
             raise ModelError("boxes must be the leading output")
         head = self.output.boxes
@@ -147,13 +148,13 @@ class Network:
 
     @cached_property
     def named_outputs(self) -> tuple[NamedOutput, ...]:
-        """All outputs, the leading one first; their numbers are in this order where they are packed into rows."""
+        """All outputs, starting with the leading one; packed rows contain their values in this order."""
         shape = self.output_shape or (self.outputs,)
         return (NamedOutput(self.output_name, self.layers[-1].name, shape, self.output, self.labels), *self.others)
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
-        """The labels that answers are chosen from; none if the numbers of the output are not labelled."""
+        """The labels from which answers are chosen; empty if the values of the output are not labelled."""
         return self.labels if self.output.is_labelled else ()
 
     @cached_property
@@ -167,12 +168,12 @@ class Network:
         return sum(named.size for named in self.named_outputs)
 
     def unpack(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the outputs [B, size] in the order of `named_outputs` out of rows [B, row_size]; views."""
+        """Split rows [B, row_size] into the outputs [B, size], as views, in the order of `named_outputs`."""
         ends = np.cumsum([named.size for named in self.named_outputs])
         return tuple(np.split(rows, ends[:-1], axis=1))
 
     def shapes(self) -> dict[str, Shape]:
-        """Return the shapes of the input ("input") and of each layer's output; ModelError if they do not fit."""
+        """Return the shapes of the input ("input") and of each layer's output; raise ModelError on a mismatch."""
         shapes: dict[str, Shape] = {INPUT: self.input.shape}
         work = 0
         for layer in self.layers:
@@ -190,7 +191,7 @@ class Network:
         return shapes
 
     def readers(self) -> Mapping[str, int]:
-        """Return how often layers read the input ("input") and each layer."""
+        """Return how many times layers read the input ("input") and the output of each layer."""
         return Counter(name for layer in self.layers for name in layer.inputs)
 
     def tensor_shapes(self) -> dict[str, Shape]:
@@ -198,7 +199,7 @@ class Network:
         return {name: shape for layer in self.layers for name, shape in layer.tensor_shapes().items()}
 
     def to_json(self) -> str:
-        """Return the network as one line of JSON, which `from_json` converts back to an equal network."""
+        """Return the network as a single line of JSON, which `from_json` converts back to an equal network."""
         has_new = bool(self.others or self.output_shape or isinstance(self.input, SeveralInputs))
         data: dict[str, Any] = {
             "schema": SCHEMA if self.output.kind in ("boxes", "map") else 3 if has_new else 2,
@@ -215,7 +216,10 @@ class Network:
 
     @staticmethod
     def from_json(text: str) -> Network:
-        """Read the JSON of `to_json`, or of an earlier schema; ModelError for unknown or missing fields and kinds."""
+        """Build a network from JSON as written by `to_json`, or in an earlier schema.
+
+        Raises ModelError for unknown or missing fields and kinds.
+        """
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -243,7 +247,7 @@ class Network:
 
 
 def _check_inputs(layer: Layer, earlier: set[str]) -> None:
-    """Raise ModelError unless a layer reads as many layers as it needs, all of them earlier ones."""
+    """Raise ModelError unless a layer reads a permitted number of layers, all of which precede it."""
     fewest, most = layer.reads()
     if not fewest <= len(layer.inputs) <= most:
         count = str(fewest) if fewest == most else f"{fewest} to {most}"
@@ -254,7 +258,7 @@ def _check_inputs(layer: Layer, earlier: set[str]) -> None:
 
 
 def _default_output(layers: Sequence[Layer]) -> Output:
-    """Return the output that follows from the last layer: classes, by softmax or as raw scores."""
+    """Return the output implied by the last layer: classes, as softmax probabilities or as raw scores."""
     last = layers[-1] if layers else None
     if not isinstance(last, Softmax):
         return Output("classes", "raw")
@@ -262,7 +266,7 @@ def _default_output(layers: Sequence[Layer]) -> Output:
 
 
 def __getattr__(name: str) -> Any:
-    # Earlier releases had layers, inputs and outputs here; scripts that build networks may still import them from here.
+    # Earlier releases defined layers, inputs and outputs in this module, and scripts may still import them from here.
     from . import checks, errors, inputs, layers, outputs
 
     for home in (layers, inputs, outputs, checks, errors):

@@ -1,4 +1,4 @@
-"""The outputs of a network: the meaning of their numbers."""
+"""The outputs of a network and the meaning of their values."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from .errors import ModelError
 from .json_fields import fields_of, fill, typed
 
 OUTPUT_KINDS = ("classes", "sigmoid", "values", "boxes", "map")
-LABELLED_KINDS = ("classes", "sigmoid")  # a label for each number
+LABELLED_KINDS = ("classes", "sigmoid")  # kinds with a label for each value
 CLASS_SCORES = ("raw", "softmax", "log_softmax")
 MAX_VALUES = 1 << 22  # elements of an unlabelled output: an image of 3x1024x1024
 
 
 @dataclass(frozen=True)
 class Output:
-    """The meaning of the last layer's numbers.
+    """The meaning of the last layer's values, selected by `kind`.
 
-    "classes": one of several; `scores` is "raw", "softmax" for probabilities or "log_softmax" for their logarithms.
-    "sigmoid": independent probabilities, one for each label, or a single one. "values": the numbers themselves, such
-    as those of a regression or an embedding. "boxes": objects in a picture, read as `boxes` describes. "map": the class
-    of each pixel, which the last layer, a `PixelArgmax`, finds among scores of classes by rows by columns.
+    "classes": scores of mutually exclusive classes; `scores` is "raw", "softmax" (probabilities) or "log_softmax"
+    (logarithms of probabilities). "sigmoid": independent probabilities, one for each label, or a single one. "values":
+    plain numbers, such as a regression result or an embedding. "boxes": objects in a picture, encoded as described by
+    `boxes`. "map": the class of each pixel, which the last layer, a `PixelArgmax`, computes from scores
+    [classes, rows, columns].
 
-    For classes, `none` may name the label of inputs that belong to no other class.
+    For classes, `none` may specify the label of inputs that belong to no other class.
     """
 
     kind: str = "classes"
@@ -43,7 +44,7 @@ class Output:
 
     @property
     def is_labelled(self) -> bool:
-        """True if the output has a probability for each label, of which one is chosen."""
+        """True if the output has a probability for each label, so that a label can be chosen as the answer."""
         return self.kind in LABELLED_KINDS
 
 
@@ -51,8 +52,8 @@ class Output:
 class NamedOutput:
     """One output of a network: its name, the layer that computes it, its shape, its meaning, and its labels.
 
-    The layer's output is features; `shape` is the shape of one example in the original file, such as (896, 16) for
-    boxes or (rows, columns) for a map. There is a label for each number, or none; for boxes and maps, one for each
+    The layer's output must be features; `shape` is the shape of an example in the original file, such as (896, 16) for
+    boxes or (rows, columns) for a map. There is one label per value, or no labels; boxes and maps have one label per
     class.
     """
 
@@ -72,11 +73,11 @@ class NamedOutput:
 
     @property
     def answer_labels(self) -> tuple[str, ...]:
-        """The labels that answers are chosen from; none if the numbers are not labelled."""
+        """The labels from which answers are chosen; empty if the values are not labelled."""
         return self.labels if self.output.is_labelled else ()
 
     def check(self, width: int) -> None:
-        """Raise ModelError unless shape and labels fit the features of the layer."""
+        """Raise ModelError unless shape and labels match the layer's `width` features."""
         where = f"output {self.name!r}"
         if self.size != width or min(self.shape, default=0) < 1:
             raise ModelError(f"{where}: its shape is {list(self.shape)[:8]}, but layer {self.layer!r} gives {width}")
@@ -85,7 +86,7 @@ class NamedOutput:
             wanted, what = self.output.boxes.classes, "classes of boxes"
         else:
             wanted, what = width, "numbers"
-        if self.output.kind == "map":  # `Network` checks the layer that finds the classes
+        if self.output.kind == "map":  # `Network` checks the layer that computes the classes
             if len(self.shape) != 2:
                 raise ModelError(f"{where}: a map has rows and columns, not {list(self.shape)[:8]}")
         elif (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != wanted:
@@ -97,7 +98,7 @@ class NamedOutput:
 
 
 def read_outputs(data: Any) -> tuple[NamedOutput, ...]:
-    """Build outputs from a list of JSON objects; ModelError for unknown or missing fields."""
+    """Build outputs from a list of JSON objects; raise ModelError for unknown or missing fields."""
     if not isinstance(data, list):
         raise ModelError("network: others must be a list")
     outputs = []

@@ -1,8 +1,8 @@
-"""The "photo" preprocessing: torchvision's presets, in Pillow and NumPy.
+"""The "photo" preprocessing: torchvision's presets, implemented with Pillow and NumPy.
 
-The picture is resized (antialiased), the network's image is cut from the centre, and values are scaled to 0..1. Sizes
-are rounded as `torchvision.transforms.Resize` and `CenterCrop` do, and colours are converted as by its `ImageFolder`:
-red, green, blue, without transparency.
+The picture is resized with antialiasing and cropped to the network's image at the centre; values are scaled to 0..1.
+Sizes are rounded as in `torchvision.transforms.Resize` and `CenterCrop`, and colours are converted as in torchvision's
+`ImageFolder`: red, green, blue, without transparency.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .deep_pictures import to_8_bits
 from .frame import frame_of
 from .inputs import ImageInput
 
-MAX_RESIZED_PIXELS = 64_000_000  # for long and narrow pictures: the limit that also applies when a picture is opened
+MAX_RESIZED_PIXELS = 64_000_000  # for long, narrow pictures; the same limit applies when a picture is opened
 
-_ONE = 2048  # sum of the weights of two pixels
+_ONE = 2048  # sum of the weights of the two pixels
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -26,13 +26,13 @@ _FILTERS = {
 
 
 class PhotoError(ValueError):
-    """The picture cannot be used; the message says why."""
+    """Raised if a picture cannot be used; the message states the reason."""
 
 
 def photo(image: Image.Image, spec: ImageInput) -> np.ndarray:
-    """Convert a picture to float32 [channels, height, width] in 0..1: red, green, blue, or grey.
+    """Convert a picture to float32 [channels, height, width] from 0 to 1: red, green, blue, or grey.
 
-    See `ImageInput` for resizing and cropping. Raises PhotoError.
+    See `ImageInput` for resizing and cropping. Raises PhotoError if the picture is too narrow or in mode F.
     """
     frame = frame_of(spec, *image.size)
     size = (frame.resized_width, frame.resized_height)
@@ -46,20 +46,20 @@ def photo(image: Image.Image, spec: ImageInput) -> np.ndarray:
 
 
 def _resize(image: Image.Image, size: tuple[int, int], name: str) -> Image.Image:
-    """Resize a picture in mode RGB or L by a filter of `ImageInput`."""
+    """Resize a picture in mode RGB or L with a filter of `ImageInput`, given by name."""
     if name != "linear":
         return image.resize(size, _FILTERS[name])
     return Image.fromarray(resize_linear(np.asarray(image), *size))
 
 
 def resize_linear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Resize uint8 [H, W] or [H, W, channels] as OpenCV's INTER_LINEAR does: from the nearest two rows and columns.
+    """Resize uint8 [H, W] or [H, W, channels] like OpenCV's INTER_LINEAR, from the two nearest rows and columns.
 
-    The weights are whole 2,048ths, as there.
+    As in OpenCV, the weights are multiples of 1/2048.
     """
     left, right, across = _two_taps(pixels.shape[1], width)
     above, below, down = _two_taps(pixels.shape[0], height)
-    across[left == right] = 0  # beyond the edges; OpenCV weighs the same row twice there
+    across[left == right] = 0  # beyond the edges; for rows, OpenCV applies both weights to the same row
     rows, which = np.unique(np.concatenate([above, below]), return_inverse=True)
     shape = (-1, *(1,) * (pixels.ndim - 2))
     first, second = (_ONE - across).reshape(shape), across.reshape(shape)

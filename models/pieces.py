@@ -33,15 +33,15 @@ class Box(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """The connected pieces of a picture's ink; arrays of [pieces], boxes in pixels."""
+    """The connected pieces of a picture's ink; arrays have the shape [pieces], boxes are in pixels."""
 
     left: np.ndarray
     top: np.ndarray
     right: np.ndarray
     bottom: np.ndarray
-    mass: np.ndarray  # ink, summed over the piece
-    doubt: np.ndarray  # 0 to 1: below 1 for pieces unlikely to be a sign
-    clear: np.ndarray  # the same, considering only the picture's edge
+    mass: np.ndarray  # sum of the ink over the piece
+    doubt: np.ndarray  # confidence, 0 to 1: below 1 for pieces that are unlikely to be a sign
+    clear: np.ndarray  # the same, considering only contact with the picture's edge and sharpness
 
     @property
     def sides(self) -> np.ndarray:
@@ -49,17 +49,16 @@ class Pieces(NamedTuple):
         return np.maximum(self.right - self.left, self.bottom - self.top)
 
     def likeness(self, box: Box) -> np.ndarray:
-        """Return the overlap of each piece's box with this box: intersection over union, 0..1."""
+        """Return the overlap of each piece's box with this box as intersection over union, 0 to 1."""
         shared = self._shared(box)
         return shared / ((self.right - self.left) * (self.bottom - self.top) + box.width * box.height - shared)
 
     def inside(self, box: Box) -> np.ndarray:
-        """Return a mask of the pieces with at least half of their box inside this box."""
+        """Return a mask of the pieces whose boxes lie at least half inside this box."""
         return 2 * self._shared(box) >= (self.right - self.left) * (self.bottom - self.top)
 
     def gap(self, box: Box) -> np.ndarray:
-        """Return the distance of each piece's box from this box, the larger of both directions; at most 0 if they
-        overlap."""
+        """Return the distance of each piece's box from this box, the larger of x and y; at most 0 if they overlap."""
         across = np.maximum(self.left - box.right, box.left - self.right)
         return np.maximum(across, np.maximum(self.top - box.bottom, box.top - self.bottom))
 
@@ -77,8 +76,8 @@ class Pieces(NamedTuple):
 def measure(ink: np.ndarray, mask: np.ndarray, runs: Runs) -> Pieces:
     """Return the pieces of the ink [H, W] within a mask, given the mask's runs.
 
-    Pieces along the picture's edge or in its corners (a shadow, the desk), lines, frames and filled rectangles are
-    doubtful.
+    Pieces at the picture's edges or in its corners (shadows, the desk), lines, frames and filled rectangles are treated
+    as doubtful.
     """
     count, of, lengths = runs.total, runs.blobs, runs.lengths
     height, width = runs.shape
@@ -92,14 +91,14 @@ def measure(ink: np.ndarray, mask: np.ndarray, runs: Runs) -> Pieces:
     sides = np.maximum(wide, high)
 
     area = np.bincount(of, lengths, count)
-    # number of a run's ends on the picture's edge
+    # number of ends of each run that touch the picture's edge
     ends_x = np.minimum((runs.starts == 0) * 1 + (runs.ends == width), lengths)
     edge_y = (runs.rows == 0) | (runs.rows == height - 1)
     contact = np.bincount(of, np.where(edge_y, lengths, ends_x), count) / np.sqrt(area)
     corners = np.bincount(of, edge_y * ends_x, count)
     frame = np.bincount(of, _near_rim(runs, left, top, right, bottom), count) > 0.9 * area
     line = sides > 12 * np.minimum(wide, high)
-    # Strokes leave much of their box empty, unlike a spot of light, a dark rectangle or the inside of a 0.
+    # Strokes leave much of their box empty, unlike spots of light, dark rectangles and the inside of a 0.
     filled = np.where(sides < 3 * np.minimum(wide, high), area / (wide * high), 0)
     odd = line | frame | (filled > 0.95)
     mass = np.bincount(of, np.add.reduceat(ink[mask], np.cumsum(lengths) - lengths, dtype=np.float64), count)
@@ -111,7 +110,7 @@ def measure(ink: np.ndarray, mask: np.ndarray, runs: Runs) -> Pieces:
 
 
 def _near_rim(runs: Runs, left: np.ndarray, top: np.ndarray, right: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    """Count the pixels of each run within a tenth of the rim of their piece's box."""
+    """Count the pixels of each run that are within a tenth of the box size from the rim of their piece's box."""
     of, rows, lengths = runs.blobs, runs.rows, runs.lengths
     margin = np.ceil(0.1 * (right - left)).astype(int)
     inner = np.minimum(runs.ends, (right - margin)[of]) - np.maximum(runs.starts, (left + margin)[of])
@@ -120,8 +119,7 @@ def _near_rim(runs: Runs, left: np.ndarray, top: np.ndarray, right: np.ndarray, 
 
 
 def _outline(mask: np.ndarray) -> np.ndarray:
-    """Return the pixels of a mask that have a neighbour (above, below, left, right) outside it or outside the
-    picture."""
+    """Return the pixels of a mask with a neighbour (above, below, left, right) outside the mask or the picture."""
     inside = np.zeros(mask.shape, bool)
     inner = mask[1:-1, 1:-1]
     np.logical_and(mask[:-2, 1:-1], mask[2:, 1:-1], out=inside[1:-1, 1:-1])
@@ -132,10 +130,10 @@ def _outline(mask: np.ndarray) -> np.ndarray:
 def _sharpness(
     ink: np.ndarray, ys: np.ndarray, xs: np.ndarray, of: np.ndarray, level: np.ndarray, sides: np.ndarray
 ) -> np.ndarray:
-    """Return the sharpness of each piece's outline, 0 to 1, [pieces]: 1 if ink changes by at least its `level`.
+    """Return the sharpness of each piece's outline, 0 to 1, [pieces]: 1 if ink changes by 0.8 times its `level`.
 
-    The outline is given as pixel positions and the piece of each. The change is measured over a tenth of the piece's
-    longer side: strokes end within that, even blurred ones, but the light of a lamp and the shade of a hand do not.
+    The outline is given by the positions of its pixels and the piece `of` each. The change is measured over a tenth of
+    the piece's longer side: even blurred strokes end within this distance, but light and shadows do not.
     """
     reach = np.maximum(1, np.rint(0.05 * sides)).astype(int)[of]
     up, down = np.maximum(ys - reach, 0), np.minimum(ys + reach, ink.shape[0] - 1)

@@ -1,4 +1,4 @@
-"""Round plates: a disc or a ring around a sign (a button, a ball, a road sign), on whose ground the sign is read."""
+"""Round plates: discs or rings that surround a sign, such as buttons, balls and road signs."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import numpy as np
 from .components import connected_components
 from .ink import Blob, Box, InkError, find_blob
 
-PLATE = 0.93  # least roundness of a plate
-MIN_SIDE = 24  # least size in pixels, so that a rim remains
+PLATE = 0.93  # minimum roundness of a plate
+MIN_SIDE = 24  # minimum size in pixels, so that a rim remains
 MAX_WIDTH = 2.2  # largest width relative to height
-RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # fractions of a plate's size where its ground may begin
+RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # fractions of a plate's size at which its ground may begin
 RIM = 0.06  # width of the examined rim relative to the plate's size
-MAX_SPREAD = 0.06  # largest variation of light along the rim, which the sign does not touch
-MIN_HEIGHT = 0.25  # least height of a sign relative to a ring; less is the dot of a 0
-MIN_HEIGHT_ON_DISC = 0.1  # the same on ground with a colour of its own, unlike a 0
-MAX_FILLED = 0.7  # largest share of its box that a sign fills: the inside of a 0, hearts and dots fill more
-MAX_COVERED = 0.3  # largest share of the ground that a sign covers: the inside of a 0 with a bar covers more
-MIN_CONTRAST = 0.15  # least contrast between sign and ground, above noise
+MAX_SPREAD = 0.06  # maximum variation of brightness along the rim, which the sign does not touch
+MIN_HEIGHT = 0.25  # minimum height of a sign relative to a ring; anything smaller is the dot of a 0
+MIN_HEIGHT_ON_DISC = 0.1  # the same on discs, whose colour differs from the surroundings, unlike in a 0
+MAX_FILLED = 0.7  # maximum fraction of its box that a sign fills; the inside of a 0, hearts and dots fill more
+MAX_COVERED = 0.3  # maximum fraction of the ground that a sign covers; the inside of a 0 with a bar covers more
+MIN_CONTRAST = 0.15  # minimum contrast between sign and ground, above the noise
 
 
 class Plate(NamedTuple):
-    """The ground of a plate."""
+    """A round plate and its ground, the area inside its rim."""
 
     box: Box  # bounding box of the whole plate
     share: float  # fraction of the box's ellipse that is ground
     colour: np.ndarray  # float32 [channels]: colour of the ground
-    is_disc: bool  # False: a ring around it
+    is_disc: bool  # False: a ring
 
     def ground(self, pixels: np.ndarray) -> np.ndarray:
-        """Cut the plate out of a picture [H, W, channels], with everything but its ground in the ground's colour."""
+        """Crop the plate from a picture [H, W, channels], filling all but its ground with the ground's colour."""
         inside = self.box.cut(pixels).copy()
         inside[~_ellipse(inside.shape, self.share)] = self.colour
         return inside
 
 
 def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
-    """Return the plate if the ink blob is one and carries a sign, else None.
+    """Return the plate if the ink blob is a plate with a sign on it, otherwise None.
 
-    pixels: [H, W, channels], float32 of 0..1 or uint8 of 0..255.
+    `pixels` is [H, W, channels], either float32 from 0 to 1 or uint8 from 0 to 255.
     """
     if min(blob.box.width, blob.box.height) < MIN_SIDE or _roundness(blob) <= PLATE:
         return None
@@ -59,7 +59,7 @@ def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
 
 
 def _has_sign(ground: np.ndarray, plate: Plate) -> bool:
-    """True if the ground may carry a sign, or a smaller plate."""
+    """Return True if the ground may contain a sign or a smaller plate."""
     try:
         sign = find_blob(ground)
     except InkError:
@@ -77,8 +77,10 @@ def _has_sign(ground: np.ndarray, plate: Plate) -> bool:
 
 
 def _roundness(blob: Blob) -> float:
-    """Return the overlap of a filled blob with the ellipse in its box, as intersection over union; 0 for an upright
-    ellipse, such as a 0."""
+    """Return the intersection over union of a filled blob and the ellipse in its box.
+
+    Returns 0 for a box that is clearly higher than wide, as of the digit 0, or much wider than high.
+    """
     box = blob.box
     if not 0.75 * box.height < box.width < MAX_WIDTH * box.height:
         return 0.0
@@ -90,6 +92,6 @@ def _roundness(blob: Blob) -> float:
 
 
 def _ellipse(shape: tuple[int, ...], share: float) -> np.ndarray:
-    """Return the ellipse in a rectangle [H, W, ...], shrunk to a share of it, bool [H, W]."""
+    """Return a mask of the ellipse in a rectangle [H, W, ...], scaled by `share`: bool [H, W]."""
     y, x = ((np.arange(n) + 0.5) * 2 / n - 1 for n in shape[:2])
     return np.asarray(y[:, None] ** 2 + x[None] ** 2 <= share * share)

@@ -1,11 +1,11 @@
 """Converts picture files to network inputs: opens them safely, and implements the "digit" preprocessing (for "photo",
 see photo.py).
 
-"digit" finds one digit in an ordinary picture. It estimates the background in three ways (one colour, a smooth surface,
-a local median; see ink.py), divides it out to remove uneven light, and keeps the estimate that explains the remaining
-ink best, dark or light. It selects the most important blob with its neighbouring pieces, examines that part of the
-picture in detail, and centres it in the network's image: ink is 1, background 0. A picture with several similar blobs
-holds several digits or signs, and is refused.
+"digit" finds a single digit in an ordinary picture. It estimates the background in three ways (one colour, a smooth
+surface, a local median; see ink.py), divides by it to remove uneven lighting, and keeps the estimate that best explains
+the remaining ink, whether dark or light. It selects the most important blob together with its neighbouring pieces,
+processes that part of the picture again at a higher resolution, and centres it in the network's image, with 1 for ink
+and 0 for background. A picture with several similar blobs contains several digits or signs and is rejected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .blur import gaussian_blur
 from .budget import Budget, OverBudget
 from .cut_short import load
 from .deep_pictures import bands, to_8_bits
-from .errors import InputError as InputError  # also for those who open pictures
+from .errors import InputError as InputError  # re-exported for callers that open pictures
 from .ink import Box, InkError, find_blob
 from .inputs import ImageInput
 from .photo import PhotoError, photo
@@ -33,18 +33,19 @@ from .tiff_strips import silence_libtiff
 
 MAX_PIXELS = 64_000_000
 MAX_DECODED_BYTES = 900 << 20
-DECODER_BYTES = {"AVIF": 12, "WEBP": 17}  # for each pixel; measured. Others take a picture of 4, and its copy turned
-MAX_SIDE = 65_535  # JPEG's own limit; decoders take a single row of millions of pixels badly
-MAX_STREAM_BYTES = 256 << 20  # bytes of a stream that cannot seek, such as a pipe, which must be read completely
+DECODER_BYTES = {"AVIF": 12, "WEBP": 17}  # bytes per pixel, measured; other decoders need 4, plus a rotated copy
+MAX_SIDE = 65_535  # limit of the JPEG format; decoders handle a row of millions of pixels badly
+MAX_STREAM_BYTES = 256 << 20  # limit for streams without seek, such as pipes, which must be read completely
 MIN_SIDE = 5
-MAX_ASPECT = 64  # longer side of a picture by its shorter; no digit is in a narrower one
+MAX_ASPECT = 64  # largest ratio of the longer to the shorter side; a narrower picture contains no digit
 
-# Formats whose decoders are plain decoders. Pillow knows others that start programs (EPS) or are vector graphics.
+# Formats whose decoders merely decode pixels. Other formats that Pillow supports start programs (EPS) or are vector
+# graphics.
 FORMATS: tuple[str, ...] = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-if "avif" in features.modules and features.check("avif"):  # Pillow 11.3, where it is built with libavif
+if "avif" in features.modules and features.check("avif"):  # Pillow 11.3, if it was built with libavif
     FORMATS = ("AVIF", *FORMATS)
-# Pillow imports the readers of all formats that it knows, about 40 modules, where one of `FORMATS` is not among its
-# first five.
+# Unless these readers are imported explicitly, Pillow imports the readers of all formats that it supports (about 40
+# modules) as soon as a format other than its first five is needed.
 for _format in {"AVIF": "Avif", "TIFF": "Tiff", "WEBP": "WebP"}.items():
     if _format[0] in FORMATS:
         import_module(f"PIL.{_format[1]}ImagePlugin")
@@ -53,19 +54,19 @@ silence_libtiff()
 AVIF_BRANDS = (b"avif", b"avis")
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # ISO 23008-12
 
-_ORIENTATION = 0x0112  # the tag of EXIF; from 5 on, rows are columns
+_ORIENTATION = 0x0112  # EXIF tag; from value 5 on, rows and columns are exchanged
 
-LOCATE_SIDE = 512  # the digit is looked for in a picture of at most this side
-DETAIL_SIDE = 96  # then looked at with its longer side at this many pixels
-FILL = 0.75  # and put into the network's image with its longer side at this share of it
+LOCATE_SIDE = 512  # longest side of the picture in which the digit is searched for
+DETAIL_SIDE = 96  # longer side of the digit, in pixels, when it is examined in detail
+FILL = 0.75  # longer side of the digit as a fraction of the network's image
 
 
 def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
-    """Open and decode a picture (a path or a binary stream), turned upright as its EXIF data says.
+    """Open and decode a picture (a path or a binary stream), rotated upright according to its EXIF data.
 
-    The size is checked by the header, before anything is decoded: at most MAX_PIXELS and MAX_SIDE. Raises InputError,
-    without the file's name, if the file is missing, not a regular file, not a picture, of another format, too large,
-    truncated or corrupt.
+    The size in the header is checked against MAX_PIXELS and MAX_SIDE before anything is decoded. Raises InputError,
+    without the file's name in the message, if the file is missing, not a regular file, not a picture, in an unsupported
+    format, too large, truncated or corrupt.
     """
     try:
         if isinstance(source, (str, os.PathLike)):
@@ -81,36 +82,39 @@ def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
         return _decode(io.BytesIO(data))
     except InputError:
         raise
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: an invalid file name
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def picture_size(source: str | bytes) -> tuple[int, int] | None:
-    """Return the width and height of a picture (a path, or what a file holds), upright, by its header alone.
+    """Return the width and height of a picture (a path, or a file's content) in upright position.
 
-    None if it cannot be opened as a picture, or is too large.
+    Only the header is read. Returns None if it cannot be opened as a picture or is too large.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(source if isinstance(source, str) else io.BytesIO(source), formats=FORMATS) as image:
                 width, height = image.size
-                if _size_problem(image) is not None:  # PNG decodes a picture for its EXIF data
+                if _size_problem(image) is not None:  # before `getexif`, which decodes the whole picture if it is a PNG
                     return None
                 turned = image.getexif().get(_ORIENTATION) in (5, 6, 7, 8)
-    except Exception:  # as for `open_image`; the decoder reports the reason
+    except Exception:  # the reason is reported when the picture is decoded, as in `open_image`
         return None
     return (height, width) if turned else (width, height)
 
 
 def decode_image(image: Image.Image) -> Image.Image:
-    """Return a picture that Pillow has opened, decoded; InputError if it is too large, corrupt or truncated."""
+    """Decode a picture that Pillow has opened, and return it.
+
+    Raises InputError if it is too large, corrupt or truncated.
+    """
     too_large = _size_problem(image)
     if too_large is not None:
         raise InputError(too_large)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata
+            warnings.simplefilter("ignore")  # about unusual metadata
             image.load()
     except MemoryError:
         raise
@@ -120,9 +124,9 @@ def decode_image(image: Image.Image) -> Image.Image:
 
 
 def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
-    """Return an opened picture as the network's input: float32 [C, H, W], (value - mean) / std by channel.
+    """Convert an opened picture to the network's input: float32 [C, H, W], (value - mean) / std for each channel.
 
-    Raises InputError if the picture has no content for the network.
+    Raises InputError if the picture contains nothing that the network can classify.
     """
     if spec.preprocess == "none":
         raise InputError("the network reads arrays (.npy, .npz), not pictures")
@@ -143,7 +147,7 @@ def preprocess(image: Image.Image, spec: ImageInput) -> np.ndarray:
 def _decode(file: BinaryIO) -> Image.Image:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of sizes that we refuse, and of odd metadata
+            warnings.simplefilter("ignore")  # about sizes that are rejected below, and unusual metadata
             image = Image.open(file, formats=FORMATS)
             too_large = _size_problem(image)
             if too_large is None:
@@ -157,7 +161,7 @@ def _decode(file: BinaryIO) -> Image.Image:
     except (MemoryError, InputError):
         raise
     except OSError as error:
-        if error.errno is not None:  # the file, not its content, is at fault
+        if error.errno is not None:  # an error of the file system, not of the file's content
             raise
         raise InputError("a corrupt or truncated picture") from None
     except Exception:  # decoders raise many kinds of exceptions, all of which mean a corrupt file
@@ -166,7 +170,7 @@ def _decode(file: BinaryIO) -> Image.Image:
 
 
 def _size_problem(image: Image.Image) -> str | None:
-    """Return the reason why a picture is too large; None if it is not."""
+    """Return the reason why a picture is too large, or None if it is not."""
     width, height = image.size
     if width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE:
         try:
@@ -182,7 +186,7 @@ def _size_problem(image: Image.Image) -> str | None:
 
 
 def _unknown_format(file: BinaryIO) -> str:
-    """Describe a file that Pillow does not read, with advice for common formats."""
+    """Describe a file that Pillow cannot read, with advice for common formats."""
     file.seek(0)
     start = file.read(1024)
     if not start:
@@ -200,15 +204,15 @@ def _unknown_format(file: BinaryIO) -> str:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Return the picture rotated as its EXIF data says; unchanged if these are damaged."""
+    """Return the picture rotated according to its EXIF data, or unchanged if the EXIF data is damaged."""
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # reading damaged EXIF data raises many kinds of exceptions, although the pixels are intact
+    except Exception:  # damaged EXIF data raises many kinds of exceptions, although the pixels are intact
         return image
 
 
 def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
-    """Return the digit of a picture as ink 0..1 in float32 [height, width]."""
+    """Extract the digit of a picture as ink, float32 [height, width], from 0 to 1."""
     if min(image.size) < MIN_SIDE or max(image.size) > MAX_ASPECT * min(image.size):
         what = "small" if min(image.size) < MIN_SIDE else "narrow"
         raise InputError(f"no ink found: a picture of {image.width}x{image.height} pixels is too {what}")
@@ -220,8 +224,10 @@ def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """Return the picture in mode L or RGB, with transparency laid over a contrasting background, and 64 to 2048 pixels
-    a side."""
+    """Convert a picture to mode L or RGB, with its longer side between 64 and 2048 pixels.
+
+    Transparent pictures are composited onto a contrasting background.
+    """
     if image.mode in ("P", "PA"):
         image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
     elif image.mode == "1":
@@ -267,17 +273,19 @@ def _planes(image: Image.Image) -> np.ndarray:
 
 
 def _blurred(image: Image.Image, radius: float) -> np.ndarray:
-    """Return a plain picture, blurred, as uint8 [H, W, channels]."""
+    """Blur a plain picture, and return it as uint8 [H, W, channels]."""
     return gaussian_blur(_planes(image), radius).transpose(1, 2, 0)
 
 
 def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Box]:
-    """Return the position of the digit in pixels of a picture, the original one or the ground of the round plate around
-    the digit."""
+    """Locate the digit; return a picture and the digit's box in its pixels.
+
+    The picture is the original one, or the ground of the round plate that surrounds the digit.
+    """
     scale = min(1.0, LOCATE_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image
-    # Where there are enough pixels, a few are given up against noise.
+    # If there are enough pixels, some resolution is sacrificed to reduce noise.
     pixels = _blurred(small, 0.7) if min(size) >= 64 else _planes(small).transpose(1, 2, 0)
     blob = find_blob(pixels)
     x, y = image.width / size[0], image.height / size[1]
@@ -295,7 +303,7 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
 
 
 def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
-    """Return the ink of the located part, with other blobs erased, and the digit's exact box in it."""
+    """Return the ink of the located part, with other blobs erased, and the digit's exact box within it."""
     side = max(box.width, box.height)
     margin = max(2.0, 0.35 * side)
     part = (
@@ -322,7 +330,7 @@ def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
 
 
 def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
-    """Return a mask [lines, pixels] with the `reach` lines before and after each pixel in it."""
+    """Dilate a mask [lines, pixels] by `reach` lines in both directions."""
     wider = mask.copy()
     for step in range(1, reach + 1):
         wider[step:] |= mask[:-step]
@@ -331,7 +339,7 @@ def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
 
 
 def centre_ink(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
-    """Return the box scaled to FILL of the network's image, with its centre of mass in the middle as far as it fits."""
+    """Scale the box to a fraction FILL of the network's image and centre its centre of mass, as far as it fits."""
     scale = max(box.width / (FILL * width), box.height / (FILL * height))
     rows, columns = np.indices(ink.shape)
     total = ink.sum()

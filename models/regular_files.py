@@ -1,4 +1,4 @@
-"""Opening files safely: only regular ones, without ever waiting for the other end of a pipe."""
+"""Functions that open files safely: only regular files, without blocking on pipes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, BinaryIO, cast
 
 
 def flags(*names: str) -> int:
-    """Return the available flags of `os.open` by name; on Windows also the one for binary files."""
+    """Combine the available flags of `os.open` by name; on Windows, add the flag for binary files."""
     found = 0
     for name in (*names, "O_BINARY", "O_NOINHERIT"):
         found |= getattr(os, name, 0)
@@ -21,7 +21,7 @@ _READING = flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK")
 
 
 class _Reader(io.BufferedReader):
-    """A read-only file: an error on closing it, for instance after a file server has gone, loses nothing."""
+    """A read-only file that ignores errors on closing, such as from a lost file server, since no data can be lost."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -29,10 +29,10 @@ class _Reader(io.BufferedReader):
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file for reading; never waits for the other end of a pipe.
+    """Open a regular file for reading, without ever blocking on a pipe.
 
-    Raises OSError if it does not exist or cannot be read, and ValueError, with "not a regular file" as message, for
-    folders, pipes and devices, and for impossible file names.
+    Raises OSError if it does not exist or cannot be read, and ValueError, with the message "not a regular file",
+    for folders, pipes and devices. Invalid file names also raise ValueError.
     """
     descriptor = os.open(path, _READING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -42,7 +42,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def describe(error: Exception) -> str:
-    """Describe in a user's words why `open_regular` or reading failed."""
+    """Describe in plain words why `open_regular` or reading failed."""
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if isinstance(error, OSError):
@@ -65,6 +65,6 @@ def open_file_or_pipe(path: str | os.PathLike[str]) -> BinaryIO:
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         os.close(descriptor)
         raise ValueError("neither a regular file nor a pipe")
-    if hasattr(os, "set_blocking"):  # on Windows from Python 3.12 on, for pipes
+    if hasattr(os, "set_blocking"):  # available on Windows since Python 3.12, for pipes
         os.set_blocking(descriptor, True)
     return cast(BinaryIO, _Reader(io.FileIO(descriptor, "rb")))

@@ -1,4 +1,4 @@
-"""Layers in JSON of schema 1, in which networks were plain sequences and kernels and paddings single numbers."""
+"""Conversion of layers from schema 1, in which networks were sequences, and kernels and paddings single numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .json_fields import fields_of, typed
 
 
 def from_schema_1(where: str, layer: Any) -> Any:
-    """Convert the JSON object of a layer of schema 1 to schema 2."""
+    """Convert the JSON object of a layer from schema 1 to schema 2."""
     kind = layer.get("kind") if isinstance(layer, dict) else None
     if kind == "conv2d":
         allowed = ("kind", "name", "in_channels", "out_channels", "kernel_size", "padding", "pool_size", "activation")

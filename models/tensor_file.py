@@ -1,6 +1,6 @@
-"""Any .safetensors file: its metadata, its table of tensors, and their values. Nothing is executed, no pickle is read.
+"""Reader of .safetensors files: metadata, tensor table and tensor values. It executes no code and reads no pickles.
 
-A file is eight bytes with the length of its header, the header (JSON), then the values of the tensors.
+A file consists of the length of its header (eight bytes), the header (JSON), and the values of the tensors.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .checks import Shape
 from .errors import ModelError
 from .regular_files import describe, open_regular
 
-# Even with the labels of a thousand classes and hundreds of tensors a header has some tens of kilobytes.
+# Even with the labels of a thousand classes and hundreds of tensors, a header has only some tens of kilobytes.
 MAX_HEADER_BYTES = 4 << 20
 
-# How safetensors names the types that float32 holds exactly, and their layout in the file.
+# Types that convert to float32 without loss, by their safetensors names, and their layout in the file.
 _DTYPES: dict[str, npt.DTypeLike] = {"F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
 
 
 class Entry(NamedTuple):
-    """A tensor in the table: its type as safetensors names it, and the start and end of its values in the data."""
+    """A table entry: the safetensors type, the shape, and the first and last + 1 byte of the tensor's values."""
 
     dtype: str
     shape: Shape
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorFile:
-    """Header of a tensor file, read before any tensor."""
+    """The header of a tensor file, which is read before the tensors."""
 
     path: Path
     metadata: dict[str, str]
@@ -51,7 +51,7 @@ class TensorFile:
 
 
 def read_table(path: Path) -> TensorFile:
-    """Return the metadata and the table of tensors of a file; ModelError for any other file."""
+    """Read the metadata and the tensor table of a file; raise ModelError for any other file."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -84,8 +84,11 @@ def read_table(path: Path) -> TensorFile:
 
 
 def check_types(file: TensorFile, names: Iterable[str]) -> None:
-    """Raise ModelError unless the tensors have types that `read_tensors` reads and sizes that match their shapes, and
-    fill the file's data without overlap."""
+    """Raise ModelError unless all tensors are valid.
+
+    `read_tensors` must support their types, their sizes must match their shapes, and together they must fill the
+    file's data without overlap.
+    """
     for name in names:
         dtype, shape, begin, end = file.entries[name]
         if dtype not in _DTYPES:
@@ -96,7 +99,7 @@ def check_types(file: TensorFile, names: Iterable[str]) -> None:
 
 
 def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Tensors that passed `check_types`, as float32; ModelError if the file has changed or cannot be read."""
+    """Read tensors that passed `check_types` as float32; raise ModelError if the file was changed or is unreadable."""
     tensors = {}
     try:
         with file.path.open("rb") as stream:
@@ -117,7 +120,7 @@ def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray
 
 
 def _entries(table: Mapping[str, object], data_bytes: int) -> dict[str, Entry]:
-    """Return the table of tensors with every field's type and range checked."""
+    """Convert the JSON table of tensors, checking the type and range of every field."""
     entries = {}
     for name, entry in table.items():
         if not isinstance(entry, dict):
@@ -148,7 +151,7 @@ def _check_places(file: TensorFile) -> None:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object; ModelError if it has a duplicate name."""
+    """Return the pairs of a JSON object as a dict; raise ModelError if a name occurs twice."""
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
@@ -158,7 +161,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _sizes(value: object) -> Shape | None:
-    """Return a JSON value as non-negative integers; None for anything else."""
+    """Return a JSON value as a tuple of non-negative integers, or None if it is anything else."""
     if isinstance(value, list) and all(type(item) is int and item >= 0 for item in value):
         return tuple(value)
     return None

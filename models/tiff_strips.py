@@ -1,4 +1,4 @@
-"""Completeness of the strips and tiles of a TIFF file whose codec fills missing rows without an error: JPEG and fax."""
+"""Completeness checks for strips and tiles of TIFF files in JPEG and fax codecs, which fill missing rows silently."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .jpeg_scans import NOISE, has_all_blocks
 WIDTH, HEIGHT, COMPRESSION, FILL_ORDER, JPEG_TABLES = 256, 257, 259, 266, 347
 OFFSETS, COUNTS, ROWS = 273, 279, 278
 TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_COUNTS = 322, 323, 324, 325
-KEPT = (258, 259, 262, 266, 277, 292, 293)  # how a strip of one bit is written
+KEPT = (258, 259, 262, 266, 277, 292, 293)  # tags that describe how a 1-bit strip is encoded
 FAX, JPEG = (3, 4), 7
 LEFT_TO_RIGHT = 1
-CODE_BITS = 12  # of an end of line; two end a strip of group 4, six one of group 3
+CODE_BITS = 12  # bits of an end-of-line code; two codes end a group 4 strip, six a group 3 strip
 TAIL_BYTES = 16
 
 
 def silence_libtiff() -> None:
-    """Let libtiff print nothing about damaged files; Pillow raises errors for them."""
-    with contextlib.suppress(AttributeError, OSError):  # linked differently, or without libtiff
+    """Prevent libtiff from printing messages about damaged files, for which Pillow raises errors."""
+    with contextlib.suppress(AttributeError, OSError):  # libtiff is linked differently or missing
         ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
 
 
 def is_complete(image: Image.Image, file: BinaryIO) -> bool:
-    """False if data appended to a strip or tile would change the picture."""
+    """Return False if data appended to a strip or tile would change the picture, which shows that it is truncated."""
     tags: Any = image.tag_v2  # type: ignore[attr-defined]
     codec = tags.get(COMPRESSION)
     if codec == JPEG:
@@ -45,7 +45,7 @@ def is_complete(image: Image.Image, file: BinaryIO) -> bool:
 
 
 def _strips(tags: Any, file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Yield the data of each strip or tile and the number of its rows."""
+    """Yield the data and the number of rows of each strip or tile."""
     is_tiled = TILE_OFFSETS in tags
     rows = tags[TILE_HEIGHT] if is_tiled else min(tags.get(ROWS, tags[HEIGHT]), tags[HEIGHT])
     offsets, counts = (tags[tag] for tag in ((TILE_OFFSETS, TILE_COUNTS) if is_tiled else (OFFSETS, COUNTS)))
@@ -56,7 +56,7 @@ def _strips(tags: Any, file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 def _with_noise(tags: Any, strip: bytes) -> bytes:
-    """Return a strip with data behind its last row, in place of the codes that end it."""
+    """Append noise to the last row of a strip, replacing the codes that end the strip."""
     tail = strip.rstrip(b"\0")[-TAIL_BYTES:]
     bits, length = int.from_bytes(tail, "big"), 8 * len(tail)
     while bits and not bits & 1:
@@ -72,7 +72,7 @@ def _with_noise(tags: Any, strip: bytes) -> bytes:
 
 
 def _fax(tags: Any, strip: bytes, rows: int) -> bytes:
-    """Return the pixels of a strip of one bit."""
+    """Decode the pixels of a 1-bit strip; return empty bytes on errors."""
     width = tags[TILE_WIDTH] if TILE_OFFSETS in tags else tags[WIDTH]
     values = {tag: tags[tag] for tag in KEPT if tag in tags} | {WIDTH: width, HEIGHT: rows, ROWS: rows}
     values |= {OFFSETS: 10 + 12 * (len(values) + 2) + 4, COUNTS: len(strip)}

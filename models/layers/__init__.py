@@ -1,7 +1,8 @@
-"""Layer kinds, one file each (or one for a tight family): fields, output shape, tensors, and the NumPy reference.
+"""Layer kinds, each of which (or each group of related kinds) is defined in a module of this package.
 
-A new kind is a file here: its modules are found by themselves, and `LAYER_KINDS` has every subclass of `Layer` in them.
-The names imported below are a convenience for those who build networks by hand.
+A kind defines fields, an output shape, tensors, and the NumPy reference. To add a kind, add a module: modules are
+discovered automatically, and `LAYER_KINDS` contains every subclass of `Layer` that they define. The names imported
+below are provided for the convenience of callers that build networks manually.
 """
 
 import importlib

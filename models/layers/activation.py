@@ -1,4 +1,4 @@
-"""Activations: their names and parameters, their reference, and the layers that apply one."""
+"""Activation functions: names, parameters, reference implementations, and the layers that apply them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..checks import MAX_CHANNELS, Shape, check_choice, check_numbers, check_ran
 from ..errors import ModelError
 from .layer import Layer, Tensors, by_channel
 
-# Name -> its parameters, in order, as ONNX names them.
+# Maps each activation to the names of its parameters, in order, as in ONNX.
 ACTIVATION_PARAMETERS: dict[str, tuple[str, ...]] = {
     "identity": (),
     "relu": (),
-    "gelu": (),  # the exact one, by erf
+    "gelu": (),  # the exact version, based on erf
     "sigmoid": (),
     "tanh": (),
-    "gelu_tanh": (),  # gelu approximated by tanh
+    "gelu_tanh": (),  # the approximation of gelu based on tanh
     "silu": (),  # x * sigmoid(x), also called swish
     "hardswish": (),  # x * min(max(x / 6 + 1/2, 0), 1)
     "hardsigmoid": ("alpha", "beta"),  # min(max(alpha * x + beta, 0), 1)
-    "leaky_relu": ("alpha",),  # x, below 0 alpha * x
-    "elu": ("alpha",),  # x, below 0 alpha * (exp(x) - 1)
+    "leaky_relu": ("alpha",),  # x, or alpha * x if x < 0
+    "elu": ("alpha",),  # x, or alpha * (exp(x) - 1) if x < 0
     "selu": ("alpha", "gamma"),  # gamma * elu(x)
     "softplus": (),  # log(1 + exp(x))
     "softsign": (),  # x / (1 + |x|)
     "mish": (),  # x * tanh(softplus(x))
-    "clip": ("low", "high"),  # relu6 is clip of 0 and 6
+    "clip": ("low", "high"),  # relu6 is clip from 0 to 6
     "exp": (),
     "abs": (),
     "sqrt": (),
@@ -41,18 +41,18 @@ ACTIVATION_PARAMETERS: dict[str, tuple[str, ...]] = {
     "sin": (),
     "cos": (),
     "sign": (),  # -1, 0 or 1
-    "step": ("limit",),  # 1 above the limit, else 0
-    "threshold": ("limit",),  # x above the limit, else 0
+    "step": ("limit",),  # 1 if x > limit, else 0
+    "threshold": ("limit",),  # x if x > limit, else 0
 }
 
 ACTIVATIONS = tuple(ACTIVATION_PARAMETERS)
 
-# Those that never fall as x grows: the maximum over a window may be taken before them as well as after.
+# Monotonically increasing activations, which may be applied either before or after max pooling.
 MONOTONE = ("identity", "relu", "sigmoid", "tanh", "softplus", "softsign", "clip", "exp")
 
 
 def check_activation(where: str, activation: str, parameters: tuple[float, ...]) -> None:
-    """Raise ModelError unless it is a known activation with the parameters that it needs."""
+    """Raise ModelError unless the activation is known and has the required parameters."""
     check_choice(where, "activation", activation, ACTIVATIONS)
     check_numbers(where, f"activation_parameters of {activation}", parameters, len(ACTIVATION_PARAMETERS[activation]))
     if activation == "clip" and parameters[0] > parameters[1]:
@@ -73,7 +73,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    # x/2 * (1 + erf(x / sqrt 2)), written with erfc so that nothing cancels where x is far below 0.
+    # x/2 * (1 + erf(x / sqrt 2)), expressed with erfc to avoid cancellation for large negative x.
     scaled = (x.astype(np.float64).ravel() * -math.sqrt(0.5)).tolist()
     tail = np.fromiter(map(math.erfc, scaled), np.float64, count=x.size).reshape(x.shape)
     return 0.5 * x * tail
@@ -132,7 +132,7 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Activation(Layer):
-    """An activation as a separate layer; most are fused into the layer before. No tensors."""
+    """An activation as a separate layer, without tensors; most activations are fused into the preceding layer."""
 
     activation: str
     activation_parameters: tuple[float, ...] = ()
@@ -154,7 +154,7 @@ class Activation(Layer):
 
 @dataclass(frozen=True)
 class PRelu(Layer):
-    """PReLU: x, or slope * x below 0, with one slope per channel (or feature).
+    """PReLU: x, or slope * x if x < 0, with one slope per channel (or feature).
 
     Tensors: `<name>.slope` [channels].
     """
@@ -168,16 +168,16 @@ class PRelu(Layer):
         check_range(self.name, "channels", self.channels, 1, MAX_CHANNELS)
 
     def tensors(self) -> dict[str, Shape]:
-        """One slope per channel."""
+        """Return the shape of the slopes, one per channel."""
         return {"slope": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W) or (C,); ModelError for another number of channels."""
+        """Return the input shape, (C, H, W) or (C,); raise ModelError for another number of channels."""
         if shapes[0][0] != self.channels:
             raise ModelError(f"layer {self.name!r}: has {self.channels} slopes, but {shapes[0][0]} channels come in")
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Multiply negative elements by the slopes."""
+        """Multiply negative elements by the slopes of their channels."""
         (x,) = inputs
         return np.where(x >= 0, x, x * by_channel(tensors["slope"], x))

@@ -1,4 +1,4 @@
-"""Attention: each output token is a mean of all tokens' values, weighted by the match of their keys with its query."""
+"""Scaled dot-product attention: output tokens are means of all values, weighted by how well keys match queries."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..errors import ModelError
 from .layer import Layer, Tensors
 from .softmax import softmax
 
-MAX_TOKENS = 4_096  # tokens of a sequence: their scores stay on the chip
+MAX_TOKENS = 4_096  # maximum length of a sequence, whose scores stay on the chip
 
 
 @dataclass(frozen=True)
 class Attention(Layer):
-    """softmax(scale * queries^T keys + bias) of `heads` heads, times the values: scaled dot-product attention.
+    """Scaled dot-product attention with `heads` heads: softmax(scale * queries^T keys + bias), times the values.
 
-    It reads queries, keys and values, images whose pixels are the tokens: [C, H, W], [C, H', W'] and [C', H', W'].
-    Head h has the h-th part of the channels. With `by_rows` each row of pixels is a separate sequence, like the windows
-    of a Swin transformer; all three then have the same number of rows. The output is [C', H, W]. If it `is_linear`
-    there is no softmax, only the two products, and no bias.
+    The layer reads queries, keys and values, images whose pixels are the tokens: [C, H, W], [C, H', W'] and
+    [C', H', W']. The output is [C', H, W]. Head h uses the h-th part of the channels. With `by_rows`, each row of
+    pixels is a separate sequence, like the windows of a Swin transformer, and all three inputs must have the same
+    number of rows. If `is_linear` is set, the softmax and the bias are omitted, leaving only the two products.
 
-    Tensors: `<name>.bias` of `bias_shape`, [heads, rows, queries, keys] of which the first two may be 1, where there is
-    a bias: relative positions, or a mask of large negative numbers.
+    Tensors: `<name>.bias`, if `bias_shape` is not empty. Its shape is [heads, rows, queries, keys]; the first two sizes
+    may be 1. The bias represents relative positions, or a mask of large negative numbers.
     """
 
     heads: int
@@ -50,15 +50,15 @@ class Attention(Layer):
             )
 
     def reads(self) -> tuple[int, int]:
-        """Queries, keys and values."""
+        """Return 3, 3: queries, keys and values."""
         return 3, 3
 
     def tensors(self) -> dict[str, Shape]:
-        """Return the bias, if there is one."""
+        """Return the shape of the bias, if there is one."""
         return {"bias": self.bias_shape} if self.bias_shape else {}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return (C', H, W) for (C, H, W), (C, H', W') and (C', H', W'); ModelError if they do not fit."""
+        """Return (C', H, W) for (C, H, W), (C, H', W') and (C', H', W'); raise ModelError if they do not match."""
         queries, keys, values = (self.image(shape) for shape in shapes)
         if queries[0] != keys[0] or keys[1:] != values[1:] or (self.by_rows and queries[1] != keys[1]):
             shown = ", ".join(describe_shape(shape) for shape in (queries, keys, values))
@@ -79,11 +79,11 @@ class Attention(Layer):
         return (values[0], *queries[1:])
 
     def tokens(self, shape: Shape) -> int:
-        """Return the tokens of a sequence of an image (C, H, W)."""
+        """Return the number of tokens per sequence in an image (C, H, W)."""
         return shape[2] if self.by_rows else shape[1] * shape[2]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Attend."""
+        """Compute the attention."""
         queries, keys, values = (self._split(x) for x in inputs)
         scores = np.einsum("bhdrq,bhdrk->bhrqk", queries, keys, optimize=True) * np.float32(self.scale)
         if self.bias_shape:
@@ -93,12 +93,12 @@ class Attention(Layer):
         return mixed.reshape(len(mixed), inputs[2].shape[1], *inputs[0].shape[2:])
 
     def _split(self, x: np.ndarray) -> np.ndarray:
-        """Return [B, C, H, W] as [B, heads, features, sequences, tokens]."""
+        """Reshape [B, C, H, W] to [B, heads, features, sequences, tokens]."""
         batch, channels, rows, columns = x.shape
         sequences = rows if self.by_rows else 1
         return x.reshape(batch, self.heads, channels // self.heads, sequences, rows * columns // sequences)
 
     def multiply_accumulates(self, *shapes: Shape) -> int:
-        """Both products."""
+        """Return the number of multiply-accumulates of both products."""
         queries, keys, values = shapes
         return (queries[0] + values[0]) * math.prod(queries[1:]) * self.tokens(keys)

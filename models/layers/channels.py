@@ -1,4 +1,4 @@
-"""Channels (or features) concatenated, selected or reordered. No tensors."""
+"""Layers that concatenate, select or reorder channels (or features). They have no tensors."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .layer import Layer, Tensors
 
 @dataclass(frozen=True)
 class Concat(Layer):
-    """The concatenated channels (or features) of several layers."""
+    """Concatenation of the channels (or features) of several layers."""
 
     kind: ClassVar[str] = "concat"
     only_moves: ClassVar[bool] = True
 
     def reads(self) -> tuple[int, int]:
-        """One layer or more."""
+        """Return the limits: one or more layers."""
         return 1, MAX_READS
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the shape with all channels; ModelError if the shapes differ otherwise."""
+        """Return the shape with all channels; raise ModelError if the shapes differ in other axes."""
         for shape in shapes:
             if len(shape) != len(shapes[0]) or shape[1:] != shapes[0][1:]:
                 raise ModelError(
@@ -40,7 +40,7 @@ class Concat(Layer):
 
 @dataclass(frozen=True)
 class ChannelSlice(Layer):
-    """Channels (or features) `first` to `last - 1`."""
+    """Selection of the channels (or features) `first` to `last - 1`."""
 
     first: int
     last: int
@@ -54,8 +54,10 @@ class ChannelSlice(Layer):
         check_range(self.name, "last", self.last, self.first + 1, 1 << 24)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return (last - first, H, W) for (C, H, W), or (last - first,) for (C,); ModelError if there are fewer
-        channels."""
+        """Return (last - first, H, W) for (C, H, W), or (last - first,) for (C,).
+
+        Raises ModelError if the input has fewer than `last` channels.
+        """
         if self.last > shapes[0][0]:
             raise ModelError(f"layer {self.name!r}: reads channels up to {self.last}, but {shapes[0][0]} come in")
         return (self.last - self.first, *shapes[0][1:])
@@ -67,7 +69,7 @@ class ChannelSlice(Layer):
 
 @dataclass(frozen=True)
 class ChannelShuffle(Layer):
-    """Channels viewed as [groups, C / groups] and transposed: 0, C/groups, 2C/groups, …, 1, C/groups + 1, …"""
+    """Transposition of the channels, viewed as [groups, C / groups]: 0, C/groups, 2C/groups, …, 1, C/groups + 1, …"""
 
     groups: int
 
@@ -79,14 +81,14 @@ class ChannelShuffle(Layer):
         check_range(self.name, "groups", self.groups, 1, MAX_CHANNELS)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W); ModelError if the groups do not divide the channels."""
+        """Return the input shape, (C, H, W); raise ModelError if the groups do not divide the channels."""
         channels, _, _ = self.image(shapes[0])
         if channels % self.groups:
             raise ModelError(f"layer {self.name!r}: {self.groups} groups do not divide {channels} channels")
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Swap the groups and the channels within them."""
+        """Exchange the axis of the groups and the axis of the channels within them."""
         batch, channels, *sides = inputs[0].shape
         split = inputs[0].reshape(batch, self.groups, channels // self.groups, *sides)
         return split.swapaxes(1, 2).reshape(inputs[0].shape)

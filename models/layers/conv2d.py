@@ -1,4 +1,4 @@
-"""Two-dimensional convolution, with its activation and max pooling."""
+"""Two-dimensional convolution with fused activation and max pooling."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ..errors import ModelError
 from .activation import activate, check_activation
 from .layer import Layer, Tensors
 
-# The reference unfolds this much of its input at a time, so that a large image needs no more memory than a small one.
+# Maximum size of the unfolded (im2col) input in the reference, which limits the memory needed for large images.
 UNFOLD_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
 class Conv2d(Layer):
-    """Convolution, then bias, activation and max pooling (stride = size, rows left over are dropped).
+    """Convolution, followed by bias, activation and max pooling (stride = size; incomplete windows are dropped).
 
-    `kernel_size`, `stride` and `dilation` are (height, width), `padding` is (top, left, bottom, right). `groups`
-    divides the channels: filters of group g read the g-th part of the input's channels; as many groups as channels is
-    a depthwise convolution.
+    `kernel_size`, `stride` and `dilation` are (height, width), `padding` is (top, left, bottom, right). The
+    channels are divided into `groups`: the filters of group g read the g-th part of the input channels. With as many
+    groups as channels, the convolution is depthwise.
 
     Tensors: `<name>.weight` [out_channels, in_channels / groups, kh, kw] and `<name>.bias` [out_channels].
-    The activation comes before the pool, as in the networks that people train; only one that is not monotone, such as
-    gelu, gives another result after it.
+    The activation is applied before pooling, as is usual in trained networks. The order affects the result only if the
+    activation is not monotonic, such as gelu.
     """
 
     in_channels: int
@@ -72,20 +72,20 @@ class Conv2d(Layer):
 
     @property
     def is_plain(self) -> bool:
-        """True if it is square, with equal padding on all sides, stride and dilation 1, and one group."""
+        """True if the kernel is square, the padding is equal on all sides, and stride, dilation and groups are 1."""
         height, width = self.kernel_size
         ones = (*self.stride, *self.dilation, self.groups)
         return height == width and len(set(self.padding)) == 1 and set(ones) == {1}
 
     def tensors(self) -> dict[str, Shape]:
-        """One filter and one bias per output channel."""
+        """Return the shapes of the weight and the bias: one filter and one bias per output channel."""
         return {
             "weight": (self.out_channels, self.in_channels // self.groups, *self.kernel_size),
             "bias": (self.out_channels,),
         }
 
     def convolved_shape(self, shape: Shape) -> tuple[int, int, int]:
-        """Return the shape (C', H', W') before the pool, for an input (C, H, W); sizes may be below 1."""
+        """Return the shape (C', H', W') before pooling for an input (C, H, W); sizes may be less than 1."""
         top, left, bottom, right = self.padding
         sides = [
             (side + pads - dilation * (kernel - 1) - 1) // stride + 1
@@ -96,7 +96,7 @@ class Conv2d(Layer):
         return (self.out_channels, sides[0], sides[1])
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return (C', H', W') for (C, H, W); ModelError if the input does not fit."""
+        """Return (C', H', W') for (C, H, W); raise ModelError if the input shape does not match."""
         shape = shapes[0]
         if len(shape) != 3 or shape[0] != self.in_channels:
             raise ModelError(
@@ -115,12 +115,12 @@ class Conv2d(Layer):
         return (channels, sides[0], sides[1])
 
     def multiply_accumulates(self, *shapes: Shape) -> int:
-        """Return the multiply-accumulates for one example."""
+        """Return the number of multiply-accumulates for one example."""
         taps = math.prod(self.kernel_size) * (self.in_channels // self.groups)
         return math.prod(self.convolved_shape(shapes[0])) * taps
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Convolve, add the bias, activate and pool; in bands of rows, so that little of the input is unfolded."""
+        """Convolve, add the bias, activate and pool, in bands of rows to limit the size of the unfolded input."""
         (x,) = inputs
         w, bias = tensors["weight"], tensors["bias"]
         pool, width = self.pool_size, self.output_shape(x.shape[1:])[2]
@@ -142,7 +142,7 @@ class Conv2d(Layer):
         return result
 
     def _windows(self, image: np.ndarray) -> np.ndarray:
-        """Return the window that each output pixel reads: a view [groups, Cin / groups, H', W', kh, kw] of an image."""
+        """Return a view of the window that each output pixel reads: [groups, Cin / groups, H', W', kh, kw]."""
         reach = tuple(step * (size - 1) + 1 for step, size in zip(self.dilation, self.kernel_size))
         windows = np.lib.stride_tricks.sliding_window_view(image, reach, axis=(2, 3))
         down, across = self.stride
@@ -157,7 +157,7 @@ def conv2d(
     pool_size: int = 1,
     activation: str = "identity",
 ) -> np.ndarray:
-    """Convolution with stride 1, bias, activation, then max pooling with stride = size.
+    """Convolve with stride 1, add the bias, apply the activation, and max-pool with stride = size.
 
     x [B, Cin, H, W], w [Cout, Cin, kh, kw], bias [Cout] -> [B, Cout, H', W']. `padding` applies to all sides. The
     result is float32.
@@ -176,10 +176,10 @@ def conv2d(
 
 
 def _multiply(filters: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """Multiply filters [groups, Cout / groups, Cin / groups, kh, kw] by windows: [groups, Cout / groups, H', W']."""
+    """Multiply filters [groups, Cout / groups, Cin / groups, kh, kw] by windows (see `Conv2d._windows`)."""
     groups, outputs, inputs, *kernel = filters.shape
     height, width = windows.shape[2:4]
-    if inputs == outputs == 1:  # depthwise: a tap at a time, on all channels at once, unfolds nothing
+    if inputs == outputs == 1:  # depthwise: process each tap for all channels at once, without unfolding
         total = np.zeros((groups, height, width), np.float32)
         for row, column in np.ndindex(*kernel):
             total += filters[:, 0, 0, row, column, None, None] * windows[:, 0, :, :, row, column]

@@ -15,7 +15,7 @@ from .layer import Layer, Tensors
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """y = activation(x @ weight + bias).
+    """Fully connected layer: y = activation(x @ weight + bias).
 
     Tensors: `<name>.weight` [in_features, out_features] and `<name>.bias` [out_features].
     """
@@ -34,11 +34,11 @@ class Dense(Layer):
         check_activation(self.name, self.activation, self.activation_parameters)
 
     def tensors(self) -> dict[str, Shape]:
-        """One column of weights and one bias per output feature."""
+        """Return the shapes of the weight and the bias: one column of weights and one bias per output feature."""
         return {"weight": (self.in_features, self.out_features), "bias": (self.out_features,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return (F',) for (F,); ModelError if the input does not fit."""
+        """Return (F',) for (F,); raise ModelError if the input shape does not match."""
         if shapes[0] != (self.in_features,):
             hint = "; put a flatten before it" if len(shapes[0]) == 3 else ""
             raise ModelError(
@@ -48,11 +48,11 @@ class Dense(Layer):
         return (self.out_features,)
 
     def multiply_accumulates(self, *shapes: Shape) -> int:
-        """Return the multiply-accumulates for one example."""
+        """Return the number of multiply-accumulates for one example."""
         return self.in_features * self.out_features
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Multiply, add the bias and activate."""
+        """Multiply by the weight, add the bias and apply the activation."""
         return dense(inputs[0], tensors["weight"], tensors["bias"], self.activation, self.activation_parameters)
 
 

@@ -1,4 +1,4 @@
-"""Elementwise arithmetic: two layers combined, or a scale and shift per channel."""
+"""Elementwise arithmetic: combination of two layers, or a scale and shift per channel."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ OPERATIONS = tuple(_FUNCTIONS)
 
 @dataclass(frozen=True)
 class Combine(Layer):
-    """activation(first operation second) of two layers, element by element: a residual sum, say. No tensors.
+    """Elementwise activation(first operation second) of two layers, such as a residual sum. No tensors.
 
-    They have the same shape, or the second has one number per channel of the first, (C, 1, 1), like a
-    squeeze-and-excite gate.
+    Both must have the same shape, or the second must have the shape (C, 1, 1), with one value per channel of the
+    first, like a squeeze-and-excite gate.
     """
 
     operation: str
@@ -44,11 +44,11 @@ class Combine(Layer):
         check_activation(self.name, self.activation, self.activation_parameters)
 
     def reads(self) -> tuple[int, int]:
-        """Two layers."""
+        """Return 2, 2: two layers."""
         return 2, 2
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the first of two shapes; ModelError if they do not fit."""
+        """Return the shape of the first input; raise ModelError if the shapes do not match."""
         first, second = shapes
         if first == second or (len(first) == 3 and second == (first[0], 1, 1)):
             return first
@@ -58,16 +58,16 @@ class Combine(Layer):
         )
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Combine the two and activate."""
+        """Combine the two inputs and apply the activation."""
         result = _FUNCTIONS[self.operation](*inputs)
         return activate(result, self.activation, self.activation_parameters)
 
 
 @dataclass(frozen=True)
 class Affine(Layer):
-    """y = activation(x * scale + shift), with one scale and shift per channel (or feature), or per element.
+    """Affine map y = activation(x * scale + shift), with one scale and shift per channel (or feature), or per element.
 
-    `shape` is that of both tensors: (C,) for one number per channel, or the whole (C, H, W).
+    `shape` is the shape of both tensors: (C,) for one value per channel, or (C, H, W) for one per element.
     Tensors: `<name>.scale` and `<name>.shift`.
     """
 
@@ -83,11 +83,11 @@ class Affine(Layer):
         check_activation(self.name, self.activation, self.activation_parameters)
 
     def tensors(self) -> dict[str, Shape]:
-        """Return the scale and the shift."""
+        """Return the shapes of the scale and the shift."""
         return {"scale": self.shape, "shift": self.shape}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W) or (F,); ModelError if the tensors do not fit."""
+        """Return the input shape, (C, H, W) or (F,); raise ModelError if the tensors do not match."""
         if self.shape not in (shapes[0], shapes[0][:1]):
             raise ModelError(
                 f"layer {self.name!r}: has numbers for {describe_shape(self.shape)}, but what comes before gives "
@@ -96,7 +96,7 @@ class Affine(Layer):
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Scale, shift and activate."""
+        """Scale, shift and apply the activation."""
         (x,) = inputs
         scale, shift = by_channel(tensors["scale"], x), by_channel(tensors["shift"], x)
         return activate(x * scale + shift, self.activation, self.activation_parameters)

@@ -1,4 +1,4 @@
-"""Normalisation by statistics of the input itself: over channels, over groups, or over neighbouring channels."""
+"""Normalisation by statistics of the input: over channels, over groups, or over neighbouring channels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .layer import Layer, Tensors, by_channel
 
 @dataclass(frozen=True)
 class LocalResponseNorm(Layer):
-    """x / (bias + alpha / size * sum of x² over `size` channels around it) ** beta, at each pixel. No tensors.
+    """x / (bias + alpha / size * sum of x² over the `size` nearest channels) ** beta, at each pixel. No tensors.
 
-    `size` is odd; channels outside the image count as 0.
+    `size` must be odd; channels outside the image are treated as 0.
     """
 
     size: int
@@ -36,11 +36,11 @@ class LocalResponseNorm(Layer):
             raise ModelError(f"layer {self.name!r}: alpha {self.alpha:g}, bias {self.bias:g} may divide by zero")
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W); ModelError for features."""
+        """Return the input shape, (C, H, W); raise ModelError for features."""
         return self.image(shapes[0])
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Divide by the sums of squares."""
+        """Divide by a power of the sums of squares."""
         (x,) = inputs
         around = self.size // 2
         squares = np.pad(x * x, ((0, 0), (around, around), (0, 0), (0, 0)))
@@ -66,11 +66,11 @@ class LayerNorm(Layer):
         check_epsilon(self.name, self.epsilon)
 
     def tensors(self) -> dict[str, Shape]:
-        """One scale and one shift per channel."""
+        """Return the shapes of the scale and the shift, with one value per channel."""
         return {"scale": (self.channels,), "shift": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W) or (C,); ModelError for another number of channels."""
+        """Return the input shape, (C, H, W) or (C,); raise ModelError for another number of channels."""
         if shapes[0][0] != self.channels:
             raise ModelError(
                 f"layer {self.name!r}: normalises {self.channels} channels, but {shapes[0][0]} channels come in"
@@ -90,8 +90,8 @@ class LayerNorm(Layer):
 class GroupNorm(Layer):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift over all pixels of each of `groups` groups of channels.
 
-    As many groups as channels is instance norm; one is layer norm over the whole image. Tensors: `<name>.scale`
-    [channels] and `<name>.shift` [channels].
+    With as many groups as channels, this is instance norm; with one group, it is layer norm over the whole image.
+    Tensors: `<name>.scale` [channels] and `<name>.shift` [channels].
     """
 
     channels: int
@@ -109,11 +109,11 @@ class GroupNorm(Layer):
         check_epsilon(self.name, self.epsilon)
 
     def tensors(self) -> dict[str, Shape]:
-        """One scale and one shift per channel."""
+        """Return the shapes of the scale and the shift, with one value per channel."""
         return {"scale": (self.channels,), "shift": (self.channels,)}
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W); ModelError for features or another number of channels."""
+        """Return the input shape, (C, H, W); raise ModelError for features or another number of channels."""
         channels, _, _ = self.image(shapes[0])
         if channels != self.channels:
             raise ModelError(f"layer {self.name!r}: normalises {self.channels} channels, but {channels} come in")

@@ -1,4 +1,4 @@
-"""Padding by a number or by the image's own pixels, and cropping. No tensors."""
+"""Padding with a constant or with pixels of the image, and cropping. No tensors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..checks import MAX_SIDE, Shape, check_each, check_numbers, describe_shape
 from ..errors import ModelError
 from .layer import Layer, Tensors
 
-MODES = ("constant", "edge", "reflect", "wrap")  # as numpy.pad and ONNX call them
+MODES = ("constant", "edge", "reflect", "wrap")  # named as in numpy.pad and ONNX
 
 
 @dataclass(frozen=True)
 class Pad(Layer):
-    """Padding with `value`; `padding` is (top, left, bottom, right), and negative numbers crop.
+    """Padding with `value`. `padding` is (top, left, bottom, right); negative numbers crop.
 
-    Modes other than "constant" repeat the edge, mirror the image at its edge, or wrap it around, by at most the image's
-    size.
+    Modes other than "constant" repeat the edge, mirror the image at its edge, or wrap it around. In these modes, the
+    padding must not exceed the size of the image.
     """
 
     padding: tuple[int, int, int, int]
@@ -39,7 +39,7 @@ class Pad(Layer):
             raise ModelError(f"layer {self.name!r}: padding by {self.mode} pixels has no value and cuts nothing off")
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return (C, H + top + bottom, W + left + right) for (C, H, W); ModelError if nothing is left."""
+        """Return (C, H + top + bottom, W + left + right) for (C, H, W); raise ModelError if nothing is left."""
         channels, height, width = self.image(shapes[0])
         top, left, bottom, right = self.padding
         sides = (height + top + bottom, width + left + right)

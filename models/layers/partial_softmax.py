@@ -1,4 +1,4 @@
-"""Softmax within a network: over runs of the channels of each pixel, or over the pixels of each row."""
+"""Softmax inside a network: over groups of the channels of each pixel, or over the pixels of each row."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .softmax import log_softmax, softmax
 
 @dataclass(frozen=True)
 class ChannelSoftmax(Layer):
-    """Softmax, or with `log` its logarithm, of each pixel over some of its channels. No tensors.
+    """Softmax (or its logarithm if `log` is set) over groups of the channels of each pixel. No tensors.
 
-    The channels are seen as [outer, `length`, `inner`], and each softmax is over the axis of `length`: all channels,
-    groups of neighbours (`inner` 1), or channels that are `inner` apart.
+    The channels are viewed as [outer, `length`, `inner`], and the softmax is computed along the axis `length`: over all
+    channels, over groups of adjacent channels (if `inner` is 1), or over channels with a stride of `inner`.
     """
 
     length: int
@@ -33,7 +33,7 @@ class ChannelSoftmax(Layer):
         check_range(self.name, "inner", self.inner, 1, MAX_CHANNELS)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W); ModelError for features, or if the runs do not divide the channels."""
+        """Return the input shape, (C, H, W); raise ModelError if it cannot be divided into groups."""
         channels, _, _ = self.image(shapes[0])
         if channels % (self.length * self.inner):
             raise ModelError(
@@ -42,7 +42,7 @@ class ChannelSoftmax(Layer):
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """Compute the softmax of each run."""
+        """Compute the softmax of each group."""
         (x,) = inputs
         runs = np.moveaxis(x.reshape(len(x), -1, self.length, self.inner, *x.shape[2:]), 2, -1)
         return np.moveaxis((log_softmax if self.log else softmax)(runs), -1, 2).reshape(x.shape)
@@ -50,14 +50,14 @@ class ChannelSoftmax(Layer):
 
 @dataclass(frozen=True)
 class RowSoftmax(Layer):
-    """Softmax, or with `log` its logarithm, over the columns of each row of each channel. No tensors."""
+    """Softmax (or its logarithm if `log` is set) over the columns of each row of each channel. No tensors."""
 
     log: bool = False
 
     kind: ClassVar[str] = "row_softmax"
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (C, H, W); ModelError for features."""
+        """Return the input shape, (C, H, W); raise ModelError for features."""
         return self.image(shapes[0])
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

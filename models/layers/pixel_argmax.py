@@ -1,4 +1,4 @@
-"""The class of each pixel. No tensors."""
+"""Computation of the class of each pixel. No tensors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .layer import Layer, Tensors
 
 @dataclass(frozen=True)
 class PixelArgmax(Layer):
-    """The channel with the largest value at each pixel, the first of equals: the end of a segmentation network.
+    """The (first) channel with the largest value at each pixel, as at the end of a segmentation network.
 
-    Maps (classes, H, W) to H * W features, row by row: integers from 0 to classes - 1.
+    Maps (classes, H, W) to H * W features in row-major order: integers from 0 to classes - 1.
     """
 
     classes: int
@@ -28,7 +28,7 @@ class PixelArgmax(Layer):
         check_range(self.name, "classes", self.classes, 1, MAX_LABELS)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return (H * W,) for (classes, H, W); ModelError for another number of channels."""
+        """Return (H * W,) for (classes, H, W); raise ModelError for another number of channels."""
         channels, height, width = self.image(shapes[0])
         if channels != self.classes:
             raise ModelError(f"layer {self.name!r}: reads {self.classes} channels, one for each class, not {channels}")

@@ -1,4 +1,4 @@
-"""Pooling: the maximum or the average of windows of an image."""
+"""Pooling: the maximum or the average over windows of an image."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ POOL_METHODS = ("max", "average")
 
 @dataclass(frozen=True)
 class Pool(Layer):
-    """Maximum or average over windows of each channel. A window as large as the image is a global pool. No tensors.
+    """Maximum or average over windows of each channel; global pooling if the window is as large as the image.
 
-    `window`, `stride` and `dilation` are (height, width), `padding` is (top, left, bottom, right) and smaller than the
-    span of a window. With `ceil_mode`, a window may extend beyond the end of the padded image if it begins inside the
-    image or the padding before it. The maximum never counts padding; the average counts it with `count_include_pad`,
-    but never pixels beyond the padding.
+    The layer has no tensors. `window`, `stride` and `dilation` are (height, width); `padding` is (top, left, bottom,
+    right) and must be smaller than the span of a window. With `ceil_mode`, a window may extend beyond the end of the
+    padded image if it begins inside the image or the leading padding. The maximum ignores padding; the average includes
+    it if `count_include_pad` is set, but never includes pixels beyond the padding.
     """
 
     method: str
@@ -48,7 +48,7 @@ class Pool(Layer):
 
     @property
     def spans(self) -> tuple[int, int]:
-        """Rows and columns from the first pixel of a window to its last."""
+        """The number of rows and columns that a window spans, including gaps due to dilation."""
         down, across = ((size - 1) * step + 1 for size, step in zip(self.window, self.dilation))
         return down, across
 
@@ -59,7 +59,7 @@ class Pool(Layer):
         return beside and not any(self.padding) and not self.ceil_mode
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return (C, H', W') for (C, H, W); ModelError if the input does not fit."""
+        """Return (C, H', W') for (C, H, W); raise ModelError if the input shape does not match."""
         channels, *sides = self.image(shapes[0])
         pooled = [
             _windows(side, self.spans[axis], self.stride[axis], self._pads(axis), self.ceil_mode)
@@ -70,7 +70,7 @@ class Pool(Layer):
                 f"layer {self.name!r}: pools over {self.spans[0]}x{self.spans[1]} pixels of an image, but what "
                 f"comes before gives {describe_shape(shapes[0])}"
             )
-        # Between the pixels of a dilated window, a whole image may be lost.
+        # An image that is smaller than the dilation may lie entirely between the taps of a window.
         if self.dilation != (1, 1) and any(
             not self._reached(axis, side, count, False).all() for axis, (side, count) in enumerate(zip(sides, pooled))
         ):
@@ -78,7 +78,7 @@ class Pool(Layer):
         return (channels, pooled[0], pooled[1])
 
     def counts(self, shape: Shape) -> np.ndarray:
-        """Return the number of pixels that each window is divided by: float32 [H', W'], for an input (C, H, W)."""
+        """Return the divisor of each window's average, float32 [H', W'], for an input (C, H, W)."""
         _, *pooled = self.output_shape(shape)
         lengths = [
             self._reached(axis, side, count, self.count_include_pad)
@@ -87,11 +87,11 @@ class Pool(Layer):
         return np.outer(*lengths).astype(np.float32)
 
     def _reached(self, axis: int, side: int, count: int, with_padding: bool) -> np.ndarray:
-        """Return how many pixels each of `count` windows along an axis covers, those of the padding on request."""
+        """Return how many pixels each of `count` windows covers along an axis, including padding if `with_padding`."""
         before, after = self._pads(axis)
         low, high = (-before, side + after) if with_padding else (0, side)
         first = np.arange(count) * self.stride[axis] - before
-        # Taps t with low <= first + t * dilation < high, of 0 to window - 1.
+        # Taps t in 0 to window - 1 with low <= first + t * dilation < high.
         step = self.dilation[axis]
         start = np.maximum(0, -((first - low) // step))
         end = np.minimum(self.window[axis], -((first - high) // step))
@@ -111,7 +111,7 @@ class Pool(Layer):
         return windows.sum(axis=(4, 5), dtype=np.float32) / self.counts(x.shape[1:])
 
     def _pad(self, x: np.ndarray, counts: tuple[int, int], value: float) -> np.ndarray:
-        """Pad images as far as `counts` windows down and across reach."""
+        """Pad images so that they contain `counts` windows (rows, columns)."""
         sides = []
         for axis, count in enumerate(counts):
             before = self.padding[axis]
@@ -124,13 +124,13 @@ class Pool(Layer):
 
 
 def average_pool(x: np.ndarray, window_height: int, window_width: int) -> np.ndarray:
-    """Average over windows without overlap: x [B, C, H, W] -> [B, C, H // window_height, W // window_width]."""
+    """Average over non-overlapping windows: x [B, C, H, W] -> [B, C, H // window_height, W // window_width]."""
     window = (window_height, window_width)
     return Pool("pool", "average", window, window).run({}, x)
 
 
 def _windows(side: int, window: int, stride: int, pads: tuple[int, int], ceil_mode: bool) -> int:
-    """Return the number of windows along an axis; below 1 where none fits."""
+    """Return the number of windows along an axis; less than 1 if none fits."""
     room = side + sum(pads) - window
     if not ceil_mode or room < 0:
         return room // stride + 1

@@ -1,4 +1,4 @@
-"""The same numbers in another shape or order of axes. No tensors."""
+"""Changes of the shape or of the order of axes. No tensors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..checks import Shape, check_count, check_shape
 from ..errors import ModelError
 from .layer import Layer, Tensors
 
-MAX_AXES = 5  # of a transpose's split: of a DMA's access pattern
+MAX_AXES = 5  # maximum number of axes in a transpose's split, limited by the access patterns of DMAs
 
 
 @dataclass(frozen=True)
 class Flatten(Layer):
-    """(C, H, W) to (C * H * W,), channel by channel and row by row."""
+    """Flattening of (C, H, W) to (C * H * W,), channel by channel and row by row."""
 
     kind: ClassVar[str] = "flatten"
     only_moves: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class Flatten(Layer):
 
 @dataclass(frozen=True)
 class Reshape(Layer):
-    """Reshape to (C, H, W) or (F,); the order of elements stays."""
+    """Reshaping to (C, H, W) or (F,), which preserves the order of the elements."""
 
     shape: tuple[int, ...]
 
@@ -46,21 +46,21 @@ class Reshape(Layer):
         check_shape(self.name, "shape", self.shape)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return `shape`; ModelError if the number of elements differs."""
+        """Return `shape`; raise ModelError if the number of elements differs."""
         check_count(self.name, shapes[0], self.shape)
         return self.shape
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
-        """View every example in the other shape."""
+        """Reshape every example."""
         (x,) = inputs
         return x.reshape(len(x), *self.shape)
 
 
 @dataclass(frozen=True)
 class Transpose(Layer):
-    """The input viewed as axes of `split`, transposed to `order`, then reshaped to `shape`.
+    """Transposition: the input is reshaped to `split`, its axes are permuted to `order`, and it is reshaped to `shape`.
 
-    (C, H, W) to channels last, as features: split (C, H, W), order (1, 2, 0), shape (H * W * C,).
+    For example, split (C, H, W), order (1, 2, 0) and shape (H * W * C,) convert an image to channels-last features.
     """
 
     split: tuple[int, ...]
@@ -80,7 +80,7 @@ class Transpose(Layer):
         check_count(self.name, self.split, self.shape)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """As many numbers in as `shape` has; ModelError if there are others."""
+        """Return `shape`; raise ModelError if the number of elements differs."""
         check_count(self.name, shapes[0], self.shape)
         return self.shape
 

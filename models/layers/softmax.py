@@ -14,14 +14,14 @@ from .layer import Layer, Tensors
 
 @dataclass(frozen=True)
 class Softmax(Layer):
-    """Probabilities over the features, or their logarithms with `log`; always the last layer. No tensors."""
+    """Softmax over the features, or its logarithm if `log` is set. It must be the last layer. No tensors."""
 
     log: bool = False
 
     kind: ClassVar[str] = "softmax"
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        """Return the input shape, (F,); ModelError for an image."""
+        """Return the input shape, (F,); raise ModelError for an image."""
         if len(shapes[0]) != 1:
             raise ModelError(
                 f"layer {self.name!r}: takes features, but what comes before gives {describe_shape(shapes[0])}"
@@ -34,13 +34,13 @@ class Softmax(Layer):
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis."""
+    """Compute the softmax over the last axis."""
     exponents = np.exp(x - x.max(axis=-1, keepdims=True))
     result: np.ndarray = exponents / exponents.sum(axis=-1, keepdims=True)
     return result
 
 
 def log_softmax(x: np.ndarray) -> np.ndarray:
-    """Logarithm of the softmax over the last axis."""
+    """Compute the logarithm of the softmax over the last axis."""
     shifted = x - x.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
