@@ -14,7 +14,6 @@ from itertools import zip_longest
 from ..kernels.program import Unit, WeightLoad
 
 LOAD_BYTES = 16 * 1024  # per partition: 2 MiB per load
-ADDED_BYTES = 64 * 1024  # most bytes of zeros that pad tiles with fewer channels so that one load contains all of them
 
 
 def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
@@ -69,14 +68,11 @@ def weight_loads(
         if end > first + 1 and elements > most:
             end -= 1
         together = [(tile, t) for tile in range(first, end) for t in reads[tile]]
-        highest = max(rows[t] for _, t in together)
-        added = sum((highest - rows[t]) * sizes[tile] for tile, t in together) * item_bytes
-        heights = [highest if added <= ADDED_BYTES else rows[t] for _, t in together]
-        for height in dict.fromkeys(heights):
+        for height in dict.fromkeys(rows[t] for _, t in together):
             units: list[Unit] = []
             filled = 0
-            for (tile, t), own in zip(together, heights):
-                if own != height:
+            for tile, t in together:
+                if rows[t] != height:
                     continue
                 if units and filled + sizes[tile] > most:
                     loads.append(WeightLoad(first, height, tuple(units)))

@@ -5,6 +5,7 @@ Other formats contain lengths, which Pillow checks.
 
 from __future__ import annotations
 
+import os
 from typing import BinaryIO
 
 from PIL import Image, _imaging
@@ -63,10 +64,10 @@ def _is_flat_at_the_end(image: Image.Image) -> bool:
 
 
 def _whole_jpeg(image: Image.Image, file: BinaryIO) -> bool:
-    file.seek(0)
-    content = file.read(MAX_JPEG_BYTES + 1)
-    if len(content) > MAX_JPEG_BYTES:
+    if file.seek(0, os.SEEK_END) > MAX_JPEG_BYTES:
         return True
+    file.seek(0)
+    content = file.read()
     return has_all_scans(content) and (not _is_flat_at_the_end(image) or has_all_blocks(content))
 
 

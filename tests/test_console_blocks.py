@@ -26,6 +26,7 @@ NOT_RUN = {  # what a command, or a part of one between `&&`, begins with or con
     r"models\.example\.org|0\.0\.0\.0": "an address that others reach: tests/app/test_serve.py",
     r"^pytest$|^ruff |^mypy$|suite cs149-part2": "minutes, or is this test",
     r"--requests 1000": "minutes",
+    r"^trninfer load .*(--rate|--duration)": "a machine that answers at that rate: tests/app/test_load.py",
     r"--input-size 160": "a network whose sizes are open: tests/app/bench",
     r"tools\.digits": "the fonts that drew the held-out pictures: tests/tools/digits",
     r"predicted\.json|heldout|digits\.json": "files that a command above wrote, which is not run",
@@ -34,7 +35,7 @@ STATUS = {  # commands that report that something is wrong, as their page says
     "trninfer migrate --check --output new/ softmax.py": 1,
     "trninfer simulate --lines 0 --sanitize=numeric softmax.py": 1,
 }
-SLOW = {"docs/commands.md", "docs/serving.md", "docs/simulator.md", "docs/tutorial-chip.md"}
+SLOW = {"docs/chip.md", "docs/commands.md", "docs/serving.md", "docs/simulator.md", "docs/tutorial-chip.md"}
 _INLINE = re.compile(r"`(trninfer [a-z][^`]*)`")
 
 

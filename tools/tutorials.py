@@ -71,7 +71,7 @@ def _run(text: str, folder: Path) -> str:
 
 def _form(text: str) -> str:
     """Return an output without its numbers, and without the spaces and rules whose lengths depend on them."""
-    return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+", "", text))
+    return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+(e-\d+)?", "", text))
 
 
 def _run_command(command: str, folder: Path) -> str:
