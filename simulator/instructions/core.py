@@ -1,7 +1,6 @@
 """The simulated NeuronCore that runs a kernel: it allocates memory and executes the instructions.
 
-Instructions are executed eagerly, in program order, on NumPy arrays. Each instruction is also recorded in `program`,
-from which the timing model predicts when the engines would execute it.
+Instructions are executed eagerly, in program order, on NumPy arrays, and recorded in `program` for the timing model.
 """
 
 from __future__ import annotations

@@ -48,10 +48,7 @@ Edge = tuple[str, tuple[str, ...]]  # the name of an instruction, and the names 
 
 
 class Kernel:
-    """A function decorated with `nki.jit`.
-
-    A call from another kernel inlines the kernel, and a call with arrays simulates it.
-    """
+    """A function decorated with `nki.jit`: a call from another kernel inlines it, a call with arrays simulates it."""
 
     def __init__(
         self,

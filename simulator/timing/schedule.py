@@ -3,8 +3,7 @@
 The compiler's schedule is not visible in NKI. The model assumes:
 - Each engine executes one instruction at a time. Of the instructions that can start, it executes the first in program
   order: the compiler reorders independent instructions so that none is delayed by an earlier instruction whose operands
-  are not ready (`nl.no_reorder` prevents reordering). For example, a load is not delayed by a store whose data are not
-  ready.
+  are not ready (`nl.no_reorder` prevents reordering).
 - Loads from HBM are issued in the order of their first use, not in the order of the kernel (rows o20 to o26, o44), and
   before stores that could be issued at the same time: in profiles, loads have separate queues.
 - A load from a tensor that the kernel has stored waits only for the stores that write the bytes it reads, not for the
@@ -15,10 +14,9 @@ The compiler's schedule is not visible in NKI. The model assumes:
   (A2: two instances). DMAs then overlap as far as the 16 DMA engines allow; each engine serves them in issue order.
 - DMAs on GpSimd's dedicated DMA engines (sendrecv with dma_engine.gpsimd_dma) are not queued on the 16 engines (A2).
 - Every tile occupies a buffer from its first write to its last access (dependencies.py). Buffers are allocated in
-  program order as far as SBUF and the PSUM banks have space, which limits how far ahead loads are prefetched.
+  program order as far as SBUF and PSUM have space, which limits prefetching.
 
-The simulation is deterministic, and time never decreases: each step selects the engine that can start an instruction
-first.
+Each step selects the engine that can start an instruction first, so time never decreases.
 """
 
 from __future__ import annotations
@@ -75,9 +73,8 @@ def schedule(
 ) -> Schedule:
     """Return the schedule of a program on a target.
 
-    `constants` replaces the timing constants of the target if it is not None. Instructions in `releases` do not start
-    before the given time. `clock` is the clock of the Tensor Engine; if it is None, a clock is created from the
-    constants.
+    `constants` replaces the timing constants of the target. Instructions in `releases` do not start before the given
+    time. `clock` is the clock of the Tensor Engine; if it is None, one is created from the constants.
     """
     simulation = _Simulation(program, target, constants or machine(target.name), releases)
     if clock is not None:
@@ -179,11 +176,7 @@ class _Simulation:
         return turns
 
     def _look_ahead(self, limit: int) -> None:
-        """Limit the look-ahead of each engine.
-
-        An instruction may start only if all preceding instructions on its engine have started, except for the last
-        `limit` - 1 of them.
-        """
+        """Limit the look-ahead of each engine: all but `limit` - 1 earlier instructions must have started."""
         # The instructions of each engine in program order; those that have started are replaced by NOTHING.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
@@ -199,8 +192,7 @@ class _Simulation:
                 self.waits[index] += 1
 
     def _advance(self, index: int, time: float) -> None:
-        """Release the instructions that come within the look-ahead because instruction `index` has started at
-        `time`."""
+        """Release the instructions that come within the look-ahead once instruction `index` has started at `time`."""
         home = self.home[index]
         order, first = self.orders[home], self.first_waiting[home]
         order[self.place[index]] = NOTHING
@@ -286,8 +278,7 @@ class _Simulation:
                 self.buffers.release(version)
 
     def _release_successors(self, index: int, queue: int, is_dma: bool) -> None:
-        """Resolve the dependencies of the successors at the times when the instruction starts, has read, and has
-        written."""
+        """Resolve the successors' dependencies when the instruction starts, has read, and has written."""
         successors = self.successors[index]
         if not successors:
             return

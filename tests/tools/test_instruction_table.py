@@ -19,6 +19,6 @@ def test_a_row_says_what_is_declared():
     assert engines == "vector; from trn2 on"
     assert "`bound0`: SBUF or PSUM, float32, partitions of on_true_tile, one element in a partition" in operands
     assert "`reduce_res` (written, optional): " in operands and "`on_false_value`" not in operands
-    assert rules.startswith("reduce_res needs a reduce_cmd that reduces.")
+    assert rules.startswith("reduce_res requires a reduce_cmd that reduces.")
     assert cost.startswith("reduce and read: `dst`, `reduce_res`")
     assert rows()["rng"][1] == "vector, gpsimd (trn2)" and rows()["tensor_copy"][1] == "vector, scalar, gpsimd"

@@ -19,10 +19,7 @@ from .rearranging import reshaped
 def _einsum(importer: Importer, node: Node) -> None:
     """Convert an Einsum of data and weights, or of two values.
 
-    Axes that occur in both data and weights are summed over, unless they also occur in the result: then each of their
-    entries has separate weights. The other axes of the data are kept, and the other axes of the weights are added. If
-    there are no separate weights, the Einsum is a product with a single matrix.
-    """
+    Axes of both data and weights are summed over, or, if they occur in the result, each entry has separate weights."""
     equation = text(node, "equation", "").replace(" ", "")
     places = [place for place, name in enumerate(node.inputs) if name in importer.views]
     if len(places) > 1:
