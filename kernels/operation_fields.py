@@ -80,7 +80,6 @@ class WriteRegion:
 class Unit:
     """The weights of an input tile for an output tile: `elements` per partition, starting at `first` in their load.
 
-    `rows` is the number of the load's partitions that contain these weights; the others contain zeros.
     `is_diagonal`: the unit contains one number per channel and matrix, which the chip expands to diagonal matrices.
     """
 
@@ -88,7 +87,6 @@ class Unit:
     in_tile: int
     first: int
     elements: int
-    rows: int
     is_diagonal: bool = False
 
 

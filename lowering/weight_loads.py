@@ -77,7 +77,7 @@ def weight_loads(
                 if units and filled + sizes[tile] > most:
                     loads.append(WeightLoad(first, height, tuple(units)))
                     units, filled = [], 0
-                units.append(Unit(tile, t, filled, sizes[tile], rows[t], bool(are_diagonal) and are_diagonal[tile]))
+                units.append(Unit(tile, t, filled, sizes[tile], bool(are_diagonal) and are_diagonal[tile]))
                 filled += sizes[tile]
             loads.append(WeightLoad(first, height, tuple(units)))
         first = end

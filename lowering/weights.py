@@ -225,12 +225,12 @@ class _Filling:
                 outputs = slice(unit.out_tile * self._block, (unit.out_tile + 1) * self._block)
                 first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]
                 if self._tiles is not None:
-                    filters = self._tiles[unit.out_tile][first : first + unit.rows]
+                    filters = self._tiles[unit.out_tile][first : first + load.rows]
                 elif unit.is_diagonal:  # one number per channel and tap
-                    filters = self._filters[outputs, 0].reshape(unit.rows, -1)
+                    filters = self._filters[outputs, 0].reshape(load.rows, -1)
                 else:
                     filters = self._unit(outputs, slice(first, end))
-                target[: unit.rows, unit.first : unit.first + unit.elements] = filters
+                target[:, unit.first : unit.first + unit.elements] = filters
 
     def _unit(self, outputs: slice, inputs: slice) -> np.ndarray:
         """Return the filters of some input channels for some output channels: [channels, steps * outputs]."""

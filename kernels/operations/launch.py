@@ -55,7 +55,7 @@ class LoadedWeights:
             if run is None:
                 run = load_weights(load, self.w, load_early if early else copy_by_hardware)
             for unit in load.units:
-                elements = run[0 : unit.rows, unit.first : unit.first + unit.elements]
+                elements = run[:, unit.first : unit.first + unit.elements]
                 shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
                 if unit.is_diagonal:
                     shaped = make_diagonals(shaped, self.identity(), unit.out_tile)
