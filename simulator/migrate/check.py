@@ -9,6 +9,7 @@ Both functions run the file as a script in a separate process:
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -28,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from .expected import different_lines
 from .names import OLD_PACKAGE
 
 SECONDS = 600.0  # time limit for a run
@@ -141,6 +143,7 @@ class _Recorder:
         self._file = file
         self.saved_bytes = 0
         self._inside = False  # True during a comparison, which may call other comparison functions
+        self._different = different_lines(ast.parse(Path(file).read_text(encoding="utf-8")))
 
     def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -157,17 +160,21 @@ class _Recorder:
             finally:
                 if outermost:
                     self._inside = False
-                    self._count("" if holds else f"{name} does not hold{_difference(*args[:2])}")
+                    self._count(name, holds, args)
 
         return compare
 
-    def _count(self, failure: str) -> None:
+    def _count(self, name: str, holds: bool, values: Sequence[Any]) -> None:
+        """Count a comparison after the first launch, which fails unless its result is the one that the file asserts."""
         if not self.found.launches:
             return
         self.found.comparisons += 1
-        if failure:
-            line = next((f.lineno for f in inspect.stack(0) if f.filename == self._file), 0)
-            self.found.failures.append(f"line {line} of the migrated file: {failure}")
+        line = next((f.lineno for f in inspect.stack(0) if f.filename == self._file), 0)
+        if holds == (line in self._different):
+            failure = (
+                "holds, but the file asserts that it does not" if holds else "does not hold" + _difference(*values)
+            )
+            self.found.failures.append(f"line {line} of the migrated file: {name} {failure}")
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function and record the exceptions that it raises, except for failed comparisons."""
@@ -189,9 +196,9 @@ class _Recorder:
 
 
 def _difference(*values: Any) -> str:
-    """Describe the difference between two compared arrays; return "" if it is not a number."""
+    """Describe the difference between the first two values, which were compared; return "" if it is not a number."""
     try:
-        first, second = (np.asarray(value, np.float64) for value in values)
+        first, second = (np.asarray(value, np.float64) for value in values[:2])
         with np.errstate(all="ignore"):
             shares = np.abs(first - second) / np.abs(second)
         largest = float(np.max(shares[np.isfinite(shares)], initial=0.0))

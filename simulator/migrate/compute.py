@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from . import later
 from .context import Result, Tensor
 from .expressions import Expressions
 from .indices import Clips
@@ -22,8 +23,8 @@ from .instructions import (
     shape_of,
     shape_text,
 )
-from .later import enumerated
 from .notes import CHECK, CannotError
+from .placing import note_start
 from .special import affine_select, iota, memset
 from .sums import Sum
 from .views import View, clip_whole
@@ -33,8 +34,10 @@ def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> R
     """Rewrite a call of `nki.isa.<op>`, writing to `dst` if given; return None if the call did not return a tile."""
     if op in GONE:
         raise CannotError(f"nisa.{op} is gone: {GONE[op]}")
+    if op == "tensor_scalar_cumulative":
+        return _cumulative(ex, call)
     if any(keyword.arg == "dst" for keyword in call.keywords) and op not in IN_PLACE:
-        return None  # the form of NKI 0.2 and later
+        return later.call(ex, call, f"nki.isa.{op}")  # the form of NKI 0.2 and later
     if op in IN_PLACE:
         return _in_place(ex, call, op)
     for special, function in (("memset", memset), ("iota", iota), ("affine_select", affine_select)):
@@ -73,6 +76,7 @@ def _elementwise(
         for each in known.tiles
         if each in given and (each in ALWAYS_TILES or _is_tile(ex, given[each]))
     }
+    note_start(ex.ctx, dst.tensor if dst is not None else None, *(view.tensor for view in views.values()))
     like = views.get(known.like)
     if like is None:
         raise CannotError(f"nisa.{op}: {known.like} is not known to be a tile here")
@@ -181,9 +185,9 @@ def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.exp
         operator = ex.ctx.names.operator(node)
         return f"{parameter}={operator or ex.rewrite(node).text}"
     if parameter == "engine":
-        text = enumerated(ex, parameter, node) or ex.rewrite(node).text
+        text = later.enumerated(ex, parameter, node) or ex.rewrite(node).text
         return "" if text.endswith("engine.unknown") else f"{parameter}={text}"
-    text = enumerated(ex, parameter, node) or ex.rewrite(node).text
+    text = later.enumerated(ex, parameter, node) or ex.rewrite(node).text
     return f"{parameter}={text}"
 
 
@@ -256,6 +260,7 @@ def matmul(
     whole = operands.view(stationary, {}), operands.view(moving, {})
     sides = _matmul_clips(clips, whole, dst is None)
     left, right = (_in_sbuf(ex, operands.view(node, side)) for node, side in zip((stationary, moving), sides))
+    note_start(ex.ctx, left.tensor, right.tensor)
     options = ""
     transposes = False
     for option, node in given.items():
@@ -268,7 +273,11 @@ def matmul(
         if value not in ("False", "None", "()"):
             options += f", {option}={value}"
     if dst is None:
-        shape = (_free(whole[0]), *(whole[1].full[1:] if whole[1].full is not None else (f"{whole[1].text}.shape[1]",)))
+        doubled = "double_row" in options and not any(view.full is not None and len(view.full) < 3 for view in whole)
+        first = 2 if doubled else 1  # double rows are a dimension of their own
+        columns = _columns(ex, whole[0], first)
+        columns = (f"{whole[0].text}.shape[{first}]",) if columns[0].startswith("*") else columns
+        shape = (_product(columns), *_columns(ex, whole[1], first))
         dtype = dtype_of(right) if transposes else f"{ex.ctx.nl}.float32"
         made = allocate(ex.ctx, ex, shape_text(shape), dtype, "psum")
         dst = View(made.text, made.tensor or Tensor(), shape, shape)
@@ -285,9 +294,12 @@ def _in_sbuf(ex: Expressions, view: View) -> View:
     return View(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", dtype_of(view), view.shape), view.shape, view.full)
 
 
-def _free(view: View) -> str:
-    """Return the number of elements per partition of an operand."""
-    return _product(view.full[1:]) if view.full is not None else f"{view.text}.shape[1]"
+def _columns(ex: Expressions, view: View, at: int) -> tuple[str, ...]:
+    """Return the extents of an operand of the Tensor Engine from dimension `at`, the first one after the rows."""
+    if view.full is not None:
+        return view.full[at:]
+    rank = view.tensor.rank or ex.ctx.ranks.get(view.text, 0)
+    return tuple(f"{view.text}.shape[{axis}]" for axis in range(at, rank)) if rank else (f"*{view.text}.shape[{at}:]",)
 
 
 def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[Clips, Clips]:
@@ -300,6 +312,31 @@ def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[
     if fresh:  # masked-out elements of a new tile were undefined
         return rows, rows
     return rows, {**rows, **columns}
+
+
+def _cumulative(ex: Expressions, call: ast.Call) -> Result | None:
+    """Rewrite nisa.tensor_scalar_cumulative without an imm1 that has no effect, which NKI 0.7 refuses."""
+    given = keywords_of(call, ())
+    command = ex.ctx.names.dotted(given.get("reduce_cmd")) if "reduce_cmd" in given else "reset_reduce"
+    if _is_none(given.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):
+        return None
+    if not command:
+        ex.ctx.add(CHECK, "imm1 goes with reduce_cmd=nisa.reduce_cmd.load_reduce alone: pass None with other commands")
+        return None
+    del given["imm1"]
+    arguments = ", ".join(f"{each}={ex.rewrite(node).text}" for each, node in given.items())
+    return Result(f"{ex.ctx.nisa}.tensor_scalar_cumulative({arguments})")
+
+
+def _is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _predicate(ex: Expressions, view: View, reverse: bool) -> str:
+    """Return a predicate, which must consist of unsigned integers; the first compilers also took other dtypes."""
+    if not reverse and view.tensor.dtype in (f"{ex.ctx.nl}.uint8", f"{ex.ctx.nl}.uint16"):
+        return view.text
+    return f"{ex.ctx.needs('as_predicate')}({view.text}{', reverse=True' if reverse else ''})"
 
 
 def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
@@ -319,14 +356,21 @@ def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     from_psum = op == "dma_copy" and operands.view(given["src"]).tensor.region == "psum"
     if from_psum:
         ex.ctx.add(CHECK, "a DMA cannot read PSUM: its source is copied to SBUF first")
+    reverse = op == "tensor_copy_predicated" and _is_true(given.get("reverse_pred"))
+    if reverse and ex.rewrite(given["src"]).tensor is not None:  # a tile goes without reverse_pred
+        order.remove("reverse_pred")
+    else:
+        reverse = False
     for each in order:
-        if each in ("dst", "src", "on_true", "predicate", "data"):
+        if each == "predicate":
+            arguments.append(f"predicate={_predicate(ex, operands.view(given[each]), reverse)}")
+        elif each in ("dst", "src", "on_true", "data"):
             text = operands.view(given[each]).text
             arguments.append(f"{each}={ex.ctx.nl}.copy({text})" if each == "src" and from_psum else f"{each}={text}")
         elif each in ("reduce_op",):
             arguments.append(f"{each}={ex.ctx.names.operator(given[each]) or ex.rewrite(given[each]).text}")
         else:
-            arguments.append(f"{each}={enumerated(ex, each, given[each]) or ex.rewrite(given[each]).text}")
+            arguments.append(f"{each}={later.enumerated(ex, each, given[each]) or ex.rewrite(given[each]).text}")
     text = f"{ex.ctx.nisa}.{op}({', '.join(arguments)})"
     if operands.guard:
         emit_call(ex.ctx, operands, text)

@@ -19,7 +19,8 @@ class Tensor:
     """The properties of a tensor that are known from the source.
 
     `region` is "hbm", "sbuf" or "psum", or "" if unknown. `dtype` and `shape` are source text, or "" and None if
-    unknown. `blocks` is the number of dimensions before the partition dimension.
+    unknown. `blocks` is the number of dimensions before the partition dimension. `start` is the first partition of a
+    part of a tile.
     """
 
     region: str = ""
@@ -27,6 +28,7 @@ class Tensor:
     shape: tuple[str, ...] | None = None
     blocks: int = 0
     rank: int = 0  # number of dimensions, or 0 if unknown
+    start: str = "0"
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ class Context:
     moved: dict[ast.stmt, ast.For] = field(default_factory=dict)
     registers: set[str] = field(default_factory=set)
     tree: ast.FunctionDef | None = None
+    returns_outputs: bool = False  # it is a kernel that no other function with NKI calls
     keeps: bool = False  # keep statements that would otherwise be dropped, since the function needs them
     statements: Any = None  # the rewriter of statements
     no_hoisting: str = ""  # the enclosing construct that prevents inserting lines, if any
@@ -191,9 +194,9 @@ def _either(first: Value, second: Value, name: str) -> Value:
     )
 
 
-def view_of(tensor: Tensor, shape: tuple[str, ...] | None) -> Tensor:
-    """Return a description of part of a tensor, with the given shape."""
-    return replace(tensor, shape=shape, blocks=0)
+def view_of(tensor: Tensor, shape: tuple[str, ...] | None, start: str = "") -> Tensor:
+    """Return a description of part of a tensor, with the given shape and first partition."""
+    return replace(tensor, shape=shape, blocks=0, start=start or tensor.start)
 
 
 def with_dtype(value: Value, name: str, rank: int) -> Value:

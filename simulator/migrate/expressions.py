@@ -351,10 +351,10 @@ class Expressions:
 DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set)
 INDEX_FUNCTIONS = frozenset({"nki.language.arange", "nki.language.mgrid"})
 GRID_AXES = {"p": 0, "x": 2, "y": 1, "z": 0}
+NUMBERS = {"nki.language.fp32.min": "-3.4028235e38", "nki.language.fp32.max": "3.4028235e38"}
 RENAMED = {
+    **NUMBERS,
     "nki.language.dslice": "nl.ds",
-    "nki.language.fp32.min": "-3.4028235e38",
-    "nki.language.fp32.max": "3.4028235e38",
     "nki.isa.tensor_engine": "nisa.engine.tensor",
     "nki.isa.vector_engine": "nisa.engine.vector",
     "nki.isa.scalar_engine": "nisa.engine.scalar",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from .imports import JITS
+from .imports import ENTRY_POINTS, JITS
 from .names import NUMPY_DTYPES, Names
+from .notes import CHECK, Note
 
-ON_HOST = frozenset(f"nki.language.{name}" for name in ("nc", "spmd_dim", "tile_size", *NUMPY_DTYPES, "bfloat16"))
+FLOAT_DTYPES = ("bfloat16", "tfloat32", "float8_e4m3", "float8_e5m2", "fp32")
+ON_HOST = frozenset(f"nki.language.{name}" for name in ("nc", "spmd_dim", "tile_size", *NUMPY_DTYPES, *FLOAT_DTYPES))
 
 
 def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
@@ -18,7 +20,9 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
     trees = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     used = {each.name: names.mentioned_by(each.name) for each in trees}
     kernels = {each.name for each in trees if any(is_jit(decorator, names) for decorator in each.decorator_list)}
+    launchers = {each.name for each in trees if called(each) & kernels or used[each.name] & ENTRY_POINTS}
     found = {name for name, dotted in used.items() if any(_computes(each) for each in dotted)}
+    found -= launchers - kernels - called_by(tree, kernels)
     names.undecorated = (found - kernels) & _values(tree)
     while True:
         callers = {each.name for each in trees if called(each) & (found - kernels)} - found
@@ -30,6 +34,26 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
 def _computes(dotted: str) -> bool:
     """Return True for names that only kernels and their helpers use; host code only uses grids, sizes and dtypes."""
     return dotted.startswith(("nki.language.", "nki.isa.")) and ".".join(dotted.split(".")[:3]) not in ON_HOST
+
+
+def assumptions(names: Names) -> list[Note]:
+    """Return a note on the names that an excerpt, a file without imports, is assumed to import."""
+    shown = ", ".join(names.assumed)
+    return [Note(1, CHECK, f"the file imports nothing of NKI: {shown} are taken for NKI's modules")] if shown else []
+
+
+def called_by(tree: ast.AST, functions: set[str]) -> set[str]:
+    """Return the functions that the given functions call, directly or through others."""
+    calls: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            calls.setdefault(node.name, set()).update(called(node))
+    found: set[str] = set()
+    new = set(functions)
+    while new:
+        new = set().union(*(calls.get(name, set()) for name in new)) - found
+        found |= new
+    return found
 
 
 def is_jit(decorator: ast.expr, names: Names) -> bool:

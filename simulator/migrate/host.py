@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
+from .expressions import NUMBERS
 from .imports import KERNEL_PARAMETERS, RUNNERS, TENSOR_TYPES, dotted_of
 from .names import OLD_PACKAGE, Names
 from .notes import CANNOT, CHECK, Notes
@@ -159,6 +160,8 @@ class Host(cst.CSTTransformer):
         if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # imported by `import neuronxcc.nki`, without an alias
             return updated.attr
         dotted = self._dotted(original)
+        if dotted in NUMBERS:
+            return cst.parse_expression(NUMBERS[dotted])
         if dotted == "logging.OFF":  # a logging level that the first compiler added to the standard library
             return cst.BinaryOperation(updated.with_changes(attr=cst.Name("CRITICAL")), cst.Add(), cst.Integer("1"))
         if id(original) not in self._called and not self._keep_runners:  # the entry point is used as a value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from ..checking.lint.api import api
 from ..nki.api import table
 from ..nki.dialect import ENUMS
 from .context import Result
@@ -48,7 +49,17 @@ def loop_range(ex: Expressions, node: ast.Call) -> Result:
     return Result(f"range({', '.join(ex.rewrite(bound).text for bound in bounds)})")
 
 
+def _is_dtype(dotted: str, keyword: ast.keyword) -> bool:
+    """Return True for the dtype of an instruction that no longer has one, since that of `dst` determines it."""
+    if keyword.arg != "dtype" or not dotted.startswith("nki.isa."):
+        return False
+    parameters = {parameter.name for parameter in api().signatures.get(dotted, ())}
+    return "dst" in parameters and "dtype" not in parameters
+
+
 def _is_old(dotted: str, keyword: ast.keyword) -> bool:
+    if _is_dtype(dotted, keyword):
+        return True
     name = str(keyword.arg)
     key = (dotted, name)
     special = key in (("nki.isa.register_move", "imm"), ("nki.isa.sendrecv", "use_gpsimd_dma"))
@@ -68,6 +79,8 @@ def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
     if keyword.arg is None:
         return [f"**{ex.rewrite(keyword.value).text}"]
     key, nisa = (dotted, keyword.arg), ex.ctx.nisa
+    if _is_dtype(dotted, keyword):
+        return []
     if key in DROPPED:
         reason = f": {DROPPED[key]}" if DROPPED[key] else ""
         ex.ctx.add(CHECK, f"{keyword.arg}= is left out{reason}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,3 +61,15 @@ def in_place_of(node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSma
         if node.trailing_whitespace.comment is not None and isinstance(body[-1], cst.SimpleStatementLine):
             body[-1] = body[-1].with_changes(trailing_whitespace=node.trailing_whitespace)
     return body
+
+
+def enclosed(text: str) -> str:
+    """Parenthesise an expression if it contains a line break outside all brackets."""
+    if "\n" not in text:
+        return text
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(f"({text})").readline):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0) * (token.type == tokenize.OP)
+        if token.type == tokenize.NL and depth == 1:
+            return f"({text})"
+    return text

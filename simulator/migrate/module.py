@@ -15,16 +15,16 @@ from .additions import with_support
 from .audit import LossError, refuse_losses, unbound
 from .containers import elements_of
 from .context import Ambiguous, Context, Function, Source, Tensor, Value, is_index, joined, with_dtype
-from .functions import called, functions_with_nki
+from .functions import assumptions, called, called_by, functions_with_nki
 from .host import Host
-from .layout import in_place_of
+from .layout import enclosed, in_place_of
 from .limits import Deadline
 from .named import named_products, whole_axes
 from .names import Names, stored
 from .notes import CANNOT, CHECK, MARK, CannotError, Note, Notes
 from .pairing import paired
 from .renaming import made_in_loops
-from .statements import Statements, enclosed
+from .statements import Statements
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
 PASSES = 3  # maximum number of passes; each pass uses the arguments and results of functions found by earlier ones
@@ -66,6 +66,7 @@ class Migrator:
                 self._functions[node.name] = Function(node.name, parameters)
         self._called = sorted(called(self._tree))
         self._with_nki = functions_with_nki(self._tree, self._names)
+        self._called_by_nki = called_by(self._tree, self._with_nki)
         self._needed: set[str] = set()  # names that would be unbound without an import of a removed name
         self._failed: set[str] = set()  # functions with parts that must be rewritten by hand
 
@@ -98,7 +99,7 @@ class Migrator:
         return [(dict(each.given), each.returned) for each in called], set(self._failed)
 
     def _begin(self) -> None:
-        self._notes = Notes()
+        self._notes = Notes(assumptions(self._names))
         self._taken = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
         self._support: set[str] = set()
         self._left: list[cst.EmptyLine] = []  # comments of removed statements
@@ -378,6 +379,7 @@ class Migrator:
         ctx.source = self._source
         ctx.support, ctx.tree = self._support, tree
         ctx.statements = Statements(ctx)
+        ctx.returns_outputs = is_kernel and self._names.is_first_dialect and tree.name not in self._called_by_nki
         ctx.keeps = tree.name in self._failed
         scope: dict[str, Value] = dict(outer.scope) if outer is not None else {}
         given = self._functions[tree.name].given

@@ -8,6 +8,7 @@ from .context import Result, Tensor
 from .expressions import Expressions
 from .instructions import Operands, allocate, dtype_of, emit_call, keywords_of, name, shape_of
 from .notes import CannotError
+from .placing import is_number
 from .views import View, clip_whole
 
 
@@ -68,7 +69,9 @@ def store(ex: Expressions, call: ast.Call) -> Result:
         value = Result(f"{ex.ctx.nl}.copy({value.text})", Tensor("sbuf", value.tensor.dtype, value.tensor.shape))
     if value.tensor is None and not isinstance(given["value"], (ast.Name, ast.Subscript)):
         value = Result(value.text, Tensor("sbuf"))
-    if operands.clips:
+    if is_number(ex.ctx, given["value"]):
+        value = Result(f"{ex.ctx.needs('filled')}({view.text}, {value.text})", Tensor("sbuf"))
+    elif operands.clips:
         if not isinstance(given["value"], (ast.Name, ast.Subscript)) or value.text.startswith(f"{ex.ctx.nl}."):
             value = name(ex.ctx, value)
             part = clip_whole(value, operands.clips).text

@@ -33,6 +33,9 @@ NUMPY_DTYPES = {
 }
 
 
+MOVES = ("nki.language.load", "nki.language.store")
+PARTITIONS = 128
+USUAL = {"nki": "nki", "nl": "nki.language", "nisa": "nki.isa", "np": "numpy", "par_dim": "nki.language.par_dim"}
 FIRST_DIALECT = frozenset(f"nki.language.{name}" for name in ("arange", "mgrid", "par_dim", "loop_reduce"))
 
 
@@ -43,9 +46,12 @@ class Names:
         self._meaning: dict[str, str] = {}
         self.imported: set[str] = set()  # dotted names that the file imports
         self._bind_imports(tree)
+        self.assumed = self._bind_usual(tree)  # names of NKI that the file uses without any import
         self.aliases: set[ast.stmt] = set()  # for example, simulate_kernel = nki.simulate_kernel
         self.undecorated: set[str] = set()  # functions that use NKI, are not kernels, and are passed as values
         self._bind_aliases(tree)
+        self._numbers: dict[str, int] = {}
+        self._numbers = self._constants(tree)
         self._definitions: dict[str, list[ast.FunctionDef]] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
@@ -54,6 +60,10 @@ class Names:
             self.dotted(node) in FIRST_DIALECT for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Name))
         )
         self._calls_for_values = self._finds_calls_for_values(tree)
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if self.assumed else []
+        self._is_old_excerpt = any(self.dotted(call.func) in MOVES for call in calls) and not any(
+            keyword.arg == "dst" for call in calls for keyword in call.keywords
+        )
         self.nl = self._alias("nki.language", "nl")
         self.nisa = self._alias("nki.isa", "nisa")
 
@@ -64,6 +74,17 @@ class Names:
                     self._bind(alias.asname or alias.name.split(".")[0], alias.name if alias.asname else "", alias.name)
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 self._bind_names(str(node.module), node.names)
+
+    def _bind_usual(self, tree: ast.Module) -> list[str]:
+        """Bind the usual names of NKI and NumPy if a file without imports of NKI, such as an excerpt, reads them."""
+        if any(name.startswith((OLD_PACKAGE, "nki")) for name in self.imported):
+            return []
+        nodes = list(ast.walk(tree))
+        read = {node.id for node in nodes if isinstance(node, ast.Name)}
+        bound = stored([tree]) | {node.arg for node in nodes if isinstance(node, ast.arg)} | self._meaning.keys()
+        found = [name for name in USUAL if name in read - bound]
+        self._meaning.update({name: USUAL[name] for name in found})
+        return [name for name in found if name != "np"]
 
     def _bind_names(self, module: str, names: list[ast.alias]) -> None:
         """Bind the names of `from module import ...`."""
@@ -88,6 +109,31 @@ class Names:
                 self._meaning[target.id] = dotted
                 self.aliases.add(statement)
 
+    def _constants(self, tree: ast.Module) -> dict[str, int]:
+        """Return the names that the file assigns exactly once, to an integer or to the number of partitions."""
+        bound = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and is_stored(node))
+        found: dict[str, int] = {}
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Name)
+                and bound[node.targets[0].id] == 1
+            ):
+                factor = self.factor(node.value)
+                if factor != 1:
+                    found[node.targets[0].id] = factor
+        return found
+
+    def factor(self, node: ast.expr) -> int:
+        """Return an integer by which an expression can be divided, as far as its factors are known."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return self.factor(node.left) * self.factor(node.right)
+        if isinstance(node, ast.Constant):
+            return node.value if type(node.value) is int else 1
+        if isinstance(node, ast.Name):
+            return self._numbers.get(node.id, 1)
+        return PARTITIONS if self.dotted(node) == "nki.language.tile_size.pmax" else 1
+
     def _bind(self, name: str, dotted: str, imported: str) -> None:
         self.imported.add(imported)
         self._meaning[name] = modern(dotted or name) or OLD_PACKAGE  # `import neuronxcc.nki` binds neuronxcc
@@ -107,7 +153,7 @@ class Names:
     def is_first_dialect(self) -> bool:
         """Return True if the file imports the package of the first NKI, or uses a feature that is exclusive to it."""
         return any(name.split(".")[0] == OLD_PACKAGE for name in self.imported) or (
-            self._has_index_arrays or self._calls_for_values
+            self._has_index_arrays or self._calls_for_values or self._is_old_excerpt
         )
 
     def is_current(self, call: ast.Call) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
+from dataclasses import replace
 
 from . import later
 from .calls import call
@@ -14,7 +13,9 @@ from .expressions import Expressions
 from .indices import Clips, Index, Mask
 from .instructions import INSTRUCTIONS, Operands, emit_call, keywords_of
 from .instructions import name as named
+from .layout import enclosed
 from .notes import CannotError
+from .placing import copied, note_start, outputs, starts_anywhere
 from .tiles import OPERATORS, binary, function, operate
 from .views import View, clip_whole
 
@@ -68,7 +69,8 @@ class Statements:
             result = self.ex.rewrite(node.value)
             if self.ctx.function is not None and result.tensor is not None:
                 self.ctx.function.returned = result.tensor
-            return self._changed(f"return {enclosed(result.text)}", (node.value, result.text))
+            text = outputs(self.ex, node.value) if self.ctx.returns_outputs else result.text
+            return self._changed(f"return {enclosed(text)}", (node.value, text))
         if isinstance(node, ast.Assert):
             test = self.ex.rewrite(node.test)
             told = self.ex.rewrite(node.msg).text if node.msg is not None else ""
@@ -143,7 +145,7 @@ class Statements:
     def _learn(self, name: str, value: ast.expr, result: Result) -> None:
         known: object = result.value
         if isinstance(known, Tensor) and result.text != name:
-            known = Tensor(known.region, known.dtype or f"{name}.dtype", known.shape, known.blocks)
+            known = replace(known, dtype=known.dtype or f"{name}.dtype", rank=0)
         if known is None and isinstance(value, (ast.ListComp, ast.DictComp)):
             known = Container()
         self.ctx.scope[name] = known  # type: ignore[assignment]
@@ -271,6 +273,11 @@ class Statements:
     def _copy(self, dst: View, result: Result, condition: str = "") -> None:
         ctx = self.ctx
         lines = f"if {condition}:\n    " if condition else ""
+        if dst.tensor.region == "psum":
+            note_start(ctx, dst.tensor, result.tensor)
+        elif dst.tensor.region != "hbm" and any(starts_anywhere(ctx, each) for each in (dst.tensor, result.tensor)):
+            ctx.emit(lines + copied(ctx, Result(dst.text, dst.tensor), result))
+            return
         if result.tensor is None:
             try:
                 number = ast.literal_eval(result.text)
@@ -381,15 +388,3 @@ class Statements:
 
 def _mask_of(call: ast.Call) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == "mask"), None)
-
-
-def enclosed(text: str) -> str:
-    """Parenthesise an expression if it contains a line break outside all brackets."""
-    if "\n" not in text:
-        return text
-    depth = 0
-    for token in tokenize.generate_tokens(io.StringIO(f"({text})").readline):
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0) * (token.type == tokenize.OP)
-        if token.type == tokenize.NL and depth == 1:
-            return f"({text})"
-    return text

@@ -80,6 +80,34 @@ def assign(dst, value):
         nisa.memset(dst=dst, value=value)
 '''
 
+PLACE = '''
+def place(dst, value, starts):
+    """Copy a tile (or a number) to a part of another; `starts` are the partitions at which the two begin."""
+    is_tile = isinstance(value, nl.NkiTensor)
+    if all(start % 32 == 0 and dst.shape[0] <= {0: 128, 64: 64}.get(start, 32) for start in starts[: 1 + is_tile]):
+        assign(dst, value)
+        return
+    source = nl.ndarray(dst.shape, dtype=dst.dtype, buffer=nl.sbuf)
+    if not is_tile or value.buffer == nl.psum:
+        assign(source, value)
+    nisa.dma_copy(dst=dst, src=value if is_tile and value.buffer != nl.psum else source)
+'''
+
+AS_PREDICATE = '''
+def as_predicate(tile, reverse=False):
+    """A tile of unsigned integers, as predicates are: not 0 where an element is to be taken."""
+    if tile.dtype in (nl.uint8, nl.uint16) and not reverse:
+        return tile
+    return (nl.equal if reverse else nl.not_equal)(tile, 0, dtype=nl.uint8)
+'''
+
+FILLED = '''
+def filled(tensor, value):
+    """A tile of the shape of a tensor in HBM with a number in each element."""
+    shape = tensor.shape if len(tensor.shape) > 1 else (1, tensor.shape[0])
+    return nl.full(shape, value, dtype=tensor.dtype, buffer=nl.sbuf)
+'''
+
 AS_ROWS = '''
 def as_rows(tensor):
     """A tensor of HBM with a vector's elements one to a row, as a tile has them on its partitions."""
@@ -137,13 +165,16 @@ TEXTS = {
     "kept_shape": REDUCED,
     "selected": SELECTED,
     "assign": ASSIGN,
+    "place": PLACE,
+    "as_predicate": AS_PREDICATE,
+    "filled": FILLED,
     "as_rows": AS_ROWS,
     "TileBlocks": TILE_BLOCKS,
     "transpose_into": TRANSPOSE_INTO,
     "as_kernel": AS_KERNEL,
     "simulate_kernel": SIMULATE_KERNEL,
 }
-NEEDS = {"elementwise": ("wider_dtype", "stretched"), "selected": ("stretched",)}
+NEEDS = {"elementwise": ("wider_dtype", "stretched"), "selected": ("stretched",), "place": ("assign",)}
 
 
 def source(names: set[str], nl: str, nisa: str) -> str:

@@ -12,6 +12,7 @@ from .instructions import Operands, keywords_of, shape_text
 from .later import RANGES, loop_range
 from .moves import load, load_transposed, store
 from .notes import CannotError
+from .placing import note_start
 from .views import View
 
 BINARY = frozenset(name for name, operator in ALU.items() if not operator.unary) | {"divide", "mod", "fmod"}
@@ -134,6 +135,7 @@ def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") ->
     Masked-out elements were undefined, so they can be computed as well.
     """
     nl = ex.ctx.nl
+    note_start(ex.ctx, x.tensor, y.tensor)
     if op == "divide":
         return _quotient(ex, x, y, options)
     tensors = [side.tensor for side in (x, y) if side.tensor is not None]
@@ -180,6 +182,7 @@ def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     given = keywords_of(call, ("x", "dtype"))
     Operands(ex, given.pop("mask", None))
     x = ex.rewrite(given["x"])
+    note_start(ex.ctx, x.tensor)
     text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, given, 'dtype')})"
     asked = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else ""
     tensor = x.tensor or Tensor()
@@ -192,6 +195,7 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     given = keywords_of(call, ("x", "axis"))
     operands = Operands(ex, given.pop("mask", None))
     view = operands.view(given["x"])
+    note_start(ex.ctx, view.tensor)
     if operands.clips:
         rows = {at: clip for at, clip in operands.clips.items() if view.full is not None and at != -len(view.full)}
         if rows != operands.clips:  # masked-out rows were undefined
@@ -285,6 +289,7 @@ def _where(ex: Expressions, given: dict[str, ast.expr]) -> Result:
     if condition.tensor is None:
         raise CannotError("nl.where of a condition on index arrays: use nisa.affine_select")
     x, y = ex.rewrite(given["x"]), ex.rewrite(given["y"])
+    note_start(ex.ctx, condition.tensor, x.tensor, y.tensor)
     tensor = next((side.tensor for side in (x, y) if side.tensor is not None), condition.tensor)
     shapes = {side.tensor.shape for side in (condition, x, y) if side.tensor is not None}
     options = _options(ex, given, "dtype")

@@ -74,7 +74,18 @@ def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | No
         if after:
             keys[after[-1]] = _one(keys[after[-1]])
     shape = _basic_shape(elements, keys, tensor)
-    return View(f"{text}[{', '.join(keys)}]", view_of(tensor, shape), shape, shape)
+    return View(f"{text}[{', '.join(keys)}]", view_of(tensor, shape, _first_row(elements)), shape, shape)
+
+
+def _first_row(elements: list[Element]) -> str:
+    """Return the first partition that a subscript of slices and numbers selects, or "" if it is that of the tensor."""
+    node = ast.parse(f"x[{elements[0].text}]", mode="eval").body if elements else None
+    part = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(part, ast.Call) and part.args:
+        return ast.unparse(part.args[0])
+    if isinstance(part, ast.Slice):
+        return ast.unparse(part.lower) if part.lower is not None else ""
+    return "" if part is None or elements[0].is_slice else ast.unparse(part)
 
 
 def slice_text(*parts: str) -> str:
@@ -144,7 +155,7 @@ def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> 
     )
     keys = _slices(clipped, rank, tensor)
     found = f"{text}[{', '.join(keys)}]" if keys is not None else _pattern(text, clipped, rank)
-    return View(found, view_of(tensor, shape), shape, full)
+    return View(found, view_of(tensor, shape, clipped[0].base.text), shape, full)
 
 
 def _slices(indices: list[Index], rank: int, tensor: Tensor) -> list[str] | None:

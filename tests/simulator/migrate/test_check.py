@@ -110,3 +110,10 @@ def test_a_process_that_dies_is_told(tmp_path):
 def test_a_difference_that_rounding_explains_is_named(tmp_path):
     found = run("y = nki.simulate(doubled)(x)\nnp.allclose(y, 2.005 * x)\n", tmp_path)
     assert found.failures[0].endswith("the values differ by up to 0.249 % (a bfloat16 is rounded by up to 0.39 %)")
+
+
+def test_a_comparison_that_is_asserted_to_fail_holds_where_it_fails(tmp_path):
+    tail = "y = nki.simulate(doubled)(x)\nassert not np.allclose(y, x)\n"
+    assert run(tail, tmp_path).shown == "1 launch, 1 of 1 comparisons hold"
+    found = run(tail.replace("(y, x)", "(y, 2 * x)"), tmp_path)
+    assert not found.well and found.failures[0].endswith("numpy.allclose holds, but the file asserts that it does not")

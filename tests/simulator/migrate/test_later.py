@@ -2,7 +2,7 @@
 
 import nki.isa as nisa
 import pytest
-from migrated_kernels import LATER, migrate_kernel, migrated_each, refused_each
+from migrated_kernels import FIRST, LATER, migrate_kernel, migrated, migrated_each, refused_each
 
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate import CHECK
@@ -80,3 +80,9 @@ def test_what_is_renamed_or_left_out_is_none_of_today():
         assert new in today[function] and old not in today[function]
     for function, old in DROPPED:
         assert old not in today[function]
+
+
+def test_the_dtype_of_an_instruction_is_that_of_dst():
+    line = "nisa.tensor_copy(dst=x, src=x, dtype=nl.float32)"
+    for head in (FIRST, LATER):
+        assert "nisa.tensor_copy(dst=x, src=x)" in migrated(f"x = nl.load(a[0:4, 0:4])\n{line}", head=head)

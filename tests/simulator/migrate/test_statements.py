@@ -6,7 +6,7 @@ from migrated_kernels import computed_each, migrated, migrated_each, refused_eac
 from nki_tensors import normal
 
 pytest.importorskip("libcst")
-from trninfer.simulator.migrate.statements import enclosed
+from trninfer.simulator.migrate.layout import enclosed
 
 A = normal(4, 6)
 GRID = "i = nl.arange(4)[:, None]\nj = nl.arange(3)[None, :]\nx = nl.load(a)\n"
@@ -81,7 +81,7 @@ def test_texts():
     }
     before = GRID + "p = nl.zeros((3, 4), a.dtype, buffer=nl.psum)\nr, f = nl.mgrid[0:3, 0:4]\n"
     assert migrated_each(list(cases), before, "a, n") == list(cases.values())
-    assert migrated("x = nl.load(a[0:4, 0:4])\nreturn (x +\n        x)").endswith("return nl.add(x, x)")
+    assert migrated("x = nl.load(a[0:4, 0:4])\ny = (x +\n        x)").endswith("y = nl.add(x, x)")
 
 
 def test_comments_of_what_nothing_is_left_of_go_to_the_next_statement():

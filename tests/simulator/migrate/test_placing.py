@@ -1,0 +1,99 @@
+"""Tiles that begin at any partition, predicates of any dtype, numbers that are stored, and outputs left in SBUF."""
+
+import numpy as np
+import pytest
+from migrated_kernels import FIRST, migrate_kernel, migrated, run_migrated
+
+pytest.importorskip("libcst")
+from trninfer.simulator.migrate import CHECK, migrate_source
+
+OUT = "out = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n"
+SQUARE = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("for i in nl.static_range(8): t[i, 1:3] = i * 5", {(i, j): i * 5 for i in range(8) for j in (1, 2)}),
+        ("t[3:5, :] = x[0:2, :]", {(i, j): SQUARE[i - 3, j] for i in (3, 4) for j in range(4)}),
+        ("t[0:2, :] = x[5:7, :]", {(i, j): SQUARE[i + 5, j] for i in (0, 1) for j in range(4)}),
+        ("t[nl.arange(2)[:, None] + 3, nl.arange(4)[None, :]] = 2.5", {(i, j): 2.5 for i in (3, 4) for j in range(4)}),
+    ],
+)
+def test_a_part_that_begins_at_any_partition_is_copied_by_a_dma(line, expected):
+    body = f"{OUT}x = nl.load(a)\nt = nl.zeros((8, 4), dtype=nl.float32)\n{line}\nnl.store(out, t)\nreturn out"
+    golden = np.zeros((8, 4), np.float32)
+    for at, value in expected.items():
+        golden[at] = value
+    assert np.array_equal(run_migrated(body, SQUARE), golden)
+    assert "a DMA copies there" in migrate_kernel(body).notes[0].message
+
+
+def test_parts_where_engines_start_are_copied_by_engines():
+    text = migrated("x = nl.load(a[0:128, 0:4])\nfor i in nl.affine_range(4): x[i * 32:i * 32 + 32, 0:2] = 1")
+    assert "nisa.memset(dst=x[" in text and "place" not in text
+
+
+def test_an_operand_that_starts_where_no_engine_does_is_noted():
+    (note,) = migrate_kernel("x = nl.load(a[0:8, 0:4])\ny = nl.add(x[3:5, 0:4], 1.0)\nreturn a").notes
+    assert note.kind == CHECK and note.message.startswith("an operand starts at partition 3; engines start at")
+    assert not migrate_kernel("x = nl.load(a[0:8, 0:4])\nnl.store(a[0:2, 0:4], x[3:5, 0:4])\nreturn a").notes
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int32, np.float32])
+@pytest.mark.parametrize(
+    "line, kept",
+    [
+        ("nisa.tensor_copy_predicated(src=x, dst=t, predicate=p)", True),
+        ("nisa.tensor_copy_predicated(src=x, dst=t, predicate=p, reverse_pred=True)", False),
+        ("nisa.select_reduce(dst=t, predicate=p, on_true=x, on_false=0.0)", True),
+    ],
+)
+def test_predicates_of_any_dtype(dtype, line, kept):
+    predicate = (np.arange(32).reshape(8, 4) % 3 == 0).astype(dtype)
+    body = (
+        f"{OUT}x = nl.load(a)\np = nl.load(b)\nt = nl.zeros((8, 4), dtype=nl.float32)\n{line}\nnl.store(out, t)\n"
+        "return out"
+    )
+    golden = np.where(predicate.astype(bool) == kept, SQUARE, 0)
+    assert np.array_equal(run_migrated(body, SQUARE, predicate, parameters="a, b"), golden)
+
+
+@pytest.mark.parametrize("value", ["7", "-2.5", "number"])
+def test_a_number_is_stored(value):
+    found = run_migrated(f"{OUT}number = 3\nnl.store(out, {value})\nreturn out", SQUARE)
+    assert np.array_equal(found, np.full((8, 4), 3 if value == "number" else float(value)))
+
+
+def test_outputs_in_sbuf_are_stored():
+    body = "x = nl.load(a)\nreturn x, nl.add(x, 1.0)"
+    first, second = run_migrated(body, SQUARE)
+    assert np.array_equal(first, SQUARE) and np.array_equal(second, SQUARE + 1)
+    assert "outputs of a kernel are in HBM: x is stored to output_1" in [n.message for n in migrate_kernel(body).notes]
+    inner = "@nki.jit\ndef inner(a):\n    return nl.load(a[0:8, 0:4])\n\n\n"
+    outer = "@nki.jit\ndef kernel(a):\n    nl.store(a, inner(a))\n    return a\n"
+    assert "return nl.load(a[0:8, 0:4])" in migrate_source(FIRST + inner + outer).text  # a tile for another kernel
+
+
+def test_an_unused_initial_value_of_a_cumulative_instruction_is_left_out():
+    call = "nisa.tensor_scalar_cumulative(src=x, dst=x, op0=nl.add, op1=nl.add, imm0=0.0, imm1={}{})"
+    before = "x = nl.load(a[0:8, 0:4])\n"
+    for command in ("", ", reduce_cmd=nisa.reduce_cmd.reduce"):
+        assert "imm1" not in migrated(before + call.format("1.0", command))
+    assert "imm1=1.0" in migrated(before + call.format("1.0", ", reduce_cmd=nisa.reduce_cmd.load_reduce"))
+    (note,) = migrate_kernel(before + call.format("b", ", reduce_cmd=c") + "\nreturn a", "a, b, c").notes
+    assert "imm1 goes with reduce_cmd=nisa.reduce_cmd.load_reduce alone" in note.message
+
+
+def test_double_rows_are_no_part_of_the_shape_of_a_product():
+    before = "x = nl.ndarray((128, 2, 64), dtype=nl.float8_e4m3)\n"
+    assert "nl.ndarray((64, 64)" in migrated(before + "y = nisa.nc_matmul(x, x, perf_mode='double_row_gen3')")
+
+
+def test_a_file_without_imports_is_taken_for_an_excerpt():
+    text = "@nki.jit\ndef kernel(a):\n    t = nl.load(a[0:8, 0:4])\n    t += 1.0\n    nl.store(a, t)\n    return a\n"
+    migration = migrate_source(text)
+    assert migration.text.startswith("import nki\nimport nki.isa as nisa\nimport nki.language as nl\n")
+    assert "nisa.tensor_copy(dst=t, src=nl.add(t, 1.0))" in migration.text
+    assert migration.notes[0].message.startswith("the file imports nothing of NKI: nki, nl are taken for")
+    assert migrate_source("nl = 3\nprint(nl.load)\n").notes == ()
