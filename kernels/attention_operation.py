@@ -34,6 +34,11 @@ class Attention(Operation):
     packing: ClassVar[Packing] = Packing.NONE
     cuts_rows: ClassVar[bool] = False
 
+    @property
+    def attended(self) -> Attention:
+        """See `Operation`."""
+        return self
+
     def fields_unplaced(self) -> dict[str, Any]:
         """See `Operation`."""
         return {"bias_at": 0}

@@ -62,6 +62,11 @@ class Filtered(Operation):
         """The number of channel groups."""
         return 1
 
+    @property
+    def has_outputs_on_partitions(self) -> bool:
+        """True if output channels, and thus their constants, are on the partitions."""
+        return True
+
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of the outputs if `packed_in` images are packed in the input."""
         raise NotImplementedError(f"{type(self).__name__} does not say in which order its outputs are")
@@ -239,6 +244,11 @@ class DenseHead(ClassifierHead, Filtered):
     by_columns: bool = False
 
     cuts_channels: ClassVar[bool] = True
+
+    @property
+    def has_outputs_on_partitions(self) -> bool:
+        """See `Filtered`."""
+        return self.by_columns
 
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
         """See `Filtered`."""

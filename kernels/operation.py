@@ -15,6 +15,7 @@ from .tiling.column_phases import ColumnPhases
 from .tiling.packing import ceil_div
 
 if TYPE_CHECKING:
+    from .attention_operation import Attention
     from .filter_operations import Convolution, Filtered
     from .pool_operations import MaxPool, RowFoldPool
     from .value_operations import Numbered
@@ -187,6 +188,11 @@ class Operation:
     @property
     def filtered(self) -> Filtered | None:
         """The operation itself if it multiplies by filters, else None."""
+        return None
+
+    @property
+    def attended(self) -> Attention | None:
+        """The operation itself if it is an attention, else None."""
         return None
 
     @property

@@ -7,7 +7,7 @@ are chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..kernels.convolution.forms import ROW_BLOCKS, Form
@@ -16,7 +16,8 @@ from .cheapest_options import CheapestOptions
 from .cost_model import CostModel
 from .decisions import Choice, Decisions, Kind
 from .footprint import Footprint
-from .graph import Unsupported
+from .graph import Graph, Unsupported
+from .passes.base import Pass
 from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
 from .schedule import StageOf, with_stages
@@ -45,22 +46,25 @@ class Candidates:
         for each in self._pipeline.passes:
             if each.asks:
                 break
-            grown: list[Decisions] = []
-            for state in states:
-                offered = [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
-                for decisions in offered if each.is_forced(state) else [*offered, state]:
-                    try:
-                        graph = self._pipeline.run(decisions, last=each.name)[-1][1]
-                    except Unsupported as why:
-                        reason = why
-                        continue
-                    if each.is_worth(graph, decisions):
-                        grown.append(decisions)
-                        graphs[decisions] = graph
-            states = list(each.kept(grown))
+            grown: dict[Decisions, Graph] = {}
+            for decisions in self._offered(each, states, graphs):
+                try:
+                    grown[decisions] = self._pipeline.run(decisions, last=each.name)[-1][1]
+                except Unsupported as why:
+                    reason = why
+            graphs = {decisions: graph for decisions, graph in grown.items() if each.is_worth(graph, decisions)}
+            states = list(each.kept(list(graphs)))
             if not states:
                 raise reason
         return states
+
+    def _offered(self, each: Pass, states: Sequence[Decisions], graphs: Mapping[Decisions, Graph]) -> list[Decisions]:
+        """Return decisions with each choice that a pass offers, and without any unless one is forced."""
+        found: list[Decisions] = []
+        for state in states:
+            found += [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
+            found += [] if each.is_forced(state) else [state]
+        return found
 
     def _drafts(self) -> list[LaunchPlan]:
         """Return the drafts that fit, cheapest first."""

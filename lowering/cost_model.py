@@ -261,17 +261,16 @@ class _Alone:
         """Return the operands in SBUF, and the sources of the operation. `rows`: the rows that the operation computes,
         and those that they require; None for all."""
         operands: dict[int, Placeholder] = {}
+        sources: list[Parts] = []
         for number, parts in enumerate(self._node.sources):
-            for part in parts:
-                if not self._reads_hbm(number, part):
-                    high = None if rows is None else operand_rows(self._node, number, *rows)[1]
-                    operands.setdefault(part, _operand(self._graph, part, high))
-        places = {part: n for n, part in enumerate(operands)}
-        sources = tuple(
-            tuple(min(part, LAUNCH_INPUT) if self._reads_hbm(number, part) else places[part] for part in parts)
-            for number, parts in enumerate(self._node.sources)
-        )
-        return list(operands.values()), sources
+            high = None if rows is None else operand_rows(self._node, number, *rows)[1]
+            for part in (part for part in parts if not self._reads_hbm(number, part)):
+                operands.setdefault(part, _operand(self._graph, part, high))
+            places = dict(zip(operands, range(len(operands))))
+            sources.append(
+                tuple(min(part, LAUNCH_INPUT) if self._reads_hbm(number, part) else places[part] for part in parts)
+            )
+        return list(operands.values()), tuple(sources)
 
     def _reads_hbm(self, operand: int, part: int) -> bool:
         """True if the operation itself reads a part of an operand from HBM; other parts are loaded separately."""

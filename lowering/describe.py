@@ -53,17 +53,12 @@ def _form_of(parts: Sequence[Node]) -> str | None:
     loads = [part.operation.kernel_columns for part in parts if isinstance(part.operation, TapsLoad)]
     taps = max(operation.taps.count for operation in convolutions) * (loads[0] if loads else 1)
     rows = max(first.row_fold.count, first.rows_at_once)
-    words = [first.form.value]
-    if first.weights.is_fp8:
-        words.append("8-bit weights")
-    if first.is_fp8:
-        words.append("8-bit output")
-    if first.groups > 1 and first.form is Form.DIRECT and first.row_fold.count == 1:
-        words.append("diagonals")
-    if taps > 1:
-        words.append(f"{taps} taps a matmul")
-    if rows > 1:
-        words.append(f"{rows} rows packed")
-    if first.packed > 1:
-        words.append(f"{first.packed} images packed")
-    return ", ".join(words)
+    more = {
+        "8-bit weights": first.weights.is_fp8,
+        "8-bit output": first.is_fp8,
+        "diagonals": first.groups > 1 and first.form is Form.DIRECT and first.row_fold.count == 1,
+        f"{taps} taps a matmul": taps > 1,
+        f"{rows} rows packed": rows > 1,
+        f"{first.packed} images packed": first.packed > 1,
+    }
+    return ", ".join((first.form.value, *(words for words, is_true in more.items() if is_true)))

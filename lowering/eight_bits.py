@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from ..kernels.program import Convolution, Memory, WeightsAt
+from ..kernels.program import Memory, WeightsAt
 from ..models.network import Network
 from .graph import Graph, Node
 from .lazy import LazyArray
@@ -61,33 +61,38 @@ def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight
     """
     names = layers_with_weights(network)
     kinds = {layer.name: layer.kind for layer in network.layers}
-    chosen = [
-        number
+    changed = {
+        number: _with_narrow_weights(graph.nodes[number], eight_bits.values)
         for number in _with_weights(graph, names if eight_bits.are_all else names[1:-1])
         if graph.nodes[number].kind == kinds[graph.nodes[number].name]  # excludes rearranged channels
-    ]
-    with_groups = [n for n in chosen if getattr(graph.nodes[n].operation, "groups", 1) > 1] if eight_bits.values else []
-    nodes = list(graph.nodes)
-    for number in chosen:
-        if number in with_groups:
-            nodes[number] = replace(nodes[number], may_have_fp8_weights=True)
-        elif getattr(nodes[number].operation, "groups", 1) == 1:
-            nodes[number] = nodes[number].changed(weights=WeightsAt(is_fp8=True))
-    narrow = graph.with_nodes(nodes)
+    }
+    narrow = graph.replacing(changed)
     if not eight_bits.values:
         return narrow
-    for number, name in layers.items():
-        largest = _largest(eight_bits, nodes[number], name) if fp8_together(narrow, number) == {number} else None
-        if largest is None:
-            continue
-        operation = nodes[number].convolution
-        readers = {reader for reader, _ in graph.readers(number)}
-        is_free = operation.groups == 1 and operation.activation.name in SCALABLE
-        if is_free and not readers.intersection(with_groups):
-            nodes[number] = replace(nodes[number], largest=largest).changed(is_fp8=True)
-        else:
-            nodes[number] = replace(nodes[number], largest=largest, may_be_fp8=True)
-    return graph.with_nodes(nodes)
+    return narrow.replacing(
+        {
+            number: _narrow_value(narrow, number, largest)
+            for number, name in layers.items()
+            if fp8_together(narrow, number) == {number}
+            and (largest := _largest(eight_bits, narrow.nodes[number], name)) is not None
+        }
+    )
+
+
+def _with_narrow_weights(node: Node, are_optional: bool) -> Node:
+    """Return a node with weights in 8 bits; with groups, they are optional, or stay as they are."""
+    if node.operation.filtered is None or node.operation.filtered.filter_groups == 1:
+        return node.changed(weights=WeightsAt(is_fp8=True))
+    return replace(node, may_have_fp8_weights=are_optional)
+
+
+def _narrow_value(graph: Graph, number: int, largest: LazyArray) -> Node:
+    """Return a node with its value in 8 bits if that costs nothing, else as an option."""
+    node = graph.nodes[number]
+    is_free = node.convolution.groups == 1 and node.convolution.activation.name in SCALABLE
+    if is_free and not any(graph.nodes[reader].may_have_fp8_weights for reader, _ in graph.readers(number)):
+        return replace(node, largest=largest).changed(is_fp8=True)
+    return replace(node, largest=largest, may_be_fp8=True)
 
 
 def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
@@ -143,7 +148,7 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     if addend:
         (added,) = addend
         columns += [sums / added, np.full(len(bias), added / own, np.float32), added / sums]
-    if isinstance(operation, Convolution) and operation.has_own_bounds:
+    if operation.convolved is not None and operation.convolved.has_own_bounds:
         bounds = (bound / float(own) for bound in operation.activation.parameters)
         columns += [np.full(len(bias), min(max(bound, -FLOAT32), FLOAT32), np.float32) for bound in bounds]
     return columns

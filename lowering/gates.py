@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..kernels.program import Combine, Memory
+from ..kernels.program import Memory
 from .graph import Graph, Node
 from .passes.row_packing import is_squeezed
 
@@ -48,7 +48,7 @@ def _is_gate(graph: Graph, number: int) -> bool:
 def _is_by_channel(reader: Node, number: int, operand: int) -> bool:
     """True if a node combines its first operand with per-channel numbers, the value of node `number`."""
     operation = reader.operation
-    if not isinstance(operation, Combine) or operand != 1 or operation.sources[1] != (number,):
+    if not operation.combines or operand != 1 or operation.sources[1] != (number,):
         return False
     return operation.rows * operation.columns > 1
 

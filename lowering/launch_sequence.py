@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..kernels.tiling.packing import ceil_div
+from ..models.checks import Shape
 from ..models.files import Model
 from . import rules  # noqa: F401 (registers them)
 from .arrangement import image_of
@@ -106,12 +107,11 @@ class LaunchSequence:
 
     def eight_bits_note(self, source: str) -> str:
         """Return a description of the layers that are in 8 bits; `source`: where the scales of values come from."""
-        nodes = self.graph.nodes
         with_weights = layers_with_weights(self._network)
-        narrow = {node.name for node in nodes if node.has_fp8_weights}
-        maybe = {node.name for node in nodes if node.may_have_fp8_weights}
-        values = {node.name for node in nodes if node.operation.is_fp8}
-        more_values = {node.name for node in nodes if node.may_be_fp8}
+        narrow = self._names(lambda node: node.has_fp8_weights)
+        maybe = self._names(lambda node: node.may_have_fp8_weights)
+        values = self._names(lambda node: node.operation.is_fp8)
+        more_values = self._names(lambda node: node.may_be_fp8)
         if not narrow and not maybe:
             return "no layer has weights in 8 bits; all are in bfloat16, as the first and the last"
         others = [name for name in with_weights if name not in narrow | maybe]
@@ -123,6 +123,9 @@ class LaunchSequence:
         if more_values:
             told += f"; where that is quicker, so are weights of {len(maybe)} more and what {_computing(more_values)}"
         return f"{told}, in scales by {source}" if values or more_values else told
+
+    def _names(self, is_meant: Callable[[Node], bool]) -> set[str]:
+        return {node.name for node in self.graph.nodes if is_meant(node)}
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """Return the launches that a batch requires, one of each kind, with their graphs after each pass."""
@@ -138,31 +141,33 @@ class LaunchSequence:
         borders = [n + 1 for n in range(len(nodes)) if _is_border(nodes, n)]
         first, image = 0, self.graph.image
         while first < len(nodes):
-            found: LaunchPlanner | None = None
-            reason: Unsupported | None = None
-            ahead = [border for border in borders if border > first]
-            for last in reversed(ahead):
-                part = Graph(
-                    _part(nodes, first, last),
-                    image,
-                    self.graph.itemsize,
-                    from_host=first == 0,
-                    is_whole=(first, last) == (0, len(nodes)),
-                )
-                try:
-                    tried = self._config.planner(part, self.most)
-                    count = tried.plan(1).instructions
-                except Unsupported as why:
-                    reason = why
-                    continue
-                if count <= self.most or last == ahead[0]:
-                    found, after = tried, last
-                    break
-            if found is None:
-                raise reason or Unsupported("nothing of it fits")
-            segments.append(found)
-            first, image = after, found.output
+            segment, first = self._longest(first, [border for border in borders if border > first], image)
+            segments.append(segment)
+            image = segment.output
         return tuple(segments)
+
+    def _longest(self, first: int, borders: Sequence[int], image: Shape) -> tuple[LaunchPlanner, int]:
+        """Return the longest segment from a node on, and its end; `borders`: the possible ends, the first of which may
+        exceed the instruction budget."""
+        nodes = self.graph.nodes
+        reason = Unsupported("nothing of it fits")
+        for last in reversed(borders):
+            part = Graph(
+                _part(nodes, first, last),
+                image,
+                self.graph.itemsize,
+                from_host=first == 0,
+                is_whole=(first, last) == (0, len(nodes)),
+            )
+            try:
+                tried = self._config.planner(part, self.most)
+                count = tried.plan(1).instructions
+            except Unsupported as why:
+                reason = why
+                continue
+            if count <= self.most or last == borders[0]:
+                return tried, last
+        raise reason
 
     def _note(self) -> str | None:
         if len(self.segments) == 1:

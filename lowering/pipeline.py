@@ -144,22 +144,25 @@ class Pipeline:
         depend on it are cached for all decisions with the same choices up to that pass.
         """
         done: list[tuple[str, Graph]] = []
-        graph, key, is_kept = self.graph, tuple[Choice, ...](), True
+        graph, key, known = self.graph, tuple[Choice, ...](), self._known
         for each in self.passes:
-            is_kept = is_kept and not each.asks
+            if each.asks:
+                known = {}
             key += tuple(choice for choice in decisions.choices if choice.kind in each.kinds)
-            known = self._known.get((each.name, key)) if is_kept else None
-            if known is None:
-                known = each.apply(graph, decisions, ask or decisions.answer)
-                if known is not graph:
-                    self._check(known, each)
-                if is_kept:
-                    self._known[each.name, key] = known
-            graph = known
+            if (each.name, key) not in known:
+                known[each.name, key] = self._after(each, graph, decisions, ask or decisions.answer)
+            graph = known[each.name, key]
             done.append((each.name, graph))
             if each.name == last:
                 break
         return done
+
+    def _after(self, each: Pass, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
+        """Return the checked graph after a pass."""
+        changed = each.apply(graph, decisions, ask)
+        if changed is not graph:
+            self._check(changed, each)
+        return changed
 
     def _check(self, graph: Graph, after: Pass) -> None:
         """Check the invariants that hold after a pass and those before it; raise Unsupported if tiles do not match."""

@@ -106,22 +106,21 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
     """Return the nodes [first, end) between the borders around a node, extended beyond borders whose values are
     large."""
     ends = borders(graph)
-    end = next((border for border in ends if border >= number), None)
-    if end is None:
-        return None
-    before = [border for border in ends if border < number]
-    first = before[-1] + 1 if before else 0
     taken = _in_regions(graph, decisions)
-    if not can_run_in_bands(graph, first, end + 1) or taken & set(range(first, end + 1)):
+
+    def is_free(first: int, last: int) -> bool:
+        return can_run_in_bands(graph, first, last + 1) and taken.isdisjoint(range(first, last + 1))
+
+    def start_of(node: int) -> int:
+        return max((border for border in ends if border < node), default=-1) + 1
+
+    first, end = start_of(number), next((border for border in ends if border >= number), None)
+    if end is None or not is_free(first, end):
         return None
-    while first > 0 and whole_bytes(graph, first - 1) > large:
-        start = max((border for border in ends if border < first - 1), default=-1) + 1
-        if not can_run_in_bands(graph, start, end + 1) or taken & set(range(start, first)):
-            break
-        first = start
-    while end + 1 < len(graph.nodes) and whole_bytes(graph, end) > large:
-        after = next((border for border in ends if border > end), None)
-        if after is None or not can_run_in_bands(graph, first, after + 1) or taken & set(range(end + 1, after + 1)):
+    while first > 0 and whole_bytes(graph, first - 1) > large and is_free(start_of(first - 1), end):
+        first = start_of(first - 1)
+    for after in (border for border in ends if border > end):
+        if whole_bytes(graph, end) <= large or not is_free(first, after):
             break
         end = after
     return first, end + 1

@@ -7,7 +7,7 @@ the DMA engines to be efficient, and short enough that the next load arrives whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -59,26 +59,37 @@ def weight_loads(
     sizes = [matrices * (1 if made else size) for size, made in zip_longest(columns, are_diagonal, fillvalue=False)]
     most = LOAD_BYTES // item_bytes
     loads: list[WeightLoad] = []
-    first = 0
-    while first < len(columns):
-        end, elements = first, 0
-        while end < len(columns) and (end == first or elements <= most):
-            elements += len(reads[end]) * sizes[end]
-            end += 1
-        if end > first + 1 and elements > most:
-            end -= 1
-        together = [(tile, t) for tile in range(first, end) for t in reads[tile]]
-        for height in dict.fromkeys(rows[t] for _, t in together):
-            units: list[Unit] = []
-            filled = 0
-            for tile, t in together:
-                if rows[t] != height:
-                    continue
-                if units and filled + sizes[tile] > most:
-                    loads.append(WeightLoad(first, height, tuple(units)))
-                    units, filled = [], 0
-                units.append(Unit(tile, t, filled, sizes[tile], bool(are_diagonal) and are_diagonal[tile]))
-                filled += sizes[tile]
-            loads.append(WeightLoad(first, height, tuple(units)))
-        first = end
+    for outputs in _output_tiles_together([len(read) * size for read, size in zip(reads, sizes)], most):
+        by_height: dict[int, list[Unit]] = {}
+        for tile in outputs:
+            for t in reads[tile]:
+                unit = Unit(tile, t, 0, sizes[tile], bool(are_diagonal) and are_diagonal[tile])
+                by_height.setdefault(rows[t], []).append(unit)
+        for height, units in by_height.items():
+            loads += [WeightLoad(outputs.start, height, own) for own in _consecutive(units, most)]
     return loads
+
+
+def _consecutive(units: Sequence[Unit], most: int) -> Iterator[tuple[Unit, ...]]:
+    """Yield groups of units of at most `most` elements each, at least one unit, placed one after another."""
+    group: list[Unit] = []
+    filled = 0
+    for unit in units:
+        if group and filled + unit.elements > most:
+            yield tuple(group)
+            group, filled = [], 0
+        group.append(replace(unit, first=filled))
+        filled += unit.elements
+    yield tuple(group)
+
+
+def _output_tiles_together(elements: Sequence[int], most: int) -> Iterator[range]:
+    """Yield the output tiles whose weights are loaded together: as many as have at most `most` elements, at least
+    one."""
+    first = 0
+    while first < len(elements):
+        end = first + 1
+        while end < len(elements) and sum(elements[first : end + 1]) <= most:
+            end += 1
+        yield range(first, end)
+        first = end

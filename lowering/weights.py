@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.attention_operation import Attention
 from ..kernels.convolution.forms import Form, matrices
-from ..kernels.program import Convolution, DenseHead, Filtered, WeightLoad
+from ..kernels.program import Filtered, WeightLoad
 from ..kernels.tiling.packing import filter_steps
 from ..models.checks import Shape
 from ..models.layout import pack_images
@@ -72,9 +71,9 @@ class WeightLayout:
         for node in self.graph.nodes:
             if node.operation.filtered is not None and node.has_fp8_weights == is_fp8:
                 _Filling(self.graph, node).fill(whole, loads_at(node))
-            if isinstance(node.operation, Attention) and node.filters is not None and not is_fp8:
-                first = node.operation.bias_at
-                whole[first : first + node.filters.size] = node.filters.make().ravel()
+            attended = node.operation.attended
+            if attended is not None and node.filters is not None and not is_fp8:
+                whole[attended.bias_at : attended.bias_at + node.filters.size] = node.filters.make().ravel()
         return whole
 
     def constants(self) -> np.ndarray:
@@ -128,7 +127,7 @@ def lay_out_weights(graph: Graph) -> WeightLayout:
             node = node.changed(weights=replace(filtered.weights, loads=loads), bias=columns)
         elif operation.numbered is not None:
             node = node.changed(constants=columns)
-        elif isinstance(operation, Attention):
+        elif operation.attended is not None:
             node = node.changed(bias_at=numbers[False])
             numbers[False] += bias_numbers(node)
         nodes.append(node)
@@ -149,7 +148,7 @@ def loads_at(node: Node) -> tuple[WeightLoad, ...]:
 
 def bias_numbers(node: Node) -> int:
     """Return the size of an attention bias, which the attention kernel loads separately; 0 for other nodes."""
-    return node.filters.size if isinstance(node.operation, Attention) and node.filters is not None else 0
+    return node.filters.size if node.operation.attended is not None and node.filters is not None else 0
 
 
 def itemsize_of_weights(graph: Graph, node: Node) -> int:
@@ -298,18 +297,24 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
     """Return a node's columns of up to 128 numbers each: biases by partition, except those of the scores, which are
     stored by column."""
     operation = node.operation
-    if isinstance(operation, DenseHead) and operation.by_columns:
-        (biases,) = scaled(graph, node)
-        tiles = [biases[first : first + PARTITIONS] for first in range(0, len(biases), PARTITIONS)]
-        return [*tiles, np.arange(PARTITIONS, dtype=np.float32)]
-    if isinstance(operation, DenseHead):
-        return [np.full(PARTITIONS, number) for numbers in scaled(graph, node) for number in numbers]
-    if isinstance(operation, Convolution):
-        tiled = [np.tile(numbers, operation.packed) for numbers in scaled(graph, multiplied(graph, node)[0])]
-        firsts = range(0, len(tiled[0]), PARTITIONS)
-        return [numbers[first : first + PARTITIONS] for numbers in tiled for first in firsts]
+    if operation.filtered is not None:
+        numbers = scaled(graph, multiplied(graph, node)[0])
+        if not operation.filtered.has_outputs_on_partitions:
+            return [np.full(PARTITIONS, number) for number in np.concatenate(numbers)]
+        columns = _in_tiles([np.tile(each, operation.packed) for each in numbers])
+        return [*columns, np.arange(PARTITIONS, dtype=np.float32)] if operation.has_answers else columns
     if operation.numbered is None:
         return []
+    return _of_channels(graph, node)
+
+
+def _in_tiles(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [array[first : first + PARTITIONS] for array in arrays for first in range(0, len(array), PARTITIONS)]
+
+
+def _of_channels(graph: Graph, node: Node) -> list[np.ndarray]:
+    """Return the columns of per-channel or per-element numbers, tile by tile."""
+    operation = node.operation
     rows = graph.heights(operation.sources[0])
     order = in_pieces(graph.pieces(operation.sources[0]), operation.packed)
     ends = np.cumsum(rows)

@@ -16,7 +16,7 @@ from ...kernels.convolution.forms import (
     most_columns,
     rows_together,
 )
-from ...kernels.program import Memory
+from ...kernels.program import Convolution, Memory
 from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
@@ -56,17 +56,23 @@ class ChooseForms(Pass):
 def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
     """Set the form of each convolution that supports one of `forms`."""
     for number, node in enumerate(graph.nodes):
-        minimal = [form for form in forms if form.is_minimal]
-        wide = with_wide_weights(graph, node)
-        tried = [_in_form(graph, wide, form, size) for form in minimal for size in COMBINED_BYTES if wide is not None]
-        tried += [_in_row_blocks(graph, node, form) for form in forms if form.rows > 1]
-        tried += [_with_made_diagonals(graph, node) for form in forms if form is Form.MADE]
+        tried = [candidate for form in forms for candidate in _candidates(graph, node, form)]
         candidates = {each.operation: each for each in tried if each is not None}
         if candidates:
             options = [Option(None, {}), *(_option(number, node, each) for each in candidates.values())]
             question = Question(Kind.FORM, graph, number, options, (number,), gain=FORM_GAIN, foreseen=foresee_taps)
             graph = one_of(ask, question)
     return graph
+
+
+def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
+    """Return a node in a form, with each size of its buffer; None for those that it does not support."""
+    if form is Form.MADE:
+        return [_with_made_diagonals(graph, node)]
+    if form.rows > 1:
+        return [_in_row_blocks(graph, node, form)]
+    wide = with_wide_weights(graph, node)
+    return [] if wide is None else [_in_form(graph, wide, form, size) for size in COMBINED_BYTES]
 
 
 def _option(number: int, node: Node, candidate: Node) -> Option:
@@ -137,17 +143,22 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
         return None
     if form is Form.SQUARES and (operation.kernel[0] != 3 or taps.rows > 1):
         return None
-    if loaded:
-        together = rows_together(form, operation.pool_size)  # a few loaded rows, combined twice, and output rows
-        size = len(rows) * graph.itemsize
-        needed = ((together + operation.kernel[0]) * input_room(form) + together) * (wide + 3) * size
-        if needed > (operation.group_bytes - RESERVED_BYTES) // 2:
-            return None
+    if loaded and not _fits_loaded(operation, form, len(rows) * graph.itemsize):
+        return None
     if not loaded and combined_bytes > COMBINED_BYTES[-1] and _all_combined(graph, node, form) <= COMBINED_BYTES[-1]:
         return None  # all of it fits the smaller buffer
     return node.changed(
         form=form, padding=operation.widest_zeros(operation), group_bytes=operation.group_bytes or combined_bytes
     )
+
+
+def _fits_loaded(operation: Convolution, form: Form, element_bytes: int) -> bool:
+    """True if the buffer of an input in HBM holds a few of its rows, combined twice, and output rows;
+    `element_bytes`: bytes of an element of all tiles."""
+    together = rows_together(form, operation.pool_size)
+    rows = (together + operation.kernel[0]) * input_room(form) + together
+    needed = rows * (operation.outputs_at_once[1] + 3) * element_bytes
+    return needed <= (operation.group_bytes - RESERVED_BYTES) // 2
 
 
 def _all_combined(graph: Graph, node: Node, form: Form) -> int:

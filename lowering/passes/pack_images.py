@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...kernels.program import (
-    DenseHead,
-    Packing,
-)
+from ...kernels.program import Packing
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..decisions import Ask, Choice, Decisions, Kind
 from ..filters import ungrouped
@@ -76,25 +73,26 @@ def _can_pack(graph: Graph, images: int) -> bool:
     packed = _packed_values(graph, images)
     if any(packed[n] > 1 and len(graph.pieces((n,))) > 1 for n in graph.outputs):
         return False  # in HBM, the channels of an image are contiguous
-    for node, own in zip(graph.nodes, packed):
-        operation = node.operation
-        of_operands = [[images if part < 0 else packed[part] for part in parts] for parts in operation.sources]
-        of_input = of_operands[0][0]
-        in_pieces = len(graph.pieces(operation.sources[0])) > 1
-        if of_input > 1 and operation.packing is Packing.IN_ONE_PIECE and in_pieces:
-            return False
-        if of_input > 1 and operation.packing is Packing.NONE:
-            return False
-        if of_input > 1 and operation.channels > PARTITIONS and operation.channels % PARTITIONS:
-            return False
-        if isinstance(operation, DenseHead) and of_input * operation.channels > PSUM_BANK_FLOATS:
-            return False
-        if any(each != of_input for each in of_operands[0]):
-            return False
-        as_output = of_operands if operation.filtered is None else of_operands[1:]
-        if any(each != own for operand in as_output for each in operand):
-            return False
-    return True
+    count = {**dict.fromkeys(range(-len(graph.inputs), 0), images), **dict(enumerate(packed))}
+    return all(
+        _can_read(graph, node, own, [{count[part] for part in parts} for parts in node.sources])
+        for node, own in zip(graph.nodes, packed)
+    )
+
+
+def _can_read(graph: Graph, node: Node, own: int, of_operands: Sequence[set[int]]) -> bool:
+    """True if a node with `own` images packed in its value can read operands with these numbers of packed images."""
+    operation = node.operation
+    if len(of_operands[0]) > 1 or any(each != {own} for each in of_operands[operation.filtered is not None :]):
+        return False
+    (of_input,) = of_operands[0]
+    if operation.filtered is not None and operation.filtered.output_tiles(of_input, PARTITIONS)[0] > PSUM_BANK_FLOATS:
+        return False
+    if of_input == 1:
+        return True
+    whole_tiles = operation.channels <= PARTITIONS or operation.channels % PARTITIONS == 0
+    in_pieces = operation.packing is Packing.IN_ONE_PIECE and len(graph.pieces(operation.sources[0])) > 1
+    return operation.packing is not Packing.NONE and whole_tiles and not in_pieces
 
 
 def _packed_values(graph: Graph, images: int) -> list[int]:
@@ -103,15 +101,19 @@ def _packed_values(graph: Graph, images: int) -> list[int]:
     most = [images] * len(graph.nodes)
     while True:
         packed = _at_most(graph, images, most)
-        fewest = list(packed)
-        for parts in (parts for node in graph.nodes for parts in node.sources if len(parts) > 1):
-            least = min(images if part < 0 else fewest[part] for part in parts)
-            for part in parts:
-                if part >= 0:
-                    fewest[part] = least
-        if fewest == packed:
+        most = _equal_in_parts(graph, images, packed)
+        if most == packed:
             return packed
-        most = fewest
+
+
+def _equal_in_parts(graph: Graph, images: int, packed: Sequence[int]) -> list[int]:
+    """Return the numbers of packed images, reduced to the smallest of the parts of each operand."""
+    fewest = list(packed)
+    several = [parts for node in graph.nodes for parts in node.sources if len(parts) > 1]
+    for parts in several:
+        least = min(images if part < 0 else fewest[part] for part in parts)
+        fewest = [least if number in parts else count for number, count in enumerate(fewest)]
+    return fewest
 
 
 def _at_most(graph: Graph, images: int, most: Sequence[int]) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ...kernels.program import Memory
+from ...kernels.program import Memory, Parts
 from ...kernels.tiling.packing import copies_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Ask, Choice, Decisions, Kind
@@ -46,18 +46,21 @@ def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Gr
     places: dict[int, tuple[int, ...]] = {}
     for n, node in enumerate(graph.nodes):
         sources = tuple(tuple(new for part in parts for new in places.get(part, (part,))) for parts in node.sources)
-        channels = node.operation.channels
-        border = channels // PARTITIONS * PARTITIONS
-        whole, tail = slice(0, border), slice(border, channels)
         first = len(apart)
-        if n not in cut:
-            apart.append(node.changed(sources=sources))
-        elif node.is_depthwise():
-            apart += [_part(node, whole, sources[0][:1], "whole"), _part(node, tail, sources[0][1:], "tail")]
-        else:  # the tail is copied while the next node processes the rest
-            apart += [_part(node, whole, sources[0], "whole"), _part(node, tail, sources[0], "tail")]
+        apart += _whole_and_tail(node, sources[0]) if n in cut else [node.changed(sources=sources)]
         places[n] = tuple(range(first, len(apart)))
     return graph.with_nodes(apart)
+
+
+def _whole_and_tail(node: Node, parts: Parts) -> list[Node]:
+    """Return the two parts of a node; the tail is copied while the next node processes the rest."""
+    channels = node.operation.channels
+    border = channels // PARTITIONS * PARTITIONS
+    read = (parts[:1], parts[1:]) if node.is_depthwise() else (parts, parts)
+    return [
+        _part(node, slice(0, border), read[0], "whole"),
+        _part(node, slice(border, channels), read[1], "tail"),
+    ]
 
 
 def _pairs(graph: Graph) -> list[tuple[int, int]]:

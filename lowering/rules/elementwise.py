@@ -26,12 +26,7 @@ def combine(builder: GraphBuilder, layer: Combine) -> None:
     activation = Function(layer.activation, layer.activation_parameters)
     for name, other in (layer.inputs, layer.inputs[::-1]):
         if layer.operation == "add" and _feeds_alone(builder, name, other):
-            if not builder.is_gathered(other):
-                builder.gather(other)
-            builder.move_to_end(builder.places[name].parts[0])
-            sources = (*builder.nodes[-1].sources, builder.places[other].parts)
-            builder.nodes[-1] = builder.nodes[-1].changed(sources=sources, activation=activation)
-            builder.places[layer.name], builder.shapes[layer.name] = builder.places[name], builder.shapes[name]
+            _add_to_sums(builder, layer.name, name, other, activation)
             return
     first, second = (builder.places[name] for name in layer.inputs)
     alike = builder.heights(first) == builder.heights(second) and np.array_equal(first.order, second.order)
@@ -41,6 +36,16 @@ def combine(builder: GraphBuilder, layer: Combine) -> None:
                 builder.gather(name)
     after = builder.shapes[layer.inputs[0]]
     builder.add_by_channel(CombineOperation, layer, after, arithmetic=layer.operation, activation=activation)
+
+
+def _add_to_sums(builder: GraphBuilder, layer: str, name: str, other: str, activation: Function) -> None:
+    """Make a value an addend of a convolution, which then computes `layer`."""
+    if not builder.is_gathered(other):
+        builder.gather(other)
+    builder.move_to_end(builder.places[name].parts[0])
+    sources = (*builder.nodes[-1].sources, builder.places[other].parts)
+    builder.nodes[-1] = builder.nodes[-1].changed(sources=sources, activation=activation)
+    builder.places[layer], builder.shapes[layer] = builder.places[name], builder.shapes[name]
 
 
 def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:

@@ -46,10 +46,10 @@ def end(builder: GraphBuilder) -> None:
         if builder.nodes[place.parts[0]].output is not None:
             builder.gather(named.layer)
         builder.mark_output(named.layer, number)
+    answers = {number for number, node in enumerate(builder.nodes) if node.operation.has_answers}
     for node in builder.nodes:
-        for part in (part for parts in node.sources for part in parts if part >= 0):
-            if builder.nodes[part].operation.has_answers:
-                raise Unsupported(f"layer {node.name!r} ({node.kind}) reads a softmax")
+        if any(answers.intersection(parts) for parts in node.sources):
+            raise Unsupported(f"layer {node.name!r} ({node.kind}) reads a softmax")
 
 
 def _end_in_scores(builder: GraphBuilder, name: str) -> None:

@@ -29,33 +29,48 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
     if builder.is_whole and layer.inputs == (INPUT,) and builder.is_read_once(INPUT):
         keep(builder, layer)
         return
-    source = layer.inputs[0]
-    before, after = builder.shapes[source], _image(layer)
+    before, after = builder.shapes[layer.inputs[0]], _image(layer)
     pixels = _order_of_pixels(layer, before, after)
     if pixels is not None:
         builder.add_by_channel(ReshapePixels, layer, after, split=pixels[0], order=pixels[1])
         return
     origin = _origin(layer)
-    if origin is not None and before[1] == 1 < after[1]:  # tokens are first reshaped to an image of their pixels
-        for image in _images_of(before, after):
-            if _taps(origin.reshape(after), image, after, (image[1] // after[1], image[2] // after[2])) is not None:
-                tokens = replace(layer, name=builder.inner(layer.name))
-                builder.add_by_channel(ReshapePixels, tokens, image)
-                layer, source, before = replace(layer, inputs=(tokens.name,)), tokens.name, image
-                break
     if origin is not None:
-        for image in _larger(before) if len(layer.shape) == 1 else [after]:
-            phases = _phases(origin.reshape(image), before, image)
-            if phases is not None:
-                _interleave(builder, layer, phases, image)
-                return
-        strides = (before[1] // after[1], before[2] // after[2])
-        taps = _taps(origin.reshape(after), before, after, strides)
-        if taps is not None:
-            _take_apart(builder, layer, taps, after, strides)
+        image = _image_of_tokens(origin, before, after)
+        if image is not None:
+            tokens = replace(layer, name=builder.inner(layer.name))
+            builder.add_by_channel(ReshapePixels, tokens, image)
+            layer, before = replace(layer, inputs=(tokens.name,)), image
+        if _exchange_pixels(builder, layer, origin, before, after):
             return
-    builder.make_plain(source)
+    builder.make_plain(layer.inputs[0])
     builder.add(Rearrange, layer.name, layer.inputs, after, kind=layer.kind, split=layer.split, order=layer.order)
+
+
+def _image_of_tokens(origin: np.ndarray, before: Shape, after: Shape) -> Shape | None:
+    """Return the image to which tokens are first reshaped because its pixels become channels; None if there is
+    none."""
+    if not before[1] == 1 < after[1]:
+        return None
+    for image in _images_of(before, after):
+        if _taps(origin.reshape(after), image, after, (image[1] // after[1], image[2] // after[2])) is not None:
+            return image
+    return None
+
+
+def _exchange_pixels(builder: GraphBuilder, layer: Transpose, origin: np.ndarray, before: Shape, after: Shape) -> bool:
+    """Append a transpose between channels and pixels; return False if it is not of this kind."""
+    for image in _larger(before) if len(layer.shape) == 1 else [after]:
+        phases = _phases(origin.reshape(image), before, image)
+        if phases is not None:
+            _interleave(builder, layer, phases, image)
+            return True
+    strides = (before[1] // after[1], before[2] // after[2])
+    taps = _taps(origin.reshape(after), before, after, strides)
+    if taps is None:
+        return False
+    _take_apart(builder, layer, taps, after, strides)
+    return True
 
 
 def _order_of_pixels(layer: Transpose, before: Shape, after: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
