@@ -143,11 +143,14 @@ class BoxHead:
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """Raise ModelError unless an output of this shape contains rows of the described layout."""
-        wanted = self.columns.width
-        axis = 1 if self.layout == "rows" else 0
-        if len(shape) != 2 or shape[axis] != wanted:
-            order = "[boxes, numbers]" if axis else "[numbers, boxes]"
-            raise ModelError(f"boxes: an output {list(shape)[:8]}; {order} with {wanted} numbers for a box is needed")
+        if not self.fits(shape):
+            order = "[boxes, numbers]" if self.layout == "rows" else "[numbers, boxes]"
+            told = f"{order} with {self.columns.width} numbers for a box"
+            raise ModelError(f"boxes: an output {list(shape)[:8]}; {told} is needed")
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return True if an output of this shape contains rows of the described layout."""
+        return len(shape) == 2 and shape[1 if self.layout == "rows" else 0] == self.columns.width
 
     def grid(self, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the origins [N, 2] and the sizes [N, 2] of all cells or priors, in pixels, in the order of the boxes.

@@ -19,16 +19,18 @@ from ..inputs import ImageInput
 from ..network import Network
 from ..outputs import Output
 from ..tensor_file import read_table
-from .box_heads import FoundBoxes, find_head
+from .box_heads import FoundBoxes, find_head, note_on_tables
 from .box_spec import BoxSpec, parse_boxes
+from .box_units import fit_to_values
 from .builder import MAX_NAME, BuiltOutput
 from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map
-from .onnx_cut import Cut, cut_graph, outputs_before_choice
+from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
 from .onnx_graph import Walk, unsupported
 from .onnx_input import GraphSource, graph_input
 from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
+from .onnx_selection import outputs_before_selection
 from .picture import PreprocessingOptions, assumed
 from .preprocessor import Beside, read_beside
 from .refused import refuse
@@ -223,12 +225,16 @@ def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[s
 
 
 class _Meaning(NamedTuple):
-    """The outputs of a graph (the leading one first), its inputs, the known properties, and notes on boxes."""
+    """The outputs of a graph (the leading one first), its inputs, the known properties, and notes on boxes.
+
+    `guessed` is the kind of boxes that were recognised by their shape alone.
+    """
 
     outputs: list[BuiltOutput]
     source: GraphSource
     properties: _Properties
     notes: list[str]
+    guessed: BoxSpec | None = None
 
 
 def _walk(graph: Graph, part: Cut, properties: _Properties) -> Walk:
@@ -261,7 +267,8 @@ def _decide_outputs(
             properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
             source = graph_input(graph, part, properties.pictures)
             walk.importer.builder.input = source.input
-        return _Meaning(outputs, source, properties, _notes_on_boxes(found, properties.labels))
+        guessed = found.spec if spec is None else None
+        return _Meaning(outputs, source, properties, _notes_on_boxes(found, properties.labels), guessed)
     if options.output_kind == "map" or (
         options.output_kind is None and looks_like_map(walk.importer, outputs[0], source.input)
     ):
@@ -276,14 +283,15 @@ def _decide_outputs(
         outputs[0] = replace(outputs[0], output=leading)
     elif not options.output_kind and _are_named_chances(outputs[0], graph):
         outputs[0] = replace(outputs[0], output=Output("classes", "softmax"))
-    return _Meaning(outputs, source, properties, [])
+    note = "" if options.output_kind else note_on_tables(outputs)
+    return _Meaning(outputs, source, properties, [note] if note else [])
 
 
 def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
     exporter = read_ultralytics(graph.metadata)
     wanted = options.output_names
-    if exporter is not None and exporter.is_end_to_end and not wanted:
-        wanted = outputs_before_choice(graph)
+    if exporter is not None and exporter.boxes is not None and exporter.selects_boxes and not wanted:
+        wanted = outputs_before_selection(graph)
         exporter = replace(exporter, has_all_rows=bool(wanted))
     part = cut_graph(graph, wanted)
     if options.boxes is not None:
@@ -291,11 +299,12 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
     elif exporter is not None:
         properties = properties.with_pictures(exporter.pictures)
     walk = _walk(graph, part, properties)
-    outputs, source, properties, notes_on_boxes = _decide_outputs(walk, graph, part, exporter, properties, options)
-    labels, labels_from = properties.labels_of(outputs[0], graph)
+    meaning = _decide_outputs(walk, graph, part, exporter, properties, options)
+    outputs, source, known = meaning.outputs, meaning.source, meaning.properties
+    labels, labels_from = known.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     check_tensors(network, tensors)
-    notes = (*properties.notes, *part.notes, *walk.importer.notes, *notes_on_boxes)
+    notes = (*known.notes, *part.notes, *walk.importer.notes, *meaning.notes)
     names = tuple(built.name for built in outputs)
     try:
         comparison = compare(
@@ -315,8 +324,13 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         if not options.unchecked:
             raise ModelError(f"{error}; --unchecked imports it all the same") from None
         comparison = Comparison(str(error))
+    if meaning.guessed is not None:
+        again = _settled(meaning, comparison, options)
+        if again is not None:
+            imported = _import_onnx(path, graph, properties, again)
+            return replace(imported, notes=(*imported.notes, *_notes_after(again, meaning)))
     made_by = f" by {graph.made_by}" if graph.made_by else ""
-    supposed = [note for each in source.parts for note in assumed(each.input, properties.pictures, each.inner)]
+    supposed = [note for each in source.parts for note in assumed(each.input, known.pictures, each.inner)]
     return Imported(
         network=network,
         tensors=tensors,
@@ -328,6 +342,28 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         input_name=_plain(source.parts[0].name) if len(source.parts) == 1 else "",
         output_name=_plain(names[0]),
     )
+
+
+def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) -> ImportOptions | None:
+    """Return the options with which to import boxes again that were guessed, or None if the values agree with them."""
+    head = meaning.outputs[0].output.boxes
+    assert head is not None and meaning.guessed is not None
+    found = [
+        (built.name, None if values is None else values.reshape(built.shape))
+        for built, values in zip(meaning.outputs, comparison.outputs)
+    ]
+    fitted = fit_to_values(head, found)
+    if fitted == head:
+        return None
+    if fitted is None:
+        return replace(options, output_kind="values")
+    pictures = replace(meaning.guessed.pictures, is_beside=True)
+    return replace(options, boxes=BoxSpec(vars(fitted), pictures, meaning.guessed.name))
+
+
+def _notes_after(again: ImportOptions, meaning: _Meaning) -> list[str]:
+    """Return the notes on boxes of the second import."""
+    return [note_on_tables(meaning.outputs)] if again.boxes is None else meaning.notes
 
 
 def _plain(name: str) -> str:

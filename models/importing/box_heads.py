@@ -14,10 +14,11 @@ from ..outputs import Output
 from .box_spec import BOX_KINDS, BoxSpec
 from .builder import BuiltOutput
 
+LEAST_BOXES = 100  # of a table with separate scores that is read as boxes
+LEAST_ROWS = 16  # of a table that may contain boxes
 MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network selects
 _GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
 _BOXES = ("box", "loc", "reg")  # parts of the names of outputs that contain boxes
-_SCORES = ("score", "conf", "cls", "class", "prob")  # parts of the names of outputs that contain scores
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ def find_head(
     return None
 
 
+def note_on_tables(outputs: Sequence[BuiltOutput]) -> str:
+    """Return a note for outputs of which one has four numbers per row and another has as many rows; "" for others."""
+    tables = [built for built in outputs if len(built.shape) == 2]
+    for boxes in tables:
+        for axis in (0, 1):
+            count = boxes.shape[1 - axis]
+            same = [built for built in tables if built is not boxes and built.shape[1 - axis] == count]
+            if boxes.shape[axis] == 4 and count >= LEAST_ROWS and same:
+                told = " and ".join(f"{built.name} {list(built.shape)}" for built in (boxes, same[0]))
+                return f"{told} may be boxes and their scores; import them with --boxes SPEC to detect objects"
+    return ""
+
+
 def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, int], labels: int | None) -> FoundBoxes:
     """Return the outputs together with the head derived from a specification and their shapes."""
     fields = dict(spec.fields)
@@ -71,6 +85,8 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
         fields |= {"masks": masks, "prototypes": fields.get("prototypes") or maps[0].name}
     try:
         head = BoxHead(**{"classes": _classes(rows, outputs, fields, labels), **fields})
+        turned = dataclasses.replace(head, layout="columns" if head.layout == "rows" else "rows")
+        head = turned if head.fits(rows.shape[::-1]) and not head.fits(rows.shape) else head
         head.check_shape(rows.shape)
     except TypeError as error:  # a field that the specification allows has an unsuitable type
         raise ModelError(f"boxes: {error}") from None
@@ -143,8 +159,7 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
     count = BoxHead(**retinaface.fields).box_count(*size)
     if sorted(built.shape[1] for built in same) == [2, 10] and count == boxes[0].shape[0]:
         return retinaface, {}
-    is_named = len(same) == 1 and any(word in same[0].name.lower() for word in _SCORES)
-    if len(tables) == 2 and is_named and same[0].shape[1] > 1 and boxes[0].shape[0] > MAX_CHOSEN:
+    if len(tables) == 2 and len(same) == 1 and same[0].shape[1] > 1 and boxes[0].shape[0] >= LEAST_BOXES:
         return BOX_KINDS["ssd"], {}
     return None
 

@@ -12,8 +12,8 @@ from .onnx_file import Graph, Node
 MAX_CUT_OFF = 8  # maximum number of final nodes to remove because they only select the answer
 MAX_NAMED = 8  # maximum number of outputs listed in a message
 
-_BEFORE_TOPK = ("ReduceMax", "Flatten", "Reshape", "Squeeze", "Identity", "Cast")
 _POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # operators that select the largest score
+_PASSING_ON = ("Cast", "Identity", "Squeeze", "Unsqueeze")  # operators that may follow them
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,7 @@ class Cut:
 
     def needed(self, output: str) -> set[str]:
         """Return the names of all values that one output depends on."""
-        return _needed(self.nodes, [output])
-
-
-def outputs_before_choice(graph: Graph) -> tuple[str, ...]:
-    """Return the outputs of an end-to-end detector that contain the rows of all boxes, before the selection by TopK.
-
-    The result is empty if no TopK operates on the scores of such rows.
-    """
-    producers = {name: node for node in graph.nodes for name in node.outputs if name}
-    first = next((node for node in graph.nodes if node.op == "TopK"), None)
-    node = producers.get(first.inputs[0]) if first is not None and first.inputs else None
-    while node is not None and node.op in _BEFORE_TOPK:
-        node = producers.get(node.inputs[0])
-    if first is None or node is None or node.op not in ("Slice", "Split"):
-        return ()
-    chosen = [name for name in graph.outputs if set(first.outputs) & _needed(graph.nodes, [name])]
-    rest = [name for name in graph.outputs if name not in chosen]
-    return (node.inputs[0], *rest) if chosen else ()
+        return needed_names(self.nodes, [output])
 
 
 def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
@@ -60,8 +43,8 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
                 raise ModelError(f"{node}: its output {name!r} is given a second time")
             producers[name] = node
     outputs, notes = _choose(graph, producers, wanted)
-    nodes = _in_order(graph.nodes, producers)
-    names = _needed(nodes, outputs)
+    nodes = sorted_nodes(graph.nodes)
+    names = needed_names(nodes, outputs)
     sources = tuple(entry.name for entry in graph.inputs if entry.name in names)
     if not sources:
         told = ", ".join(map(repr, outputs[:MAX_NAMED]))
@@ -70,7 +53,7 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
     return Cut(tuple(outputs), live, sources, tuple(notes))
 
 
-def _needed(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
+def needed_names(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
     """Return the names of all values that `outputs` depend on, for nodes in topological order."""
     names = set(outputs)
     for node in reversed(tuple(nodes)):
@@ -79,11 +62,12 @@ def _needed(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
     return names
 
 
-def _in_order(nodes: Sequence[Node], producers: Mapping[str, Node]) -> list[Node]:
+def sorted_nodes(nodes: Sequence[Node]) -> list[Node]:
     """Sort the nodes topologically and otherwise keep the order of the file; files from Keras may not be sorted.
 
     Nodes in cycles are placed at the end in their original order.
     """
+    producers = {name: node for node in nodes for name in node.outputs if name}
     place = {id(node): number for number, node in enumerate(nodes)}
     done: set[int] = set()
     ordered: list[Node] = []
@@ -154,9 +138,13 @@ def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:
 def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, list[str]]:
     """Return the scores from which an output selects the largest, and the omitted nodes."""
     notes: list[str] = []
-    while (node := producers[output]).op in _POINTING and producers.keys() & set(node.inputs[:1]):
-        if len(notes) > MAX_CUT_OFF:
-            raise ModelError(f"{node}: reads what it gives itself, or is one of many of its kind")
-        notes.append(f"{node} is cut off: the answer is what goes into it")
-        output = node.inputs[0]
-    return output, notes
+    ahead = output
+    for _ in range(MAX_CUT_OFF):
+        node = producers.get(ahead)
+        if node is None or node.op not in (*_POINTING, *_PASSING_ON) or not producers.keys() & set(node.inputs[:1]):
+            return output, notes
+        ahead = node.inputs[0]
+        if node.op in _POINTING:
+            output = ahead
+            notes.append(f"{node} is cut off: the answer is what goes into it")
+    raise ModelError(f"{node}: reads what it gives itself, or is one of many of its kind")

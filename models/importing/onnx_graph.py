@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,12 +36,10 @@ MAX_TOLD = 5  # maximum number of unsupported nodes listed in a message
 # Common unsupported operators with advice; other operators get a generic message.
 _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
-    "NonMaxSuppression": "detection is not supported; --output-name can name the scores before it",
-    "TopK": "--output-name can name the scores before it",
-    "ArgMax": "--output-name can name the scores before it",
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
 }
+_SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # how many of their inputs can be outputs instead
 _ALIKE = {
     "Loop": "If",
     "Scan": "If",
@@ -59,7 +57,7 @@ def unsupported(graph: Graph, cut: Cut) -> str:
     blockers: dict[tuple[str, str], list[Node]] = {}
     for node in join_patterns(cut.nodes, graph.constants, cut.outputs):
         if not _is_known(node):
-            blockers.setdefault((node.op, _remedy(node.op)), []).append(node)
+            blockers.setdefault((node.op, _remedy(node)), []).append(node)
     return _describe(blockers) if blockers else ""
 
 
@@ -145,7 +143,7 @@ class Walk:
             if any(name in self._unknown for name in node.inputs):
                 self._unknown.update(node.outputs)
                 if not _is_known(node):
-                    raise ModelError(_remedy(node.op))
+                    raise ModelError(_remedy(node, self._unknown))
                 return
             self._step(node)
         except ModelError as error:
@@ -177,7 +175,7 @@ class Walk:
             part = shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)]
             importer.give(node, part if node.op == "Shape" else shape.prod())
         elif node.op not in OPERATORS:
-            raise ModelError(_remedy(node.op))
+            raise ModelError(_remedy(node))
         elif not reads_scores(importer, node) or not self._keeps_scores(node):
             OPERATORS[node.op](importer, node)
             self._check_outputs(node)
@@ -251,7 +249,13 @@ class Walk:
         return made
 
 
-def _remedy(op: str) -> str:
+def _remedy(node: Node, unknown: Collection[str] = ()) -> str:
+    """Return why an operator is not supported and what to do; `unknown` contains values that cannot be computed."""
+    op = node.op
+    if op in _SELECTING:
+        read = [name for name in node.inputs[: _SELECTING[op]] if name not in unknown]
+        named = " ".join(f"--output-name {name}" for name in read) or "--output-name, for a value before it,"
+        return f"it selects the largest scores; {named} gives what it reads"
     if op.startswith("com.microsoft.nchwc."):
         return (
             "ONNX Runtime wrote it for one kind of processor; take the original file, or one optimised up to 'extended'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +46,17 @@ class RejectedError(ModelError):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result for the output with the largest difference; `skipped` is the reason if none was made."""
+    """The result for the output with the largest difference; `skipped` is the reason if none was made.
+
+    `outputs` are the outputs of the file for one example, or None where another value is compared in its place.
+    """
 
     skipped: str = ""
     max_abs_error: float = 0.0
     largest_output: float = 0.0
     tolerance: float = 0.0
     examples: int = 0
+    outputs: tuple[np.ndarray | None, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -118,7 +122,9 @@ def compare(imported: ImportedGraph) -> Comparison:
         if is_map:
             parts = [_scores_of_map(part, wanted.shape[1], imported.map_is_last) for part in parts]
         results.append(_difference(imported, number, np.concatenate(parts), wanted))
-    return max(results, key=lambda result: result._badness)
+    worst = max(results, key=lambda result: result._badness)
+    found = [rows[0] if value is None and len(rows) else None for value, rows in zip(before, expected)]
+    return replace(worst, outputs=tuple(found))
 
 
 def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: str) -> str | None:

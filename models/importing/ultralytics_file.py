@@ -14,6 +14,7 @@ from .preprocessor import read_id2label
 
 _AUTHOR = "Ultralytics"
 _BOX_TASKS = ("detect", "segment", "pose")
+_DETR = "RTDETRDecoder"
 MAX_TEXT = 1 << 20
 
 
@@ -21,8 +22,8 @@ MAX_TEXT = 1 << 20
 class UltralyticsFile:
     """The metadata of a file from Ultralytics; fields that an older exporter did not write are None or empty.
 
-    `size` is the height and width of the input image. `has_all_rows` is True if the output contains all rows, before
-    the selection step of an end-to-end network.
+    `size` is the height and width of the input image. `selects_boxes` is True if the graph itself selects boxes, by
+    their scores (end-to-end) or overlaps (`nms=True`); `has_all_rows` is True if the output is the table before that.
     """
 
     task: str
@@ -32,6 +33,7 @@ class UltralyticsFile:
     is_end_to_end: bool
     head: str
     channels: int = 3
+    selects_boxes: bool = False
     has_all_rows: bool = False
 
     @property
@@ -57,12 +59,12 @@ class UltralyticsFile:
         """Return the specification of the boxes that the network detects, or None for other tasks."""
         if self.task not in _BOX_TASKS:
             return None
-        if self.head == "RTDETRDecoder":
+        if self.head == _DETR:
             kind = BOX_KINDS["detr"]
         elif self.is_end_to_end and self.has_all_rows:
             kind = BoxSpec({"layout": "rows", "code": "corners", "suppress": False})
         else:
-            kind = BOX_KINDS["yolo26" if self.is_end_to_end else "yolov8"]
+            kind = BOX_KINDS["yolov8" if self.has_all_rows or not self.selects_boxes else "yolo26"]
         fields: dict[str, Any] = {**kind.fields, "classes": len(self.names)}
         if self.task == "pose" and self.keypoint_shape is not None:
             fields |= {"keypoints": self.keypoint_shape[0], "keypoint_size": self.keypoint_shape[1]}
@@ -77,15 +79,18 @@ def read_ultralytics(metadata: Mapping[str, str]) -> UltralyticsFile | None:
     names = read_id2label({str(key): name for key, name in found["names"].items()} if _is_dict(found) else None)
     if names is None:
         return None
-    size, points = found.get("imgsz"), found.get("kpt_shape")
+    size, points, given = found.get("imgsz"), found.get("kpt_shape"), found.get("args")
+    is_end_to_end = found.get("end2end") is True
+    has_nms = isinstance(given, dict) and given.get("nms") is True
     return UltralyticsFile(
         task=metadata["task"],
         names=names,
         size=_pair(size) if not isinstance(size, int) else (size, size),
         keypoint_shape=_pair(points),
-        is_end_to_end=found.get("end2end") is True,
+        is_end_to_end=is_end_to_end,
         head=metadata.get("head", ""),
         channels=found["channels"] if type(found.get("channels")) is int else 3,
+        selects_boxes=(is_end_to_end or has_nms) and metadata.get("head") != _DETR,
     )
 
 

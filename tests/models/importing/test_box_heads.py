@@ -66,6 +66,13 @@ def test_other_outputs_are_no_boxes(shape):
     assert kind_and_head([("out", shape)]) is None
 
 
+def test_the_layout_that_fits_is_taken():
+    _, head, _ = kind_and_head([("out", (50, 9))], (64, 64), "yolov8,classes=5")
+    assert head.layout == "rows"
+    _, head, _ = kind_and_head([("out", (9, 50))], (64, 64), "yolov5,classes=4")
+    assert head.layout == "columns"
+
+
 def test_what_is_said_must_fit():
     assert kind_and_head([("out", (9, 50))], (64, 64), "yolov8,keypoints=1,keypoint_size=2")[1].classes == 3
     with pytest.raises(ModelError, match=r"\[numbers, boxes\] with 6 numbers"):

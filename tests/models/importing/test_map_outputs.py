@@ -90,15 +90,22 @@ def test_classes_behind_rows_and_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("channels", [2, 9])
 def test_an_argmax_at_the_end_is_found_on_the_chip(tmp_path: Path, channels: int) -> None:
-    path = write(tmp_path / "net.onnx", channels, [node("ArgMax", target="i", axis=1), node("Cast", "i", to=1)])
-    with pytest.raises(ModelError, match="ArgMax"):
-        read(path)
-    ending = [node("ArgMax", axis=1)]
-    path = write(tmp_path / "last.onnx", channels, ending)
-    graph = onnx.load(path)
-    graph.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
-    onnx.save(graph, path)
-    assert read(path).network.output.kind == "map"
+    last = node("ArgMax", axis=1)
+    before = node("ArgMax", target="i", axis=1)
+    axes = helper.make_node("Constant", [], ["axes"], value_ints=[1])
+    squeeze = helper.make_node("Squeeze", ["i", "axes"], ["j"])
+    endings = {
+        "last": ([last], TensorProto.INT64),
+        "float": ([before, node("Cast", "i", to=1)], TensorProto.FLOAT),
+        "byte": ([before, node("Cast", "i", to=2)], TensorProto.UINT8),
+        "squeezed": ([before, axes, squeeze, node("Cast", "j", to=6)], TensorProto.INT32),
+    }
+    for name, (ending, dtype) in endings.items():
+        path = write(tmp_path / f"{name}.onnx", channels, ending)
+        graph = onnx.load(path)
+        graph.graph.output[0].type.tensor_type.elem_type = dtype
+        onnx.save(graph, path)
+        assert read(path).network.output.kind == "map", name
 
 
 def test_pictures_features_and_single_channels_are_values(tmp_path: Path) -> None:

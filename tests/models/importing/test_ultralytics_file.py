@@ -39,6 +39,17 @@ def test_poses_and_end_to_end():
     assert not read(end2end="True", head="RTDETRDecoder").boxes.fields["suppress"]
 
 
+def test_boxes_that_the_graph_selects_by_their_overlaps():
+    nms = read(args="{'batch': 1, 'nms': True}")
+    assert nms.selects_boxes and not nms.is_end_to_end
+    rows = dataclasses.replace(nms, has_all_rows=True).boxes.head()
+    assert (rows.code, rows.suppress, rows.ended) == ("centre", True, False)
+    assert nms.boxes.fields["ended"]  # if the rows before are not found
+    for args in ("{'nms': None}", "{'nms': 'yes'}", "[1]", "((("):
+        assert not read(args=args).selects_boxes
+    assert not read(end2end="True", head="RTDETRDecoder").selects_boxes
+
+
 def test_classes_are_cut_out_of_a_picture_and_have_no_boxes():
     found = read(task="classify", imgsz="[224, 224]")
     assert found.boxes is None

@@ -10,6 +10,7 @@ from import_steps import importer_of, numbers, value_of
 from onnx import TensorProto, helper
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Conv2d
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
 from trninfer.models.importing.onnx_file import Node
 from trninfer.models.importing.operators.rearranging import OPERATORS
@@ -203,3 +204,29 @@ def test_entries_at_equal_distances_are_a_view(size: int, kernel: int, tmp_path:
     imported = ends(chain, 5 * size * size, tmp_path)
     assert kinds(imported)[0] is Conv2d
     assert Conv2d not in kinds(imported)[1:]
+
+
+@pytest.mark.parametrize("op", ["Gather", "Split"])
+@pytest.mark.parametrize("axis", [0, -4])
+def test_the_only_image_of_a_batch(op: str, axis: int, tmp_path: Path) -> None:
+    """As torch's exporters write `output[0]`."""
+    chain = Chain(3, 6, 5)
+    chain.conv((3, 4))
+    if op == "Gather":
+        chain.nodes.append(helper.make_node("Gather", [chain.value, chain.constant(np.array(0))], ["one"], axis=axis))
+        chain.value = "one"
+    else:
+        chain.add("Split", chain.constant([1]), axis=axis)
+    chain.add("Sigmoid")
+    chain.add("Reshape", chain.constant([1, 4, -1]))
+    network = checked(chain.model(), tmp_path).network
+    assert len(network.layers) <= 4
+
+
+def test_a_choice_names_what_it_reads(tmp_path: Path) -> None:
+    chain = Chain(4)
+    chain.gemm(4, 6)
+    chain.add("TopK", chain.constant([2]), outputs=2)
+    chain.add("Relu")
+    with pytest.raises(ModelError, match="it selects the largest scores; --output-name value0 gives what it reads"):
+        import_network(chain.save(tmp_path))

@@ -1,0 +1,49 @@
+"""Guesses about boxes, corrected by the values of the outputs as ONNX Runtime computes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..boxes import BoxHead
+from ..errors import ModelError
+
+LARGEST_FRACTION = 2.0  # fractions of the image's sides have a median below this, pixels one above
+LEAST_ORDERED = 0.9  # share of boxes whose first corner is above and to the left of the second
+_CLOSE = 1e-3
+
+
+def fit_to_values(head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]]) -> BoxHead | None:
+    """Return a head with the unit of boxes and the kind of scores that the values show, or None if they are not boxes.
+
+    `outputs` are the names and values of the outputs for one example, the leading one first; values may be unknown.
+    Corners that are not in order are not boxes, nor are corners without known values.
+    """
+    rows = outputs[0][1] if outputs else None
+    if head.code not in ("corners", "centre") or head.ended:
+        return head
+    if rows is None:
+        return None if head.scores_from else head
+    numbers = (rows if head.layout == "rows" else rows.T)[:, head.columns.box].astype(np.float32)
+    if head.code == "corners" and (numbers[:, :2] <= numbers[:, 2:]).all(axis=1).mean() < LEAST_ORDERED:
+        return None
+    is_fraction = float(np.median(np.abs(numbers))) < LARGEST_FRACTION
+    head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
+    scores = dict(outputs).get(head.scores_from)
+    return head if scores is None else _with_kind_of(head, scores)
+
+
+def _with_kind_of(head: BoxHead, scores: np.ndarray) -> BoxHead:
+    """Return a head with the kind of its separate scores [boxes, scores].
+
+    Rows that add up to 1 are probabilities with a background, and other numbers from 0 to 1 are independent.
+    """
+    if scores.min() < -_CLOSE or scores.max() > 1 + _CLOSE:
+        return dataclasses.replace(head, scores="softmax" if head.background else "logits")
+    has_background = bool(np.abs(scores.sum(axis=1) - 1).max() < _CLOSE)
+    try:
+        return dataclasses.replace(head, background=has_background, classes=scores.shape[1] - has_background)
+    except ModelError:  # a single score for the background alone
+        return head

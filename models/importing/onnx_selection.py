@@ -1,0 +1,55 @@
+"""The value of a detector's graph that contains all boxes, before the graph selects some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .onnx_cut import needed_names, sorted_nodes
+from .onnx_file import Graph, Node
+
+SELECTING = ("NonMaxSuppression", "TopK", "NonZero", "ArgMax", "Loop")
+
+
+def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
+    """Return the outputs of a detector, with the rows of all boxes in place of the output of selected rows.
+
+    These rows are the last value that every path from the image to the selected rows passes through, of those that
+    depend on no selection. The result is empty if no output is selected.
+    """
+    nodes = sorted_nodes(graph.nodes)
+    for output in graph.outputs:
+        needed = needed_names(nodes, [output])
+        rows = _last_before(nodes, {entry.name for entry in graph.inputs}, needed, output)
+        if rows:
+            return (rows, *(other for other in graph.outputs if other != output))
+    return ()
+
+
+def _last_before(nodes: Sequence[Node], inputs: set[str], needed: set[str], output: str) -> str:
+    """Return the last value that dominates `output` and depends on no selection, or "" if nothing is selected.
+
+    Shapes are ignored: they do not depend on the content of the image.
+    """
+    places = {name: 0 for name in inputs}  # of the node that computes each value; 0 is the image
+    dominators, depths, are_selected, made = [0], [0], [False], [""]
+    for node in nodes:
+        read = [places[name] for name in node.inputs if name in places]
+        if not read or node.op in ("Shape", "Size") or not needed.intersection(node.outputs):
+            continue
+        common = read[0]
+        for other in read[1:]:
+            while common != other:
+                if depths[common] < depths[other]:
+                    common, other = other, common
+                common = dominators[common]
+        places |= dict.fromkeys(filter(None, node.outputs), len(made))
+        dominators.append(common)
+        depths.append(depths[common] + 1)
+        are_selected.append(node.op in SELECTING or any(are_selected[place] for place in read))
+        made.append(node.outputs[0] if len(node.outputs) == 1 else "")
+    place = places.get(output, 0)
+    if not are_selected[place]:
+        return ""
+    while place and (are_selected[place] or not made[place]):
+        place = dominators[place]
+    return made[place]

@@ -1,0 +1,81 @@
+"""Guessed boxes are held against values: fractions or pixels, corners in order, scores of one kind or another."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx_chain import Chain, checked
+from trninfer.models.boxes import BoxHead
+from trninfer.models.importing.box_units import fit_to_values
+
+HEAD = BoxHead(2, "rows", "corners", scores_from="scores", background=True)
+PLAIN = BoxHead(2, "columns", "centre")
+
+
+def corners(count: int = 50) -> np.ndarray:
+    """Boxes somewhere in an image, as fractions of its sides."""
+    low, sides = np.random.default_rng(0).uniform(0, 0.5, (2, count, 2))
+    return np.concatenate([low, low + sides], axis=1)
+
+
+def fitted(head: BoxHead, rows: np.ndarray | None, scores: np.ndarray | None = None) -> BoxHead:
+    found = fit_to_values(head, [("boxes", rows), ("scores", scores)])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(1, "fraction"), (300, "pixels"), (32, "pixels")])
+def test_the_unit_is_that_of_the_values(scale: float, unit: str) -> None:
+    for given in ("pixels", "fraction"):
+        head = dataclasses.replace(HEAD, unit=given)
+        assert fitted(head, corners() * scale).unit == unit
+        columns = np.concatenate([corners().T * scale, np.full((2, 50), 0.5)])
+        assert fitted(dataclasses.replace(PLAIN, unit=given), columns).unit == unit
+
+
+def test_offsets_are_no_corners() -> None:
+    offsets = np.random.default_rng(0).standard_normal((60, 4))
+    assert fit_to_values(HEAD, [("boxes", offsets), ("scores", None)]) is None
+    assert fit_to_values(HEAD, [("boxes", None), ("scores", None)]) is None
+    assert fitted(PLAIN, None) == PLAIN
+    cells = BoxHead(2, "rows", "cells", strides=(8,), scores_from="scores")
+    assert fitted(cells, offsets) is cells
+
+
+def test_scores_are_of_the_kind_of_the_values() -> None:
+    logits = np.random.default_rng(0).standard_normal((50, 3))
+    assert fitted(HEAD, corners(), logits).scores == "softmax"
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    found = fitted(HEAD, corners(), shares)
+    assert (found.scores, found.background, found.classes) == ("probabilities", True, 2)
+    found = fitted(HEAD, corners(), 1 / (1 + np.exp(-logits)))
+    assert (found.scores, found.background, found.classes) == ("probabilities", False, 3)
+
+
+@pytest.mark.parametrize(("ending", "kind"), [("pixels", "boxes"), ("fraction", "boxes"), ("offsets", "values")])
+def test_boxes_with_separate_scores_and_no_names(ending: str, kind: str, tmp_path: Path) -> None:
+    """Corners by an exporter that names its outputs by numbers; offsets from priors need --boxes, which a note says."""
+    chain = Chain(3, 12, 16)
+    chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 12, 16))
+    for channels, op in ((2, "Sigmoid"), (2, "Sigmoid"), (4, "Identity"), (3, "Identity")):
+        chain.value = "x"
+        chain.conv((3, channels), pads=[1] * 4)
+        chain.add(op)
+        chain.add("Transpose", perm=[0, 2, 3, 1])
+        chain.add("Reshape", chain.constant([1, -1, channels]))
+    low, sides, offsets, logits = (f"value{number}" for number in (3, 7, 11, 15))
+    boxes = offsets
+    if ending != "offsets":
+        chain.add("Concat", chain.add("Add", sides, first=low), first=low, axis=2)
+        boxes = chain.add("Mul", chain.constant(np.array(16.0 if ending == "pixels" else 0.5)))
+    scores = chain.add("Softmax", first=logits, axis=2)
+    imported = checked(chain.model(outputs=[boxes, scores]), tmp_path)
+    assert imported.network.output.kind == kind
+    assert any("--boxes" in note for note in imported.notes)
+    if kind == "boxes":
+        head = imported.network.output.boxes
+        assert head is not None and (head.unit, head.background, head.classes) == (ending, True, 2)
