@@ -142,6 +142,10 @@ class Importer:
             raise ModelError(f"mixes the {self.batch} inputs of the batch that the file fixes")
         return View(view.layer, ((), *view.axes), False)
 
+    def with_axis(self, view: View, axis: int) -> View:
+        """Return a view in which an ONNX axis is an ordinary one: an axis of size 1 if it is the batch."""
+        return self.single(view) if view.batched and axis in (0, -view.rank) else view
+
     def describe(self, view: View) -> str:
         """Return the shape of a view in ONNX's order, for use in messages."""
         sizes = [*(["batch"] if view.batched else []), *map(str, view.shape)]

@@ -244,13 +244,8 @@ def mix_entries(importer: Importer, view: View, axis: int, matrix: np.ndarray) -
     return _unordered(made, order, tuple(shape), view.batched)
 
 
-def _with_axis(importer: Importer, view: View, axis: int) -> View:
-    """Return a view in which `axis` is an ordinary axis: an axis of size 1 if it is the batch."""
-    return importer.single(view) if view.batched and axis in (0, -view.rank) else view
-
-
 def _split(importer: Importer, node: Node) -> None:
-    view = _with_axis(importer, importer.data(node), integer(node, "axis", 0))
+    view = importer.with_axis(importer.data(node), integer(node, "axis", 0))
     axis = importer.axis(view, integer(node, "axis", 0))
     sizes = split_sizes(node, [None, importer.constant(node, 1)], view.shape[axis])
     first = 0
@@ -305,7 +300,7 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
 
 
 def _gather(importer: Importer, node: Node) -> None:
-    view = _with_axis(importer, importer.data(node), integer(node, "axis", 0))
+    view = importer.with_axis(importer.data(node), integer(node, "axis", 0))
     indices = importer.constant(node, 1)
     axis = importer.axis(view, integer(node, "axis", 0))
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:
