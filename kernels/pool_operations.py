@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .operation import NO_SIDES, Operation, Packing, Rows, Sides, groups_of_rows
-from .operation_fields import NO_ROW_FOLD, Pair, RowFold
+from .operation_fields import NO_ROW_FOLD, ONE_COPY, Copies, Pair, RowFold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class RowFoldPool(Operation):
 
     `start` is the row of the first tap of the first output, counted in the groups of the input. `offset` is the number
     of rows above the image in the first group of the output, or -1 if rows are not grouped. `image_rows` is the number
-    of rows of the output in the image.
+    of rows of the output in the image. `copies`: copies of the output on later partitions.
     """
 
     kernel: Pair
@@ -99,6 +99,7 @@ class RowFoldPool(Operation):
     offset: int
     image_rows: int
     row_fold: RowFold = NO_ROW_FOLD
+    copies: Copies = ONE_COPY
 
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = False

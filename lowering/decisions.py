@@ -27,6 +27,7 @@ class Kind(Enum):
 
     PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # keep expansions whole, so that their rows are packed
     PAD_CHANNELS = "pad_channels"
+    FILL_WITH_ROWS = "fill_with_rows"
     PACK_ROWS = "pack_rows"
     SPLIT_PHASES = "split_phases"
     SPLIT_MEANS = "split_means"

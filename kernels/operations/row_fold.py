@@ -11,8 +11,9 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..program import RowFold, RowFoldPool
-from ..tiling.tiles import even_tiles
+from ..tiling.tiles import PARTITIONS, even_tiles
 from ..tiling.windows import Window, fold_columns, make_sweep
+from .value import copy_down
 
 BAND_ELEMENTS = 1024  # elements of a partition pooled per band: about 1.1 us
 
@@ -29,9 +30,12 @@ def blank_tile(groups: RowFold, tile, each, rows):
     groups in the tile, and `each` the number of channels of a row of a group."""
     if groups.above > 0:
         nisa.memset(dst=tile[0 : groups.above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
-    for row in range(groups.count - groups.below, groups.count):
-        last = tile[row * each : (row + 1) * each, :, rows - 1 : rows]
+    start, end = (groups.count - groups.below) * each, groups.count * each
+    while start < end:  # from partition 0 on, engines write all; from the second half, half; otherwise, a quarter
+        size = PARTITIONS // 2 if start % (PARTITIONS // 2) == 0 else PARTITIONS // 4
+        last = tile[start : min(start + size, end), :, rows - 1 : rows]
         nisa.memset(dst=last, value=0.0, engine=nisa.engine.gpsimd)
+        start += size
 
 
 def pool_row_fold(launch, number, operation: RowFoldPool, operands):
@@ -41,7 +45,7 @@ def pool_row_fold(launch, number, operation: RowFoldPool, operands):
     """
     (value,) = operands
     output = launch.output_of(operation, [operation.channels])
-    result, data = output.inside(0), value.inside(0, operation.padding)
+    result, data = output.inside(0)[0 : output.heights[0]], value.inside(0, operation.padding)
     _, images, rows, columns = result.shape
     sides = (operation.padding[1], operation.padding[3])
     window = Window(operation.kernel[1], operation.stride[1], operation.dilation[1], sides)
@@ -51,6 +55,7 @@ def pool_row_fold(launch, number, operation: RowFoldPool, operands):
         for band in even_tiles(rows, max(1, BAND_ELEMENTS // (part.size * columns))):
             _pool_band(operation, pooled, own, sweep, band)
     blank_rows(operation.row_fold, output)
+    copy_down(operation.copies, output)
     return output
 
 
@@ -61,7 +66,7 @@ def _pool_band(operation, result, data, sweep, band):
     before = start // 2 + operation.padding[0]
     top = max(0, before + each * band.start - max(0, offset))  # first of the groups that the windows read
     bottom = (start + operation.kernel[0] - 1) // 2 + operation.padding[0] + each * band.end - max(0, offset)
-    folded = fold_columns(data[:, :, top : min(bottom, data.shape[2])], "maximum", sweep, sweep.outputs, data.dtype)
+    folded = fold_columns(data[:, :, top : min(bottom, data.shape[2])], "maximum", sweep, result.shape[3], data.dtype)
     half = data.shape[0] // 2
     # Both operands of the Vector Engine must start at the same partition, so the second rows are copied to the
     # partitions of the first rows.

@@ -7,6 +7,7 @@ from .add_margins import AddMargins
 from .assign_memory import AssignMemory
 from .base import Pass, in_order
 from .choose_forms import ChooseForms
+from .fill_with_rows import FillWithRows
 from .load_taps import LoadInput, LoadTaps
 from .pack_images import PackImages
 from .pack_rows import PackRows
@@ -28,6 +29,7 @@ def all_passes(forms: Sequence[Form]) -> tuple[Pass, ...]:
     by_choice = (
         SplitPartialTiles(),
         PadChannels(),
+        FillWithRows(),
         PackRows(),
         SplitPhases(),
         SplitMeans(),

@@ -31,6 +31,8 @@ class PackImages(Pass):
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """See `Pass`."""
+        if decisions.value(Kind.FILL_WITH_ROWS):
+            return []
         return [Choice(Kind.PACK_IMAGES, value=images) for images in choices_of(graph, pictures)]
 
 

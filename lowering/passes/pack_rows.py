@@ -41,12 +41,12 @@ class PackRows(SwitchedPass):
     """Packs rows, including the rows of expansions that keep their tails."""
 
     name = "pack_rows"
-    needs = ("split_partial_tiles", "load_input", "pad_channels")
+    needs = ("split_partial_tiles", "load_input", "pad_channels", "fill_with_rows")
     kinds = (Kind.PACK_ROWS,)
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """See `Pass`."""
-        return [Choice(Kind.PACK_ROWS)]
+        return [] if decisions.value(Kind.FILL_WITH_ROWS) else [Choice(Kind.PACK_ROWS)]
 
     def is_forced(self, decisions: Decisions) -> bool:
         """See `Pass`: tails are kept, and channels padded, only for packed rows."""
@@ -82,15 +82,21 @@ def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
     packed = _candidates(apart, expanded)
     if not packed:
         return graph
-    packing = RowPacking(apart, packed)
+    return best_packing(RowPacking(apart, packed))
+
+
+def best_packing(packing: RowPacking) -> Graph:
+    """Return the packed graph with the offsets that require the fewest columns of matmuls."""
+    graph, packed = packing.graph, packing.rows
     combinations: list[Offsets] = [{}]
     for n in sorted(packed):
-        if not packing.follows(n) and len(combinations) * packed[n] <= MOST_COMBINATIONS:
-            combinations = [{**chosen, n: offset} for chosen in combinations for offset in range(packed[n])]
+        possible = packing.possible(n)
+        if not packing.follows(n) and len(combinations) * len(possible) <= MOST_COMBINATIONS:
+            combinations = [{**chosen, n: offset} for chosen in combinations for offset in possible]
     choices = [packing.offsets(chosen) for chosen in combinations]
-    depending = [n for n, node in enumerate(apart.nodes) if n in packed or node.sources[0][0] in packed]
+    depending = [n for n, node in enumerate(graph.nodes) if n in packed or node.sources[0][0] in packed]
     fewest = min(choices, key=lambda offsets: sum(packing.columns(offsets, n) for n in depending))
-    return apart.with_nodes(packing.packed(fewest, n) for n in range(len(apart.nodes)))
+    return graph.with_nodes(packing.packed(fewest, n) for n in range(len(graph.nodes)))
 
 
 def has_packed_rows(graph: Graph) -> bool:
@@ -115,7 +121,7 @@ def _split_pools(graph: Graph) -> Graph:
         if (
             operation.convolved is not None
             and operation.convolved.pool_size == 2
-            and _is_plain(node)
+            and is_plain(node)
             and _is_large(node, rows_of(node))
             and operation.channels == HALF
             and _is_positive(node)
@@ -139,7 +145,7 @@ def _split_pools(graph: Graph) -> Graph:
     return graph.with_nodes(apart)
 
 
-def _is_plain(node: Node) -> bool:
+def is_plain(node: Node) -> bool:
     """True if a node is a convolution whose rows can be packed by changing its filters."""
     operation = node.operation.convolved
     if operation is None:
@@ -210,7 +216,7 @@ def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
         node = graph.nodes[n]
         if node.memory is not Memory.SBUF or node.output is not None or not _is_large(node, each):
             continue
-        plain = _is_plain(node) and getattr(node.operation, "pool_size", 1) == 1
+        plain = is_plain(node) and getattr(node.operation, "pool_size", 1) == 1
         if names and node.operation.convolved is not None:
             plain = _is_possible(node, found, each) and not _is_one_of_parts(graph, n)
         if plain or _is_row_pool(node) or _is_gated(graph, n):
@@ -230,7 +236,7 @@ def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
     read = [part for part in parts if part in found]
     if operation.pool_size > 1 or (len(parts) > 1 and read) or (operation.groups > 1 and not read):
         return False
-    if not _is_plain(replace(node, operation=replace(operation, sources=(parts[:1], *operation.sources[1:])))):
+    if not is_plain(replace(node, operation=replace(operation, sources=(parts[:1], *operation.sources[1:])))):
         return False
     return operation.stride[0] * each % found.get(parts[0], 1) == 0
 
@@ -290,10 +296,10 @@ def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded:
         top, _, bottom, _ = getattr(operation, "padding", NO_SIDES)
         return top == bottom == 0 and getattr(operation, "kernel", (1, 1))[0] == 1
 
-    def can_read(n: int) -> bool:
-        return (blanks or is_one_row(n)) and _can_read(graph, packed, n, number)
+    def reads(n: int) -> bool:
+        return (blanks or is_one_row(n)) and can_read(graph, packed, n, number)
 
-    return bool(readers) and all(map(can_read, readers))
+    return bool(readers) and all(map(reads, readers))
 
 
 def _is_gated(graph: Graph, number: int) -> bool:
@@ -319,7 +325,7 @@ def _is_mean(graph: Graph, number: int) -> bool:
     return all(is_squeezed(graph.nodes[n]) for n, _ in graph.readers(number))
 
 
-def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:
+def can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:
     """True if a node can read groups of rows and compute groups or, if it is not packed, single rows."""
     node, source = graph.nodes[reader], graph.nodes[number]
     operation, is_packed = node.operation.convolved, reader in packed
@@ -338,7 +344,7 @@ def _can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) ->
         return stride * packed[reader] % rows == 0
     if operation.groups > 1 or any(parts == (number,) for parts in operation.sources[1:]):
         return False
-    if stride % rows == 0:
+    if stride % rows == 0 or operation.rows * operation.pool_size == 1:
         return True
     whole_tiles = operation.channels <= PARTITIONS or operation.channels % PARTITIONS == 0
     single = operation.pool_size == 1 and node.memory is Memory.SBUF

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeGuard
 
 from ...kernels.convolution.forms import Form
-from ...kernels.program import Convolution, Copies, Memory, TapsLoad
+from ...kernels.program import Convolution, Copies, Memory, Operation, RowFoldPool, TapsLoad
 from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Ask, Choice, Decisions, Kind, Option, Question, one_of
@@ -148,16 +149,22 @@ def _could_have_copies(graph: Graph, node: Node) -> bool:
     if operation is None or operation.form is not Form.DIRECT:
         return False
     source = operation.sources[0][0]
-    is_of_node = source >= 0 and graph.nodes[source].operation.convolved is not None
-    return is_of_node and possible_taps(graph, node)[0] != operation.taps
+    return (
+        source >= 0 and _makes_copies(graph.nodes[source].operation) and possible_taps(graph, node)[0] != operation.taps
+    )
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:
-    """True if a node is a convolution that can create such copies, and all of its readers access it by partition."""
+    """True if a node can create such copies, and all of its readers access it by partition."""
     node = graph.nodes[number]
-    operation = node.operation.convolved
-    if operation is None or node.memory is not Memory.SBUF or node.in_bands:
+    operation = node.operation
+    if not _makes_copies(operation) or node.memory is not Memory.SBUF or node.in_bands:
         return False
     readers = [graph.nodes[n].operation for n, _ in graph.readers(number)]
     plain = all(other.convolved is not None and (number,) in other.sources for other in readers)
     return plain and operation.copies in (Copies(), copies)
+
+
+def _makes_copies(operation: Operation) -> TypeGuard[Convolution | RowFoldPool]:
+    """True if an operation can create copies of its value on later partitions."""
+    return isinstance(operation, (Convolution, RowFoldPool))

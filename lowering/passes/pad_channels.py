@@ -7,7 +7,7 @@ of the Tensor Engine that would otherwise be idle.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,18 +37,24 @@ class PadChannels(SwitchedPass):
         return pad_channels(graph)
 
 
-def pad_channels(graph: Graph) -> Graph | None:
-    """Pad the channels of nodes whose readers all support more channels; None if there are no such nodes."""
-    wide = _wide(graph)
+def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None) -> Graph | None:
+    """Pad the channels of nodes whose readers all support more channels; None if there are no such nodes.
+
+    `zeros` returns the number of zeros for a number of channels; by default, up to a quarter or half of the partitions.
+    """
+    zeros = zeros or _zeros
+    wide = _wide(graph, zeros)
     if not wide:
         return None
-    return graph.with_nodes(
-        _with_zeros(node, n in wide, node.sources[0][0] in wide) for n, node in enumerate(graph.nodes)
-    )
+    padded: list[Node] = []
+    for n, node in enumerate(graph.nodes):
+        more_in = zeros(node.before[0]) if node.sources[0][0] in wide else 0
+        padded.append(_with_zeros(node, more_in, zeros(node.operation.channels) if n in wide else 0))
+    return graph.with_nodes(padded)
 
 
-def _wide(graph: Graph) -> set[int]:
-    wide = {n for n, node in enumerate(graph.nodes) if _zeros(node.operation.channels) > 0 and _may(node)}
+def _wide(graph: Graph, zeros: Callable[[int], int]) -> set[int]:
+    wide = {n for n, node in enumerate(graph.nodes) if zeros(node.operation.channels) > 0 and _may(node)}
     wide -= set(graph.outputs)
     while True:
         kept = {n for n in wide if _fits(graph, wide, n)}
@@ -93,11 +99,9 @@ def _can_read(node: Node, number: int) -> bool:
     return plain and operation.sources[0] == (number,) and (number,) not in operation.sources[1:]
 
 
-def _with_zeros(node: Node, computes: bool, reads: bool) -> Node:
-    """Return a node that computes padded channels, reads them, or both."""
+def _with_zeros(node: Node, more_in: int, more_out: int) -> Node:
+    """Return a node that reads and computes more channels, which are zero."""
     operation = node.operation
-    more_in = _zeros(node.before[0]) if reads else 0
-    more_out = _zeros(operation.channels) if computes else 0
     grouped = node.is_depthwise()
     filters = node.filters
     if filters is not None:

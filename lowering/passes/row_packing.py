@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,10 +39,12 @@ def rows_of(node: Node) -> int:
 @dataclass(frozen=True)
 class Lanes:
     """The partitions of a value with groups of `rows` rows, in the order (row, channel). For an expansion, the order is
-    (block, row, channel of the block), with zeros after the last channel."""
+    (block, row, channel of the block), with zeros after the last channel. `halvings`: the number of pools that follow,
+    each of which compares the halves of the partitions; for one pool, all even rows precede all odd rows."""
 
     rows: int
     channels: int
+    halvings: int = 0
 
     @property
     def block(self) -> int:
@@ -60,6 +64,8 @@ class Lanes:
 
     def ordered(self, array: np.ndarray, axis: int) -> np.ndarray:
         """Rearrange an axis (row, channel) of an array into the order of the partitions."""
+        if self.halvings:
+            return self._halved(array, axis)
         if self.count == self.rows * self.channels and self.blocks == 1:
             return array
         more = self.blocks * self.block - self.channels
@@ -68,6 +74,14 @@ class Lanes:
         apart = (*array.shape[:axis], self.rows, self.blocks, self.block, *array.shape[axis + 1 :])
         padded = np.pad(array.reshape(shape), padding).reshape(apart)
         return padded.swapaxes(axis, axis + 1).reshape(*array.shape[:axis], self.count, *array.shape[axis + 1 :])
+
+    def _halved(self, array: np.ndarray, axis: int) -> np.ndarray:
+        before, after = array.shape[:axis], array.shape[axis + 1 :]
+        pairs = (2,) * self.halvings
+        apart = array.reshape(*before, self.rows >> self.halvings, *pairs, self.channels, *after)
+        rows = range(axis, axis + 1 + self.halvings)
+        order = (*range(axis), *reversed(rows), *range(rows.stop, apart.ndim))
+        return apart.transpose(order).reshape(array.shape)
 
 
 def is_squeezed(node: Node) -> bool:
@@ -102,10 +116,29 @@ class RowPacking:
 
     graph: Graph
     rows: dict[int, int]  # rows per group, for the nodes whose rows are packed
+    halvings: Mapping[int, int] = field(default_factory=dict)  # pools that follow a node, if rows fill the partitions
 
     def lanes(self, number: int) -> Lanes:
         """Return the partitions of a node's value."""
-        return Lanes(self.rows[number], self.graph.nodes[number].operation.channels)
+        channels = self.graph.nodes[number].operation.channels
+        return Lanes(self.rows[number], channels, self.halvings.get(number, 0))
+
+    def possible(self, number: int) -> range:
+        """Return the offsets that a node may have: where rows fill the partitions, those outside the image are zeroed
+        from partitions on that engines can write, and pools begin at the first row."""
+        rows = self.rows[number]
+        if number not in self.halvings:
+            return range(rows)
+        source = self.graph.nodes[number].sources[0][0]
+        if self.halvings[number] or (self.is_halved(number) and self.rows[source] > rows):
+            return range(1)
+        apart = QUARTER // math.gcd(QUARTER, self.graph.nodes[number].operation.channels)
+        return range(0, rows, rows // 2 if self.is_halved(number) else apart)
+
+    def is_halved(self, number: int) -> bool:
+        """True if a node is a pool that compares the halves of the partitions."""
+        node = self.graph.nodes[number]
+        return node.operation.folded is not None and self.halvings.get(node.sources[0][0], 0) > 0
 
     def follows(self, number: int) -> bool:
         """True if the offset of a node is determined by its input."""
@@ -125,8 +158,8 @@ class RowPacking:
             else:  # a group of outputs reads as few groups as possible
                 source = node.sources[0][0]
                 taken, rows, each = offsets[source], self.rows[source], self.rows[n]
-                spans = [_span(node, rows, taken, each, offset) for offset in range(each)]
-                offsets[n] = min(range(len(spans)), key=lambda offset: spans[offset][1] - spans[offset][0])
+                spans = {offset: _span(node, rows, taken, each, offset) for offset in self.possible(n)}
+                offsets[n] = min(spans, key=lambda offset: spans[offset][1] - spans[offset][0])
         return offsets
 
     def columns(self, offsets: Offsets, number: int) -> int:
@@ -149,6 +182,8 @@ class RowPacking:
         operation = node.operation
         given, source = offsets.get(number), node.sources[0][0]
         if isinstance(operation, MaxPool) and source in offsets:
+            if self.is_halved(number):
+                return self._pack_halves(node, number, given)
             return _pack_pool(node, operation, offsets[source], given)
         if (operation.is_product or operation.is_mean) and source in offsets:
             return _pack_values(node, self.lanes(source), offsets[source])
@@ -162,6 +197,17 @@ class RowPacking:
         if node.is_depthwise() and self.lanes(source).blocks > 1:
             return _each_from_groups(node, self.lanes(source), offsets[source], given or 0)
         return _from_groups(_dense(node), self.lanes(source), offsets[source], given_lanes, given or 0)
+
+    def _pack_halves(self, node: Node, number: int, given: int | None) -> Node:
+        """Return a pool that compares the halves of the partitions, each of which becomes a row of many channels."""
+        source, rows = node.sources[0][0], self.rows.get(number, 1)
+        half = self.rows[source] // 2
+        channels, count = node.operation.channels * half, node.operation.rows // half
+        before = (channels, 2 * count, node.before[2])
+        wide = replace(node.changed(channels=channels, rows=count), before=before)
+        assert isinstance(wide.operation, MaxPool)
+        offset = None if given is None or rows == half else given // half
+        return _pack_pool(wide, wide.operation, 0, offset)
 
     def _pack_squeezed(self, offsets: Offsets, number: int) -> Node:
         """Return a convolution that averages the means of packed rows, or one that computes gates for packed rows."""
@@ -207,7 +253,7 @@ def _in_groups(node: Node, lanes: Lanes, offset: int) -> Node:
     """Return a node whose outputs are in groups."""
     operation, each = node.operation, lanes.rows
     groups = _groups(operation.rows, each, offset)
-    blanked = lanes.block % QUARTER == 0
+    blanked = lanes.block % QUARTER == 0 or each > PARTITIONS // QUARTER
     below = groups * each - offset - operation.rows
     row_fold = RowFold(each, offset, below) if blanked else RowFold(each)
     numbers = tuple(lanes.ordered(np.tile(numbers, each), 0) for numbers in node.numbers)
@@ -229,7 +275,7 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
         whole = np.zeros((each, outputs, inputs, tall, width), array.dtype)
         for row in range(each):
             whole[row, :, :, row * stride : row * stride + height] = array
-        return whole.reshape(each * outputs, inputs, tall, width)
+        return lanes.ordered(whole.reshape(each * outputs, inputs, tall, width), 0)
 
     filters = node.filters.changed((each * outputs, inputs, tall, width), spread)
     return replace(_in_groups(node, lanes, given), filters=filters).changed(
@@ -244,12 +290,12 @@ def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None
     filters are repeated for each output row that a group of inputs contributes."""
     operation = node.convolution
     rows, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
-    rows_at_once = max(1, rows // stride) if given_lanes is None else 1
+    rows_at_once = max(1, rows // stride) if given_lanes is None and operation.rows > 1 else 1
     each, offset = (rows_at_once, 0) if given_lanes is None else (given_lanes.rows, given)
     outputs_at_once = each * operation.channels if given_lanes is None else given_lanes.count
     first, last = _span(node, rows, taken, each, offset)
     start = taken - stride * offset - operation.padding[0]
-    moved = each * stride // rows
+    moved = max(1, each * stride // rows)
     steps = _groups(operation.rows * operation.pool_size, each, offset)
     bottom = moved * (steps - 1) + last - (_groups(node.before[1], rows, taken) - 1)
     assert node.filters is not None

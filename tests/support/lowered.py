@@ -42,6 +42,7 @@ Pass = Callable[[Graph], Graph | None]
 def decide(
     graph: Graph | None = None,
     *,
+    fills_with_rows: bool = False,
     packs_rows: bool = False,
     pack_depthwise_expansions: bool = False,
     pads_channels: bool = False,
@@ -69,6 +70,7 @@ def decide(
         return NodeId(number) if graph is None else graph.nodes[number].id
 
     of_launch = {
+        Kind.FILL_WITH_ROWS: fills_with_rows,
         Kind.PACK_ROWS: packs_rows or pack_depthwise_expansions,
         Kind.PACK_DEPTHWISE_EXPANSIONS: pack_depthwise_expansions,
         Kind.PAD_CHANNELS: pads_channels,

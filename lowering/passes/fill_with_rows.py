@@ -1,0 +1,183 @@
+"""Fill the partitions with rows of an image where channels are very few: 16 rows of 8 channels, 8 rows of 16.
+
+The values are those of pack_rows.py with more rows per group; the numbers of rows are powers of two that divide the
+rows of the image, and channels are padded with zeros to powers of two. A max pool of 2x2 compares the two halves of the
+partitions: the convolution before it computes all even rows of a group in the first half and all odd rows in the
+second. A pool of 4x4 is computed as two pools. A pool either leaves half of the partitions empty, or collects two
+groups, in which case its first group may begin half a group above the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from ...kernels.program import NO_SIDES, MaxPool, Memory
+from ...simulator.machine.chip import PARTITIONS
+from ..decisions import Choice, Decisions, Kind
+from ..graph import Graph, Node, NodeId
+from .base import SwitchedPass
+from .pack_rows import FEWEST_GROUPS, best_packing, can_read, is_plain
+from .pad_channels import pad_channels
+from .row_packing import HALF, QUARTER, RowPacking
+
+OTHERWISE = 4  # rows that pack_rows.py packs
+POOLED = 2  # rows and columns of the windows that halve the partitions
+
+
+class FillWithRows(SwitchedPass):
+    """Packs as many rows as fit along the partitions."""
+
+    name = "fill_with_rows"
+    needs = ("split_partial_tiles", "load_input", "pad_channels")
+    kinds = (Kind.FILL_WITH_ROWS,)
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        others = (Kind.PACK_DEPTHWISE_EXPANSIONS, Kind.PAD_CHANNELS)
+        return [] if any(map(decisions.value, others)) else [Choice(Kind.FILL_WITH_ROWS)]
+
+    def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
+        """See `SwitchedPass`."""
+        return fill_with_rows(graph)
+
+
+def fill_with_rows(graph: Graph) -> Graph | None:
+    """Pack as many rows as fit; None if no value has more rows per group than pack_rows.py would pack."""
+    if not any(_most_rows(node, node.operation.rows) > OTHERWISE for node in graph.nodes):
+        return None
+    padded = pad_channels(graph, _zeros) or graph
+    pooled = {node.id for node in padded.nodes if _is_split(node)}
+    while True:
+        apart = _split_pools(padded, pooled)
+        packing = _packing(apart)
+        used = {apart.nodes[n].id for n in packing.rows}
+        unused = {each for each in pooled if each.part("convolution") not in used}
+        if not unused:
+            break
+        pooled -= unused
+    return best_packing(packing) if any(each > OTHERWISE for each in packing.rows.values()) else None
+
+
+def _zeros(channels: int) -> int:
+    """Return the number of zeros that pad channels to a power of two."""
+    return (1 << (channels - 1).bit_length()) - channels if 1 < channels < QUARTER else 0
+
+
+def _most_rows(node: Node, rows: int) -> int:
+    """Return the largest power of two that divides the rows and fits along the partitions with a node's channels."""
+    channels, most = node.operation.channels, 1
+    if channels > HALF:
+        return 1
+    while 2 * most * channels <= PARTITIONS and rows % (2 * most) == 0 and rows >= FEWEST_GROUPS * 2 * most:
+        most *= 2
+    return most
+
+
+def _is_split(node: Node) -> bool:
+    """True if a node pools windows that can be split into a convolution and a pool, or into two pools."""
+    operation, pool = node.operation, node.operation.folded
+    if operation.convolved is not None:
+        return operation.convolved.pool_size == POOLED and operation.channels <= HALF and is_plain(node)
+    return isinstance(pool, MaxPool) and pool.kernel == (2 * POOLED,) * 2 and _is_without_overlap(pool)
+
+
+def _is_without_overlap(pool: MaxPool) -> bool:
+    return pool.kernel == pool.stride and pool.padding == NO_SIDES and pool.dilation == (1, 1) and not pool.ceil_mode
+
+
+def _split_pools(graph: Graph, pooled: Collection[NodeId]) -> Graph:
+    """Split pooled convolutions into a convolution and a pool of the same name, and pools of 4x4 into two pools."""
+    apart: list[Node] = []
+    place: dict[int, int] = {}
+    for n, node in enumerate(graph.nodes):
+        node = node.changed(sources=tuple(tuple(place.get(part, part) for part in parts) for parts in node.sources))
+        if node.id in pooled:
+            operation = node.operation
+            between = (operation.channels, POOLED * operation.rows, POOLED * operation.columns)
+            fields = (
+                {"pool_size": 1}
+                if operation.convolved is not None
+                else {"kernel": (POOLED,) * 2, "stride": (POOLED,) * 2}
+            )
+            first = node.changed(rows=between[1], columns=between[2], **fields)
+            apart.append(replace(first, memory=Memory.SBUF, output=None, id=node.id.part("convolution")))
+            pool = MaxPool(
+                name=node.name,
+                sources=((len(apart) - 1,),),
+                channels=operation.channels,
+                rows=operation.rows,
+                columns=operation.columns,
+                is_fp8=operation.is_fp8,
+                kernel=(POOLED, POOLED),
+                stride=(POOLED, POOLED),
+            )
+            node = replace(node, operation=pool, before=between, filters=None, numbers=())
+        apart.append(node)
+        place[n] = len(apart) - 1
+    return graph.with_nodes(apart)
+
+
+def _packing(graph: Graph) -> RowPacking:
+    """Return the rows per group of the nodes that can be packed and read, and the pools that follow each."""
+    rows = {n: each for n, node in enumerate(graph.nodes) if (each := _first_rows(graph, n)) > 1}
+    while True:
+        halvings = _halvings(graph, rows)
+        kept = {n: least for n in rows if (least := _fitting(graph, rows, halvings, n)) > 1}
+        if kept == rows:
+            return RowPacking(graph, rows, halvings)
+        rows = kept
+
+
+def _first_rows(graph: Graph, number: int) -> int:
+    """Return the most rows per group of a node, 1 if it cannot be packed."""
+    node = graph.nodes[number]
+    pool = node.operation.folded
+    plain = is_plain(node) and node.convolution.pool_size == 1
+    if not plain and not (isinstance(pool, MaxPool) and pool.kernel == (POOLED,) * 2 and _is_without_overlap(pool)):
+        return 1
+    if node.memory is not Memory.SBUF or node.output is not None:
+        return 1
+    return _most_rows(node, node.operation.rows)
+
+
+def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
+    """Return the number of pools that follow each packed node, one after the other."""
+    found = dict.fromkeys(rows, 0)
+    for n in sorted(rows, reverse=True):
+        pools = [reader for reader, _ in graph.readers(n) if reader in rows and graph.nodes[reader].operation.folded]
+        found[n] = max((1 + found[reader] for reader in pools), default=0)
+    return found
+
+
+def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int) -> int:
+    """Return the most rows per group of a node, given those of the nodes that it reads and of its readers."""
+    node, each = graph.nodes[number], rows[number]
+    source, *addends = (parts[0] for parts in node.sources)
+    is_pool = node.operation.folded is not None
+    if not graph.readers(number) or (source not in rows and (is_pool or node.convolution.groups > 1)):
+        return 1
+    if is_pool:
+        half = rows[source] // 2
+        leaves_rows = graph.nodes[source].operation.rows != POOLED * node.operation.rows
+        if leaves_rows or half * node.operation.channels % QUARTER:
+            return 1
+        each = min(each, half if halvings[number] else rows[source])
+    for addend in addends:
+        if halvings.get(addend) != halvings[number]:
+            return 1
+        each = min(each, rows[addend])
+    for reader, _ in graph.readers(number):
+        operation = graph.nodes[reader].operation
+        if operation.folded is not None:
+            if reader not in rows or halvings[number] != halvings[reader] + 1:
+                return 1
+            each = min(each, 2 * rows[reader])
+        elif reader in rows:
+            if (number,) in operation.sources[1:]:
+                each = min(each, rows[reader])
+            else:
+                each = min(each, rows[reader] * graph.nodes[reader].convolution.stride[0])
+        elif not can_read(graph, rows, reader, number):
+            return 1
+    return each

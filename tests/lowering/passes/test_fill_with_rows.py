@@ -1,0 +1,124 @@
+"""Partitions filled with rows of very few channels: the answers are those of the golden model."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import strategies as st
+from lowered import assert_right, convolution_of, decide, graph_of, nodes_of
+from random_networks import labels, picture
+from trninfer.kernels.program import RowFold, RowFoldPool
+from trninfer.lowering.passes.fill_with_rows import fill_with_rows
+from trninfer.lowering.passes.row_packing import Lanes
+from trninfer.models.errors import ModelError
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.network import Network
+
+FILLED = decide(fills_with_rows=True)
+ACTIVATIONS = ("relu", "identity", "tanh", "clip", "leaky_relu")
+
+
+def test_even_rows_precede_odd_rows() -> None:
+    lanes = Lanes(4, 3, 1)
+    rows = np.repeat(np.arange(4), 3)
+    np.testing.assert_array_equal(lanes.ordered(rows, 0), np.repeat([0, 2, 1, 3], 3))
+    np.testing.assert_array_equal(Lanes(8, 1, 2).ordered(np.arange(8), 0), [0, 4, 2, 6, 1, 5, 3, 7])
+
+
+def same(name: str, before: int, after: int, size: int, **fields: object) -> Conv2d:
+    """A convolution that preserves the size of an image."""
+    return Conv2d(name, before, after, (size, size), (size // 2,) * 4, activation="relu", **fields)  # type: ignore[arg-type]
+
+
+def meso(side: int = 64) -> Network:
+    """As networks of very few channels begin and end."""
+    layers = (
+        same("a", 3, 8, 3, pool_size=2),
+        same("b", 8, 8, 5, pool_size=2),
+        same("c", 8, 16, 5),
+        Pool("pool", "max", (4, 4), (4, 4)),
+        Flatten("flat"),
+        Dense("first", side * side // 16, 8, "leaky_relu", (0.1,)),
+        Dense("dense", 8, 4),
+    )
+    return Network("n", picture(3, side, side), layers, labels(4))
+
+
+def test_channels_and_rows_fill_the_partitions() -> None:
+    graph = fill_with_rows(graph_of(meso(128)).with_ids())
+    assert graph is not None
+    assert [convolution_of(graph, name).channels for name in "abc"] == [128] * 3
+    assert convolution_of(graph, "a").row_fold == RowFold(16)
+    assert convolution_of(graph, "b").kernel == (2, 5)  # half a group more at the top
+    assert [type(node.operation) for node in nodes_of(graph, "pool")] == [RowFoldPool] * 2
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+def test_a_network_of_eight_channels(batch: int) -> None:
+    assert_right(meso(), FILLED, batch)
+
+
+@st.composite
+def very_few_channels(draw: st.DrawFn) -> Network:
+    """Convolutions and pools of 1 to 24 channels, residual sums, and an end that reads rows, means or everything."""
+    side = draw(st.sampled_from([16, 32, 48]))
+    image = picture(draw(st.sampled_from([1, 3])), side, draw(st.sampled_from([8, 12])))
+    layers: list[Layer] = []
+    channels, shape = image.channels, image.shape
+    for number in range(draw(st.integers(2, 4))):
+        name, before = f"l{number}", layers[-1].name if layers else "input"
+        kind = draw(st.sampled_from(["conv", "conv", "pooled", "pool", "sum"])) if number else "conv"
+        size = draw(st.sampled_from([1, 3, 5]))
+        activation = draw(st.sampled_from(ACTIVATIONS))
+        parameters = {"clip": (0.0, 6.0), "leaky_relu": (0.1,)}.get(activation, ())
+        after = draw(st.sampled_from([1, 4, 8, 9, 12, 16, 24]))
+        if kind == "sum":
+            layers.append(same(f"{name}a", channels, channels, 3))
+            layers.append(Combine(name, "add", "relu", inputs=(f"{name}a", before)))
+        elif kind == "pool":
+            window = draw(st.sampled_from([2, 4]))
+            layers.append(Pool(name, "max", (window, window), (window, window)))
+        else:
+            stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2)])) if kind == "conv" else (1, 1)
+            padding = draw(st.sampled_from([(size // 2,) * 4, (size // 2, 0, size - 1 - size // 2, 1)]))
+            pool_size = 2 if kind == "pooled" else 1
+            layers.append(
+                Conv2d(
+                    name,
+                    channels,
+                    after,
+                    (size, size),
+                    padding,
+                    pool_size,
+                    activation,
+                    stride,
+                    activation_parameters=parameters,
+                )
+            )
+            channels = after
+    shapes = {"input": image.shape}
+    for layer, name in zip(layers, ["input", *(each.name for each in layers)]):
+        try:
+            shape = layer.output_shape(*[shapes[read] for read in layer.inputs or (name,)])  # type: ignore[assignment]
+        except ModelError:
+            assume(False)
+        shapes[layer.name] = shape
+    if draw(st.booleans()):
+        layers += [Pool("mean", "average", shape[1:], (1, 1)), Flatten("flat"), Dense("dense", channels, 4)]
+    else:
+        layers += [Flatten("flat"), Dense("first", int(np.prod(shape)), 8), Dense("dense", 8, 4)]
+    return Network("n", image, tuple(layers), labels(4))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(very_few_channels(), st.sampled_from([1, 2, 3, 4, 7, 16]), st.sampled_from(["float32", "bfloat16"]))
+def test_filled_partitions_compute_what_the_golden_model_does(network: Network, batch: int, dtype: str) -> None:
+    graph = fill_with_rows(graph_of(network).with_ids())
+    assume(graph is not None)
+    event(f"{sum(isinstance(node.operation, RowFoldPool) for node in graph.nodes)} pools")
+    assert_right(
+        network,
+        decide(fills_with_rows=True, copied=[None]),
+        batch,
+        dtype,
+        tolerance=2e-5 if dtype == "float32" else 4e-2,
+    )
