@@ -23,10 +23,11 @@ from .box_heads import FoundBoxes, find_head, note_on_tables
 from .box_spec import BoxSpec, parse_boxes
 from .box_units import fit_to_values
 from .builder import MAX_NAME, BuiltOutput
+from .class_values import fit_to_scores
 from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map
 from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
-from .onnx_graph import Walk, unsupported
+from .onnx_graph import RAW_SCORES, Walk, unsupported
 from .onnx_input import GraphSource, graph_input
 from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
@@ -178,6 +179,12 @@ def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
     return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
 
 
+def _are_regressions(leading: BuiltOutput, graph: Graph) -> bool:
+    """Return True for numbers that scikit-learn's exporter names as those of a regressor or a transformer."""
+    is_variable = graph.made_by.startswith("skl2onnx") and leading.name.startswith("variable")
+    return is_variable and set(graph.outputs) == graph.scores and leading.output.scores == "raw"
+
+
 def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]:
     """Read the files next to a network, and return their contents and notes. Unreadable files that the user did not
     specify are not an error."""
@@ -283,6 +290,8 @@ def _decide_outputs(
         outputs[0] = replace(outputs[0], output=leading)
     elif not options.output_kind and _are_named_chances(outputs[0], graph):
         outputs[0] = replace(outputs[0], output=Output("classes", "softmax"))
+    elif not options.output_kind and _are_regressions(outputs[0], graph):
+        outputs[0] = replace(outputs[0], output=Output("values"))
     note = "" if options.output_kind else note_on_tables(outputs)
     return _Meaning(outputs, source, properties, [note] if note else [])
 
@@ -324,6 +333,10 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         if not options.unchecked:
             raise ModelError(f"{error}; --unchecked imports it all the same") from None
         comparison = Comparison(str(error))
+    if network.output.kind == "classes" and options.output_kind is None and comparison.outputs:
+        network = replace(network, output=fit_to_scores(network.output, names[0], comparison.outputs[0]))
+    if network.output.scores != "raw":
+        notes = tuple(note for note in notes if RAW_SCORES not in note)
     if meaning.guessed is not None:
         again = _settled(meaning, comparison, options)
         if again is not None:
@@ -349,7 +362,7 @@ def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) 
     head = meaning.outputs[0].output.boxes
     assert head is not None and meaning.guessed is not None
     found = [
-        (built.name, None if values is None else values.reshape(built.shape))
+        (built.name, None if values is None else values[0].reshape(built.shape))
         for built, values in zip(meaning.outputs, comparison.outputs)
     ]
     fitted = fit_to_values(head, found)

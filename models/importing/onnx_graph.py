@@ -31,6 +31,7 @@ from .products import write_out_inputs, written_out
 from .scores import MOVING, OF_TWO_VALUES, change_scores, reads_scores
 from .view import View
 
+RAW_SCORES = "raw scores of classes"  # in a note
 MAX_TOLD = 5  # maximum number of unsupported nodes listed in a message
 
 # Common unsupported operators with advice; other operators get a generic message.
@@ -107,7 +108,7 @@ class Walk:
         outputs = build_outputs(self.importer, self._find_outputs())
         if outputs[0].output.scores == "raw":
             count = math.prod(outputs[0].shape)
-            self.importer.note(f"its {count} numbers are raw scores of classes (a softmax makes probabilities of them)")
+            self.importer.note(f"its {count} numbers are {RAW_SCORES} (a softmax makes probabilities of them)")
         return self._spell_out_inner_softmaxes(outputs)
 
     def _release(self, names: Iterable[str]) -> None:

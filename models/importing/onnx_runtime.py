@@ -28,6 +28,7 @@ AT_ONCE = 1 << 24  # maximum number of elements per run, if it contains more tha
 LEAST_COMPARED = 1e-6  # smaller values may be rounding errors
 LEAST = 1 << 10  # minimum number of elements assumed per layer and example
 MAX_RANDOM = 1 << 22  # number of random elements generated for an input; longer inputs repeat them
+KEPT = 3  # number of examples whose outputs are kept
 EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # (number of examples, maximum number of multiply-accumulates)
 
 _SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh": ("Tanh",)}  # operators, by activation
@@ -48,7 +49,7 @@ class RejectedError(ModelError):
 class Comparison:
     """The result for the output with the largest difference; `skipped` is the reason if none was made.
 
-    `outputs` are the outputs of the file for one example, or None where another value is compared in its place.
+    `outputs` are the outputs of the file for a few examples, or None where another value is compared in its place.
     """
 
     skipped: str = ""
@@ -123,7 +124,7 @@ def compare(imported: ImportedGraph) -> Comparison:
             parts = [_scores_of_map(part, wanted.shape[1], imported.map_is_last) for part in parts]
         results.append(_difference(imported, number, np.concatenate(parts), wanted))
     worst = max(results, key=lambda result: result._badness)
-    found = [rows[0] if value is None and len(rows) else None for value, rows in zip(before, expected)]
+    found = [rows[:KEPT] if value is None and len(rows) else None for value, rows in zip(before, expected)]
     return replace(worst, outputs=tuple(found))
 
 

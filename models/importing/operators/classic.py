@@ -7,7 +7,7 @@ import numpy as np
 from ...errors import ModelError
 from ...layers import Softmax
 from ..importer import Importer
-from ..onnx_attributes import numbers, text
+from ..onnx_attributes import number, numbers, text
 from ..onnx_file import Node
 from ..steps import activate, affine_view, combine_views
 from ..view import View
@@ -100,7 +100,22 @@ def _zip_map(importer: Importer, node: Node) -> None:
     importer.give(node, importer.data(node))
 
 
+def _imputer(importer: Importer, node: Node) -> None:
+    """Leave out the replacement of missing values: inputs with NaN have no answer."""
+    replaced = node.attributes.get("replaced_value_float", 0.0)
+    if not isinstance(replaced, float) or not np.isnan(replaced):
+        raise ModelError(f"it replaces {replaced}; only the replacement of NaN can be left out")
+    importer.note("missing values (NaN) are not replaced: rows that have some are errors")
+    importer.give(node, importer.data(node))
+
+
+def _binarizer(importer: Importer, node: Node) -> None:
+    importer.give(node, activate(importer, importer.data(node), "step", (number(node, "threshold", 0.0),)))
+
+
 OPERATORS = {
+    "ai.onnx.ml.Imputer": _imputer,
+    "ai.onnx.ml.Binarizer": _binarizer,
     "ai.onnx.ml.Scaler": _scaler,
     "ai.onnx.ml.LinearClassifier": _linear_classifier,
     "ai.onnx.ml.LinearRegressor": _linear_regressor,

@@ -352,7 +352,9 @@ def _matmul(importer: Importer, node: Node) -> None:
     weight = weight if alpha == 1 else weight * alpha  # avoid copying large weights
     turned = bool(integer(node, "transB", 0))
     if not left:
-        importer.give(node, dense(importer, view, weight.T if turned else weight, None))
+        is_vector = weight.ndim == 1
+        made = dense(importer, view, weight[:, None] if is_vector else weight.T if turned else weight, None)
+        importer.give(node, replace(made, axes=made.axes[:-1]) if is_vector else made)
         return
     if turned:
         view = importer.single(view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from import_steps import importer_of
 from onnx import TensorProto, helper
@@ -106,3 +107,56 @@ def test_models_that_are_not_supported(op: str, attributes: dict, says: str) -> 
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()}
     with pytest.raises(ModelError, match=says):
         OPERATORS[f"ai.onnx.ml.{op}"](importer, Node(op, "n", ("x",), ("label", "scores"), given))
+
+
+def with_classic(chain: Chain) -> onnx.ModelProto:
+    """The graph with the operators of scikit-learn."""
+    model = chain.model()
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    return model
+
+
+def test_missing_values_are_not_replaced(tmp_path: Path) -> None:
+    ml = {"domain": "ai.onnx.ml"}
+    chain = Chain(4)
+    chain.add("Imputer", imputed_value_floats=[0.0, 1.0, 2.0, 3.0], replaced_value_float=float("nan"), **ml)
+    chain.gemm(4, 3)
+    assert any("NaN" in note for note in checked(with_classic(chain), tmp_path).notes)
+    chain = Chain(4)
+    chain.add("Imputer", imputed_value_floats=[0.0, 1.0, 2.0, 3.0], replaced_value_float=0.0, **ml)
+    chain.gemm(4, 3)
+    with pytest.raises(ModelError, match="only the replacement of NaN"):
+        checked(with_classic(chain), tmp_path)
+
+
+def test_features_above_a_threshold(tmp_path: Path) -> None:
+    chain = Chain(4)
+    chain.add("Binarizer", threshold=0.25, domain="ai.onnx.ml")
+    chain.gemm(4, 3)
+    checked(with_classic(chain), tmp_path)
+
+
+def test_numbers_of_a_regressor_are_no_scores(tmp_path: Path) -> None:
+    for producer, kind in (("skl2onnx", "values"), ("pytorch", "classes")):
+        chain = Chain(4)
+        chain.add("LinearRegressor", coefficients=[0.5] * 4, intercepts=[0.5], targets=1, domain="ai.onnx.ml")
+        chain.add("Concat", chain.add("Exp"), first="value0", axis=1)
+        chain.nodes.append(helper.make_node("Identity", [chain.value], ["variable"]))
+        chain.value = "variable"
+        model = with_classic(chain)
+        model.producer_name = producer
+        imported = checked(model, tmp_path)
+        assert imported.network.output.kind == kind
+        assert any("raw" in note for note in imported.notes) == (kind == "classes")
+
+
+def test_two_independent_labels_are_not_a_chance_and_the_rest(tmp_path: Path) -> None:
+    """As skl2onnx writes an MLPClassifier of several labels."""
+    for count, kind in ((1, "classes"), (2, "sigmoid")):
+        chain = Chain(5)
+        chain.gemm(5, count)
+        chance = chain.add("Sigmoid")
+        rest = chain.add("Sub", chance, first=chain.constant(np.array(1.0)))
+        chain.nodes.append(helper.make_node("Concat", [rest, chance], ["probabilities"], axis=1))
+        chain.value = "probabilities"
+        assert checked(chain.model(), tmp_path).network.output.kind == kind

@@ -260,3 +260,13 @@ def test_a_matrix_for_each_head(shape: tuple[int, ...], weight: tuple[int, ...],
     else:
         chain.add("MatMul", given)
     ends(chain, np.matmul(*(operands if left else operands[::-1])).size, tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(6,), (5, 6)])
+def test_a_product_with_a_vector(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """As scikit-learn's exporter writes a Poisson regression: the last axis is dropped."""
+    chain = Chain(*shape)
+    chain.add("MatMul", chain.weight(6))
+    chain.add("Exp")
+    chain.add("Reshape", chain.constant([-1, *(shape[:-1] or (1,))]))
+    checked(chain.model(), tmp_path)

@@ -1,0 +1,40 @@
+"""Scores are taken for probabilities where their values are, whatever the last layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_chain import Chain, checked
+from trninfer.models.importing.class_values import fit_to_scores
+from trninfer.models.outputs import Output
+
+RAW, SHARES = Output("classes", "raw"), Output("classes", "softmax")
+
+
+def test_of_values() -> None:
+    logits = np.random.default_rng(0).standard_normal((3, 5))
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    chances = 1 / (1 + np.exp(-logits))
+    assert fit_to_scores(RAW, "y", logits) == RAW
+    assert fit_to_scores(RAW, "y", None) == RAW
+    assert fit_to_scores(RAW, "y", shares) == SHARES
+    assert fit_to_scores(RAW, "y", chances) == RAW
+    assert fit_to_scores(RAW, "probabilities", chances) == Output("sigmoid")
+    assert fit_to_scores(Output("values"), "probabilities", chances) == Output("values")
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_a_mean_of_softmaxes(count: int, tmp_path: Path) -> None:
+    """As an ensemble is exported."""
+    chain = Chain(6)
+    found = []
+    for _ in range(3):
+        chain.value = "x"
+        chain.gemm(6, count)
+        found.append(chain.add("Softmax", axis=1))
+    chain.add("Mean", *found[1:], first=found[0])
+    imported = checked(chain.model(), tmp_path)
+    assert imported.network.output == SHARES
+    assert not any("raw" in note for note in imported.notes)
