@@ -6,6 +6,7 @@ The computation of each layer kind is defined in `layers/`. The first axis of al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -61,6 +62,14 @@ class GoldenRun(NamedTuple):
         return (OutputRun(self.logits, self.probabilities, self.scores), *self.others)
 
 
+def _logits_of(network: Network) -> dict[str, str]:
+    """Return, for the layer of each output, the layer that computes its values before the last softmax or argmax."""
+    layers = {layer.name: layer for layer in network.layers}
+    endings = (PixelArgmax, Softmax)
+    answers = [named.layer for named in network.named_outputs]
+    return {name: layers[name].inputs[0] if isinstance(layers.get(name), endings) else name for name in answers}
+
+
 def run_network(
     network: Network, tensors: Tensors, x: np.ndarray, watch: Callable[[str, np.ndarray], None] | None = None
 ) -> GoldenRun:
@@ -72,14 +81,11 @@ def run_network(
         raise ValueError(
             f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
         )
-    before_answer = {
-        layer.name: layer.inputs[0] for layer in network.layers if isinstance(layer, (PixelArgmax, Softmax))
-    }
-    answers = [named.layer for named in network.named_outputs]
-    kept = {name for answer in answers for name in (answer, before_answer.get(answer, answer))}
+    logits = _logits_of(network)
+    kept = {*logits, *logits.values()}
     any_values = any(not named.output.is_labelled for named in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
-    left = dict(network.readers())  # number of remaining readers; values without readers are deleted
+    left = Counter(network.readers())  # number of remaining readers; values without readers are deleted
     largest = np.zeros(len(x), np.float32)
     for layer in network.layers:
         read = [values[name] for name in layer.inputs]
@@ -88,13 +94,13 @@ def run_network(
             watch(layer.name, values[layer.name])
         if any_values:
             np.maximum(largest, np.abs(values[layer.name]).reshape(len(x), -1).max(axis=1, initial=0), out=largest)
-        for name in layer.inputs:
-            left[name] -= 1
-            if not left[name] and name not in kept:
+        left.subtract(layer.inputs)
+        for name in {*layer.inputs} - kept:
+            if not left[name]:
                 del values[name]
     first, *others = (
         OutputRun(
-            values[before_answer.get(named.layer, named.layer)],
+            values[logits[named.layer]],
             probabilities_of(values[named.layer], named.output),
             values[named.layer],
         )

@@ -223,32 +223,45 @@ def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
     return centre_ink(ink, found, height, width)
 
 
+def _in_8_bits(image: Image.Image) -> Image.Image:
+    """Convert a picture with a palette, single bits, deep channels or a transparent colour to 8 bits per channel."""
+    if image.mode in ("P", "PA"):
+        return image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
+    if image.mode == "1":
+        return image.convert("L")
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return _stretched(image)
+    return image.convert("RGBA") if image.mode == "RGB" and "transparency" in image.info else image
+
+
+def _stretched(image: Image.Image) -> Image.Image:
+    """Map the range of a picture with deep channels to 0 to 255."""
+    ranges = [(deep.min(), deep.max()) for deep in map(_finite, bands(image))]
+    low, high = float(min(low for low, _ in ranges)), float(max(high for _, high in ranges))
+    factor = 255 / (high - low) if high > low else 0.0
+    return to_8_bits(image, lambda deep: (_finite(deep) - low) * factor)
+
+
+def _on_contrast(rgba: Image.Image) -> Image.Image:
+    """Composite a transparent picture onto black or white, whichever contrasts with it."""
+    alpha = np.asarray(rgba.getchannel("A"), np.float32)
+    luminance = np.asarray(rgba.convert("L"), np.float32)
+    light = (luminance * alpha).sum() > 127.5 * alpha.sum()
+    behind = "black" if light and alpha.mean() < 127.5 else "white"
+    return Image.alpha_composite(Image.new("RGBA", rgba.size, behind), rgba)
+
+
 def _plain(image: Image.Image) -> Image.Image:
     """Convert a picture to mode L or RGB, with its longer side between 64 and 2048 pixels.
 
     Transparent pictures are composited onto a contrasting background.
     """
-    if image.mode in ("P", "PA"):
-        image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
-    elif image.mode == "1":
-        image = image.convert("L")
-    elif image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        ranges = [(deep.min(), deep.max()) for deep in map(_finite, bands(image))]
-        low, high = float(min(low for low, _ in ranges)), float(max(high for _, high in ranges))
-        factor = 255 / (high - low) if high > low else 0.0
-        image = to_8_bits(image, lambda deep: (_finite(deep) - low) * factor)
-    elif image.mode == "RGB" and "transparency" in image.info:
-        image = image.convert("RGBA")
+    image = _in_8_bits(image)
     factor = -(-max(image.size) // 2048)
     if factor > 1:
         image = image.reduce(factor)
     if image.mode in ("LA", "La", "RGBA", "RGBa"):
-        rgba = image.convert("RGBA")
-        alpha = np.asarray(rgba.getchannel("A"), np.float32)
-        luminance = np.asarray(rgba.convert("L"), np.float32)
-        light = (luminance * alpha).sum() > 127.5 * alpha.sum()
-        behind = "black" if light and alpha.mean() < 127.5 else "white"
-        image = Image.alpha_composite(Image.new("RGBA", rgba.size, behind), rgba)
+        image = _on_contrast(image.convert("RGBA"))
     if image.mode not in ("L", "RGB"):
         image = image.convert("RGB")
     if max(image.size) < 64:

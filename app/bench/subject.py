@@ -134,42 +134,37 @@ class BenchSubject:
 
     def check(self, options: RunOptions, compared: bool) -> None:
         """Raise UsageError if the options are not applicable to the subject."""
-        if self.advise and (self.suite is not None or self.kernel is not None):
-            raise UsageError("--advise is for networks; trninfer simulate shows the lines of a kernel")
-        if options.lnc > 1 and (self.suite is not None or self.kernel is not None):
-            raise UsageError("--lnc is for networks; kernels and suites run on one NeuronCore")
-        if options.lnc > 1 and self.advise:
-            raise UsageError("--advise tries things on one NeuronCore; leave out --lnc")
-        if self.show_lowering and (self.suite is not None or self.kernel is not None):
-            raise UsageError("--show-lowering is for networks; a kernel is not lowered")
+        is_suite, is_kernel = self.suite is not None, self.kernel is not None
+        is_network = not is_suite and not is_kernel
+        _refuse(
+            {
+                "--advise is for networks; trninfer simulate shows the lines of a kernel": self.advise
+                and not is_network,
+                "--lnc is for networks; kernels and suites run on one NeuronCore": options.lnc > 1 and not is_network,
+                "--advise tries things on one NeuronCore; leave out --lnc": options.lnc > 1 and self.advise,
+                "--show-lowering is for networks; a kernel is not lowered": self.show_lowering and not is_network,
+            }
+        )
         self._check_graph(options)
         subjects = {"--model": self.model, "--kernel": self.kernel, "--suite": self.suite}
         given = [option for option, value in subjects.items() if value is not None]
-        if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
-        if self.shape is not None and self.kernel is None:
-            raise UsageError("--shape needs --kernel")
-        if self.suite is not None and (options.verify or options.trace is not None):
-            raise UsageError("a suite is timed only; --verify and --trace go with --kernel or a model")
-        if self.sources is not None and self.suite is None:
-            raise UsageError("--sources needs --suite")
-        if self.suite is not None and options.backend == "neuron":
-            raise UsageError("a suite is predicted, by the simulator; leave out --backend neuron")
-        if self.suite is not None and options.form == "markdown":
-            raise UsageError("--format markdown writes tables of layers; a suite has none")
-        told = (
-            options.verify,
-            options.trace,
-            options.report_file,
-            options.output,
-            self.suite,
-            self.show_lowering,
-            self.graph,
+        results = (options.verify, options.trace, options.report_file, options.output, self.suite)
+        prints = compared or any((*results, self.show_lowering, self.graph)) or options.form != "table"
+        _refuse(
+            {
+                f"{' and '.join(given)} exclude each other; give one of them": len(given) > 1,
+                "--shape needs --kernel": self.shape is not None and not is_kernel,
+                "a suite is timed only; --verify and --trace go with --kernel or a model": is_suite
+                and (options.verify or options.trace is not None),
+                "--sources needs --suite": self.sources is not None and not is_suite,
+                "a suite is predicted, by the simulator; leave out --backend neuron": is_suite
+                and options.backend == "neuron",
+                "--format markdown writes tables of layers; a suite has none": is_suite and options.form == "markdown",
+                "--quiet leaves nothing of a bench to print; it goes with --verify, --compare or a --format": (
+                    options.quiet and not prints
+                ),
+            }
         )
-        if options.quiet and options.form == "table" and not compared and not any(told):
-            raise UsageError(
-                "--quiet leaves nothing of a bench to print; it goes with --verify, --compare or a --format"
-            )
 
     def _check_graph(self, options: RunOptions) -> None:
         if self.graph is None:
@@ -208,3 +203,10 @@ class BenchSubject:
                 raise UsageError(f"--shape: {key} is given twice")
             shape[key] = value
         return shape
+
+
+def _refuse(rules: dict[str, bool]) -> None:
+    """Raise UsageError with the first message whose condition is true."""
+    for message, is_violated in rules.items():
+        if is_violated:
+            raise UsageError(message)

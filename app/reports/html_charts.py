@@ -133,17 +133,15 @@ def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
     shown on the chart."""
     found, without = [], []
     total = sum(table.total_us for table in tables)
-    for table in tables:
-        for layer in table.layers:
-            name = f"{table.prefix}{layer.name}"
-            span = layer.latency_us if layer.active_us is None else layer.active_us
-            if layer.flops and layer.hbm_bytes and span:
-                flops = min(layer.flops, layer.hardware_flops) if layer.mfu and layer.hardware_flops else layer.flops
-                hardware = layer.hardware_flops / span * 1e6
-                share = layer.latency_us / total if total else 0.0
-                found.append(Point(name, flops / layer.hbm_bytes, flops / span * 1e6, share, layer, hardware))
-            else:
-                without.append(name)
+    for name, layer in ((f"{table.prefix}{layer.name}", layer) for table in tables for layer in table.layers):
+        span = layer.latency_us if layer.active_us is None else layer.active_us
+        if not (layer.flops and layer.hbm_bytes and span):
+            without.append(name)
+            continue
+        flops = min(layer.flops, layer.hardware_flops) if layer.mfu and layer.hardware_flops else layer.flops
+        hardware = layer.hardware_flops / span * 1e6
+        share = layer.latency_us / total if total else 0.0
+        found.append(Point(name, flops / layer.hbm_bytes, flops / span * 1e6, share, layer, hardware))
     return found, without
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -138,19 +139,21 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
     return row
 
 
+def _lines_of(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a run: what is said once, then its rows."""
+    kinds = ("machine", "kernels", "networks")
+    yield {"type": "selftest", **{key: value for key, value in run.items() if key not in kinds}}
+    for kind in kinds:
+        yield from ({"type": kind.removesuffix("s"), **row} for row in run[kind])
+
+
 def render_machine(document: dict[str, Any], form: Format) -> str:
     """Return the document as JSON, its kernels as CSV, or one object per line with a `type` (NDJSON)."""
     if form == "json":
         return json.dumps(document, indent=2) + "\n"
     runs = document.get("runs", [document])
     if form == "ndjson":
-        lines = []
-        for run in runs:
-            heads = {key: value for key, value in run.items() if key not in ("kernels", "networks", "machine")}
-            lines.append({"type": "selftest", **heads})
-            for kind in ("machine", "kernels", "networks"):
-                lines += [{"type": kind.removesuffix("s"), **row} for row in run[kind]]
-        return "".join(json.dumps(line) + "\n" for line in lines)
+        return "".join(json.dumps(line) + "\n" for run in runs for line in _lines_of(run))
     text = io.StringIO()
     names = ["target", *(each.name for each in dataclasses.fields(KernelOutcome))]
     writer = csv.DictWriter(text, names, lineterminator="\n")

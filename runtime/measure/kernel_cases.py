@@ -95,22 +95,24 @@ def kernel_keys(name: str) -> tuple[str, ...]:
     return (*family.sizes, *family.choices)
 
 
+def _value(family: _Family, name: str, key: str, text: str) -> str | int:
+    """Return the value of a key of a shape, given as text; raise ShapeError if it is not allowed."""
+    if key in family.choices:
+        if text not in family.choices[key]:
+            raise ShapeError(f"{name}: {key} is {text!r}; allowed are {', '.join(family.choices[key])}")
+        return text
+    if key not in family.sizes:
+        raise ShapeError(f"{name}: unknown key {key!r}; its shape is {family.usage()}")
+    low = family.smallest.get(key, 1)
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) < low:
+        raise ShapeError(f"{name}: {key} is {text!r}; a whole number of at least {low} is needed")
+    return int(text[:20])
+
+
 def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
     """Return the case of a family at a shape given as text ({"m": "128", ...}); raise ShapeError if it does not fit."""
     family = _family(name)
-    values: dict[str, Any] = {}
-    for key, text in shape.items():
-        if key in family.choices:
-            if text not in family.choices[key]:
-                raise ShapeError(f"{name}: {key} is {text!r}; allowed are {', '.join(family.choices[key])}")
-            values[key] = text
-        elif key in family.sizes:
-            low = family.smallest.get(key, 1)
-            if not (text.isascii() and text.isdigit()) or int(text[:20]) < low:
-                raise ShapeError(f"{name}: {key} is {text!r}; a whole number of at least {low} is needed")
-            values[key] = int(text[:20])
-        else:
-            raise ShapeError(f"{name}: unknown key {key!r}; its shape is {family.usage()}")
+    values: dict[str, Any] = {key: _value(family, name, key, text) for key, text in shape.items()}
     for key, default in family.sizes.items():
         if key not in values and default is None:
             raise ShapeError(f"{name}: {key} is missing; its shape is {family.usage()}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -89,25 +90,22 @@ def compile_alone(
     `simulate`: also run BIRSim on the inputs, if that works. Exceptions of the compiler about a kernel propagate.
     """
     tried: list[tuple[str, str]] = []
-    for way, compile_by in _WAYS.items():
-        for birsim in (True, False) if simulate else (False,):
-            label = f"{way}, BIRSim" if birsim else way
-            folder = artifacts / label.replace(", ", "-").replace(" ", "-")
-            try:
-                compiled = compile_by(kernel, inputs, parameters, folder, birsim)
-            except Exception as error:
-                shutil.rmtree(folder, ignore_errors=True)  # neuronx-cc needs an empty folder
-                tried.append((label, _reason(error)))
-                if not birsim and not isinstance(error, _OTHERWISE):
-                    raise
-                continue
-            estimate = _estimate_of(getattr(compiled, "bir", None))
-            if estimate is None or estimate.total_us is None:
-                try:
-                    estimate = _estimate_alone(kernel, inputs, parameters, artifacts / "estimate") or estimate
-                except Exception as error:  # a failed estimate does not invalidate the compiled kernel
-                    tried.append((ESTIMATE, _reason(error)))
-            return CompileReport(label, tuple(tried), estimate, _simulated(compiled) if birsim else None)
+    for way, birsim in itertools.product(_WAYS, (True, False) if simulate else (False,)):
+        label = f"{way}, BIRSim" if birsim else way
+        folder = artifacts / label.replace(", ", "-").replace(" ", "-")
+        try:
+            compiled = _WAYS[way](kernel, inputs, parameters, folder, birsim)
+        except Exception as error:
+            shutil.rmtree(folder, ignore_errors=True)  # neuronx-cc needs an empty folder
+            tried.append((label, _reason(error)))
+            if not birsim and not isinstance(error, _OTHERWISE):
+                raise
+            continue
+        estimate = _estimate_of(getattr(compiled, "bir", None))
+        if estimate is None or estimate.total_us is None:
+            alone, failures = _try_estimate(kernel, inputs, parameters, artifacts / "estimate")
+            estimate, tried = alone or estimate, tried + failures
+        return CompileReport(label, tuple(tried), estimate, _simulated(compiled) if birsim else None)
     return None
 
 
@@ -173,6 +171,16 @@ _WAYS: dict[str, Callable[..., Any]] = {
     "executor that does nothing": _by_executor,
     "compile_kernel_to_nir and compile_bir_to_neff": _by_nir,
 }
+
+
+def _try_estimate(
+    kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
+) -> tuple[Estimate | None, list[tuple[str, str]]]:
+    """Return AWS's estimate of a kernel and the reason if it fails, which does not invalidate the compiled kernel."""
+    try:
+        return _estimate_alone(kernel, inputs, parameters, folder), []
+    except Exception as error:
+        return None, [(ESTIMATE, _reason(error))]
 
 
 def _estimate_alone(

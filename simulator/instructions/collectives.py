@@ -258,19 +258,24 @@ def _reduction(op: str, operator: Any) -> Any:
     return _REDUCTIONS[found]
 
 
+def _region_of(op: str, tensor: object) -> str:
+    """Return the memory of an operand."""
+    if not isinstance(tensor, NkiTensor) or isinstance(tensor, IndirectTensor):
+        raise NkiValidationError(f"{op}: srcs and dsts must hold tensors, came {type(tensor).__name__}")
+    if tensor.storage.region is not SBUF:
+        return "psum" if tensor.storage.on_chip else "hbm"
+    if len(tensor.shape) != _SBUF_RANK:
+        raise NkiValidationError(f"{op}: {tensor.label} in SBUF must have two dimensions")
+    return "sbuf"
+
+
 def _pairs(
     op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor], in_hbm: bool = False, coalesced: bool = False
 ) -> list[tuple[NkiTensor, NkiTensor]]:
     """Check the tensors and return (src, dst) pairs."""
     if not isinstance(srcs, (list, tuple)) or not isinstance(dsts, (list, tuple)) or len(srcs) != len(dsts) or not srcs:
         raise NkiValidationError(f"{op}: srcs and dsts must be lists of as many tensors, at least one")
-    regions = set()
-    for tensor in (*srcs, *dsts):
-        if not isinstance(tensor, NkiTensor) or isinstance(tensor, IndirectTensor):
-            raise NkiValidationError(f"{op}: srcs and dsts must hold tensors, came {type(tensor).__name__}")
-        regions.add("sbuf" if tensor.storage.region is SBUF else "psum" if tensor.storage.on_chip else "hbm")
-        if tensor.storage.region is SBUF and len(tensor.shape) != _SBUF_RANK:
-            raise NkiValidationError(f"{op}: {tensor.label} in SBUF must have two dimensions")
+    regions = {_region_of(op, tensor) for tensor in (*srcs, *dsts)}
     if len(regions) > 1 or "psum" in regions:
         raise NkiValidationError(f"{op}: srcs and dsts must all be in HBM, or all in SBUF")
     if "sbuf" in regions and (in_hbm or (len(srcs) > 1 and not coalesced)):

@@ -322,12 +322,9 @@ def _maker(queue: bytes) -> str:
     return "hardware" if queue.endswith(b"HW") else "software"
 
 
-def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
-    """Return the instructions that each instruction waited for, according to its semaphores.
-
-    An instruction waits for at most one semaphore; additional waits are separate instructions that precede it.
-    """
-    raised: dict[int, list[tuple[int, int]]] = {}  # by semaphore: pairs of a value and the instruction that set it
+def _semaphore_values(executions: list[_Execution]) -> dict[int, list[tuple[int, int]]]:
+    """Return the values of each semaphore over time, as pairs of a value and the instruction that set it."""
+    raised: dict[int, list[tuple[int, int]]] = {}
     for number, e in sorted(enumerate(executions), key=lambda item: item[1].end):
         if not e.ours:
             continue
@@ -339,6 +336,15 @@ def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
             continue
         values = raised.setdefault(semaphore, [])
         values.append((values[-1][0] + by if values else by, number))
+    return raised
+
+
+def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
+    """Return the instructions that each instruction waited for, according to its semaphores.
+
+    An instruction waits for at most one semaphore; additional waits are separate instructions that precede it.
+    """
+    raised = _semaphore_values(executions)
     after: dict[int, tuple[int, ...]] = {}
     pending: dict[int, list[int]] = {}
     for number, e in enumerate(executions):

@@ -163,6 +163,12 @@ def _run(name: str, tables: _Json | _Parquet, core: int) -> MeasuredRun:
     return MeasuredRun(name, max(ends), tuple(instructions), tuple(packets), tuple(missing))
 
 
+def _predecessors(row: Mapping[str, Any]) -> tuple[int, ...]:
+    before = row.get("predecessors")
+    listed = before if isinstance(before, list) else []
+    return tuple(one["id"] for one in listed if isinstance(one, dict) and isinstance(one.get("id"), int))
+
+
 def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterator[MeasuredInstruction]:
     for number, row in enumerate(rows):
         where = f"{name}: instruction {number}"
@@ -178,12 +184,6 @@ def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> It
         opcode = row.get("opcode")
         if not isinstance(opcode, str):
             raise ProfileError(f"{where}: opcode is {opcode!r:.40}; allowed: text")
-        before = row.get("predecessors") or ()
-        after = (
-            tuple(one["id"] for one in before if isinstance(one, dict) and isinstance(one.get("id"), int))
-            if isinstance(before, list)
-            else ()
-        )
         line = row.get("nki_source_location") or ""
         ours = bool(line or row.get("bir_instruction_name") or row.get("instruction_type")) and opcode not in _RUNTIME
         is_transpose = opcode == "MATMUL" and row.get("instruction_type") == "TRANSPOSE"
@@ -194,7 +194,7 @@ def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> It
             opcode="TRANSPOSE" if is_transpose else opcode[:_NAME],
             start_ns=start,
             end_ns=end,
-            after=after,
+            after=_predecessors(row),
             line=str(line)[:_NAME],
             ours=ours,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
@@ -323,22 +324,21 @@ def predict(core: NeuronCore) -> ProgramTiming:
 
 def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
     """Add the dependencies of `with_schedule` to a program; every name must be the name of an instruction."""
-    named: dict[str, list[Instruction]] = {}
-    for instruction in program if edges else ():
-        if instruction.name:
-            named.setdefault(instruction.name, []).append(instruction)
+
+    def named(name: str) -> list[Instruction]:
+        instructions = [instruction for instruction in program if instruction.name == name]
+        if not instructions:
+            raise NkiValidationError(f"with_schedule: no instruction is named {name!r}")
+        return instructions
+
     for after, firsts in edges:
-        for name in (after, *firsts):
-            if name not in named:
-                raise NkiValidationError(f"with_schedule: no instruction is named {name!r}")
-        for later in named[after]:
-            for first in [i for name in firsts for i in named[name]]:
-                if first.index >= later.index:
-                    raise NotSimulatedError(
-                        f"with_schedule: {after!r} comes before {first.name!r} in the program; instructions are "
-                        "computed in the program's order, only edges that go with it are simulated"
-                    )
-                later.depends_on(first)
+        for later, first in itertools.product(named(after), itertools.chain.from_iterable(map(named, firsts))):
+            if first.index >= later.index:
+                raise NotSimulatedError(
+                    f"with_schedule: {after!r} comes before {first.name!r} in the program; instructions are "
+                    "computed in the program's order, only edges that go with it are simulated"
+                )
+            later.depends_on(first)
 
 
 def _check_object(kernel: str, value: Any) -> None:

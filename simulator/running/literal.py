@@ -71,39 +71,55 @@ def _shape_of(
     """Return a shape for a parameter, or None if it is used other than as an operand in HBM."""
     exact: set[Shape] = set()
     partial: list[tuple[int | None, ...]] = []
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Name) or node.id != name:
-            continue
-        if isinstance(node.ctx, ast.Store):
+    uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
+    for node in uses:
+        constraint = _constraint(node, parents, scope, tensors)
+        if constraint is None:
             return None
-        use: ast.AST = node
-        parent = parents[use]
-        if isinstance(parent, ast.Attribute):
-            if parent.attr != "dtype" and not _is_shape_of_output(parent, parents):
-                return None
-            continue
-        index = parent.slice if isinstance(parent, ast.Subscript) and parent.value is node else None
-        if index is not None:
-            use, parent = parent, parents[parent]
-        keyword = parent.arg if isinstance(parent, ast.keyword) else None
-        call = parents[parent] if isinstance(parent, ast.keyword) else parent
-        dotted = (scope.external(call.func) or "") if isinstance(call, ast.Call) else ""
-        if not isinstance(call, ast.Call) or not (dotted.startswith("nki.isa.") or (dotted in LOADS and index)):
-            return None
-        other = next((k.value for k in call.keywords if k.arg == OF_OTHERS.get(keyword or "")), None)
-        known = tensors.of(other) if other is not None else None
-        moved = dotted.startswith("nki.isa.dma") or dotted in LOADS
-        if index is None:
-            if moved and (known is None or known.shape is None):
-                return None
-            if moved and known is not None and known.shape is not None:
-                exact.add(known.shape)
-            continue
-        extents = _extents(index, known.shape if known is not None else None, is_open=not moved)
-        if extents is None:
-            return None
-        partial.append(extents)
+        exact |= constraint[0]
+        partial += constraint[1]
     return _fitting(exact, partial)
+
+
+def _constraint(
+    node: ast.Name, parents: dict[ast.AST, ast.AST], scope: FunctionScope, tensors: LocalTensors
+) -> tuple[set[Shape], list[tuple[int | None, ...]]] | None:
+    """Return the shapes and the extents that a use of a parameter requires; None if it is not an operand in HBM."""
+    parent = parents[node]
+    if isinstance(parent, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        return (set(), []) if parent.attr == "dtype" or _is_shape_of_output(parent, parents) else None
+    operand = _operand_of(node, parents, scope, tensors)
+    if operand is None:
+        return None
+    index, known, is_moved = operand
+    if index is not None:
+        extents = _extents(index, known, is_open=not is_moved)
+        return None if extents is None else (set(), [extents])
+    if not is_moved:
+        return set(), []
+    return None if known is None else ({known}, [])
+
+
+def _operand_of(
+    node: ast.Name, parents: dict[ast.AST, ast.AST], scope: FunctionScope, tensors: LocalTensors
+) -> tuple[ast.expr | None, Shape | None, bool] | None:
+    """Return (index, shape of the other operand if known, whether it is moved as it is) of an operand of an
+    instruction; None for any other use."""
+    use: ast.AST = parents[node]
+    index = None
+    if isinstance(use, ast.Subscript) and use.value is node:
+        index, use = use.slice, parents[use]
+    keyword = None
+    if isinstance(use, ast.keyword):
+        keyword, use = use.arg, parents[use]
+    if not isinstance(use, ast.Call) or isinstance(node.ctx, ast.Store):
+        return None
+    dotted = scope.external(use.func) or ""
+    if not (dotted.startswith("nki.isa.") or (dotted in LOADS and index)):
+        return None
+    others = [each.value for each in use.keywords if each.arg == OF_OTHERS.get(keyword or "")]
+    known = tensors.of(others[0]) if others else None
+    return index, None if known is None else known.shape, dotted.startswith("nki.isa.dma") or dotted in LOADS
 
 
 def _is_shape_of_output(attribute: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> bool:

@@ -43,26 +43,24 @@ class Life(NamedTuple):
 def lives(program: list[Instruction]) -> list[Life]:
     """Return the lifetimes of on-chip tiles, sorted by start."""
     first: dict[Allocation, int] = {}
-    last: dict[Allocation, int] = {}
-    read: set[Allocation] = set()
+    last_write: dict[Allocation, int] = {}
+    last_read: dict[Allocation, int] = {}
     for index, instruction in enumerate(program):
         for access in instruction.writes:
-            allocation = access.allocation
-            last[allocation] = index
-            if allocation not in first:
-                first[allocation] = index
+            first.setdefault(access.allocation, index)
+            last_write[access.allocation] = index
         for access in instruction.reads:
-            last[access.allocation] = index
-            read.add(access.allocation)
+            last_read[access.allocation] = index
     found = []
     for allocation, start in first.items():
-        if allocation.region is SBUF or allocation.region is PSUM:
-            end = last[allocation]
-            if allocation not in read:
-                end = max(end, len(program) if allocation.dropped is None else allocation.dropped - 1)
-            if allocation.placed:
-                start, end = 0, len(program)
-            found.append(Life(start, end, allocation))
+        if allocation.region is not SBUF and allocation.region is not PSUM:
+            continue
+        if allocation.placed:
+            start, end = 0, len(program)
+        else:
+            unread = len(program) if allocation.dropped is None else allocation.dropped - 1
+            end = max(last_write[allocation], last_read.get(allocation, unread))
+        found.append(Life(start, end, allocation))
     found.sort(key=lambda life: (life.start, life.allocation.uid))
     return found
 

@@ -132,47 +132,49 @@ class _Analysis:
 
     def _prepare(self) -> None:
         """Determine how each allocation is written, and divide it into units accordingly."""
-        written: dict[Allocation, list[Access]] = {}  # distinct regions; usually there is only one
-        self._read: set[Allocation] = set()
-        seen: set[tuple[Allocation, int, int, int, int, int]] = set()
-        for instruction in self.program:
-            for access in instruction.writes:
-                allocation = access[0]
-                places = written.get(allocation)
-                if places is None:
-                    written[allocation] = [access]
-                    continue
-                first = places[0]
-                if access[1:5] == first[1:5] and access[7] == first[7]:
-                    continue
-                key = (allocation, access[1], access[2], access[3], access[4], access[7])
-                if key not in seen:
-                    seen.add(key)
-                    places.append(access)
-            for access in instruction.reads:
-                self._read.add(access[0])
+        self._read = {access[0] for instruction in self.program for access in instruction.reads}
         self._single: dict[Allocation, Unit] = {}  # tiles that consist of a single unit
         self._several: dict[Allocation, list[Unit]] = {}
         self._starts: dict[Allocation, list[int]] = {}
         self._hbm: dict[Allocation, _HbmTensor] = {}
-        for allocation, places in written.items():
-            region = allocation.region
-            if region is not SBUF and region is not PSUM:
-                if allocation in self._read:
-                    self._hbm[allocation] = _HbmTensor(max(a.high for a in places))
+        for allocation, places in self._written().items():
+            if allocation.region is SBUF or allocation.region is PSUM:
+                self._divide(allocation, places)
+            elif allocation in self._read:
+                self._hbm[allocation] = _HbmTensor(max(a.high for a in places))
+
+    def _written(self) -> dict[Allocation, list[Access]]:
+        """Return the distinct regions that are written of each allocation; usually there is only one."""
+        written: dict[Allocation, list[Access]] = {}
+        seen: set[tuple[Allocation, int, int, int, int, int]] = set()
+        for access in (access for instruction in self.program for access in instruction.writes):
+            places = written.get(access[0])
+            if places is None:
+                written[access[0]] = [access]
                 continue
-            if allocation.placed:
-                self.graph.placed[region] = allocation.row_bytes
-            if len(places) == 1:
-                self._single[allocation] = Unit(allocation, allocation.row_bytes, uniform=True)
+            first = places[0]
+            if access[1:5] == first[1:5] and access[7] == first[7]:
                 continue
-            ranges = sorted(places, key=lambda a: a.byte)
-            apart = all(a.byte_end <= b.byte and not b.step for a, b in pairwise(ranges)) and not ranges[0].step
-            if apart and allocation.region is SBUF and not allocation.placed:
-                self._several[allocation] = [Unit(allocation, a.byte_end - a.byte, uniform=True) for a in ranges]
-                self._starts[allocation] = [a.byte for a in ranges]
-            else:
-                self._single[allocation] = Unit(allocation, allocation.row_bytes, uniform=False)
+            key = (access[0], access[1], access[2], access[3], access[4], access[7])
+            if key not in seen:
+                seen.add(key)
+                places.append(access)
+        return written
+
+    def _divide(self, allocation: Allocation, places: list[Access]) -> None:
+        """Divide a tile on the chip into units: one for each region that is written separately."""
+        if allocation.placed:
+            self.graph.placed[allocation.region] = allocation.row_bytes
+        if len(places) == 1:
+            self._single[allocation] = Unit(allocation, allocation.row_bytes, uniform=True)
+            return
+        ranges = sorted(places, key=lambda a: a.byte)
+        apart = all(a.byte_end <= b.byte and not b.step for a, b in pairwise(ranges)) and not ranges[0].step
+        if apart and allocation.region is SBUF and not allocation.placed:
+            self._several[allocation] = [Unit(allocation, a.byte_end - a.byte, uniform=True) for a in ranges]
+            self._starts[allocation] = [a.byte for a in ranges]
+        else:
+            self._single[allocation] = Unit(allocation, allocation.row_bytes, uniform=False)
 
     def _run(self) -> None:
         single = self._single

@@ -35,14 +35,14 @@ def pair_schedule(
         shared = Machine({**vars(constants), **of_two_cores(constants)})
     releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
     for _ in range(max(_PASSES, len(meetings) + 1)):
-        schedules = tuple(schedule(programs[core], target, shared, releases[core]) for core in (0, 1))
+        first, second = (schedule(programs[core], target, shared, releases[core]) for core in (0, 1))
         moved = False
         for pair in meetings:
-            starts = [schedules[core].start[index] for core, index in enumerate(pair)]
-            for core, index in enumerate(pair):
-                if max(starts) > starts[core] + _SETTLED_NS:
-                    releases[core][index] = max(starts)
-                    moved = True
+            starts = first.start[pair[0]], second.start[pair[1]]
+            core = 0 if starts[0] < starts[1] else 1  # the core that arrives first
+            if max(starts) > starts[core] + _SETTLED_NS:
+                releases[core][pair[core]] = max(starts)
+                moved = True
         if not moved:
             break
-    return schedules[0], schedules[1]
+    return first, second
