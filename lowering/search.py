@@ -25,14 +25,17 @@ LEAST_GAIN = 0.1  # least share of the launch that prefetching must be able to s
 AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
 WARMUP_ROUNDS = (0.995, 0.98)  # rounds of adding zeros: the most predicted time, relative to the launch's, in each
 FEWEST_WALKED = 2  # candidates simulated regardless of the budget
+FINALISTS = 3  # fastest candidates that are improved choice by choice, as far as the budget allows
 BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even if the budget is spent
 
 
 class Search:
     """The fastest launch simulated so far (`best`), and the error of the last candidate that failed (`reason`).
 
-    A budget of instructions limits the search, but the first candidates are simulated regardless of it. A candidate
-    whose matmuls alone take longer than the best launch is not simulated, but still counts against the budget.
+    The fastest candidates are improved choice by choice, not only the best: its neighbours may all be slower than those
+    of the next. A budget of instructions limits the search, but the first candidates are simulated regardless of it. A
+    candidate whose matmuls alone take longer than the best launch is not simulated, but still counts against the
+    budget.
     """
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, most: int = UNBOUNDED) -> None:
@@ -40,6 +43,7 @@ class Search:
         self.reason = Unsupported("nothing of it fits")
         self._pipeline, self._cost_model, self._pictures, self._most = pipeline, cost_model, pictures, most
         self._tried: set[Decisions] = set()
+        self._finalists: list[tuple[LaunchPlan, Run | None]] = []  # the fastest launches, with their runs
         self._run: Run | None = None  # of the fastest launch, if the run is small
         self._last: Run | None = None  # of the candidate that was tried last
         self._left = WALKED_INSTRUCTIONS
@@ -57,8 +61,15 @@ class Search:
                 break
         if self.best is None:
             raise self.reason
-        for offered in (self._near, self._early, self._warm):
-            self.improve(offered)
+        improved = []
+        for plan, run in tuple(self._finalists):
+            self.best, self._run = plan, run
+            for offered in (self._near, self._early, self._warm):
+                self.improve(offered)
+            improved.append(self.best)
+            if self.is_over:
+                break
+        self.best = min(improved, key=lambda plan: plan.nanoseconds)
         return self.best
 
     def improve(self, offered: Callable[[LaunchPlan], Iterator[Decisions]]) -> None:
@@ -84,10 +95,12 @@ class Search:
             self.reason = why
             return False
         self._last = self._cost_model.walked()
-        if self.best is not None:
-            most = max(self._most, self.best.instructions)
-            if plan.nanoseconds >= self.best.nanoseconds or plan.instructions > most:
-                return False
+        if self.best is not None and plan.instructions > max(self._most, self.best.instructions):
+            return False
+        self._finalists = sorted([*self._finalists, (plan, self._last)], key=lambda each: each[0].nanoseconds)
+        del self._finalists[FINALISTS:]
+        if self.best is not None and plan.nanoseconds >= self.best.nanoseconds:
+            return False
         self.best, self._run = plan, self._last
         return True
 

@@ -16,6 +16,7 @@ from ..graph import Graph, Node
 from .base import Pass
 
 MOST_IMAGES = 16
+FEWEST_PICTURES = 4  # smaller batches may be filled up with blank pictures, which keep the Tensor Engine's clock high
 
 
 class PackImages(Pass):
@@ -43,7 +44,7 @@ def choices_of(graph: Graph, batch: int) -> list[int]:
     """
     if graph.image[1:] == (1, 1):
         return []
-    choices = [2**n for n in range(1, MOST_IMAGES.bit_length()) if 2**n < 4 * batch]
+    choices = [2**n for n in range(1, MOST_IMAGES.bit_length()) if 2**n < 4 * max(batch, FEWEST_PICTURES)]
     choices = [images for images in choices if graph.from_host or batch % images == 0]
     return [images for images in choices if _can_pack(graph, images)]
 

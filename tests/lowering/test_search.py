@@ -69,6 +69,14 @@ def test_what_does_not_apply_is_not_the_quickest_and_says_why() -> None:
     assert str(search.reason) == "split_phases does not apply"
 
 
+def test_candidates_that_are_not_the_best_are_improved_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, times = search_of(16), {staged(1): 1000.0, staged(4): 1001.0, staged(8): 500.0}
+    monkeypatch.setattr(
+        search, "_walk", lambda plan: replace(plan, nanoseconds=times.get(plan.decisions, 2000.0), instructions=1)
+    )
+    assert search.find([staged(1), staged(4)]).decisions == staged(8)
+
+
 def test_two_passes_become_one_where_that_is_quicker() -> None:
     search = search_of(2)
     assert search.try_out(staged(1)) and search.best is not None and search.best.passes == (2,)
