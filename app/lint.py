@@ -45,8 +45,8 @@ def lint(
 
     Checks every function decorated with nki.jit and all that it calls, in other files too: calls that the API does not
     have, memories, dtypes and sizes that an instruction does not take, Python control flow on values of the device.
-    Sizes that only the arguments decide are seen where the file calls the kernel, or with --shapes: the kernel is then
-    run on the simulator by shapes alone, in a process of its own. A comment `# noqa: RULE` silences a line.
+    A kernel is also run on the simulator, by shapes alone and in a process of its own, where the file calls it, where
+    all its sizes are literal, or with --shapes. A comment `# noqa: RULE` silences a line.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> N
     if not report.kernels:
         checked.without.append(path)
     elif not static and path.suffix == ".py":
-        checked.findings.update(_tried(path, shapes, {(f.path, f.line) for f in report.findings}))
+        checked.findings.update(_tried(path, shapes, report.lines))
 
 
 def _python_files(folder: Path) -> list[Path]:
@@ -124,7 +124,7 @@ def _python_files(folder: Path) -> list[Path]:
     return found
 
 
-def _tried(path: Path, shapes: str | None, known: set[tuple[str, int]]) -> set[Finding]:
+def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]]) -> set[Finding]:
     """Return the findings from running a file's kernels in a subprocess, except on lines that already have a
     finding."""
     from ..simulator.checking.lint import Finding

@@ -93,7 +93,7 @@ class Sanitizer:
         self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) in the order of writer numbers
         self._epochs = [1, 1]  # number of barriers that each core has passed, plus 1
         self._shadows: list[Shadow] = []
-        self._on_chip: list[tuple[Storage, Shadow]] = []  # tiles placed by the compiler
+        self._on_chip: list[Shadow] = []  # of tiles placed by the compiler, which are freed while they are known here
         self._idle: set[int] = set()  # writer numbers of matmuls of constants
         self._tensors = 0
         self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # operands by writer number
@@ -148,10 +148,10 @@ class Sanitizer:
                 self._find("unwritten", tensor.storage.line, "", missing * shadow.grain, why)
         for shadow in self._shadows:
             self._summed(shadow)
-        for storage, shadow in self._on_chip:
-            self._unread(storage, shadow)
+        for shadow in self._on_chip:
+            self._unread(shadow)
 
-    def _unread(self, storage: Storage, shadow: Shadow) -> None:
+    def _unread(self, shadow: Shadow) -> None:
         """Report instructions whose results in a tile have never been read."""
         waiting = shadow.unread & (shadow.writer > _ARGUMENT)
         for last in np.unique(shadow.writer[waiting]).tolist():
@@ -159,7 +159,7 @@ class Sanitizer:
             _, instruction = self._seen[last - 2]
             if (own & ~shadow.unread).any() or self._is_for_something_else(last, instruction):
                 continue
-            why = f"nothing reads what {instruction.op} writes to {storage.label}"
+            why = f"nothing reads what {instruction.op} writes to {shadow.label}"
             self._find("dead store", _place(instruction.line), "", int(own.sum()) * shadow.grain, why)
 
     def _is_for_something_else(self, number: int, instruction: Instruction) -> bool:
@@ -326,7 +326,7 @@ class Sanitizer:
                 )
                 self._shadows.append(storage.shadow)
                 if storage.on_chip:
-                    self._on_chip.append((storage, storage.shadow))
+                    self._on_chip.append(storage.shadow)
         shadow: Shadow = storage.shadow
         return shadow
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from .notes import CannotError
 from .sums import Sum
 
 
@@ -53,6 +54,8 @@ class Index:
         for at, axis in self.axes.items():
             clip = clips.get(at)
             if clip is not None:
+                if clip.of is not None and (clip.of - axis.count).is_number and clip.of != axis.count:
+                    raise CannotError("a mask on index arrays of another size than those of the operand")
                 base = base + axis.factor * clip.start
                 axes[at] = replace(axis, count=clip.count)
         return Index(base, axes, self.rank)
@@ -64,10 +67,11 @@ def arange(start: Sum, stop: Sum) -> Index:
 
 @dataclass(frozen=True)
 class Clip:
-    """The range of an axis that a mask keeps."""
+    """The range of an axis that a mask keeps, of the `of` positions that its index array has."""
 
     start: Sum
     count: Sum
+    of: Sum | None = None
 
 
 Clips = dict[int, Clip]
@@ -110,7 +114,7 @@ class Mask:
             first = [Sum(0), *starts.get(at, [])]
             start = _joined("max", first)
             end = _joined("min", [count, *ends.get(at, [])])
-            clips[at] = Clip(start, end - start)
+            clips[at] = Clip(start, end - start, count)
         return clips, conditions
 
 

@@ -19,6 +19,8 @@ from .placing import copied, note_start, outputs, starts_anywhere
 from .tiles import OPERATORS, binary, function, operate
 from .views import View, clip_whole
 
+KEEPING_ROWS = ("bn_stats", "bn_aggr", "max8", "nc_find_index8", "tensor_reduce", "local_gather")
+"""Instructions of whose operand only the partitions are axes of the result."""
 IN_PLACE_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 
 
@@ -266,8 +268,15 @@ class Statements:
     def _mask_clips(self, value: ast.Call) -> Clips:
         """Return the clips that the mask of a call applies to the axes of its result."""
         clips = Operands(self.ex, _mask_of(value)).clips
-        if self.ctx.names.dotted(value.func) == "nki.isa.nc_transpose":  # the mask refers to the axes of the operand
+        op = self.ctx.names.dotted(value.func).removeprefix("nki.isa.")
+        if op == "nc_transpose":  # the mask refers to the axes of the operand
             return {-3 - at: clip for at, clip in clips.items() if at in (-1, -2)}
+        if op == "tensor_partition_reduce":
+            return {at: clip for at, clip in clips.items() if at == -1}
+        if op in KEEPING_ROWS:
+            if any(at < -2 for at in clips):
+                raise CannotError(f"nisa.{op} with a mask on three axes or more: take one row of tiles at a time")
+            return {at: clip for at, clip in clips.items() if at == -2}
         return clips
 
     def _copy(self, dst: View, result: Result, condition: str = "") -> None:

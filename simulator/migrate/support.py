@@ -20,6 +20,8 @@ def stretched(tile, like):
         return tile
     if tile.shape[0] == shape[0] and math.prod(tile.shape) == math.prod(shape):
         return tile.reshape(shape)
+    if len(tile.shape) > len(shape):
+        tile = tile.reshape((tile.shape[0], *[extent for extent in tile.shape[1:] if extent > 1]))
     if len(tile.shape) < len(shape):
         tile = tile.reshape((tile.shape[0], *[1] * (len(shape) - len(tile.shape)), *tile.shape[1:]))
     if tile.shape[0] == 1 < shape[0]:

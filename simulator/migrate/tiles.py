@@ -270,10 +270,18 @@ def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         shape = tuple(reversed(first.shape)) if first.shape is not None and len(first.shape) == 2 else None
         return Result(text, Tensor("psum", first.dtype, shape))
     if op == "broadcast_to":
-        node = given.get("shape")
-        shape = tuple(ex.rewrite(e).text for e in node.elts) if isinstance(node, (ast.Tuple, ast.List)) else None
-        return Result(text, Tensor("sbuf", first.dtype, shape))
+        return _broadcast(ex, results["x"], given["shape"])
     return Result(text, Tensor("sbuf", first.dtype))
+
+
+def _broadcast(ex: Expressions, tile: Result, shape: ast.expr) -> Result:
+    """Rewrite a broadcast; a helper drops the dimensions of 1 that a grid of more axes gave the tile."""
+    extents = tuple(ex.rewrite(e).text for e in shape.elts) if isinstance(shape, (ast.Tuple, ast.List)) else None
+    known = tile.tensor.shape if tile.tensor is not None else None
+    differs = extents is not None and known is not None and len(extents) != len(known)
+    function_text = ex.ctx.needs("stretched") if differs else f"{ex.ctx.nl}.broadcast_to"
+    text = f"{function_text}({tile.text}, {ex.rewrite(shape).text})"
+    return Result(text, Tensor("sbuf", tile.tensor.dtype if tile.tensor is not None else "", extents))
 
 
 def _matmul_shape(results: dict[str, Result]) -> tuple[str, ...] | None:
@@ -339,11 +347,7 @@ def method(ex: Expressions, call: ast.Call) -> Result | None:
     nl, which = ex.ctx.nl, call.func.attr
     arguments = [ex.rewrite(argument).text for argument in call.args]
     if which == "broadcast_to":
-        shape = call.args[0] if call.args else call.keywords[0].value
-        written = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else None
-        extents = tuple(ex.rewrite(e).text for e in written) if written is not None else None
-        text = f"{nl}.broadcast_to({base.text}, {ex.rewrite(shape).text})"
-        return Result(text, Tensor("sbuf", base.tensor.dtype, extents))
+        return _broadcast(ex, base, call.args[0] if call.args else call.keywords[0].value)
     if which == "astype":
         dtype = ex.rewrite(call.args[0] if call.args else call.keywords[0].value).text
         return Result(f"{nl}.copy({base.text}, dtype={dtype})", Tensor("sbuf", dtype, base.tensor.shape))

@@ -14,6 +14,7 @@ import ast
 import contextlib
 import io
 import json
+import math
 import re
 import sys
 import traceback
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checking.lint import Finding, SourceError, read_source
+from ..checking.lint.source import is_silenced
 from ..machine.errors import NkiValidationError, NotSimulatedError, ReportedOnChipWarning, UndefinedOnChipWarning
 from .install import install
 from .kernel import Kernel, TensorSpec
@@ -30,6 +32,8 @@ from .launch import run
 from .literal import literal_kernels
 
 RULE = "refused"
+UNWRITTEN = ("uninitialised", "unwritten", "not begun")  # kinds of faults that the sanitizer finds without values
+SMALL_BYTES = 1 << 26  # the sanitizer keeps a record of each element
 CONVENTION = ("ARGS", "ARGUMENTS", "INPUTS")
 """Names that modules of kernels without a call give to their arguments."""
 
@@ -77,7 +81,8 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
             if not examples and name in literal:
                 tried = _tried(kernel, [], literal[name], path, target)
                 findings += [found for found in tried if _is_certain(found, tree, list(literal[name]))]
-    return sorted(set(findings))
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return sorted({found for found in findings if found.path != str(path) or not is_silenced(found, lines)})
 
 
 def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
@@ -86,7 +91,7 @@ def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
     innermost = min(nodes, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
     used = {n.id for n in ast.walk(innermost) if isinstance(n, ast.Name)} if innermost is not None else set(names)
     by_shape = "_hbm[" in finding.message and "must be in SBUF" not in finding.message
-    return finding.rule == RULE and not (by_shape and used & set(names))
+    return finding.rule in (RULE, "uninitialised") and not (by_shape and used & set(names))
 
 
 def has_example(path: Path) -> bool:
@@ -203,13 +208,24 @@ def _tried(
         warnings.simplefilter("always")
         found = None
         try:
-            found = run(kernel, *arguments, target=target, functional=False, **keywords)
+            found = run(
+                kernel, *arguments, target=target, functional=False, sanitize=_is_small(arguments, keywords), **keywords
+            )
         except NotSimulatedError:
             return
         except NkiValidationError as error:
             yield Finding(str(path), _line(error, path), RULE, f"{kernel.__name__}: {error}")
+        except TypeError as error:  # such as iterating over a tile, or a loop body without a parameter
+            frames = traceback.extract_tb(error.__traceback__)
+            if frames[-1].filename == str(path) or "positional argument" in str(error):
+                yield Finding(str(path), _line(error, path), RULE, f"{kernel.__name__}: {error}")
+            return
         except Exception:  # errors from checks in the file itself are not reported
             return
+    for fault in found.findings if found is not None else ():
+        place, _, number = fault.line.rpartition(":")
+        if fault.kind in UNWRITTEN and place == str(path):
+            yield Finding(place, int(number), "uninitialised", f"{kernel.__name__}: {fault.why}")
     if found is not None and found.reuse is not None:
         file, line = found.reuse.tiles[0].line
         message = f"{kernel.__name__}: {found.reuse.describe(found.latency_us)}, predicted on {target}"
@@ -217,6 +233,12 @@ def _tried(
     for each in caught:
         if issubclass(each.category, (ReportedOnChipWarning, UndefinedOnChipWarning)) and each.filename == str(path):
             yield Finding(str(path), each.lineno, "otherwise", f"{kernel.__name__}: {each.message}")
+
+
+def _is_small(arguments: list[Any], keywords: dict[str, Any]) -> bool:
+    """Return True if the arguments of a kernel are small enough for the sanitizer."""
+    given = [value for value in (*arguments, *keywords.values()) if hasattr(value, "shape")]
+    return sum(4 * math.prod(value.shape) for value in given) <= SMALL_BYTES
 
 
 def _line(error: BaseException, path: Path) -> int:

@@ -138,3 +138,16 @@ def test_kernels_run_on_the_shapes_that_are_found(folder, capsys):
     assert not Path("ran").exists()
     assert run(["lint", "--shapes", "4by4", "sizes.py"]) == 2
     assert "--shapes: the shape '4by4'" in capsys.readouterr().err
+
+
+def test_a_silenced_finding_does_not_come_back_from_the_run(folder, capsys):
+    text = (
+        "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n@nki.jit\ndef kernel(a):\n"
+        "    out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)\n"
+        "    tile = nl.ndarray((256, 512), dtype=nl.float32, buffer=nl.sbuf){}\n"
+        "    nisa.dma_copy(dst=out, src=a)\n    return out\n"
+    )
+    Path("silenced.py").write_text(text.format("  # noqa: tile-size"))
+    assert run(["lint", "silenced.py"]) == 0 and capsys.readouterr().out == ""
+    Path("silenced.py").write_text(text.format(""))
+    assert run(["lint", "silenced.py"]) == 1 and ": tile-size: " in capsys.readouterr().out

@@ -27,6 +27,8 @@ class Examination:
     kernels: tuple[str, ...]
     findings: tuple[Finding, ...]
     files: tuple[Path, ...]
+    lines: frozenset[tuple[str, int]] = frozenset()
+    """The lines with findings, those that a comment silences among them."""
 
 
 def examine_file(path: Path | str) -> Examination:
@@ -102,7 +104,8 @@ class _Check:
                     check_outputs(scope, kernel.node.name in launched)
         names = sorted({kernel.node.name for kernel in kernels})
         findings = self._files.without_silenced(self._findings, module)
-        return Examination(tuple(names), tuple(sorted(findings)), tuple(sorted(self._reached)))
+        lines = frozenset((each.path, each.line) for each in self._findings)
+        return Examination(tuple(names), tuple(sorted(findings)), tuple(sorted(self._reached)), lines)
 
     # Kernels
 

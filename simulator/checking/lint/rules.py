@@ -24,7 +24,7 @@ RULES: dict[str, str] = {
     "tensor-operator": "An operator of Python on a tensor, as in a + b or a > 0.",
     "not-on-chip": "A function that works in AWS's simulator but does not compile for the chip.",
     "memset-value": "A memset of an integer tensor with a float.",
-    "output-buffer": "A kernel's output that is not in nl.shared_hbm.",
+    "output-buffer": "A kernel's output that is no tensor in nl.shared_hbm.",
     "lost-output": "A kernel that makes a tensor in nl.shared_hbm and returns nothing.",
     "dma-reads-psum": "A DMA that reads PSUM.",
     "gpsimd-psum": "The GpSimd Engine reading or writing PSUM, to which it has no path.",
@@ -36,6 +36,7 @@ RULES: dict[str, str] = {
     "device-loop": "A device loop with a step below 1, or whose body returns a value.",
     "refused": "What the simulator refuses when it runs the kernel, on shapes that the file or --shapes gives.",
     "otherwise": "Warning: what the chip does otherwise, found by running the kernel as for `refused`.",
+    "uninitialised": "Warning: memory that is read or returned before it is written; found as `refused` is.",
     "reused-tile": "Warning: a tile whose reuse costs time, and the predicted gain of new ones; found as `refused` is.",
     "tile-output": "Warning: a jitted function that returns a tile: kernels may call it, the host may not.",
     # Rules that kernels known to run on chips follow, and rules from reports (simulator/instructions/reported.py)

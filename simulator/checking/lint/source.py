@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from .dead_code import drop_dead_code
 from .rules import Finding
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -137,6 +138,7 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escapes and so on are not reported here
             tree = ast.parse(text)
+        drop_dead_code(tree)
         return Module(shown, path, tree, text.splitlines(), bindings_of(tree.body), _changed_globals(tree))
     except SyntaxError as error:
         raise SourceError(f"{shown}:{error.lineno or 1}: not Python source: {error.msg}") from None

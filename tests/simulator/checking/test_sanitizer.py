@@ -335,3 +335,19 @@ def turned_by_a_part_of_the_identity(a):
 def test_a_part_of_the_identity_is_an_identity():
     run = simulator.run(turned_by_a_part_of_the_identity, np.ones((4, 8), np.float32), sanitize=True)
     assert run.findings == []
+
+
+@nki.jit
+def nine_banks_in_turn(a):
+    out, tile = nl.ndarray(a.shape, a.dtype, nl.shared_hbm), nl.ndarray(a.shape, a.dtype)
+    nisa.dma_copy(tile, a)
+    for _ in range(9):
+        bank = nl.ndarray(a.shape, a.dtype, nl.psum)
+        nisa.tensor_copy(bank, tile)
+        nisa.tensor_copy(tile, bank)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def test_tiles_are_freed_as_without_the_sanitizer():
+    assert simulator.run(nine_banks_in_turn, np.ones((4, 512), np.float32), sanitize=True).findings == []

@@ -97,3 +97,37 @@ def test_a_file_without_imports_is_taken_for_an_excerpt():
     assert "nisa.tensor_copy(dst=t, src=nl.add(t, 1.0))" in migration.text
     assert migration.notes[0].message.startswith("the file imports nothing of NKI: nki, nl are taken for")
     assert migrate_source("nl = 3\nprint(nl.load)\n").notes == ()
+
+
+def test_a_mask_on_columns_of_an_operand_is_none_on_those_of_statistics():
+    """The last part has two columns: the statistics are six numbers all the same."""
+    body = """
+    out = nl.ndarray((8, 12), dtype=nl.float32, buffer=nl.shared_hbm)
+    x = nl.load(a)
+    s = nl.ndarray((8, 12), dtype=nl.float32)
+    p, f, six = nl.arange(8)[:, None], nl.arange(4)[None, :], nl.arange(6)[None, :]
+    for j in nl.affine_range(2):
+        s[p, j * 6 + six] = nisa.bn_stats(x[p, j * 4 + f], mask=j * 4 + f < 6)
+    nl.store(out, s)
+    return out
+    """
+    values = np.arange(48, dtype=np.float32).reshape(8, 6)
+    found = run_migrated(body, values)
+    assert np.allclose(found[:, 1], values[:, 0:4:2].mean(1)) and np.allclose(found[:, 7], values[:, 4])
+    (note,) = migrate_kernel(
+        "x = nl.load(a[0:8, 0:9])\nx[nl.arange(8)[:, None], nl.arange(9)[None, :]] = nisa.activation("
+        "op=nl.exp, data=x, mask=nl.arange(6)[None, :] < 3)\nreturn a"
+    ).notes
+    assert note.message == "a mask on index arrays of another size than those of the operand"
+
+
+def test_a_tile_of_a_grid_with_more_axes_is_broadcast():
+    body = """
+    out = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+    p, one, f = nl.mgrid[0:8, 0:1, 0:4]
+    row = nl.load(b.reshape((1, 4))[one, f])
+    nl.store(out[p, f], nl.load(a[p, f]) * row.broadcast_to((8, 4)))
+    return out
+    """
+    row = np.arange(4, dtype=np.float32)
+    assert np.array_equal(run_migrated(body, SQUARE, row, parameters="a, b"), SQUARE * row)

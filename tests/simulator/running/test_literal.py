@@ -48,6 +48,8 @@ ILLEGAL = {
     "one dimension": "nl.ndarray((128,), dtype=nl.float32, buffer=nl.sbuf)",
     "a reshape": "x.reshape((128, 256))",
     "a reduction's result": "nisa.tensor_reduce(dst=tile(2), data=x, op=nl.add, axis=1)",
+    "rows of a tile": "for row in x:\n        nisa.tensor_copy(dst=row, src=row)",
+    "a body of no parameter": "nl.fori_loop(0, 4, lambda: nisa.memset(dst=x, value=0.0))",
     "a store": "y = nl.load(a[0:128, 0:256])\n    nl.store(out[0:128, 0:128], y)",
 }
 LEGAL = {
@@ -106,3 +108,20 @@ def test_refusals_that_the_chosen_shapes_cause_are_left_out(tmp_path):
     assert not find_refusals(
         write(tmp_path, HEAD.replace("(dst=x, src=a)", "(dst=x[0:64], src=a)") + "    " + use + TAIL)
     )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "nisa.dma_copy(dst=out, src=tile())",
+        "y = tile()\n    nisa.memset(dst=y[:, 0:256], value=0.0)\n    nisa.tensor_copy(dst=x, src=y)",
+    ],
+)
+def test_memory_that_is_read_before_it_is_written_is_a_warning(tmp_path, lines):
+    (found,) = find_refusals(write(tmp_path, HEAD + "    " + lines + TAIL))
+    assert found.rule == "uninitialised" and found.is_warning
+
+
+def test_a_silenced_line_has_no_finding_of_a_run(tmp_path):
+    line = "    nisa.tensor_copy(dst=x, src=x[:, 256:768])  # noqa: refused"
+    assert not find_refusals(write(tmp_path, HEAD + line + TAIL))

@@ -241,6 +241,8 @@ BROKEN_FILES = [
         "@nki.jit\ndef kernel(a):\n    out = nl.zeros(a.shape, a.dtype, buffer=nl.shared_hbm)  # <-\n"
         "    nisa.dma_copy(dst=out, src=a)\n",
     ),
+    ("output-buffer", "@nki.jit\ndef kernel(a):\n    nisa.dma_copy(dst=a, src=a)\n    return 3  # <-\n"),
+    ("output-buffer", "@nki.jit\ndef kernel(a):\n    return {'y': a}  # <-\n"),
     ("old-dialect", "import neuronxcc.nki.language as ncl  # <-\n\n@nki.jit\ndef kernel(a):\n    return a\n"),
     ("old-dialect", "@nki.jit(mode='trace')  # <-\ndef kernel(a):\n    return a\n"),
     ("old-dialect", "@nki.jit(platform_target='trn2')  # <-\ndef kernel(a):\n    return a\n"),
@@ -274,6 +276,7 @@ def test_every_rule_has_a_kernel_that_breaks_it():
         "refused",
         "otherwise",
         "reused-tile",
+        "uninitialised",
     }  # test_trial.py
 
 

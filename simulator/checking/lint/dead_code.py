@@ -1,0 +1,91 @@
+"""Removal of code in functions that is never traced: constant conditions, and statements behind a return."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+ENDING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+UNKNOWN = object()
+
+
+def drop_dead_code(tree: ast.Module) -> None:
+    """Remove from the functions of a module what is never executed, as far as literals and constants show."""
+    constants = _constants(tree)
+    with suppress(RecursionError):  # a chain of a thousand elifs is checked as it is
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                node.body = _living(node.body, constants)
+                _Chosen(constants).generic_visit(node)
+
+
+def _constants(tree: ast.Module) -> dict[str, Any]:
+    """Return the names of the module that are bound once, with their literal values."""
+    nodes = list(ast.walk(tree))
+    bound = Counter(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
+    bound.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    return {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        if isinstance(node.targets[0], ast.Name) and bound[node.targets[0].id] == 1
+    }
+
+
+def _living(body: list[ast.stmt], constants: dict[str, Any]) -> list[ast.stmt]:
+    """Return the statements of a block that may be executed."""
+    found: list[ast.stmt] = []
+    for node in body:
+        chosen = _branch(node, constants)
+        if chosen is None:
+            for owner in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+                for name in ("body", "orelse", "finalbody"):
+                    part = getattr(owner, name, None)
+                    if isinstance(part, list) and part and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                        setattr(owner, name, _living(part, constants))
+            found.append(node)
+        else:
+            found += _living(chosen, constants) if chosen else []
+        if found and isinstance(found[-1], ENDING):
+            break
+    return found or [ast.copy_location(ast.Pass(), body[0])]
+
+
+def _branch(node: ast.stmt, constants: dict[str, Any]) -> list[ast.stmt] | None:
+    """Return the statements that a statement with a constant condition executes, or None for other statements."""
+    if isinstance(node, (ast.If, ast.While)):
+        value = _value(node.test, constants)
+        if isinstance(node, ast.If) and value is not UNKNOWN:
+            return node.body if value else node.orelse
+        return node.orelse if value is not UNKNOWN and not value else None
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range":
+        bounds = [_value(argument, constants) for argument in node.iter.args]
+        known = bool(bounds) and all(type(bound) is int for bound in bounds) and bounds[2:] != [0]
+        return node.orelse if known and not range(*bounds) else None
+    return None
+
+
+def _value(node: ast.expr, constants: dict[str, Any]) -> Any:
+    """Return the value of a literal, a constant of the module, or its negation, or UNKNOWN."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return constants.get(node.id, UNKNOWN)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        value = _value(node.operand, constants)
+        return value if value is UNKNOWN else not value
+    return UNKNOWN
+
+
+class _Chosen(ast.NodeTransformer):
+    """Replacement of `a if constant else b` by the chosen expression."""
+
+    def __init__(self, constants: dict[str, Any]) -> None:
+        self._constants = constants
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        value = _value(node.test, self._constants)
+        return node if value is UNKNOWN else node.body if value else node.orelse
