@@ -9,9 +9,24 @@ import math
 import nki.isa as nisa
 import nki.language as nl
 
+from .operation_fields import BOUNDS
+
 # Functions that the Scalar Engine does not provide; the last three run entirely on the Vector Engine.
 IN_STEPS = (
-    *("clip", "leaky_relu", "hardsigmoid", "hardswish", "softsign", "elu", "selu", "step", "threshold", "sin", "cos"),
+    *(
+        "clip",
+        *BOUNDS,
+        "leaky_relu",
+        "hardsigmoid",
+        "hardswish",
+        "softsign",
+        "elu",
+        "selu",
+        "step",
+        "threshold",
+        "sin",
+        "cos",
+    ),
     *("reciprocal", "power", "sigmoid_by_powers"),
 )
 
@@ -23,7 +38,7 @@ E, LARGEST_EXPONENT = 2.718281828459045, 80.0  # e, and an exponent whose power 
 LARGEST_ANGLE = 3.1415925  # the largest float32 below pi
 
 # functions that never decrease
-NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip")
+NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip", *BOUNDS)
 
 
 def activate(dst, data, activation, parameters=(), bias=None, scale=None):
@@ -39,7 +54,8 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
             sigmoid without a table), or one that requires `parameters`: clip (low,
             high), leaky_relu (alpha), hardsigmoid (alpha, beta), elu (alpha), selu (alpha, gamma), as ONNX defines
             them; power (exponent), for positive numbers only; step (limit), which is 1 above the limit and 0
-            elsewhere; and threshold (limit), which is x above the limit and 0 elsewhere.
+            elsewhere; threshold (limit), which is x above the limit and 0 elsewhere; and at_least (low) and within
+            (low, high), whose parameters are float32 columns [P, 1].
         bias: a column [P, 1], or None for no bias.
         scale: a float32 column [P, 1], or None for no scaling.
     """
@@ -49,21 +65,37 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
         _few_roots(dst, data, bias, scale)
     elif function is not None:
         _on_scalar_engine(dst, data, function, bias, scale)
+    elif activation == "at_least" and scale is None:
+        _at_least(dst, data, parameters[0], bias)
     # Rounding preserves the order, so bounds may be applied after the cast if that is faster.
-    elif activation == "clip":
+    elif activation in ("clip", *BOUNDS):
         x = data
         if bias is not None or scale is not None:
             # a separate tile, so that later writes to parts of dst do not wait for this one
             x = nl.ndarray(dst.shape, dtype=before_bounds(dst.dtype), buffer=nl.sbuf)
             _moved(x, data, bias, scale)
-        low, high = parameters
-        nisa.tensor_scalar(dst=dst, data=x, op0=nl.maximum, operand0=low, op1=nl.minimum, operand1=high)
+        apply_bounds(dst, x, parameters)
     else:
         x = data
         if bias is not None or scale is not None:
             x = _tile(dst)
             _moved(x, data, bias, scale)
         _in_steps(dst, x, activation, parameters)
+
+
+def _at_least(dst, data, low, bias):
+    """Compute dst = max(data + bias, low)."""
+    if bias is None:
+        nisa.tensor_scalar(dst=dst, data=data, op0=nl.maximum, operand0=low)
+    else:
+        nisa.tensor_scalar(dst=dst, data=data, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
+
+
+def apply_bounds(dst, data, bounds):
+    """Compute dst = min(max(data, low), high); the upper bound may be missing or None."""
+    low, high = (*bounds, None)[:2]
+    second = {} if high is None else {"op1": nl.minimum, "operand1": high}
+    nisa.tensor_scalar(dst=dst, data=data, op0=nl.maximum, operand0=low, **second)
 
 
 def before_bounds(dtype):

@@ -11,6 +11,7 @@ from .convolution.forms import Form, combined_elements
 from .convolution.row_blocks import RowBlocks
 from .operation import NO_SIDES, Operation, Packing, Rows, Sides, Surroundings, aligned, groups_of_rows
 from .operation_fields import (
+    BOUNDS,
     IDENTITY,
     NO_ROW_FOLD,
     NO_WEIGHTS,
@@ -85,7 +86,7 @@ class Convolution(Filtered):
     loaded from HBM in groups of rows or images (0: loaded as a whole), or for the part of an input in SBUF that minimal
     filtering combines together. `bias` is the column of the constants that contains the biases of the first 128
     outputs. The biases are followed by the scales of the sums if it `is_scaled`, by three more columns if it also has
-    an addend (`Epilogue` in convolution/sums.py), and by two columns if it `has_own_bounds`. `adding` selects the
+    an addend (`Epilogue` in convolution/sums.py), and by its `bounds`. `adding` selects the
     engines that add an addend. `is_gate` is true if the value is one number per channel (operations/gates.py).
     """
 
@@ -198,12 +199,14 @@ class Convolution(Filtered):
     def columns_of_constants(self) -> int:
         """Number of columns of constants for 128 outputs: bias, scales, and bounds."""
         scales = (1 if len(self.sources) == 1 else 4) if self.is_scaled else 0
-        return 1 + scales + (2 if self.has_own_bounds else 0)
+        return 1 + scales + self.bounds
 
     @property
-    def has_own_bounds(self) -> bool:
-        """True if the bounds of a clip activation are columns of constants, divided by the scale of its value."""
-        return self.is_fp8 and self.activation.name == "clip"
+    def bounds(self) -> int:
+        """Number of bounds of the activation that are columns of constants: those for each channel, and those of a clip
+        that are divided by the scale of its value."""
+        name = self.activation.name
+        return BOUNDS.get(name, 2 if self.is_fp8 and name == "clip" else 0)
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of the outputs if `packed_in` images are packed in the input."""

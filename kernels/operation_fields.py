@@ -144,6 +144,9 @@ class Activation:
 
 IDENTITY = Activation()
 
+# functions of bounds for each channel, and their numbers of bounds: the larger of x and a number, x between two numbers
+BOUNDS = {"at_least": 1, "within": 2}
+
 
 class Ending(Enum):
     """The last step, applied to scores."""

@@ -135,7 +135,7 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     operation, bias = node.operation.filtered, node.numbers[0]
     assert operation is not None and node.filters is not None
     if not operation.weights.is_fp8 and not operation.is_fp8:
-        return [bias]
+        return list(node.numbers)
     first, *addend = (scale_of_value(graph, parts[0]) for parts in operation.sources)
     own = np.float32(1)
     if operation.is_fp8:
@@ -148,7 +148,9 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     if addend:
         (added,) = addend
         columns += [sums / added, np.full(len(bias), added / own, np.float32), added / sums]
-    if operation.convolved is not None and operation.convolved.has_own_bounds:
+    if node.numbers[1:]:
+        columns += [np.clip(bound / own, -FLOAT32, FLOAT32) for bound in node.numbers[1:]]
+    elif operation.convolved is not None and operation.convolved.bounds > 0:
         bounds = (bound / float(own) for bound in operation.activation.parameters)
         columns += [np.full(len(bias), min(max(bound, -FLOAT32), FLOAT32), np.float32) for bound in bounds]
     return columns

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import nki.isa as nisa
 import nki.language as nl
 
-from ..activation_functions import NEVER_DECREASE, activate, before_bounds
+from ..activation_functions import NEVER_DECREASE, activate, apply_bounds, before_bounds
+from ..operation_fields import BOUNDS
 from ..tiling.packing import ceil_div
 from ..tiling.tiles import reshaped, several_columns
 from ..tiling.warm_up import psum_tile
@@ -53,7 +54,7 @@ class Epilogue:
     activation((sums * before + addend) * after + bias); with a `diagonal` matrix of the column `inverse`, the Tensor
     Engine adds: activation((sums + diagonal @ addend) * scale + bias). Columns that are None represent ones. If no sums
     are scaled, the diagonal is the identity, and pieces alternate between the engines as `adding` specifies. `bounds`
-    contains two columns that replace the bounds of a clip.
+    contains columns that replace the parameters of the activation.
     """
 
     bias: nl.NkiTensor
@@ -63,7 +64,7 @@ class Epilogue:
     inverse: nl.NkiTensor | None = None
     diagonal: nl.NkiTensor | None = None
     addend: nl.NkiTensor | None = None
-    bounds: tuple[nl.NkiTensor, nl.NkiTensor] | None = None
+    bounds: tuple[nl.NkiTensor, ...] | None = None
     adding: Adding = Adding.VECTOR
 
     def parameters(self, problem):
@@ -263,7 +264,9 @@ def _finish(target, sums, epilogue, problem):
 def _is_for_vector_engine(activation, epilogue, turn):
     """True if the Vector Engine processes this piece. When matmuls outpace the Scalar Engine, pieces alternate between
     the two engines; if the Vector Engine needs two instructions, it receives fewer pieces."""
-    if activation == "clip" or (activation == "relu" and epilogue.scale is not None):
+    if activation == "at_least" and epilogue.scale is None:
+        return True
+    if activation in ("clip", *BOUNDS) or (activation == "relu" and epilogue.scale is not None):
         return turn % 3 == 2
     return turn % 2 == 1 and activation in ("relu", "identity")
 
@@ -282,13 +285,14 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
     moved = nl.ndarray(target.shape, dtype=before_bounds(target.dtype), buffer=nl.sbuf)
     if scale is not None:
         nisa.tensor_scalar(dst=moved, data=sums, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)
-        low, high = (0.0, None) if name == "relu" else epilogue.parameters(problem)
-        second = {} if high is None else {"op1": nl.minimum, "operand1": high}
-        nisa.tensor_scalar(dst=target, data=moved, op0=nl.maximum, operand0=low, **second)
+        apply_bounds(target, moved, (0.0,) if name == "relu" else epilogue.parameters(problem))
         return
-    low, high = problem.finish.parameters
+    low, *high = epilogue.parameters(problem)
+    if not high:
+        nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
+        return
     nisa.tensor_scalar(dst=moved, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
-    nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high)
+    nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high[0])
 
 
 def _finish_sum(target, sums, epilogue, added, problem, is_alone):

@@ -150,9 +150,9 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
     numbers = range(operation.columns_of_constants)
     columns = [launch.constants(rows, operation.bias + number * tiles + part) for number in numbers]
     bounds = None
-    if operation.has_own_bounds:
-        bounds = (columns[-2], columns[-1])
-        columns = columns[:-2]
+    if operation.bounds > 0:
+        bounds = tuple(columns[-operation.bounds :])
+        columns = columns[: -operation.bounds]
     epilogue = Epilogue(*columns)
     epilogue.bounds = bounds
     if adds_by_matmul:

@@ -11,10 +11,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...kernels.program import Convolution
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..eight_bits import fp8_together
-from ..graph import Graph, Node, matches
+from ..graph import Graph, Node
 from .base import Pass
 from .pack_taps import foresee_taps
 
@@ -42,7 +41,7 @@ def store_as_fp8(graph: Graph, ask: Ask) -> Graph:
         if not any(_may_gain(graph, reader) for reader in readers):
             continue
         changed = _stored_as_fp8(graph, together)
-        slower = [part for part in together if matches(changed[part].operation, Convolution, has_own_bounds=True)]
+        slower = [part for part in together if changed[part].convolution.bounds > 0]
         options = [Option(None, {}), Option(True, changed)]
         priced = (*slower, *readers)
         question = Question(Kind.FP8, graph, number, options, priced, gain=FP8_GAIN, foreseen=foresee_taps)

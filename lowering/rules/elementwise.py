@@ -16,6 +16,7 @@ from ...models.layers import Activation, Affine, Combine, PRelu
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_COLUMNS, GraphBuilder, lowers
 
+FLOAT32 = float(np.finfo(np.float32).max)
 Numbered = TypeVar("Numbered", Affine, PRelu)
 
 
@@ -64,13 +65,51 @@ def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:
 @lowers(Affine)
 def affine(builder: GraphBuilder, layer: Affine) -> None:
     """Append per-channel or per-element scales and shifts. Channels that are not read become 1, which every activation
-    maps to a finite number."""
+    maps to a finite number. Behind a convolution with bounds, such as a ReLU, they change its filters, its biases and
+    the bounds, if no other layer reads the convolution."""
+    if _is_behind_bounds(builder, layer):
+        _change_bounds(builder, layer)
+        return
 
     def scale(made: Affine) -> None:
         source = made.inputs[0]
         _scale(builder, made, tuple(builder.numbers(layer, *each, source) for each in (("scale", 0.0), ("shift", 1.0))))
 
     _add(builder, layer, "scale", scale)
+
+
+def _is_behind_bounds(builder: GraphBuilder, layer: Affine) -> bool:
+    """True if a layer has numbers for each channel of a convolution with bounds, which no other layer reads."""
+    read = layer.inputs[0]
+    place = builder.places[read]
+    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
+    if node is None or node.name != read or not builder.is_read_once(read) or not place.are_plain:
+        return False
+    operation = node.operation.convolved
+    if operation is None or len(operation.sources) > 1 or operation.groups > 1 or node.before[1:] == (1, 1):
+        return False
+    has_bounds = layer.activation == "identity" and operation.activation.name in ("relu", "clip")
+    is_increasing = operation.pool_size == 1 or bool((builder.tensor(layer, "scale") >= 0).all())
+    return has_bounds and is_increasing and layer.shape == (operation.channels,)
+
+
+def _change_bounds(builder: GraphBuilder, layer: Affine) -> None:
+    """Fold a layer into the convolution that it reads: the bounds are then those of each channel."""
+    number = builder.places[layer.inputs[0]].parts[0]
+    node = builder.nodes[number]
+    scale, shift = (builder.tensor(layer, name).astype(np.float64) for name in ("scale", "shift"))
+    low, high = node.convolution.activation.parameters or (0.0, FLOAT32)
+    bounds = np.sort([np.clip(scale * bound + shift, -FLOAT32, FLOAT32) for bound in (low, high)], axis=0)
+    is_open = high >= FLOAT32 and bool((scale >= 0).all())
+    assert node.filters is not None
+    filters = node.filters.changed(
+        node.filters.shape, lambda array: (array * scale[:, None, None, None]).astype(np.float32)
+    )
+    numbers = (node.numbers[0] * scale + shift, *(bounds[:1] if is_open else bounds))
+    folded = replace(node, filters=filters, numbers=tuple(each.astype(np.float32) for each in numbers))
+    builder.nodes[number] = folded.changed(activation=Function("at_least" if is_open else "within"))
+    builder.places[layer.name] = builder.places[layer.inputs[0]]
+    builder.shapes[layer.name] = builder.shapes[layer.inputs[0]]
 
 
 @lowers(Activation)

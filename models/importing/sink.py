@@ -3,7 +3,8 @@
 A map with positive scales can be moved after a max pool, and any map after an average pool; it is then folded into the
 weights of the convolutions and dense layers that read it. The map does not apply to zero padding: a convolution with
 padding receives the shifts through an additional channel, computed by the preceding convolution, which is constant
-inside the image and zero in the padding.
+inside the image and zero in the padding. A map behind a ReLU or a clip, also past a max pool of 2x2, remains where it
+is instead: the launch folds it into the bounds (lowering/rules/elementwise.py).
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class _Sinking:
             return False
         readers = self._readers(name)
         if len(readers) == 1 and isinstance(readers[0], Pool):
-            return self._past_pool(layer, readers[0])
+            stays = self._is_behind_bounds(layer) and not self._is_free_behind(layer)
+            return not (stays and not self._is_merged(readers[0])) and self._past_pool(layer, readers[0])
         return bool(readers) and self._into_readers(layer, readers)
 
     def _readers(self, name: str) -> list[Layer]:
@@ -103,11 +105,43 @@ class _Sinking:
             self._fold(affine, folded, None)
             return True
         alike = all(isinstance(each, Conv2d) and each.groups == 1 for each in folded)
-        constant = self._add_constant(affine) if alike else None
+        constant = self._add_constant(affine) if alike and not self._is_behind_bounds(affine) else None
         if constant is None:
             return False
         self._fold(affine, folded, constant)
         return True
+
+    def _is_behind_bounds(self, affine: Affine) -> bool:
+        """True if a launch can fold an affine map into the bounds of the convolution before it, or before a pool that
+        is merged into the convolution."""
+        name = affine.inputs[0]
+        layer = self.layers.get(name)
+        if isinstance(layer, Pool) and self._is_merged(layer) and self._is_read_once(name):
+            name = layer.inputs[0]
+            layer = self.layers.get(name)
+        plain = isinstance(layer, Conv2d) and layer.groups == 1 and layer.activation in ("relu", "clip")
+        return plain and self._is_read_once(name)
+
+    def _is_merged(self, pool: Pool) -> bool:
+        """True if a pool is merged into the convolution before it, or before the affine map that it reads."""
+        name = pool.inputs[0]
+        before = self.layers.get(name)
+        if isinstance(before, Affine):
+            before = self.layers.get(before.inputs[0])
+        plain = pool.method == "max" and pool.window == pool.stride == (2, 2) and pool.dilation == (1, 1)
+        plain = plain and not any(pool.padding) and not pool.ceil_mode
+        return plain and isinstance(before, Conv2d) and before.pool_size == 1 and before.is_plain
+
+    def _is_free_behind(self, affine: Affine) -> bool:
+        """True if an affine map can be folded without a constant channel into the layers behind the pools that read
+        it."""
+        name = affine.name
+        while len(readers := self._readers(name)) == 1 and isinstance(readers[0], (Pool, Flatten)):
+            name = readers[0].name
+            if name in self.outputs:
+                return False
+        padded = any(isinstance(each, Conv2d) and any(each.padding) for each in readers)
+        return all(isinstance(each, (Conv2d, Dense)) for each in readers) and not padded
 
     def _fold(self, affine: Affine, readers: Sequence[Layer], constant: float | None) -> None:
         """Fold an affine map into the weights of its readers.

@@ -22,6 +22,8 @@ ERF = np.vectorize(math.erf, otypes=[np.float64])
 ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
     "identity": ((), lambda x: x),
     "relu": ((), lambda x: np.maximum(x, 0)),
+    "at_least": ((0.5,), np.maximum),
+    "within": ((-0.5, 0.75), np.clip),
     "gelu": ((), lambda x: x / 2 * (1 + ERF(x / np.sqrt(2)))),
     "gelu_tanh": ((), lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))),
     "sigmoid": ((), lambda x: 1 / (1 + np.exp(-x))),

@@ -10,7 +10,7 @@ from trninfer.kernels.program import RowFold, RowFoldPool
 from trninfer.lowering.passes.fill_with_rows import fill_with_rows
 from trninfer.lowering.passes.row_packing import Lanes
 from trninfer.models.errors import ModelError
-from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.layers import Affine, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
 FILLED = decide(fills_with_rows=True)
@@ -95,6 +95,8 @@ def very_few_channels(draw: st.DrawFn) -> Network:
                 )
             )
             channels = after
+            if draw(st.booleans()):
+                layers.append(Affine(f"{name}scaled", (channels,)))
     shapes = {"input": image.shape}
     for layer, name in zip(layers, ["input", *(each.name for each in layers)]):
         try:

@@ -1,8 +1,11 @@
 """Sums, products, scales and activations."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from lowered import assert_right, decide, graph_of, kinds_of, nodes_of
-from random_networks import conv, ending_in_dense, labels, picture, residual
+from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
 from trninfer.kernels.program import Combine as CombineOperation
 from trninfer.kernels.program import Convolution
 from trninfer.lowering.decisions import Decisions
@@ -101,3 +104,29 @@ def test_joined_channels_are_summed_where_they_are_in_the_same_tiles() -> None:
         Combine("product", "multiply", inputs=("ab", "c")),
     ]
     assert kinds_of(layers)[:4] == ["conv2d", "conv2d", "activation", "combine"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float8_e4m3"])
+@pytest.mark.parametrize(
+    ("activation", "bounds"), [("relu", ()), ("clip", (0.0, 0.5)), ("clip", (-0.25, 0.25)), ("tanh", ())]
+)
+@pytest.mark.parametrize("pool_size", [1, 2])
+@pytest.mark.parametrize("signs", [[1, 1, 1], [1, -1, 0]])
+def test_numbers_of_channels_behind_bounds(
+    dtype: str, activation: str, bounds: tuple[float, ...], pool_size: int, signs: list[int]
+) -> None:
+    """As in Keras's order: the convolution has bounds for each channel, unless a pool would decrease."""
+    layers = (
+        Conv2d("a", 3, 6, (3, 3), (1, 1, 1, 1), pool_size, activation, activation_parameters=bounds),
+        Affine("scaled", (6,)),
+        Conv2d("b", 6, 5, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Flatten("flat"),
+        Dense("dense", 5 * (8 // pool_size) ** 2, 4),
+    )
+    model = model_of(Network("n", picture(3, 8, 8), layers, labels(4)))
+    scale = np.abs(model.tensors["scaled.scale"]) * np.tile(signs, 2) * 3
+    model = replace(model, tensors={**model.tensors, "scaled.scale": scale.astype(np.float32)})
+    for batch in (1, 3):
+        graph = assert_right(model, Decisions(), batch, dtype).graph
+    is_folded = activation != "tanh" and (pool_size == 1 or min(signs) >= 0)
+    assert any(node.kind == "affine" for node in graph.nodes) != is_folded

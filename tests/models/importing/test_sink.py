@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lowered import assert_right
 from onnx_chain import Chain, assert_imports, checked
+from trninfer.kernels.program import Affine as AffineOperation
+from trninfer.lowering.decisions import Decisions
+from trninfer.models.files import Model
 from trninfer.models.layers import Affine, Conv2d
 
 SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -54,7 +58,7 @@ def test_answers_stay(seed, channels, kernel, padding, pool, activation, least, 
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("pool", ["", "MaxPool", "AveragePool"])
 def test_nothing_is_left_of_positive_scales(padding: int, pool: str, tmp_path: Path) -> None:
-    imported = assert_imports(keras(0, 8, 3, padding, pool, "Relu", 0.3), tmp_path)
+    imported = assert_imports(keras(0, 8, 3, padding, pool, "Sigmoid", 0.3), tmp_path)
     kept = [layer for layer in imported.network.layers if isinstance(layer, Affine)]
     # an average is of zeros around the channel that is one, so the map stays before the convolution that pads
     assert len(kept) == (1 if padding and pool == "AveragePool" else 0)
@@ -62,9 +66,21 @@ def test_nothing_is_left_of_positive_scales(padding: int, pool: str, tmp_path: P
 
 def test_zeros_around_an_image_are_not_of_the_map(tmp_path: Path) -> None:
     """One more channel, which is one inside the image."""
-    imported = assert_imports(keras(3, 8, 3, 1, "", "Relu", 0.3), tmp_path)
+    imported = assert_imports(keras(3, 8, 3, 1, "", "Sigmoid", 0.3), tmp_path)
     first, second = (layer for layer in imported.network.layers if isinstance(layer, Conv2d))
     assert (first.out_channels, second.in_channels, second.out_channels) == (9, 9, 8)
+
+
+@pytest.mark.parametrize("pool", ["", "MaxPool", "AveragePool"])
+@pytest.mark.parametrize("least", [0.3, -1.0])
+def test_a_map_behind_relu_changes_its_bounds(pool: str, least: float, tmp_path: Path) -> None:
+    """No channel is added, and nothing but the convolution is left in a launch."""
+    imported = assert_imports(keras(0, 8, 3, 1, pool, "Relu", least), tmp_path)
+    assert {layer.out_channels for layer in imported.network.layers if isinstance(layer, Conv2d)} == {8}
+    model = Model(imported.network, imported.tensors, {})
+    for batch in (1, 3):
+        plan = assert_right(model, Decisions(), batch)
+        assert not any(isinstance(node.operation, AffineOperation) for node in plan.graph.nodes)
 
 
 def test_a_map_that_others_read_stays(tmp_path: Path) -> None:
