@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import io
+import itertools
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,10 +122,11 @@ def _finish(
         "pip.txt": _installed(),
         **more,
     }
-    for test in tests:
-        for model, outcome in test.networks:
-            if outcome.comparison is not None:
-                files[f"measured-{model.network.name}.csv"] = outcome.comparison.to_csv()
+    files |= {
+        f"measured-{model.network.name}.csv": outcome.comparison.to_csv()
+        for model, outcome in itertools.chain.from_iterable(test.networks for test in tests)
+        if outcome.comparison is not None
+    }
     write_bytes(_zip({name: redactor.text(text) for name, text in files.items()}), path, "--archive")
     if options.form != "table" and options.form != "markdown":
         write_output(render_machine(document, options.form), options.output)

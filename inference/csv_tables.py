@@ -154,12 +154,11 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
         column = row.index(None) if chosen is None else chosen.features[row.index(None)]
         hint = HINT if table.columns is not None else ""
         raise ValueError(f"line {line}{_what_is_wrong(record, column, delimiter, hint)}")
-    if is_uneven:
-        raise ValueError(f"line {line}: {len(record)} values, but {table.width} before it")
     if len(record) != expected:
-        raise ValueError(
-            f"line {line}: {len(record)} values, but line {table.header_line}, taken as a header, has {expected}"
-        )
+        above = f"{table.width} before it"
+        if not table.width:
+            above = f"line {table.header_line}, taken as a header, has {expected}"
+        raise ValueError(f"line {line}: {len(record)} values, but {above}")
     table.width = len(record)
     if chosen is not None and table.sides is not None:
         _add_sides(table.sides, chosen, record, table.budget)

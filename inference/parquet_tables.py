@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import IO, Any
@@ -175,6 +176,14 @@ class _Chosen:
         return tuple(name for name in (self.id_name, self.label_name) if name is not None)
 
 
+def _check_texts(types: Any, schema: Any, names: Iterable[str]) -> None:
+    """Raise ValueError if a column of ids or labels holds neither text nor numbers."""
+    for name in names:
+        kind = schema.field(name).type
+        if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+            raise ValueError(f"column {name[:40]!r} is of type {kind}; text or numbers are needed")
+
+
 def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     """Select the columns to read. The index columns of pandas are omitted unless they are named."""
     names = list(schema.names)
@@ -186,12 +195,9 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
         found = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
         features = [names[column] for column in found.features]
         id_name, label_name = (None if column is None else names[column] for column in (found.id, found.label))
-        notes += [note for note in (found.note(names),) if note is not None]
+        notes += filter(None, [found.note(names)])
         chosen = _Chosen(features, id_name, label_name, ())
-    for name in chosen.texts:
-        kind = schema.field(name).type
-        if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-            raise ValueError(f"column {name[:40]!r} is of type {kind}; text or numbers are needed")
+    _check_texts(types, schema, chosen.texts)
     dropped = () if named is None else named.drop
     used = {*chosen.features, *chosen.texts, *dropped}
     left = [name for name in names if name.startswith(INDEX) and name not in used]

@@ -161,6 +161,13 @@ def _read(
             break
 
 
+def _label_in(table: Mapping[str, str], name: str, folder: Path) -> str | None:
+    """Return the label of a picture in a table by its path below the folder, its file name or its stem."""
+    path = Path(name)
+    keys = (path.relative_to(folder).as_posix() if path.is_relative_to(folder) else name, path.name, path.stem)
+    return next((table[key] for key in keys if key in table), None)
+
+
 def _classes_of(
     names: Sequence[str], folder: Path, expect: Path | None, labels: Sequence[str], problems: list[InputProblem]
 ) -> dict[str, int]:
@@ -169,12 +176,7 @@ def _classes_of(
     table = _read_table(expect) if expect is not None else None
     classes = {}
     for name in names:
-        path = Path(name)
-        if table is None:
-            label: str | None = path.parent.name
-        else:
-            keys = (path.relative_to(folder).as_posix() if path.is_relative_to(folder) else name, path.name, path.stem)
-            label = next((table[key] for key in keys if key in table), None)
+        label = Path(name).parent.name if table is None else _label_in(table, name, folder)
         if label is None:
             problems.append(InputProblem(name, f"{expect} has no line for it"))
         elif label in known:

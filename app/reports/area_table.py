@@ -3,11 +3,13 @@ records."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from ...inference.class_maps import ClassArea
 from ...inference.map_scoring import ClassIou, MapScore
 from ...inference.predictions import Prediction
 from ..text import count
@@ -34,17 +36,21 @@ def print_areas(console: Console, report: Report) -> None:
     for name in ("pixels", "share"):
         table.add_column(name, justify="right")
     for answer in report.predictions:
-        areas = answer.map.areas if answer.map is not None else ()
-        for number, area in enumerate(areas[:SHOWN_AREAS]):
-            name = str(answer.input) if number == 0 else ""
-            table.add_row(cell(name), cell(area.label, "bold"), f"{area.pixels:,}", f"{100 * area.share:.1f} %")
-        rest = areas[SHOWN_AREAS:]
-        if rest:
-            pixels, share = sum(area.pixels for area in rest), sum(area.share for area in rest)
-            few = count(len(rest), "other class", "other classes")
-            table.add_row("", cell(few, "dim"), f"{pixels:,}", f"{100 * share:.1f} %")
+        _add_areas(table, str(answer.input), answer.map.areas if answer.map is not None else ())
     console.print(table)
     console.print()
+
+
+def _add_areas(table: Table, name: str, areas: Sequence[ClassArea]) -> None:
+    """Add a row for each of the largest classes of a picture, and one for the others together."""
+    for number, area in enumerate(areas[:SHOWN_AREAS]):
+        shown = cell("" if number else name)
+        table.add_row(shown, cell(area.label, "bold"), f"{area.pixels:,}", f"{100 * area.share:.1f} %")
+    rest = areas[SHOWN_AREAS:]
+    if rest:
+        pixels, share = sum(area.pixels for area in rest), sum(area.share for area in rest)
+        few = count(len(rest), "other class", "other classes")
+        table.add_row("", cell(few, "dim"), f"{pixels:,}", f"{100 * share:.1f} %")
 
 
 def map_score_line(score: MapScore) -> str:

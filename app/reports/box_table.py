@@ -25,12 +25,12 @@ def print_boxes(console: Console, report: Report) -> None:
     for name in ("confidence", "x1", "y1", "x2", "y2"):
         table.add_column(name, justify="right")
     for answer in report.predictions:
-        for number, box in enumerate(answer.boxes or ()):
-            name = str(answer.input) if number == 0 else ""
-            sides = (f"{side:.1f}" for side in (box.x1, box.y1, box.x2, box.y2))
-            table.add_row(cell(name), cell(box.label, "bold"), f"{box.confidence:.4f}", *sides)
         if not answer.boxes:
             table.add_row(cell(str(answer.input)), cell("no objects", "dim"))
+        for number, box in enumerate(answer.boxes or ()):
+            first = cell("" if number else str(answer.input))
+            sides = [f"{side:.1f}" for side in (box.x1, box.y1, box.x2, box.y2)]
+            table.add_row(first, cell(box.label, "bold"), f"{box.confidence:.4f}", *sides)
     console.print(table)
     total = sum(len(answer.boxes or ()) for answer in report.predictions)
     print_line(console, f"{count(total, 'box', 'boxes')} in {count(len(report.predictions), 'picture')}")

@@ -7,7 +7,7 @@ number of instructions and the time for which the engine was busy.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -94,6 +94,39 @@ class Timeline:
         return sum(len(track.spans) for track in self.tracks if track.kind != "critical")
 
 
+def _spans(run: Any, work: float, first: int) -> Iterator[tuple[tuple[str, int], InstructionSpan]]:
+    """Yield the instructions of a run that began at `work`, and the steps of its critical path, each with its track;
+    `first`: the number of its first launch, or layer."""
+    for event in run.timeline:
+        own = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
+        yield (
+            _track(event.engine),
+            InstructionSpan(
+                start=work + event.start_ns,
+                end=work + event.end_ns,
+                launch=first + own,
+                op=event.name or event.op,
+                line=_short(event.line),
+                bytes=event.bytes,
+                flops=event.flops,
+            ),
+        )
+    for step in getattr(run, "critical_path", ()):
+        own = run.parts.owners[step.position] if run.parts else 0
+        yield (
+            ("critical", 0),
+            InstructionSpan(
+                start=work + step.start_ns,
+                end=work + step.end_ns,
+                launch=first + own,
+                op=f"{step.resource}: {step.name or step.op}",
+                line=_short(step.line),
+                bytes=0,
+                flops=0,
+            ),
+        )
+
+
 def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
     """Concatenate the timelines of consecutive (name, `simulator.Run`) pairs. The layers of a run are shown by name,
     like launches."""
@@ -103,32 +136,8 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
     for name, run in runs:
         work = clock + run.launch_us * 1000
         first = len(launches) + 1 if run.parts else len(launches)
-        for event in run.timeline:
-            own = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
-            span = InstructionSpan(
-                start=work + event.start_ns,
-                end=work + event.end_ns,
-                launch=first + own,
-                op=event.name or event.op,
-                line=_short(event.line),
-                bytes=event.bytes,
-                flops=event.flops,
-            )
-            tracks.setdefault(_track(event.engine), []).append(span)
-        for step in getattr(run, "critical_path", ()):
-            own = run.parts.owners[step.position] if run.parts else 0
-            words = f"{step.resource}: {step.name or step.op}"
-            tracks.setdefault(("critical", 0), []).append(
-                InstructionSpan(
-                    start=work + step.start_ns,
-                    end=work + step.end_ns,
-                    launch=first + own,
-                    op=words,
-                    line=_short(step.line),
-                    bytes=0,
-                    flops=0,
-                )
-            )
+        for track, span in _spans(run, work, first):
+            tracks.setdefault(track, []).append(span)
         end = clock + run.latency_us * 1000
         if run.parts:
             launches.append(LaunchSpan(name, clock, work, work))

@@ -84,18 +84,20 @@ def _columns(command: str) -> tuple[str, ...]:
 def answer_lines(answers: Iterable[Prediction], form: Format, change: Change = as_is) -> str:
     """Return predictions in CSV or NDJSON, one per line; in CSV, one line per box or area."""
     answers = tuple(answers)
-    if form == "csv" and any(answer.boxes is not None for answer in answers):
-        lines = [line for answer in answers for line in box_lines(answer, _input_text(answer.input))]
-        return _csv(BOX_COLUMNS, lines, change, header=False)
-    if form == "csv" and any(answer.map is not None for answer in answers):
-        lines = [line for answer in answers for line in area_lines(answer, _input_text(answer.input))]
-        return _csv(AREA_COLUMNS, lines, change, header=False)
-    records = [prediction_record(answer) for answer in answers]
-    if form == "csv":
-        for record, answer in zip(records, answers):
-            record["label"], record["input"] = answer.text, _input_text(answer.input)
-        return _csv(PREDICTION_COLUMNS, records, change, header=False)
-    return "".join(json.dumps({"type": "prediction", **record}) + "\n" for record in records)
+    if form != "csv":
+        return "".join(json.dumps({"type": "prediction", **prediction_record(answer)}) + "\n" for answer in answers)
+    columns: tuple[str, ...] = PREDICTION_COLUMNS
+    lines_of = _prediction_lines
+    if any(answer.boxes is not None for answer in answers):
+        columns, lines_of = BOX_COLUMNS, box_lines
+    elif any(answer.map is not None for answer in answers):
+        columns, lines_of = AREA_COLUMNS, area_lines
+    lines = [line for answer in answers for line in lines_of(answer, _input_text(answer.input))]
+    return _csv(columns, lines, change, header=False)
+
+
+def _prediction_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
+    return [{**prediction_record(answer), "label": answer.text, "input": name}]
 
 
 def end(report: Report, form: Format, change: Change = as_is) -> str:

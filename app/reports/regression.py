@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -164,6 +164,11 @@ def _what_is_wrong(document: Any) -> str | None:
     for key in ("latency_kind", "latency_label", "target", "dtype"):
         if not isinstance(document.get(key), str):
             return f"its {key} is not text"
+    return _wrong_rows(document)
+
+
+def _wrong_rows(document: dict[str, Any]) -> str | None:
+    """Return the first reason why the rows of a bench cannot be compared, or None if they can."""
     key = "suite" if "suite" in document else "layers"
     rows = document.get(key)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -217,13 +222,18 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
             fatal = key not in _COMPARABLE or (not networks and key not in ("target", "dtype"))
             others = others or not fatal
             yield f"{key.replace('_', ' ')} {_value(here)}, in the baseline {_value(there)}", fatal
-    shapes = {row["name"]: row for row in baseline.get("layers", []) if "suite" not in baseline}
-    for row in document["layers"] if not others else ():
-        old = shapes.get(row["name"])
+    if not others and "suite" not in baseline:
+        yield from ((told, True) for told in _other_shapes(document["layers"], baseline.get("layers", [])))
+
+
+def _other_shapes(rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a description of each shape that differs from that of the layer of the same name."""
+    shapes = {row["name"]: row for row in before}
+    for row in (row for row in rows if row["name"] in shapes):
+        old = shapes[row["name"]]
         for key in ("input_shape", "output_shape"):
-            if old is not None and list(row[key]) != old.get(key):
-                told = f"{row['name']} has the {key.replace('_', ' ')} {_value(row[key])}, there {_value(old.get(key))}"
-                yield told, True
+            if list(row[key]) != old.get(key):
+                yield f"{row['name']} has the {key.replace('_', ' ')} {_value(row[key])}, there {_value(old.get(key))}"
 
 
 def _value(value: Any) -> str:
@@ -256,17 +266,20 @@ def _compare_row(name: str, before: _Time | None, now: _Time | None, threshold: 
         us = (None if before is None else before.us), (None if now is None else now.us)
         return ComparedRow(name, "added" if before is None else "removed", *us, None)
     change = now.us / before.us - 1 if before.us else None
-    if now.us == before.us or (change is not None and not round(100 * change, 2)):
-        status = "same"  # includes changes that are printed as 0.00 %
-    elif now.us < before.us:
-        status = "faster"
-    else:
-        status = "slower" if now.us <= before.us * (1 + threshold) else "regression"
     critical = {}
     if before.critical and now.critical:
         names = dict.fromkeys((*now.critical, *before.critical))
         critical = {n: round(now.critical.get(n, 0.0) - before.critical.get(n, 0.0), 6) for n in names}
-    return ComparedRow(name, status, before.us, now.us, change, critical)
+    return ComparedRow(name, _change_status(before.us, now.us, change, threshold), before.us, now.us, change, critical)
+
+
+def _change_status(before: float, now: float, change: float | None, threshold: float) -> str:
+    """Return the status of a row; "same" includes changes that are printed as 0.00 %."""
+    if now == before or (change is not None and not round(100 * change, 2)):
+        return "same"
+    if now < before:
+        return "faster"
+    return "slower" if now <= before * (1 + threshold) else "regression"
 
 
 def render_comparison(comparison: BaselineComparison, stream: Any) -> str:

@@ -62,6 +62,17 @@ def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
     return found
 
 
+def _previous(work: Sequence[MeasuredInstruction]) -> dict[int, MeasuredInstruction]:
+    """Return the previous instruction on the same engine for each instruction that has one."""
+    found: dict[int, MeasuredInstruction] = {}
+    latest: dict[str, MeasuredInstruction] = {}
+    for i in work:
+        if i.engine in latest:
+            found[i.id] = latest[i.engine]
+        latest[i.engine] = i
+    return found
+
+
 def critical_path(run: MeasuredRun) -> list[PathStep]:
     """Return the chain of instructions that determined the end of the run, from first to last.
 
@@ -72,12 +83,7 @@ def critical_path(run: MeasuredRun) -> list[PathStep]:
     if not work:
         return [PathStep(0, run.total_ns, "launch", "", "")]
     by_id = {i.id: i for i in run.instructions}
-    previous: dict[int, MeasuredInstruction] = {}  # previous instruction on the same engine
-    latest: dict[str, MeasuredInstruction] = {}
-    for i in work:
-        if i.engine in latest:
-            previous[i.id] = latest[i.engine]
-        latest[i.engine] = i
+    previous = _previous(work)
     by_end = sorted(work, key=lambda i: i.end_ns)
     ends = [i.end_ns for i in by_end]
     steps = [PathStep(by_end[-1].end_ns, run.total_ns, "launch", "", "")]
@@ -120,12 +126,8 @@ def _before(
             return previous
     if last is not None:
         return last
-    place = bisect_right(ends, start)
-    while place:
-        place -= 1
-        if by_end[place].start_ns < start:
-            return by_end[place]
-    return None
+    ended = reversed(by_end[: bisect_right(ends, start)])
+    return next((i for i in ended if i.start_ns < start), None)
 
 
 def _between(start: int, end: int, moving: Sequence[tuple[int, int]]) -> list[PathStep]:

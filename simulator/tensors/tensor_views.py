@@ -199,19 +199,20 @@ class TensorViews(WithoutOperators):
         sizes = dict(fixed_sizes or {})
         tensor, names = self, list[str]()
         for group in src_pattern:
-            members = (group,) if isinstance(group, str) else tuple(group)
+            members = _members(group)
             dim = len(names)
             extents = infer(tuple(sizes.get(n, -1) for n in members), tensor.shape[dim], f"rearrange of {self.label}")
             tensor = tensor.reshape_dim(dim, extents) if len(members) > 1 else tensor
             names.extend(members)
-        wanted = [n for group in dst_pattern for n in ((group,) if isinstance(group, str) else group)]
+        groups = list(map(_members, dst_pattern))
+        wanted = [name for group in groups for name in group]
         if sorted(wanted) != sorted(names) or len(names) != tensor.ndim:
             raise NkiValidationError(
                 f"rearrange of {self.label}: {dst_pattern} does not name the dimensions of {src_pattern}"
             )
         tensor = tensor.permute(tuple(names.index(n) for n in wanted))
-        for position, group in enumerate(dst_pattern):
-            if not isinstance(group, str) and len(group) > 1:
+        for position, group in enumerate(groups):
+            if len(group) > 1:
                 tensor = tensor.flatten_dims(position, position + len(group) - 1)
         return tensor
 
@@ -223,3 +224,8 @@ class TensorViews(WithoutOperators):
     def _not_partition(self, dim: int, what: str) -> None:
         if dim == 0 and self.storage.on_chip:
             raise NkiValidationError(f"{what} of {self.label}: not possible on the partition dimension")
+
+
+def _members(group: Any) -> tuple[str, ...]:
+    """Return the names of a group of dimensions."""
+    return (group,) if isinstance(group, str) else tuple(group)

@@ -215,9 +215,8 @@ class Costs:
             return m.vector_narrow_write_psum_pace if in_psum else m.vector_narrow_write_pace
         if self._fast_type(dst._dtype) and self._fast_type(src._dtype) and not self._wide(src):
             dense = _dense(dst) and _dense(src)
-            if not in_psum:
-                return m.vector_quadruple_pace if dense else m.vector_double_pace
-            return m.vector_double_pace if dense and in_psum == 1 else 1.0
+            by_operands_in_psum = (m.vector_quadruple_pace, m.vector_double_pace, 1.0)
+            return by_operands_in_psum[in_psum] if dense else (1.0 if in_psum else m.vector_double_pace)
         if in_psum:
             return 1.0
         # Copies within SBUF run at twice the rate for any dtype: V for float32, row i33, and the rows of tensor_scalar.
