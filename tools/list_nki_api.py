@@ -26,15 +26,16 @@ from ..simulator.tensors.tensor import NkiTensor
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "nki-api.md"
 HEAD = """# NKI on the simulator
 
-Every function of NKI 0.7. Generated in a clone by `python -m trninfer.tools.list_nki_api` from the API's stubs, the
-pages of SDK 2.33 and the simulator's code.
+This page lists every function of NKI 0.7. In a clone, `python -m trninfer.tools.list_nki_api` generates it from the API's
+stubs, the pages of SDK 2.33 and the code of the simulator.
 
-- NKI: "0.7" is new in it; "0.6" is gone since, and runs here with a warning; all others are in both.
-- page: the version of the documentation page whose signature, defaults and operand rules the simulator was compared
-  with; "stubs": no page of SDK 2.32 or 2.33 could be read, and the API's stubs of August 2026 (SDK 2.32) stand in.
-- simulated: it computes what the documentation says; **refused** says by name, at the call, that it is not simulated.
-- timed: it issues instructions that take time on the timeline. What only makes views, memory or registers takes none.
-- checked: limits of the machine that the documentation gives are enforced, with an error that names the operand.
+- NKI: "0.7" marks functions that are new in NKI 0.7. "0.6" marks functions that NKI 0.7 has removed; the simulator runs
+  them with a warning. All others exist in both versions.
+- page: the version of the documentation page with which the signature, the defaults and the operand rules were compared.
+  "stubs" means that no page of SDK 2.32 or 2.33 could be read; the API's stubs of August 2026 (SDK 2.32) were used instead.
+- simulated: the function behaves as documented. A **refused** function raises an error that names it.
+- timed: the function issues instructions that take time on the timeline. Creating views, memory or registers takes none.
+- checked: the documented limits of the machine are enforced with an error that names the operand.
 
 """
 PAGES = "https://awsdocs-neuron.readthedocs-hosted.com/en"
