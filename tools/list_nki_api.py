@@ -26,15 +26,15 @@ from ..simulator.tensors.tensor import NkiTensor
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "nki-api.md"
 HEAD = """# NKI on the simulator
 
-This page lists every function of NKI 0.7. In a clone, `python -m trninfer.tools.list_nki_api` generates it from the API's
-stubs, the pages of SDK 2.33 and the code of the simulator.
+This page lists every function of NKI 0.7. In a clone, `python -m trninfer.tools.list_nki_api` generates it from the
+stubs of the API, the pages of SDK 2.33 and the code of the simulator.
 
 - NKI: "0.7" marks functions that are new in NKI 0.7. "0.6" marks functions that NKI 0.7 has removed; the simulator runs
   them with a warning. All others exist in both versions.
-- page: the version of the documentation page with which the signature, the defaults and the operand rules were compared.
-  "stubs" means that no page of SDK 2.32 or 2.33 could be read; the API's stubs of August 2026 (SDK 2.32) were used instead.
+- page: the version of the documentation page with which signature, defaults and operand rules were compared. "stubs"
+  means that no page of SDK 2.32 or 2.33 could be read; the stubs of August 2026 (SDK 2.32) were used instead.
 - simulated: the function behaves as documented. A **refused** function raises an error that names it.
-- timed: the function issues instructions that take time on the timeline. Creating views, memory or registers takes none.
+- timed: the function issues instructions that take time. Creating views, memory or registers takes none.
 - checked: the documented limits of the machine are enforced with an error that names the operand.
 
 """
