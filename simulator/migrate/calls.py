@@ -6,7 +6,7 @@ import ast
 
 from . import later
 from .compute import instruction
-from .context import Result, Tensor, Value
+from .context import Result, Tensor, Value, Window
 from .expressions import Expressions
 from .notes import CannotError
 from .tiles import function, method
@@ -32,6 +32,8 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
         return found
     if isinstance(node.func, ast.Attribute) and not dotted:
         return method(ex, node)
+    if isinstance(node.func, ast.Name) and node.func.id == "slice":
+        return Result(ex.generic(node).text, Window())
     if isinstance(node.func, ast.Name):
         return _own_function(ex, node)
     return None

@@ -47,11 +47,16 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Window:
+    """A slice as a value, nl.ds(start, size) or slice(start, stop), which a subscript takes by its name."""
+
+
+@dataclass(frozen=True)
 class Ambiguous:
     """An index array whose value depends on a branch or on the iteration of a loop."""
 
 
-Value: TypeAlias = Tensor | Index | Mask | Container | Axis | Ambiguous | tuple[Index, ...] | None
+Value: TypeAlias = Tensor | Index | Mask | Container | Axis | Window | Ambiguous | tuple[Index, ...] | None
 
 
 def is_index(value: Value) -> bool:

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from .context import Ambiguous, Axis, Container, Context, Result, Tensor
+from .context import Ambiguous, Axis, Container, Context, Result, Tensor, Window
 from .indices import Axis as Step
 from .indices import Clips, Index, Mask, arange
 from .notes import CannotError
@@ -225,8 +225,7 @@ class Expressions:
         if isinstance(result.value, Tensor):
             shape = result.value.shape
             return Element(result.text, rows=shape if shape is not None else (f"{result.text}.shape[0]",))
-        dotted = self.ctx.names.dotted(node.func) if isinstance(node, ast.Call) else ""
-        if dotted in ("nki.language.ds", "nki.language.dslice"):
+        if isinstance(result.value, Window):
             return Element(result.text, is_slice=True)
         return Element(result.text, Index(Sum.of(result.text)))
 

@@ -61,6 +61,20 @@ class Index:
         return Index(base, axes, self.rank)
 
 
+def without_unit_axes(grid: tuple[Index, ...]) -> tuple[Index, ...]:
+    """Return a grid without its axes of one position, which the first compilers left out of tiles."""
+    unit = {at for index in grid for at, axis in index.axes.items() if axis.count == Sum(1)}
+    rank = len(grid)
+    kept = [at for at in range(-rank, 0) if at not in unit]
+    if not unit or len(kept) < 2:
+        return grid
+    places = {at: position - len(kept) for position, at in enumerate(kept)}
+    return tuple(
+        Index(index.base, {places[at]: axis for at, axis in index.axes.items() if at in places}, len(kept))
+        for index in grid
+    )
+
+
 def arange(start: Sum, stop: Sum) -> Index:
     return Index(start, {-1: Axis(Sum(1), stop - start)}, 1)
 

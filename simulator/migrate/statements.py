@@ -17,6 +17,7 @@ from .layout import enclosed
 from .notes import CannotError
 from .placing import copied, note_start, outputs, starts_anywhere
 from .tiles import OPERATORS, binary, function, operate
+from .uses import named_grid
 from .views import View, clip_whole
 
 KEEPING_ROWS = ("bn_stats", "bn_aggr", "max8", "nc_find_index8", "tensor_reduce", "local_gather")
@@ -168,7 +169,7 @@ class Statements:
                 return self._unpack_indices(target, results)
         result = self.ex.rewrite(value)
         if isinstance(result.value, tuple) and len(result.value) == len(target.elts):
-            for element, index in zip(target.elts, result.value):
+            for element, index in zip(target.elts, named_grid(self.ctx.tree, target, result.value)):
                 if isinstance(element, ast.Name):
                     self.ctx.scope[element.id] = index
             self.is_absorbed = True

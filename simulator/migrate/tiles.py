@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ..instructions.operators import ACTIVATIONS, ALU
-from .context import Result, Tensor
+from .context import Result, Tensor, Window
 from .creation import create, par_dim
 from .expressions import Expressions
 from .instructions import Operands, keywords_of, shape_text
@@ -63,7 +63,7 @@ def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) 
     if op in ("arange", "mgrid"):
         return _arange(ex, call)
     if op in ("ds", "dslice"):
-        return _call(ex, call, f"{nl}.ds")
+        return Result(_call(ex, call, f"{nl}.ds").text, Window())
     if op == "load":
         return load(ex, call, dst)
     if op == "store":

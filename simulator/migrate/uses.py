@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from .indices import Index, without_unit_axes
 from .names import Names
 
 
@@ -67,6 +68,21 @@ def accumulators_of(
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
                     other.add(target.value.id)
     return added - other
+
+
+def named_grid(
+    tree: ast.FunctionDef | None, target: ast.Tuple | ast.List, grid: tuple[Index, ...]
+) -> tuple[Index, ...]:
+    """Return the index arrays that are assigned to names, without axes of one position.
+
+    These axes are kept if a subscript uses all of the names together, such as `t[i, j, k]`.
+    """
+    names = {element.id for element in target.elts if isinstance(element, ast.Name)}
+    subscripts = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)] if tree is not None else []
+    for node in subscripts:
+        if names <= {part.id for part in ast.walk(node.slice) if isinstance(part, ast.Name)}:
+            return grid
+    return without_unit_axes(grid)
 
 
 def registers_of(tree: ast.FunctionDef, names: Names) -> set[str]:

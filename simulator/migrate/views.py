@@ -148,6 +148,10 @@ def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> 
             if at in counts and counts[at] != axis.count:
                 raise CannotError("index arrays of different sizes along one axis")
             counts[at] = axis.count
+    if rank > max(2, len(indices), len(counts)):
+        raise CannotError(
+            "index arrays of more axes than the tensor has dimensions: make a grid of its dimensions alone"
+        )
     full = tuple(counts[at].text if at in counts else "1" for at in range(-rank, 0))
     clipped = [index.clipped(clips) for index in indices]
     shape = tuple(

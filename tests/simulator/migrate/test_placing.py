@@ -121,13 +121,33 @@ def test_a_mask_on_columns_of_an_operand_is_none_on_those_of_statistics():
     assert note.message == "a mask on index arrays of another size than those of the operand"
 
 
-def test_a_tile_of_a_grid_with_more_axes_is_broadcast():
+def test_axes_of_one_position_are_no_dimensions_of_tiles():
+    """As in AWS's example of a root mean square: the sum is along the columns, axis 1 of two."""
     body = """
     out = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.shared_hbm)
     p, one, f = nl.mgrid[0:8, 0:1, 0:4]
     row = nl.load(b.reshape((1, 4))[one, f])
-    nl.store(out[p, f], nl.load(a[p, f]) * row.broadcast_to((8, 4)))
+    x = nl.load(a[p, f], mask=p < 6)
+    y = x * nl.sum(x, axis=[1]) * row.broadcast_to((8, 4))
+    nl.store(out[p, f], y, mask=p < 6)
     return out
     """
     row = np.arange(4, dtype=np.float32)
-    assert np.array_equal(run_migrated(body, SQUARE, row, parameters="a, b"), SQUARE * row)
+    golden = SQUARE * SQUARE.sum(1, keepdims=True) * row
+    assert np.array_equal(run_migrated(body, SQUARE, row, parameters="a, b")[:6], golden[:6])
+
+
+def test_a_grid_of_more_axes_than_a_tensor_has_dimensions_is_noted():
+    (note,) = migrate_kernel("p, q, f = nl.mgrid[0:8, 0:2, 0:4]\nx = nl.load(a[p, f])\nreturn a").notes
+    assert note.message.startswith("index arrays of more axes than the tensor has dimensions")
+
+
+@pytest.mark.parametrize("window", ["nl.ds(1, 2)", "slice(1, 3)", "nl.dslice(start=1, size=2)"])
+def test_a_slice_that_a_name_has_is_no_number(window):
+    body = (
+        f"{OUT}x = nl.load(a)\nw = {window}\nx[:, w] = 0\nnl.store(out[:, w], x[:, w])\nnl.store(out[0:8, 3], x[:, 3])"
+    )
+    found = run_migrated(f"{body}\nnl.store(out[0:8, 0], x[:, 0])\nreturn out", SQUARE)
+    golden = SQUARE.copy()
+    golden[:, 1:3] = 0
+    assert np.array_equal(found, golden)
