@@ -5,8 +5,8 @@
 
 The first command runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of
 640x480. Each process and worker has one BLAS thread, as in the command line, and processes some pictures before the
-clock starts: one-time work (a worker's imports, walking each kernel) is reported separately, as the seconds until all
-were ready. As in `trninfer classify`, a single process decodes ahead in threads and each worker decodes its own
+clock starts. One-time work (a worker's imports, tracing each kernel) is reported separately, as the seconds until all
+were ready. As in `trninfer classify`, a single process decodes ahead in threads, and each worker decodes its own
 pictures. "independent" is the same number of processes without any communication: the upper limit on this machine.
 
 "idle" is the fraction of the time in which the answering processes had no work, and "waited" the fraction in which they

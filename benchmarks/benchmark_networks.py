@@ -7,7 +7,7 @@ picture of 224 x 224. Wall times, measured alternately so that load affects both
 
   import    seconds to read the ONNX file and compare it with ONNX Runtime
   shapes    seconds to predict the time from shapes alone, for the first time in this process
-  first     seconds of the first picture on the simulator, in float32: every kernel is walked and checked
+  first     seconds of the first picture on the simulator, in float32: every kernel is traced and checked
   again     seconds of a later one, the best of `--repeats`: repeated launches are replayed
   ratio     of `again` to the best of PyTorch's
   cpu ratio the same ratio for processor seconds, which other work on the machine affects less

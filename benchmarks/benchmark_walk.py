@@ -1,4 +1,4 @@
-"""Measure the phases of a prediction: walking a kernel, checking that it fits, scheduling it.
+"""Measure the phases of a prediction: tracing a kernel, checking that it fits, scheduling it.
 
     python benchmarks/benchmark_walk.py [--repeats 5] [ROW ...]
 

@@ -190,8 +190,8 @@ def _tile_loads() -> float:
     return _span([event for event in events if event.load])
 
 
-_NO_WEIGHT_LOAD = "a matmul and its weight load are one event here; the floors i10 and i13 show the weight load"
-_INPUT = "a number that the model takes as it is"
+_NO_WEIGHT_LOAD = "the model has one event for a matmul and its weight load; i10 and i13 show the weight load"
+_INPUT = "a number that the model uses as an input"
 
 # Nanoseconds by row id, or the reason why they cannot be compared.
 ROWS: dict[str, Callable[[], float] | str] = {
@@ -242,11 +242,11 @@ ROWS: dict[str, Callable[[], float] | str] = {
     "i45": _INPUT,
 }
 
-_SUSTAINED = "measured: how long an element is in flight; predicted: from one to the next at the sustained rate (BW)"
+_SUSTAINED = "measured: time of an element in flight; predicted: interval between two at the sustained rate (BW)"
 REMARKS = {
     "i34": _SUSTAINED,
     "i35": _SUSTAINED,
-    "i38": "the elements measured are semaphores' writes; the model's are read from HBM by all engines at once",
-    "i40": "a profile counts the latency of the first packet; here it comes before the first byte",
-    "i42": "loads share the DMA engines with stores here; 269 GB/s of loads alone leaves the stores little until later",
+    "i38": "the measured elements are writes of semaphores; in the model, all engines read elements from HBM",
+    "i40": "a profile includes the latency of the first packet; the model adds it before the first byte",
+    "i42": "in the model, loads share the DMA engines with stores; measured loads (269 GB/s) leave little for stores",
 }

@@ -37,19 +37,19 @@ Table = tuple[Sequence[str], list[Sequence[str]]]  # header and rows
 # Known reasons for the error of a kernel row: its measurement disagrees with others, or our kernel differs from the
 # measured one.
 REMARKS = {
-    "k21": "published runs disagree: benchmarked as long as FREE_DIM=2000 (k20), profiled 5 us less (k25, k26)",
+    "k21": "published runs disagree: benchmarks take as long as FREE_DIM=2000 (k20), profiles 5 us less (k25, k26)",
     "k24": "loads and stores share the engines; in the profile both took 10 % longer than alone",
-    "k28": "half of its time is set-up that the profile does not explain: 9.3 of 16.6 us of the Tensor Engine wait",
+    "k28": "half of the time is unexplained in the profile: the Tensor Engine waits for 9.3 of 16.6 us",
     "k29": "as k28",
     "o17": "two cores shared the HBM and its DMA engines",
-    "k36": "its operands take 320 KiB of a partition, which has 224: our blocks are smaller and read HBM less often",
-    "k37": "its blocks do not fit SBUF, and its profile moved 1.82 GB of the 1.48 asked for: spilled; ours halve K",
+    "k36": "its operands need 320 KiB per partition, which has 224: our blocks are smaller and read HBM less often",
+    "k37": "its blocks do not fit in SBUF; it moved 1.82 GB instead of 1.48, so it spilled; our blocks have half of K",
 }
 FILES = {"k": "latency-kernels.csv", "o": "latency-kernels-others.csv", "p": "latency-kernels-attention.csv"}
 # Rows whose published kernel cannot be predicted with options available to users; they are excluded from means.
 NOT_COUNTED = {
-    "k01": "not counted: only a kernel written for it, whose descriptors hardware makes, repeats the loop that NKI's "
-    "first beta kept; the published source unrolls and is predicted at 7,155 us (benchmarks/published_rows.py)",
+    "k01": "not counted: NKI's first beta kept the loop, so this row has its own kernel with hardware descriptors; the "
+    "published source unrolls the loop and is predicted to take 7,155 us (benchmarks/published_rows.py)",
 }
 _ROW_HEADER = ("row", "what ran", "variant", "shapes", "dtype", "device", "metric", "measured us", "predicted us")
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument(
-        "--save", action="store_true", help="keep the errors with families left out in data/left-out.csv"
+        "--save", action="store_true", help="save the errors with families left out to data/left-out.csv"
     )
     given = parser.parse_args()
     markdown = given.markdown
@@ -78,10 +78,10 @@ def main() -> None:
     show = _markdown if markdown else _plain
     for title, table in (
         ("Kernels", kernel_table(predictions, left_out, families)),
-        ("Kernels, summed up", summary_table(rows, alone, without)),
+        ("Kernels, summary", summary_table(rows, alone, without)),
         ("Versions of one kernel", families_table(rows)),
         ("Changes from version to version", changes_table(rows)),
-        ("Constants that lean on kernel rows", constant_table()),
+        ("Constants that depend on kernel rows", constant_table()),
         ("Instructions", instruction_table(instructions)),
         ("Instructions of 57 profiles", measured_table(measured)),
     ):
@@ -99,9 +99,7 @@ def main() -> None:
     print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(alone):.2f} %")
     print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(without):.2f} %")
     print(coverage_line(records))
-    print(
-        f"other people's kernels, after tuning to them, mean absolute percentage error: {_summary(others).mean:.2f} %"
-    )
+    print(f"kernels by others, after tuning to them, mean absolute percentage error: {_summary(others).mean:.2f} %")
     print(f"mean absolute percentage error: {_summary(ours).mean:.2f} %")
 
 
@@ -113,7 +111,7 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
         "expected %",
         "left out %",
         "family left out %",
-        "constants that lean on it",
+        "constants that depend on it",
         "remark",
     )
     lines: list[Sequence[str]] = []
@@ -141,7 +139,7 @@ def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float]
         lambda p: FILES[p.row.id[0]],
         lambda p: p.row.device,
         lambda p: kernel_name(p.row),
-        lambda p: "a constant leans on the row" if p.fitted else "no constant leans on the row",
+        lambda p: "a constant depends on the row" if p.fitted else "no constant depends on the row",
     ]
     lines: list[Sequence[str]] = []
     for label in splits:
@@ -168,7 +166,7 @@ def constant_table() -> Table:
             if own:
                 value = f"{constant.value:g} {constant.unit}".strip()
                 lines.append((target, name, value, constant.mark, ", ".join(own), constant.source))
-    return ("device", "constant", "value", "mark", "leans on", "what it is"), lines
+    return ("device", "constant", "value", "mark", "depends on", "source"), lines
 
 
 def instruction_table(predictions: Iterable[InstructionPrediction]) -> Table:

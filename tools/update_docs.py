@@ -141,7 +141,7 @@ def table_of(report: str, title: str) -> str:
 
 def summary_of(report: str) -> tuple[str, str]:
     """Extract from the output of `latency_accuracy --markdown` the table of sums, and the last lines as a list."""
-    table = table_of(report, "Kernels, summed up")
+    table = table_of(report, "Kernels, summary")
     wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
     ends = [line for line in report.splitlines() if wanted.search(line)]
     if not ends or not ends[-1].startswith("mean absolute percentage error"):

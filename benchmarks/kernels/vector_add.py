@@ -17,7 +17,7 @@ def vector_add_tiled(a, b, row_chunk, by_hardware=False):
     Args:
         a, b: [n] in HBM, both of one dtype.
         row_chunk: numbers per tile, 1 to 128.
-        by_hardware: the hardware makes the descriptors, as where the addresses were those of a loop.
+        by_hardware: True if hardware makes the descriptors, as for addresses in a loop that was not unrolled.
     Returns:
         [n] in HBM, of the dtype of a.
     """

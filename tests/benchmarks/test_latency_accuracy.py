@@ -112,7 +112,7 @@ def test_tables_have_a_line_for_each_row_and_split_them() -> None:
     assert summary["all"][:3] == ("3", "10.0", "20.0")
     assert summary["trn1"][0] == "2" and summary["trn2"][0] == "1"
     assert summary["vector_add_tiled"][0] == "2" and summary["matmul"][0] == "1"
-    assert summary["a constant leans on the row"][-2:] == ("25.0", "30.0")
+    assert summary["a constant depends on the row"][-2:] == ("25.0", "30.0")
 
 
 def test_an_instruction_without_a_prediction_shows_why() -> None:

@@ -108,7 +108,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_sentences_of_accuracy_are_read_off() -> None:
     report = (
-        "### Kernels, summed up\n\n| rows | number | mean absolute error % | family left out, mean % |\n"
+        "### Kernels, summary\n\n| rows | number | mean absolute error % | family left out, mean % |\n"
         "| --- | --- | --- | --- |\n| all | 3 | 5.3 | 12.1 |\n| trn2 | 2 | 4.0 | 9.0 |\n\n"
         "instructions, mean absolute percentage error: 7.62 %\nmean absolute percentage error: 1.50 %\n"
     )
@@ -123,7 +123,7 @@ def test_sentences_of_accuracy_are_read_off() -> None:
 
 def test_the_summary_of_accuracy_is_read_off() -> None:
     report = (
-        "### Kernels\n\n| a |\n\n### Kernels, summed up\n\n| rows | n |\n| --- | --- |\n| all | 3 |\n\n"
+        "### Kernels\n\n| a |\n\n### Kernels, summary\n\n| rows | n |\n| --- | --- |\n| all | 3 |\n\n"
         "### Fitted\n\n| b |\n\n"
         "instructions compared: 3 of 4, largest error 9.9 %\nmean absolute percentage error: 1.50 %\n"
     )
@@ -132,8 +132,8 @@ def test_the_summary_of_accuracy_is_read_off() -> None:
         "- instructions compared: 3 of 4, largest error 9.9 %\n- mean absolute percentage error: 1.50 %",
     )
     assert update_docs.table_of(report, "Fitted") == "| b |"
-    with pytest.raises(RuntimeError, match="no table 'Kernels, summed up'"):
-        update_docs.summary_of(report.replace("summed up", "added up"))
+    with pytest.raises(RuntimeError, match="no table 'Kernels, summary'"):
+        update_docs.summary_of(report.replace("summary", "added up"))
     with pytest.raises(RuntimeError, match="prints something else"):
         update_docs.summary_of(report.replace("mean absolute", "mean"))
 

@@ -3,17 +3,17 @@
 Finding the ink takes nine tenths of the time of a picture (`render_digits.py`); here ink is distorted, blurred and
 centred at once, so that a network sees ten times as many shapes of digits and non-digits:
 
-- digits: every font family that is trained on; handwriting: the training forms;
-- letters, scripts (those of `signs.py` that are trained on, and FURTHER_SCRIPTS) and pictograms;
-- common signs: COMMON, however some strange font draws its 4 or its 8;
-- drawings: the kinds of `shapes.py` that are trained on;
-- variants: digits as hands write them and few fonts draw them (`variants.py`);
+- digits: every training font family; handwriting: the training forms;
+- letters, scripts (the training scripts of `signs.py`, and FURTHER_SCRIPTS) and pictograms;
+- common signs: COMMON, even if some unusual font draws a 4 or an 8 like one of them;
+- drawings: the training kinds of `shapes.py`;
+- variants: handwritten forms of digits that few fonts contain (`variants.py`);
 - turned digits: mirrored, upside down or lying, if the result is not a digit;
-- strokes: a few random lines, arcs and loops, as a script that nobody writes would have them;
-- overlaps: two glyphs across each other;
-- written digits, made-up signs: stroke by stroke, with the same pens (`strokes.py`).
+- strokes: a few random lines, arcs and loops, like a sign of an imaginary script;
+- overlaps: two overlapping glyphs;
+- written digits, made-up signs: written stroke by stroke, with the same pens (`strokes.py`).
 
-All are trained on; no family of the validation or held-out side is among them.
+All of these are used for training; none of the validation or held-out families is among them.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ FURTHER_SCRIPTS = (
     "Yezidi",
 )
 
-# Signs of fonts whose digits are trained on: Han, Kana and Hangul, printed and written.
+# Signs of the training fonts: Han, Kana and Hangul, printed and written.
 FURTHER_FONTS = ("AR PL UKai", "Kouzan Mouhitsu", "Nanum Brush", "Nanum Myeongjo", "Reggae One")
 
 # Letters and signs that people are likely to try.

@@ -1,20 +1,23 @@
 """Train `digits-cnn`: a picture of a digit, preprocessed to 1x32x32, to ten digits or none.
 
 `python -m trninfer.tools.digits.train_digits_cnn` writes weights/digits-cnn.safetensors, its card weights/digits-cnn.md
-and docs/digits-cnn-reliability.svg. Trained on - the first eleven forms of the UCI digits that scikit-learn ships
-(1,415 digits), as plain pictures and as 6,000 distorted and badly lit ones, - 10,500 distorted and badly lit pictures
-of digits in the fonts of TRAINING_FAMILIES (`fonts.py`), 1,500 of them small, - about 9,000 pictures of non-digits
-(`render_nondigits.py`), - 150,000 glyphs of both without pictures (`render_glyphs.py`), each put through the
-preprocessing that a user's picture goes through, or its last step, and distorted a little more in every batch. Scored
-on the last three forms (382 digits), as plain pictures, on 2,000 pictures of digits in the fonts of HELD_OUT_FAMILIES,
-and on 2,800 pictures of what is no digit, of families that are never trained on; a digit that is refused, or in which
-no ink is found, counts as wrong.
+and docs/digits-cnn-reliability.svg. The training data are
 
-Two larger networks are trained, and teach the small one: ROUNDS. Settings are chosen, and the offset of none and the
-temperature are fitted, after the round before the last, on the fonts of VALIDATION_FAMILIES and the validation side of
-what is no digit; the last round learns these fonts as well. `--validate` stops before anything held out is scored, and
-writes nothing. `--cache DIRECTORY` keeps the rendered pictures and checkpoints of the training. `--score` trains
-nothing: it scores the network that is there, and writes its figures again.
+- the first eleven forms of the UCI digits that scikit-learn ships (1,415 digits), as plain pictures and as 6,000
+  distorted and badly lit ones,
+- 10,500 distorted and badly lit pictures of digits in the fonts of TRAINING_FAMILIES (`fonts.py`), 1,500 of them small,
+- about 9,000 pictures of non-digits (`render_nondigits.py`),
+- 150,000 glyphs of digits and non-digits (`render_glyphs.py`).
+
+Pictures go through the same preprocessing as a user's pictures, glyphs through its last step only. Both are distorted a
+little more in every batch. The network is scored on the last three forms (382 digits) as plain pictures, on 2,000
+pictures of digits in the fonts of HELD_OUT_FAMILIES, and on 2,800 pictures of non-digits of held-out families. A digit
+that is refused, or in which no ink is found, counts as wrong.
+
+Two larger networks are trained first and teach the small one (ROUNDS). Settings, the offset of none and the temperature
+are fitted after the last round but one, on the fonts of VALIDATION_FAMILIES and the non-digits for validation; the last
+round learns these fonts as well. `--validate` stops before held-out data are scored, and writes nothing. `--cache
+DIRECTORY` stores rendered pictures and checkpoints. `--score` scores the existing network and rewrites its figures.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Train `digits-detect`: a grey picture fitted into 1x128x128, to the boxes of the digits in it.
 
 `python -m trninfer.tools.digits.train_digits_detect` writes weights/digits-detect.safetensors and its card
-weights/digits-detect.md. Trained on 20,000 compositions (`compositions.py`) of digits in the fonts of TRAINING_FAMILIES
-without those for validation, and of the first eight forms of the UCI digits that scikit-learn ships; scored on 1,000
-compositions of the fonts of HELD_OUT_FAMILIES and the last three forms.
+weights/digits-detect.md. The network is trained on 20,000 compositions (`compositions.py`) of digits in the fonts of
+TRAINING_FAMILIES, without those for validation, and of the first eight forms of the UCI digits that scikit-learn ships.
+It is scored on 1,000 compositions of the fonts of HELD_OUT_FAMILIES and the last three forms.
 
 `--cache DIRECTORY` keeps the compositions. `--validate` scores the validation side, and writes nothing.
 """

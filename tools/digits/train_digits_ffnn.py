@@ -1,11 +1,11 @@
 """Train `digits-ffnn`: 64 features of a handwritten digit, values 0..16, to ten classes through one hidden layer.
 
-`python -m trninfer.tools.digits.train_digits_ffnn` writes weights/digits-ffnn.safetensors. Seed 0. Trained on the first
-eleven forms of the UCI digits that scikit-learn ships (1,415 digits), enlarged, distorted, shrunk to 8x8 again; scored
-on the last three forms (382 digits), see `uci.py`. The division by 16 is folded into the first weights, so that the
-file takes the features as they are.
+`python -m trninfer.tools.digits.train_digits_ffnn` writes weights/digits-ffnn.safetensors. The seed is 0. The network
+is trained on the first eleven forms of the UCI digits that scikit-learn ships (1,415 digits), which are enlarged,
+distorted and shrunk to 8x8 again. It is scored on the last three forms (382 digits, see `uci.py`). The division by 16
+is folded into the first weights, so that the network reads features of 0 to 16.
 
-`--validate` trains on the first eight forms, scores on forms 9 to 11 and writes nothing: for choosing settings.
+`--validate`, for choosing settings, trains on the first eight forms, scores on forms 9 to 11 and writes nothing.
 """
 
 from __future__ import annotations

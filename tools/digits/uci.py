@@ -1,9 +1,9 @@
 """The UCI handwritten digits that scikit-learn ships, split by the form they were written on.
 
-scikit-learn has the 1,797 digits of the UCI set's test half, 8x8 with values 0..16, without the writers' names. Their
-labels give the forms away: the same printed form of about 130 digits (0 to 9 three times, then a fixed jumble) was
-filled in again and again, 14 times in all, by the 13 people whom UCI counts in this half. The last three forms are
-held out as wholes, so that, but for the one person who filled in two forms, no writer is on both sides.
+scikit-learn has the 1,797 digits of the UCI set's test half, 8x8 with values 0..16, without the writers' names. The
+order of the labels reveals the forms: the 13 writers of this half filled in the same printed form of about 130 digits
+(0 to 9 three times, then a fixed sequence) 14 times in all. The last three forms are held out as a whole. One person
+filled in two forms; apart from that person, no writer is in both training and held-out data.
 """
 
 from __future__ import annotations
