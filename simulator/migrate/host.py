@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
+from libcst import matchers
 
 from .expressions import NUMBERS
 from .imports import KERNEL_PARAMETERS, RUNNERS, TENSOR_TYPES, dotted_of
-from .names import OLD_PACKAGE, Names
+from .names import OLD_PACKAGE, REDUCTIONS, Names
 from .notes import CANNOT, CHECK, Notes
 
 OLD = ("mode", "platform_target")
@@ -75,6 +76,20 @@ class Host(cst.CSTTransformer):
 
     def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
         self._called.add(id(node.func))
+
+    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
+        calls = matchers.findall(node, matchers.Call(func=matchers.Name()))
+        self._functions = {dotted_of(call.func) for call in calls if isinstance(call, cst.Call)}
+
+    def leave_Arg(self, original: cst.Arg, updated: cst.Arg) -> cst.Arg:  # noqa: N802
+        """Rewrite an operator that is passed by name: `op=nl.max` is nl.maximum, unless a function is called op."""
+        keyword = updated.keyword.value if updated.keyword is not None else ""
+        module, _, name = self._dotted(updated.value).rpartition(".")
+        if "op" not in keyword or keyword in self._functions or module != "nki.language" or name not in REDUCTIONS:
+            return updated
+        if isinstance(updated.value, cst.Attribute):
+            return updated.with_changes(value=updated.value.with_changes(attr=cst.Name(REDUCTIONS[name])))
+        return updated
 
     def _dotted(self, node: cst.BaseExpression) -> str:
         return self._names.meaning(dotted_of(node))

@@ -170,3 +170,10 @@ def test_options_of_nki_jit_in_a_partial():
 def test_types_of_tensors_as_arguments_are_noted():
     _, notes = host("from neuronxcc.nki.typing import tensor\nplain(tensor[[4, 8], nl.float32])")
     assert [note.kind for note in notes] == [CANNOT] and "tensor[...] as an argument: pass an array" in notes[0].message
+
+
+def test_an_operator_that_is_passed_by_name():
+    line = "y = plain(a, op=nl.max, reduce_op=nl.sum, function=nl.max, operand=nl.add)"
+    assert host(line)[0] == "y = plain(a, op=nl.maximum, reduce_op=nl.add, function=nl.max, operand=nl.add)"
+    called = "def reduced(x, op):\n    return op(x)\n\n\ny = reduced(a, op=nl.max)"
+    assert host(called)[0] == "y = reduced(a, op=nl.max)"
