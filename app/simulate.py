@@ -82,6 +82,16 @@ DgeOption = Annotated[
     bool,
     typer.Option("--disable-dge", help="Like the compiler's option: hardware generates no DMA descriptors."),
 ]
+MaxInstructionsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-instructions",
+        parser=whole(1, 100_000_000),
+        metavar="N",
+        help="Stop a kernel after N instructions, of about 2 KB of memory each.",
+        show_default="2000000",
+    ),
+]
 LinesOption = Annotated[
     int,
     typer.Option("--lines", parser=whole(0, 1000), metavar="N", help="Show the N slowest lines of each kernel."),
@@ -139,6 +149,7 @@ def simulate(
     sweeps: SweepOption = None,
     lines: LinesOption = 3,
     disable_dge: DgeOption = False,
+    max_instructions: MaxInstructionsOption = None,
     output_format: FormatOption = "table",
     compare_archive: CompareArchiveOption = None,
 ) -> None:
@@ -156,7 +167,7 @@ def simulate(
     archived = _read_archive(compare_archive) if compare_archive is not None else []
     started = time.perf_counter()
     launches = _Launches(source, str(file), lines, trace is not None or report is not None, archived)
-    options = _Options(target, sanitize_for or sanitize, disable_dge, output_format == "json")
+    options = _Options(target, sanitize_for or sanitize, disable_dge, max_instructions, output_format == "json")
     try:
         status, is_migrated = _run([str(file), *(arguments or [])], launches.observe, options)
     except NkiValidationError as error:
@@ -256,12 +267,14 @@ class _Options:
     target: str | None
     sanitize: bool | str
     disable_dge: bool
+    max_instructions: int | None
     diverts_output: bool  # the script's standard output is redirected to standard error
 
 
 def _run(arguments: list[str], observe: Callable[..., None], options: _Options) -> tuple[int, bool]:
     """Run a script, migrated in memory if it uses an older dialect; return its exit status and whether it was
     migrated."""
+    from ..simulator.instructions.core import limited_instructions
     from ..simulator.running.kernel import disabled_dge
     from ..simulator.running.script import Edits, run_script
     from .left_children import ending_children
@@ -271,6 +284,8 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
         text = _migrated(arguments[0], stack)
         if options.disable_dge:
             stack.enter_context(disabled_dge())
+        if options.max_instructions is not None:
+            stack.enter_context(limited_instructions(options.max_instructions))
         if options.diverts_output:
             stack.enter_context(redirect_stdout(sys.stderr))
         edits = Edits(text=text) if text is not None else None

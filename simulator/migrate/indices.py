@@ -81,11 +81,15 @@ def arange(start: Sum, stop: Sum) -> Index:
 
 @dataclass(frozen=True)
 class Clip:
-    """The range of an axis that a mask keeps, of the `of` positions that its index array has."""
+    """The range of an axis that a mask keeps, of the `of` positions that its index array has.
+
+    `rank` is the number of axes of the mask, or 0 if unknown.
+    """
 
     start: Sum
     count: Sum
     of: Sum | None = None
+    rank: int = field(default=0, compare=False)
 
 
 Clips = dict[int, Clip]
@@ -124,11 +128,12 @@ class Mask:
             else:
                 starts.setdefault(at, []).append(_divided(index.base + (-factor - 1), -factor))
         clips = {}
+        rank = max((index.rank for index in self.below), default=0)
         for at, count in counts.items():
             first = [Sum(0), *starts.get(at, [])]
             start = _joined("max", first)
             end = _joined("min", [count, *ends.get(at, [])])
-            clips[at] = Clip(start, end - start, count)
+            clips[at] = Clip(start, end - start, count, rank)
         return clips, conditions
 
 

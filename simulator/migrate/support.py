@@ -116,6 +116,16 @@ def as_rows(tensor):
     return tensor if len(tensor.shape) > 1 else tensor.reshape((tensor.shape[0], 1))
 '''
 
+AS_FLOAT32 = '''
+def as_float32(column):
+    """A column in float32, as instructions accept it next to a tile; a copy where it has another data type."""
+    if column.dtype == nl.float32:
+        return column
+    copied = nl.ndarray(column.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=copied, src=column)
+    return copied
+'''
+
 TILE_BLOCKS = '''
 class TileBlocks(dict):
     """Tiles by the numbers of their block, each allocated when it is first used."""
@@ -171,6 +181,7 @@ TEXTS = {
     "as_predicate": AS_PREDICATE,
     "filled": FILLED,
     "as_rows": AS_ROWS,
+    "as_float32": AS_FLOAT32,
     "TileBlocks": TILE_BLOCKS,
     "transpose_into": TRANSPOSE_INTO,
     "as_kernel": AS_KERNEL,

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from .context import Result, Tensor, view_of
-from .indices import Clips, Index
+from .indices import Clip, Clips, Index
 from .notes import CannotError
 from .sums import Sum
 
@@ -64,7 +64,10 @@ def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | No
     """Rewrite a subscript of slices and numbers, which stay the same except that a column or row outside PSUM keeps two
     dimensions."""
     if clips:
-        raise CannotError("a mask on a tile that is taken by slices: shorten the slices with min(...)")
+        whole = _basic(text, tensor, elements, None)
+        clipped = _basic(text, tensor, _clipped_slices(elements, tensor, clips), None)
+        sizes = tuple(f"{whole.text}.shape[{at}]" for at in range(max(-at for at in clips)))
+        return replace(clipped, full=whole.full or sizes)
     keys = [element.text for element in elements]
     slices = [position for position, element in enumerate(elements) if element.is_slice]
     if len(slices) == 1 and len(elements) > 1 and tensor.region != "psum":
@@ -86,6 +89,30 @@ def _first_row(elements: list[Element]) -> str:
     if isinstance(part, ast.Slice):
         return ast.unparse(part.lower) if part.lower is not None else ""
     return "" if part is None or elements[0].is_slice else ast.unparse(part)
+
+
+def _clipped_slices(elements: list[Element], tensor: Tensor, clips: Clips) -> list[Element]:
+    """Return the elements of a subscript with its slices restricted by a mask, whose axes are counted from right."""
+    rank = tensor.rank or len(tensor.shape or ())
+    if not rank or any(element.text == "..." for element in elements):
+        raise CannotError("a mask on a tile of unknown rank that is taken by slices: shorten the slices with min(...)")
+    elements = elements + [Element(":", is_slice=True)] * (rank - len(elements))
+    slices = [position for position, element in enumerate(elements) if element.is_slice]
+    for at, clip in clips.items():
+        if -at > len(slices):
+            raise CannotError("a mask with more axes than the tile that it restricts")
+        elements[slices[at]] = Element(_clipped_slice(elements[slices[at]].text, clip), is_slice=True)
+    return elements
+
+
+def _clipped_slice(text: str, clip: Clip) -> str:
+    """Return "a:b" or "nl.ds(a, n)" restricted to the elements of `clip`."""
+    part = ast.parse(f"x[{text}]", mode="eval").body.slice  # type: ignore[attr-defined]
+    first = part.args[0] if isinstance(part, ast.Call) else part.lower
+    start = Sum.of(ast.unparse(first)) if first is not None else Sum(0)
+    if (start.is_number and start.number < 0) or getattr(part, "step", None) is not None:
+        raise CannotError("a mask on a slice with a step or from the end: shorten the slice with min(...)")
+    return slice_text((start + clip.start).text, (start + clip.start + clip.count).text)
 
 
 def slice_text(*parts: str) -> str:
@@ -253,7 +280,7 @@ def clip_whole(result: Result, clips: Clips) -> View:
     """Return a whole tile, clipped by a mask with axes counted from the right."""
     tensor = result.tensor or Tensor()
     shape = tensor.shape
-    rank = max([-at for at in clips], default=0) if shape is None else len(shape)
+    rank = max([max(-at, clip.rank) for at, clip in clips.items()], default=0) if shape is None else len(shape)
     if shape is None and rank < 2:
         rank = 2
     keys, left = [], []

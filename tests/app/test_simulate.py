@@ -276,3 +276,10 @@ def test_advice_is_printed_in_the_document_and_on_the_page(folder):
     assert line in done.stderr.splitlines()
     assert [tile["waits"] for tile in launch["reuse"]["tiles"]] == [7]
     assert advice in (folder / "out.html").read_text(encoding="utf-8")
+
+
+def test_a_kernel_stops_at_the_instructions_that_are_allowed(tmp_path):
+    (tmp_path / "reusing.py").write_text(REUSING)
+    done = start(tmp_path, "--max-instructions", "3", "reusing.py")
+    assert done.returncode == 1
+    assert "issued 3 instructions: does it end? If it does, run it with trninfer simulate --max-instr" in done.stderr

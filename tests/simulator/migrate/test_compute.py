@@ -183,3 +183,25 @@ def test_a_transpose_into_psum_of_another_dtype(dtype):
     body += "p[...] = nisa.nc_transpose(nl.load(a[0:4, 0:8]))\nnl.store(out, nl.copy(p))\nreturn out"
     a = np.arange(32, dtype=dtype).reshape(4, 8)
     np.testing.assert_array_equal(run_migrated(body, a), a.T.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int32])
+def test_columns_of_other_dtypes_are_converted(dtype):
+    column = np.arange(1, 5).astype(dtype)[:, None]
+    cases = [
+        ("nisa.tensor_scalar(x, np.add, c, op1=nl.multiply, operand1=c)", (A + column) * column),
+        ("nisa.tensor_scalar(x, op0=np.multiply, operand0=nl.load(b))", A * column),
+        ("nisa.activation(op=nl.copy, data=x, scale=c)", A * column),
+    ]
+    found = computed_each(
+        [(call, A.shape) for call, _ in cases], "x = nl.load(a)\nc = nl.load(b)", A, column, parameters="a, b"
+    )
+    for got, (call, expected) in zip(found, cases, strict=True):
+        np.testing.assert_allclose(got, expected.astype(np.float32), rtol=1e-5, atol=1e-6, err_msg=call)
+
+
+def test_only_columns_of_other_dtypes_are_converted():
+    cases = ["y = nisa.tensor_scalar(x, np.add, f)", "y = nisa.tensor_scalar(x, nl.bitwise_and, c)"]
+    before = "x = nl.load(a)\nc = nl.load(b)\nf = nl.load(b, dtype=nl.float32)\n"
+    found = migrated_each([*cases, "y = nisa.tensor_scalar(x, np.add, c)"], before, parameters="a, b")
+    assert ["as_float32" in lines for lines in found] == [False, False, True]

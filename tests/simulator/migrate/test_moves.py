@@ -24,6 +24,42 @@ def test_masks_leave_rows_and_columns_out(rows):
     np.testing.assert_array_equal(run_migrated(body, a), 2 * a)
 
 
+@pytest.mark.parametrize("first", [0, 4])
+def test_masks_shorten_slices(first):
+    body = f"""
+        n, m = a.shape
+        rows = {first} + nl.arange(4)[:, None]
+        out = nl.zeros((4, 7), dtype=a.dtype, buffer=nl.shared_hbm)
+        x = nl.zeros((4, 7), dtype=a.dtype)
+        x[:, :] = nl.load(a[{first} : {first} + 4, :], mask=rows < n)
+        nl.store(out[:, :], 2 * x)
+        nl.store(out[0:4, 0:3], x[0:4, 0:3], mask=(rows < n) & (nl.arange(3)[None, :] < 2))
+        return out
+    """
+    expected = np.zeros((4, 7), np.float32)
+    kept = A[first : first + 4]
+    expected[: len(kept)] = np.concatenate([kept[:, :2], 2 * kept[:, 2:]], 1)
+    np.testing.assert_array_equal(run_migrated(body, A), expected)
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_masks_of_tiles_of_unknown_shape_keep_their_axes(odd):
+    body = f"""
+        out = nl.zeros((4, 3, 5), dtype=a.dtype, buffer=nl.shared_hbm)
+        x = nl.load(a)
+        if {odd}:
+            y = x[:, :, :5]
+        else:
+            y = nl.exp(x)
+        nl.store(out[:, :, :], y, mask=nl.arange(3)[None, :, None] < 2)
+        return out
+    """
+    a = normal(4, 3, 5)
+    expected = np.array(a if odd else np.exp(a))
+    expected[:, 2] = 0
+    np.testing.assert_allclose(run_migrated(body, a), expected, rtol=1e-5)
+
+
 def test_vectors_are_columns_and_transposes_turned():
     body = """
         out = nl.ndarray((5, 1), dtype=v.dtype, buffer=nl.shared_hbm)

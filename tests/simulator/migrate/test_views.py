@@ -134,12 +134,28 @@ def test_rows_at_indices_in_sbuf():
         ([array(P), part("0:4")], None, "index arrays and slices in one subscript"),
         ([array(P.scaled(Sum(-1))), array(F)], None, "an index that counts down"),
         ([array(P), array(grid(5, 5)[0])], None, "index arrays of different sizes along one axis"),
-        ([part("0:4")], {-2: Clip(Sum(0), Sum(2))}, "a mask on a tile that is taken by slices: shorten the slices"),
+        ([part("...")], {-2: Clip(Sum(0), Sum(2))}, "a mask on a tile of unknown rank that is taken by slices"),
+        ([part("0:4:2")], {-2: Clip(Sum(0), Sum(2))}, "a mask on a slice with a step or from the end"),
+        ([part("0:4")], {-3: Clip(Sum(0), Sum(2))}, "a mask with more axes than the tile"),
     ],
 )
 def test_what_has_no_counterpart(elements, clips, why):
     with pytest.raises(CannotError, match=why):
         taken(elements, clips=clips)
+
+
+@pytest.mark.parametrize(
+    ("elements", "clips", "text", "full"),
+    [
+        ([part("0:4"), part(":")], {-2: Clip(Sum(0), Sum(3))}, "t[0:3, :]", ("4", "20")),
+        ([part("2:6")], {-1: Clip(Sum(1), Sum(5))}, "t[2:6, 1:6]", ("4", "20")),
+        ([part("nl.ds(s, 4)"), part("0:n")], {-2: Clip(Sum(0), Sum.of("m"))}, "t[s : s + m, 0:n]", ("4", "n")),
+        ([number("3"), part("0:4")], {-1: Clip(Sum(0), Sum(2))}, "t[3, 0:2]", ("4",)),
+    ],
+)
+def test_slices_under_a_mask(elements, clips, text, full):
+    view = taken(elements, clips=clips)
+    assert (view.text, view.full) == (text, full)
 
 
 def test_a_whole_tile_under_a_mask():
