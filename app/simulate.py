@@ -274,7 +274,7 @@ class _Options:
 def _run(arguments: list[str], observe: Callable[..., None], options: _Options) -> tuple[int, bool]:
     """Run a script, migrated in memory if it uses an older dialect; return its exit status and whether it was
     migrated."""
-    from ..simulator.instructions.core import limited_instructions
+    from ..simulator.instructions import core
     from ..simulator.running.kernel import disabled_dge
     from ..simulator.running.script import Edits, run_script
     from .left_children import ending_children
@@ -285,7 +285,8 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
         if options.disable_dge:
             stack.enter_context(disabled_dge())
         if options.max_instructions is not None:
-            stack.enter_context(limited_instructions(options.max_instructions))
+            stack.callback(setattr, core, "MAX_INSTRUCTIONS", core.MAX_INSTRUCTIONS)
+            core.MAX_INSTRUCTIONS = options.max_instructions
         if options.diverts_output:
             stack.enter_context(redirect_stdout(sys.stderr))
         edits = Edits(text=text) if text is not None else None

@@ -40,30 +40,13 @@ if TYPE_CHECKING:
     from ..machine.instruction import Options
     from ..running.replay import Recording
 
-MAX_INSTRUCTIONS = 2_000_000  # maximum instructions per program unless `limited_instructions` changes it
+MAX_INSTRUCTIONS = 2_000_000  # maximum instructions per program; --max-instructions changes it
 
 MAX_SETTLED = 10_000  # maximum number of cached results of declarations
 
 _TENSOR = engine.tensor
 
 NkiTensor.check_reshape = staticmethod(check_reshape)
-
-
-_limits: list[int] = []  # the limits of nested `limited_instructions` contexts, innermost last
-
-
-@contextmanager
-def limited_instructions(count: int) -> Iterator[None]:
-    """Allow `count` instructions per program within the context."""
-    _limits.append(count)
-    try:
-        yield
-    finally:
-        _limits.pop()
-
-
-def _max_instructions() -> int:
-    return _limits[-1] if _limits else MAX_INSTRUCTIONS
 
 
 class NeuronCore:
@@ -214,10 +197,10 @@ class NeuronCore:
         )
         if self._fence is not None:
             instruction.after = (self._fence,)
-        if len(program) >= _max_instructions():
+        if len(program) >= MAX_INSTRUCTIONS:
             raise NkiValidationError(
-                f"the kernel has issued {_max_instructions():,} instructions: does it end? If it does, run it with "
-                "trninfer simulate --max-instructions N; each takes about 2 KB of memory"
+                f"the kernel has issued {MAX_INSTRUCTIONS:,} instructions: does it end? If it does, trninfer "
+                "simulate --max-instructions N allows more, at about 2 KB of memory each"
             )
         program.append(instruction)
         if self.sanitizer is not None:

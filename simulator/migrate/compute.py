@@ -5,10 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ..instructions.operands import Scalar
-from ..instructions.tensor_operands import Tile
-from ..machine.instruction import DECLARATIONS
-from ..nki import isa as _isa  # noqa: F401 (declares the instructions)
 from . import later
 from .context import Result, Tensor
 from .expressions import Expressions
@@ -22,6 +18,7 @@ from .instructions import (
     allocate,
     dtype_of,
     emit_call,
+    in_float32,
     keywords_of,
     name,
     shape_of,
@@ -81,7 +78,7 @@ def _elementwise(
         if each in given and (each in ALWAYS_TILES or _is_tile(ex, given[each]))
     }
     note_start(ex.ctx, dst.tensor if dst is not None else None, *(view.tensor for view in views.values()))
-    views = {each: _in_float32(ex, op, each, view, given) for each, view in views.items()}
+    views = {each: in_float32(ex, op, each, view, given) for each, view in views.items()}
     like = views.get(known.like)
     if like is None:
         raise CannotError(f"nisa.{op}: {known.like} is not known to be a tile here")
@@ -194,25 +191,6 @@ def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.exp
         return "" if text.endswith("engine.unknown") else f"{parameter}={text}"
     text = later.enumerated(ex, parameter, node) or ex.rewrite(node).text
     return f"{parameter}={text}"
-
-
-BIT_OPERATORS = ("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift")
-
-
-def _in_float32(ex: Expressions, op: str, parameter: str, view: View, given: dict[str, ast.expr]) -> View:
-    """Return an operand that NKI 0.7 accepts in float32 only, converted unless the source shows that it is float32.
-
-    The first compiler converted columns such as the bias of `tensor_scalar` itself.
-    """
-    declared = DECLARATIONS[op].operands.get(parameter)
-    if not isinstance(declared, (Scalar, Tile)) or declared.dtypes != ("float32",):
-        return view
-    operator = given.get(getattr(declared, "operator", ""))
-    if operator is not None and (ex.ctx.names.operator(operator) or "").endswith(BIT_OPERATORS):
-        return view
-    if view.tensor.dtype == f"{ex.ctx.nl}.float32":
-        return view
-    return replace(view, text=f"{ex.ctx.needs('as_float32')}({view.text})")
 
 
 def _is_tile(ex: Expressions, node: ast.expr) -> bool:

@@ -6,8 +6,12 @@ Source: the API pages and migration guides of NKI (nki/migration/index.rst) and 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..instructions.operands import Scalar
+from ..instructions.tensor_operands import Tile
+from ..machine.instruction import DECLARATIONS
+from ..nki import isa as _isa  # noqa: F401 (declares the instructions)
 from .context import Context, Result, Tensor
 from .expressions import Expressions
 from .indices import Clips, Mask
@@ -237,6 +241,25 @@ def _viewed(node: ast.expr) -> ast.expr:
         if len(parts) > 1 or isinstance(parts[0], ast.Slice):
             return _viewed(node.value)
     return node
+
+
+BIT_OPERATORS = ("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift")
+
+
+def in_float32(ex: Expressions, op: str, parameter: str, view: View, given: dict[str, ast.expr]) -> View:
+    """Return an operand that NKI 0.7 accepts in float32 only, converted unless the source shows that it is float32.
+
+    The first compiler converted columns such as the bias of `tensor_scalar` itself.
+    """
+    declared = DECLARATIONS[op].operands.get(parameter)
+    if not isinstance(declared, (Scalar, Tile)) or declared.dtypes != ("float32",):
+        return view
+    operator = given.get(getattr(declared, "operator", ""))
+    if operator is not None and (ex.ctx.names.operator(operator) or "").endswith(BIT_OPERATORS):
+        return view
+    if view.tensor.dtype == f"{ex.ctx.nl}.float32":
+        return view
+    return replace(view, text=f"{ex.ctx.needs('as_float32')}({view.text})")
 
 
 def emit_call(ctx: Context, operands: Operands, text: str) -> None:
