@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ..running.replay import Recording
 
 MAX_INSTRUCTIONS = 2_000_000  # maximum instructions per program; --max-instructions changes it
-
 MAX_SETTLED = 10_000  # maximum number of cached results of declarations
 
 _TENSOR = engine.tensor
