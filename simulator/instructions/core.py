@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from ..running.replay import Recording
 
 MAX_INSTRUCTIONS = 2_000_000  # maximum instructions per program; --max-instructions changes it
+_TOO_MANY = (
+    "the kernel has issued {:,} instructions: does it end? If it does, trninfer simulate --max-instructions N allows "
+    "more, at about 2 KB of memory each"
+)
 MAX_SETTLED = 10_000  # maximum number of cached results of declarations
 
 _TENSOR = engine.tensor
@@ -197,10 +201,7 @@ class NeuronCore:
         if self._fence is not None:
             instruction.after = (self._fence,)
         if len(program) >= MAX_INSTRUCTIONS:
-            raise NkiValidationError(
-                f"the kernel has issued {MAX_INSTRUCTIONS:,} instructions: does it end? If it does, trninfer "
-                "simulate --max-instructions N allows more, at about 2 KB of memory each"
-            )
+            raise NkiValidationError(_TOO_MANY.format(MAX_INSTRUCTIONS))
         program.append(instruction)
         if self.sanitizer is not None:
             self.sanitizer.see(self.rank, instruction, writes, reads)
