@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from ..running.replay import Recording
 
 MAX_INSTRUCTIONS = 2_000_000  # maximum instructions per program; --max-instructions changes it
-_TOO_MANY = (
-    "the kernel has issued {:,} instructions: does it end? If it does, trninfer simulate --max-instructions N allows "
-    "more, at about 2 KB of memory each"
-)
+_TOO_MANY = "the kernel has issued {:,} instructions: does it end? trninfer simulate --max-instructions N allows more"
 MAX_SETTLED = 10_000  # maximum number of cached results of declarations
 
 _TENSOR = engine.tensor
