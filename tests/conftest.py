@@ -34,6 +34,8 @@ from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Ne
 if "TRNINFER_CACHE" not in os.environ:  # plans and what is compiled: shared by the processes of these tests alone
     os.environ["TRNINFER_CACHE"] = tempfile.mkdtemp(prefix="trninfer-tests-")
     atexit.register(shutil.rmtree, os.environ["TRNINFER_CACHE"], ignore_errors=True)
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # else each of hundreds of child processes compiles the package
+        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(os.environ["TRNINFER_CACHE"], "bytecode")
 
 gc.disable()  # until tests are collected: what that makes lives as long as the process
 simulator.install()
