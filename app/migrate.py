@@ -140,10 +140,8 @@ def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
     lines = list(difflib.unified_diff(old.splitlines(), migration.text.splitlines(), lineterm="", n=0))
     changed = sum(line.startswith("-") for line in lines[2:])
     parts = [f"{changed} lines changed" if changed else "nothing to change"]
-    if counts[CANNOT]:
-        parts.append(f"{counts[CANNOT]} left to do by hand")
-    if counts[CHECK]:
-        parts.append(f"{counts[CHECK]} to look at")
+    tasks = {CANNOT: "left to do by hand", CHECK: "to look at"}
+    parts += [f"{counts[kind]} {task}" for kind, task in tasks.items() if counts[kind]]
     well = not findings and not counts[CANNOT]
     found, old_run = compare(old, migration.text, path) if check else (None, "")
     if findings:

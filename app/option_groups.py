@@ -48,25 +48,14 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        hints = {name: _annotation(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
-        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-        parameters: list[inspect.Parameter] = []
-        own: dict[str, list[str]] = {}
-        for name, parameter in inspect.signature(command).parameters.items():
-            kinds = {name: hints[name]} if name not in groups else get_type_hints(groups[name], include_extras=True)
-            defaults = _defaults(groups[name]) if name in groups else {name: parameter.default}
-            taken = {key for keys in own.values() for key in keys}
-            defaults = {key: default for key, default in defaults.items() if key not in taken}
-            own[name] = list(defaults)
-            parameters += [
-                inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
-                for key, default in defaults.items()
-            ]
+        own = _parameters(command)
+        parameters = [parameter for _, options in own.values() for parameter in options]
 
         @functools.wraps(command)
         def call(**values: Any) -> None:
-            for name, kind in groups.items():
-                values[name] = kind(**{key: values.pop(key) for key in own[name]})
+            for name, (kind, options) in own.items():
+                if kind is not None:
+                    values[name] = kind(**{option.name: values.pop(option.name) for option in options})
             command(**values)
 
         call.__doc__ = help_text
@@ -75,6 +64,26 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
         return call
 
     return wrap
+
+
+def _parameters(command: Callable[..., None]) -> dict[str, tuple[Any, list[inspect.Parameter]]]:
+    """Return (dataclass, parameters of its fields) for each parameter of a function; (None, the parameter itself) if it
+    is no group."""
+    hints = {name: _annotation(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
+    found: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
+    taken: set[str] = set()
+    for name, parameter in inspect.signature(command).parameters.items():
+        group: Any = hints[name] if is_dataclass(hints[name]) else None
+        kinds = {name: hints[name]} if group is None else get_type_hints(group, include_extras=True)
+        defaults = {name: parameter.default} if group is None else _defaults(group)
+        options = [
+            inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
+            for key, default in defaults.items()
+            if key not in taken
+        ]
+        taken.update(defaults)
+        found[name] = group, options
+    return found
 
 
 def _annotation(hint: Any) -> Any:

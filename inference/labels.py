@@ -74,22 +74,26 @@ def classes_by_name(labels: Sequence[str]) -> dict[str, int]:
     return numbers | {label: number for number, label in reversed(list(enumerate(labels)))}
 
 
+def _json_labels(content: bytes) -> list[str]:
+    try:
+        check_json(content)
+        items = json.loads(content)
+    except OverBudget:
+        raise
+    except (ValueError, RecursionError):
+        raise ValueError("not valid JSON; a list of labels is needed") from None
+    if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):
+        raise ValueError("a list of labels, or of their numbers, is needed")
+    return [str(item) for item in items]
+
+
 def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header: str) -> np.ndarray:
     if suffix == ".bin":
         if len(content) != 4 * rows:
             raise ValueError(f"{len(content)} bytes; int32 labels of {rows} rows take {4 * rows}")
         return np.frombuffer(content, "<i4")
     if suffix == ".json":
-        try:
-            check_json(content)
-            items = json.loads(content)
-        except OverBudget:
-            raise
-        except (ValueError, RecursionError):
-            raise ValueError("not valid JSON; a list of labels is needed") from None
-        if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):
-            raise ValueError("a list of labels, or of their numbers, is needed")
-        return _classes([str(item) for item in items], labels, 0)
+        return _classes(_json_labels(content), labels, 0)
     cells, first = table_cells(content, "\t" if suffix == ".tsv" else ",")
     known = {*labels, *map(str, range(len(labels)))}
     has_header = header == "yes" or (header == "auto" and len(cells) == rows + 1 and cells[0] not in known)

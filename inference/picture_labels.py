@@ -156,9 +156,13 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
     if not isinstance(document, list):
         raise ValueError("an object of labels by name, or a list of objects with input and label, is needed")
     for number, each in enumerate(document):
-        found = {str(key).lower(): value for key, value in each.items()} if isinstance(each, dict) else {}
-        names = [found[key] for key in NAMES if isinstance(found.get(key), str)]
-        labels = [found[key] for key in LABELS if type(found.get(key)) in (str, int)]
-        if not (names and labels):
-            raise ValueError(f"item {number}: a name (input) and a label are needed")
-        yield f"item {number}", names[0], str(labels[0])
+        yield f"item {number}", *_name_and_label(number, each)
+
+
+def _name_and_label(number: int, item: object) -> tuple[str, str]:
+    found = {str(key).lower(): value for key, value in item.items()} if isinstance(item, dict) else {}
+    names = [found[key] for key in NAMES if isinstance(found.get(key), str)]
+    labels = [found[key] for key in LABELS if type(found.get(key)) in (str, int)]
+    if not (names and labels):
+        raise ValueError(f"item {number}: a name (input) and a label are needed")
+    return names[0], str(labels[0])

@@ -162,25 +162,24 @@ def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
     while folders:
         here = folders.pop()
         try:
-            with os.scandir(here) as entries:
-                visible = sorted(
-                    (entry.name, is_folder, entry.is_symlink())
-                    for entry in entries
-                    if (is_folder := entry.is_dir(follow_symlinks=False)) or _is_picture(entry.name)
-                    if not entry.name.startswith(".")
-                )
+            visible = _visible(here)
         except OSError as error:  # missing permission, or the folder was removed in the meantime
             search.fail(here, describe(error))
             continue
-        within: list[str] = []
-        for name, is_folder, is_link in visible:
-            path = os.path.join(here, name)
-            if is_folder:
-                within.append(path)
-            else:
-                yield path, is_link
+        yield from ((os.path.join(here, name), is_link) for name, is_folder, is_link in visible if not is_folder)
         if search.recursive:
-            folders += reversed(within)
+            folders += [os.path.join(here, name) for name, is_folder, _ in reversed(visible) if is_folder]
+
+
+def _visible(folder: str) -> list[tuple[str, bool, bool]]:
+    """Return (name, whether it is a folder, whether it is a link) of the folders and pictures in a folder, sorted."""
+    with os.scandir(folder) as entries:
+        return sorted(
+            (entry.name, is_folder, entry.is_symlink())
+            for entry in entries
+            if (is_folder := entry.is_dir(follow_symlinks=False)) or _is_picture(entry.name)
+            if not entry.name.startswith(".")
+        )
 
 
 def _is_picture(name: str) -> bool:

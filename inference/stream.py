@@ -51,6 +51,7 @@ def answer_batches(
     are arrays. `progress` is called with the number of inputs processed so far, and `refuse` with the name of an input
     without a prediction and the reason.
     """
+    network = session.model.network
     waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches in the session without a result yet
     totals = Totals(session.rows)
     measured = session.info.latency_kind == "measured"
@@ -66,16 +67,15 @@ def answer_batches(
         names, inputs = waiting.popleft()
         for position, reason in sorted(answer.failures.items()):
             refuse(names[position], reason)
-        answered = [position for position in range(len(names)) if position not in answer.failures]
-        names = [names[position] for position in answered]
-        if not names:
+        answered = sorted({*range(len(names))}.difference(answer.failures))
+        if not answered:
             continue
+        names = [names[position] for position in answered]
         totals.add(answer.size, answer.times, answer.worker)
         _LOG.debug("%d inputs answered, %.1f us, %s", totals.count, totals.total_us, session.info.latency_kind)
         timelines = timelines or named_timelines(session.rows, answer.timelines)
         if verifier is not None:
             verifier.check(np.asarray(inputs)[answered], answer.classes, answer.probabilities)
-        network = session.model.network
         if not answers.add(make(names, network, answer.classes, answer.probabilities)):
             break
     verdict = verifier.verdict if verifier is not None else None

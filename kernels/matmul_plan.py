@@ -3,6 +3,7 @@
 The module is pure arithmetic on compile-time integers; no instruction is issued.
 """
 
+import itertools
 from dataclasses import dataclass
 
 from .tiling.tiles import DMA_BYTES, DMA_ROW_BYTES, PARTITIONS, ceil_div
@@ -90,18 +91,17 @@ def best_plan(product, sbuf_bytes):
     M, N, K, size = product.M, product.N, product.K, product.size
     k_tiles = ceil_div(K, PARTITIONS)
     least_depth = 2 if size == 4 else 8
-    best = evaluate(product, Blocks(min(TILE_M, M), min(TILE_N, N), min(least_depth, k_tiles)), 2)
-    candidates = 0
+    smallest = evaluate(product, Blocks(min(TILE_M, M), min(TILE_N, N), min(least_depth, k_tiles)), 2)
+    best = None
     for depth in _block_sizes(k_tiles, 1, least_depth):
-        row_bytes = ceil_div(DMA_BYTES, min(K, depth * PARTITIONS))
-        for block_m in _block_sizes(M, TILE_M, ceil_div(max(row_bytes, DMA_ROW_BYTES), TILE_M * size)):
-            for block_n in _block_sizes(N, TILE_N, ceil_div(max(row_bytes, DMA_ROW_BYTES), TILE_N * size)):
-                for n_outer in (False, True):
-                    plan = evaluate(product, Blocks(block_m, block_n, depth, n_outer), 2)
-                    if plan.held <= sbuf_bytes and (candidates == 0 or _is_better(plan, best)):
-                        best = plan
-                        candidates += 1
-    return best
+        row_bytes = max(ceil_div(DMA_BYTES, min(K, depth * PARTITIONS)), DMA_ROW_BYTES)
+        blocks_m = _block_sizes(M, TILE_M, ceil_div(row_bytes, TILE_M * size))
+        blocks_n = _block_sizes(N, TILE_N, ceil_div(row_bytes, TILE_N * size))
+        for block_m, block_n, n_outer in itertools.product(blocks_m, blocks_n, (False, True)):
+            plan = evaluate(product, Blocks(block_m, block_n, depth, n_outer), 2)
+            if plan.held <= sbuf_bytes and (best is None or _is_better(plan, best)):
+                best = plan
+    return best or smallest
 
 
 def choose_plan(product, sbuf_bytes, tiles_in_block):

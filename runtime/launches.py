@@ -163,10 +163,8 @@ class LayerLaunches:
             launches.append(step.launch(backend, read))
             values[step.name] = launches[-1].outputs[0]
             answers |= {number: _numbers(values[step.name], size) for number in step.answers}
-            for name in step.reads:  # free values that no later step reads
-                left[name] -= 1
-                if not left[name]:
-                    del values[name]
+            left.subtract(step.reads)
+            values = {name: value for name, value in values.items() if left[name] or name not in step.reads}
             progress(len(launches) / len(self._steps))
         classes = _no_classes(size) if self._of_values else np.asarray(launches[-1].outputs[0])
         scores = answers[0] if len(answers) == 1 else np.concatenate([answers[n] for n in sorted(answers)], axis=1)
@@ -275,8 +273,7 @@ class NetworkLaunches:
             launches = [(planned, result) for n, planned, result in results if n == number]
             layers = [_layers_of(planned, result) for planned, result in launches]
             times += add_times(layers)
-            first = launches[0][1].timeline if number else None
-            timelines += [None if n else first for n in range(len(layers[0]))]
+            timelines += [launches[0][1].timeline if number else None, *(None,) * (len(layers[0]) - 1)]
         modelled = [with_model_flops(time, work, batch) for time, work in zip(times, self._work, strict=True)]
         return tuple(modelled), tuple(timelines)
 

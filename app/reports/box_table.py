@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from rich.console import Console
 from rich.table import Table
 
@@ -27,10 +29,10 @@ def print_boxes(console: Console, report: Report) -> None:
     for answer in report.predictions:
         if not answer.boxes:
             table.add_row(cell(str(answer.input)), cell("no objects", "dim"))
-        for number, box in enumerate(answer.boxes or ()):
-            first = cell("" if number else str(answer.input))
+        names = itertools.chain((str(answer.input),), itertools.repeat(""))
+        for shown, box in zip(names, answer.boxes or ()):
             sides = [f"{side:.1f}" for side in (box.x1, box.y1, box.x2, box.y2)]
-            table.add_row(first, cell(box.label, "bold"), f"{box.confidence:.4f}", *sides)
+            table.add_row(cell(shown), cell(box.label, "bold"), f"{box.confidence:.4f}", *sides)
     console.print(table)
     total = sum(len(answer.boxes or ()) for answer in report.predictions)
     print_line(console, f"{count(total, 'box', 'boxes')} in {count(len(report.predictions), 'picture')}")

@@ -293,12 +293,15 @@ class _Axes:
             label = element("text", name, x=f"{x2 - 6:.1f}", y=f"{y1 - 6:.1f}", class_="roof-label", text_anchor="end")
         else:
             places = [(x1 + part * (x2 - x1), y1 + part * (y2 - y1)) for part in _PARTS]
-            reach = 3.2 * len(name)
-            crowded = [sum(math.hypot(x - cx, y - cy) < reach + r for cx, cy, r in circles) for x, y in places]
-            x, y = places[crowded.index(min(crowded))]
+            x, y = min(places, key=lambda place: _crowd(place, 3.2 * len(name), circles))
             angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
             label = element(
                 "text", name, x=f"{x:.1f}", y=f"{y + (-7 if highest else 16):.1f}", class_="roof-label",
                 text_anchor="middle", transform=f"rotate({angle:.1f} {x:.1f} {y:.1f})",
             )  # fmt: skip
         return element("g", line, label)
+
+
+def _crowd(place: tuple[float, float], reach: float, circles: Sequence[tuple[float, float, float]]) -> int:
+    """Return the number of circles (x, y, radius) within `reach` of a place."""
+    return sum(math.hypot(place[0] - x, place[1] - y) < reach + radius for x, y, radius in circles)

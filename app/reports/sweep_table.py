@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from ...runtime.sweep import SweepPoint
 
 
+def _columns_of_cores(points: Sequence[SweepPoint]) -> list[Column]:
+    """Return the columns of points that several cores share; empty if none are."""
+    cores = next((point.cores for point in points if point.cores is not None), None)
+    if cores is None:
+        return []
+    return [
+        _numbers(f"us on {cores} cores", [microseconds(p.cores_total_us or 0.0) for p in points], 1),
+        _numbers(f"inputs/s on {cores}", [f"{p.cores_inputs_per_second or 0.0:,.0f}" for p in points], 1),
+    ]
+
+
 def print_sweep(console: Console, report: Report) -> None:
     """Print the points, and one line for each best point."""
     points = report.sweep or []
@@ -38,12 +49,7 @@ def print_sweep(console: Console, report: Report) -> None:
         _numbers("SBUF peak", [_kib(point.sbuf_peak_bytes) for point in points], 6),
         _numbers("x floor", ["-" if p.times_floor is None else f"{p.times_floor:.2f}" for p in points], 5),
     ]
-    cores = next((p.cores for p in points if p.cores is not None), None)
-    if cores is not None:
-        columns += [
-            _numbers(f"us on {cores} cores", [microseconds(p.cores_total_us or 0.0) for p in points], 1),
-            _numbers(f"inputs/s on {cores}", [f"{p.cores_inputs_per_second or 0.0:,.0f}" for p in points], 1),
-        ]
+    columns += _columns_of_cores(points)
     title = "one batch of each size" if report.lnc == 1 else f"one batch of each size, LNC {report.lnc}"
     print_rows(console, title, columns, report.wide)
     for line in best_lines(report):

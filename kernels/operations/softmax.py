@@ -77,11 +77,12 @@ def _soften_tiles(output, value, own, is_log):
         last = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
         if is_log:
             nisa.activation(dst=last, op=nl.log, data=sums)
+            ends, combine = lower, nl.subtract
         else:
             nisa.reciprocal(dst=last, data=sums)
-        for t, each in zip(own, lower if is_log else grown):
-            dst = _block_of(output.inside(t), block)
-            nisa.tensor_tensor(dst=dst, data1=each, data2=last, op=nl.subtract if is_log else nl.multiply)
+            ends, combine = grown, nl.multiply
+        for t, each in zip(own, ends):
+            nisa.tensor_tensor(dst=_block_of(output.inside(t), block), data1=each, data2=last, op=combine)
 
 
 def _over_tiles(parts, op):

@@ -167,17 +167,14 @@ def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
         if halvings.get(addend) != halvings[number]:
             return 1
         each = min(each, rows[addend])
-    for reader, _ in graph.readers(number):
-        operation = graph.nodes[reader].operation
-        if operation.folded is not None:
-            if reader not in rows or halvings[number] != halvings[reader] + 1:
-                return 1
-            each = min(each, 2 * rows[reader])
-        elif reader in rows:
-            if (number,) in operation.sources[1:]:
-                each = min(each, rows[reader])
-            else:
-                each = min(each, rows[reader] * graph.nodes[reader].convolution.stride[0])
-        elif not can_read(graph, rows, reader, number):
-            return 1
-    return each
+    return min([each, *(_read_by(graph, rows, halvings, number, reader) for reader, _ in graph.readers(number))])
+
+
+def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int, reader: int) -> int:
+    """Return the most rows per group of a node that one of its readers can read."""
+    operation = graph.nodes[reader].operation
+    if operation.folded is not None:
+        return 2 * rows[reader] if reader in rows and halvings[number] == halvings[reader] + 1 else 1
+    if reader not in rows:
+        return rows[number] if can_read(graph, rows, reader, number) else 1
+    return rows[reader] * (1 if (number,) in operation.sources[1:] else graph.nodes[reader].convolution.stride[0])

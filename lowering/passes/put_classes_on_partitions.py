@@ -31,11 +31,6 @@ def put_classes_on_partitions(graph: Graph, ask: Ask) -> Graph:
     return graph
 
 
-def has_classes_on_partitions(graph: Graph) -> bool:
-    """True if any scores have their classes on the partitions."""
-    return any(getattr(node.operation, "by_columns", False) for node in graph.nodes)
-
-
 def _can_turn(graph: Graph, node: Node) -> bool:
     """True if a node computes raw scores of more classes than one tile has, whose columns fit in one PSUM bank."""
     operation = node.operation

@@ -28,6 +28,11 @@ def make_operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.zeros(shape, array_type(dtype))
 
 
+def _read(path: Path, like: np.ndarray) -> np.ndarray:
+    """Return the numbers in a file, with the dtype and shape of an array."""
+    return np.frombuffer(path.read_bytes(), like.dtype).reshape(like.shape)
+
+
 def main() -> None:
     """Compile the kernel requested on standard input; print a traceback and exit with status 1 if no NEFF is
     generated."""
@@ -38,14 +43,10 @@ def main() -> None:
     inputs = {name: make_operand(*each) for name, each in operands.items()}
     report: CompileReport | None = None
     if "alone" in message:
-        folder = Path(message["alone"])
-        given = {name: folder / f"{name}.bin" for name in inputs}
-        simulate = all(path.is_file() for path in given.values())
+        files = {name: Path(message["alone"]) / f"{name}.bin" for name in inputs}
+        simulate = all(path.is_file() for path in files.values())
         if simulate:
-            inputs = {
-                name: np.frombuffer(given[name].read_bytes(), array.dtype).reshape(array.shape)
-                for name, array in inputs.items()
-            }
+            inputs = {name: _read(files[name], array) for name, array in inputs.items()}
         report = compile_alone(kernel, inputs, parameters, artifacts, simulate)
     if report is None:
         try:

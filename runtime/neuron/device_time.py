@@ -156,11 +156,14 @@ def _of_parquet(folder: Path) -> float:
     if not files:
         raise DeviceTimingError(f"{TOOL} view left no Summary.parquet")
     try:
-        rows: list[dict[str, Any]] = [row for file in files for row in parquet.read_table(file).to_pylist()]
-        found = [row[_TOTAL] for row in rows if row.get(_TOTAL) is not None]
-        if not found:  # one row per metric, which contains its name as a string and its value as a number
-            metrics = [row for row in rows if _TOTAL in row.values()]
-            found = [value for row in metrics for value in row.values() if isinstance(value, (int, float))]
-        return float(found[0])
+        return float(_totals([row for file in files for row in parquet.read_table(file).to_pylist()])[0])
     except (OSError, ValueError, IndexError, TypeError) as error:
         raise DeviceTimingError(f"{TOOL} view: Summary.parquet has no {_TOTAL} ({type(error).__name__})") from None
+
+
+def _totals(rows: list[dict[str, Any]]) -> list[Any]:
+    found = [row[_TOTAL] for row in rows if row.get(_TOTAL) is not None]
+    if found:
+        return found
+    metrics = [row for row in rows if _TOTAL in row.values()]  # each has its name as a string and its value as a number
+    return [value for row in metrics for value in row.values() if isinstance(value, (int, float))]

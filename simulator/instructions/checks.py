@@ -60,14 +60,12 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
             f"{op}: {operand} {tensor.label} starts at byte {access.byte} of a partition of PSUM; addresses there are "
             f"multiples of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"
         )
-    start = access.row
-    if start:
-        count = access.row_end - start
-        if start % 32 or count > (64 if start == 64 else 32):
-            raise NkiValidationError(
-                f"{op}: {operand} {tensor.label} is {count} partition(s) from partition {start}; engines "
-                "start at 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
-            )
+    start, count = access.row, access.row_end - access.row
+    if start and (start % 32 or count > (64 if start == 64 else 32)):
+        raise NkiValidationError(
+            f"{op}: {operand} {tensor.label} is {count} partition(s) from partition {start}; engines "
+            "start at 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
+        )
     return tensor
 
 

@@ -270,24 +270,27 @@ def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Ar
         if not isinstance(dst, ColumnsTensor) or not core.functional:
             return parts[0]
         return np.concatenate([np.broadcast_to(part, (dst.shape[0], 1)) for part in parts], axis=1)
-    storage = dst.storage
-    assert storage.written is not None
     if accumulate is None:
-        found = storage.written.of(dst)
-        adds: bool | Array = found is _BY_MATMUL
-        if found is Written.mixed:
-            adds = storage.written.by_matmul(dst)
-        elif found is Written.other and core.target.generation >= 4:
-            adds = True
-        if adds is True:
-            core.resumed(dst)
+        adds = _resumes(core, dst)
     else:
         adds = bool(accumulate)
         if accumulate:
             _can_accumulate(core, dst)
         check_sums(core, dst, adds)
-    storage.note_write(dst, by_matmul=True)
+    dst.storage.note_write(dst, by_matmul=True)
     return adds
+
+
+def _resumes(core: NeuronCore, dst: NkiTensor) -> bool | Array:
+    """Return True if all elements were written by matmuls, or a mask of those that were."""
+    assert dst.storage.written is not None
+    found = dst.storage.written.of(dst)
+    if found is Written.mixed:
+        return dst.storage.written.by_matmul(dst)
+    if found is _BY_MATMUL or (found is Written.other and core.target.generation >= 4):
+        core.resumed(dst)
+        return True
+    return False
 
 
 def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:

@@ -52,16 +52,20 @@ class PsumWrites:
         known = self._writes.get(key)
         if known is not None and known.intact and known.by_matmul == by_matmul:
             return
-        if known is not None or len(self._writes):
+        if self._writes:
             self._writes.pop(key, None)
             if by_matmul and self._within(key):
                 return
-            for other in [k for k in self._writes if _overlap(k, key)]:
-                if _covers(key, other):
-                    del self._writes[other]
-                else:
-                    self._writes[other].intact = False
+            self._overwrite(key)
         self._writes[key] = _Write(by_matmul)
+
+    def _overwrite(self, key: Key) -> None:
+        """Forget the writes that a new one covers, and note those that it overlaps."""
+        for other in [k for k in self._writes if _overlap(k, key)]:
+            if _covers(key, other):
+                del self._writes[other]
+            else:
+                self._writes[other].intact = False
 
     def _within(self, key: Key) -> bool:
         """Return True if all overlapping writes were by matmuls and one of them covers the view, so that the record

@@ -124,16 +124,19 @@ class NkiScalar(DeviceNumber):
             self.read(what)
         return self
 
+    def _check_operand(self, what: str, operand: Any) -> None:
+        if isinstance(operand, NkiScalar):
+            operand.usable(f"`{what}`")
+            if operand.dtype != self.dtype:
+                raise OperatorError(
+                    f"`{what}` of scalars of {self.dtype} and {operand.dtype}: they must be of one dtype"
+                )
+        elif isinstance(operand, bool) or not isinstance(operand, (int, np.integer)):
+            raise OperatorError(f"`{what}` of a scalar and {type(operand).__name__}; allowed: integers and scalars")
+
     def _computed(self, what: str, function: Callable[..., int], *operands: Any) -> Any:
         for operand in operands:
-            if isinstance(operand, NkiScalar):
-                operand.usable(f"`{what}`")
-                if operand.dtype != self.dtype:
-                    raise OperatorError(
-                        f"`{what}` of scalars of {self.dtype} and {operand.dtype}: they must be of one dtype"
-                    )
-            elif isinstance(operand, bool) or not isinstance(operand, (int, np.integer)):
-                raise OperatorError(f"`{what}` of a scalar and {type(operand).__name__}; allowed: integers and scalars")
+            self._check_operand(what, operand)
         result = NkiScalar(None, self.dtype)
         result.loaded = NkiScalar.issued(f"scalar {what}", operands)
         result.unknown = any(isinstance(operand, NkiScalar) and operand.unknown for operand in operands)

@@ -8,6 +8,7 @@ differently, or if a number is not finite (0 times infinity is not 0), the whole
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -129,10 +130,9 @@ def _find(shape: tuple[int, int], packed: bytes) -> Blocks | None:
             {runs: (place // (size // (runs * count))) % count for runs in _RUNS if size % (runs * count) == 0}
             for place, size in zip(places, shape)
         )
-        for row_runs, own in rows.items():
-            for column_runs, other in columns.items():
-                if np.array_equal(own, other):
-                    return Blocks(count, row_runs, column_runs)
+        for row_runs, column_runs in itertools.product(rows, columns):
+            if np.array_equal(rows[row_runs], columns[column_runs]):
+                return Blocks(count, row_runs, column_runs)
     return None
 
 

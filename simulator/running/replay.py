@@ -201,16 +201,10 @@ def _written(step: Step) -> Storage:
 def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: Buffers) -> None:
     """Assign memory from `buffers` to each storage for as long as steps use it, and to `kept` storages until the
     end."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    storages: dict[int, Storage] = {}
-    for number, (_, operands) in enumerate(steps):
-        for storage in _storages(operands):
-            key = id(storage)
-            if key not in given:
-                storages[key] = storage
-                first.setdefault(key, number)
-                last[key] = len(steps) if key in kept else number
+    used = [(storage, number) for number, (_, operands) in enumerate(steps) for storage in _storages(operands)]
+    storages = {id(storage): storage for storage, _ in used if id(storage) not in given}
+    last = {id(storage): len(steps) if id(storage) in kept else number for storage, number in used}
+    first = {id(storage): number for storage, number in reversed(used)}
     begins: dict[int, list[Storage]] = {}
     ends: dict[int, list[Storage]] = {}
     for key, storage in storages.items():

@@ -19,7 +19,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,22 +164,25 @@ def _arguments(
         if specs is not None:
             yield list(specs), {}
         return
-    found = False
-    for block in _blocks(tree):
-        local = dict(space)
-        for statement in block:
-            for call in _calls(statement, [name]):
-                with contextlib.suppress(Exception):
-                    positional = [_value(argument, local, path) for argument in call.args]
-                    flat = [each for part in positional for each in part]
-                    keywords = {k.arg: _value(k.value, local, path)[0] for k in call.keywords if k.arg is not None}
-                    found = True
-                    yield flat, keywords
-            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)):
-                _execute(statement, local, path)
+    shown = [arguments for block in _blocks(tree) for arguments in _of_calls(name, block, dict(space), path)]
+    yield from shown
     listed = [space[known] for known in CONVENTION if isinstance(space.get(known), (list, tuple))]
-    if listed and not found and len(_names_of_kernels(tree)) == 1:
+    if listed and not shown and len(_names_of_kernels(tree)) == 1:
         yield list(listed[0]), {}
+
+
+def _of_calls(
+    name: str, block: Iterable[ast.stmt], local: dict[str, Any], path: Path
+) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """Yield the arguments of the calls of a kernel in a block, as far as they can be evaluated."""
+    for statement in block:
+        for call in _calls(statement, [name]):
+            with contextlib.suppress(Exception):
+                positional = [_value(argument, local, path) for argument in call.args]
+                keywords = {k.arg: _value(k.value, local, path)[0] for k in call.keywords if k.arg is not None}
+                yield [each for part in positional for each in part], keywords
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)):
+            _execute(statement, local, path)
 
 
 def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:

@@ -107,19 +107,12 @@ class Ranking(Sequence[Ranked]):
             ("variant", f"us predicted ({self.target})", f"against {against or 'the best'}", "SBUF KiB", "PSUM", "")
         ]
         for variant in self:
-            timed = variant.latency_us is not None
-            compared = self.difference(variant.name, against).told if timed and best is not None else ""
-            note = variant.problem or ("" if variant.error is None else f"off by {variant.error:.1e}")
-            rows.append(
-                (
-                    variant.name,
-                    f"{variant.latency_us:.2f}" if timed else "",
-                    "" if variant is best else compared,
-                    "" if variant.sbuf_bytes is None else f"{variant.sbuf_bytes / 1024:.1f}",
-                    "" if variant.psum_banks is None else str(variant.psum_banks),
-                    note,
-                )
-            )
+            is_compared = variant.latency_us is not None and best is not None and variant is not best
+            compared = self.difference(variant.name, against).told if is_compared else ""
+            note = variant.problem or _shown("off by {:.1e}", variant.error)
+            sbuf_kib = None if variant.sbuf_bytes is None else variant.sbuf_bytes / 1024
+            figures = _shown("{:.1f}", sbuf_kib), _shown("{}", variant.psum_banks)
+            rows.append((variant.name, _shown("{:.2f}", variant.latency_us), compared, *figures, note))
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
 
@@ -230,3 +223,8 @@ def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[fl
         difference = float(np.abs(got[finite] - exact[finite]).max(initial=0.0))
         worst = max(worst, difference / largest if largest else (0.0 if difference == 0 else np.inf))
     return worst, "" if worst <= tolerance else f"differs from the reference by {worst:.1e}, {tolerance:g} allowed"
+
+
+def _shown(form: str, value: float | None) -> str:
+    """Format a figure; empty if there is none."""
+    return "" if value is None else form.format(value)

@@ -16,15 +16,15 @@ INDEX_TYPES = ("int32", "uint32")
 
 def shown_key(key: Any) -> str:
     """Format an index as it would be written in a kernel."""
-    shown = []
-    for item in key if type(key) is tuple else (key,):
-        if isinstance(item, slice):
-            shown.append(":".join("" if end is None else str(end) for end in (item.start, item.stop)))
-        elif isinstance(item, DynamicSlice):
-            shown.append(f"nl.ds({item.start}, {item.size})")
-        else:
-            shown.append("..." if item is Ellipsis else str(item))
-    return f"[{', '.join(shown)}]"
+    return f"[{', '.join(map(_shown, key if type(key) is tuple else (key,)))}]"
+
+
+def _shown(item: Any) -> str:
+    if isinstance(item, slice):
+        return ":".join("" if end is None else str(end) for end in (item.start, item.stop))
+    if isinstance(item, DynamicSlice):
+        return f"nl.ds({item.start}, {item.size})"
+    return "..." if item is Ellipsis else str(item)
 
 
 def check_scalar(tensor: StridedMemory, index: Any, what: str) -> None:

@@ -75,17 +75,15 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
 def _partitions(op: str, dst: NkiTensor, sources: tuple[NkiTensor, ...]) -> None:
     """Reject an index of indirect() that does not start at a quadrant, or that starts at a different partition than
     its operand."""
-    for view in (dst, *sources):
-        if isinstance(view, ColumnsTensor):
-            first = _start(view.index)
-            if first is not None and first % _QUADRANT:
-                raise NkiValidationError(
-                    f"{op}: index {view.index.label} of indirect() starts at partition {first}; allowed: multiples "
-                    f"of {_QUADRANT}"
-                )
-    for source in sources:
-        if isinstance(source, ColumnsTensor):
-            _same_start(op, source, source.index)
+    for view in (view for view in (dst, *sources) if isinstance(view, ColumnsTensor)):
+        first = _start(view.index)
+        if first is not None and first % _QUADRANT:
+            raise NkiValidationError(
+                f"{op}: index {view.index.label} of indirect() starts at partition {first}; allowed: multiples "
+                f"of {_QUADRANT}"
+            )
+    for source in (source for source in sources if isinstance(source, ColumnsTensor)):
+        _same_start(op, source, source.index)
     if isinstance(dst, ColumnsTensor):
         other: Any = sources[0]
         if op != "nc_matmul" and other.storage.region is PSUM:

@@ -127,12 +127,9 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
     return shape
 
 
-def strides_of_reshape(
-    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
-) -> tuple[int, ...] | None:
-    """Return the strides of the same elements with shape `new`, or None if that would require a copy."""
-    # Merge the old dimensions into dense runs, then split each run according to the new extents.
-    runs: list[tuple[int, int]] = []  # (elements, innermost stride)
+def _dense_runs(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Merge dimensions into runs of (elements, innermost stride)."""
+    runs: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides):
         if extent == 1:
             continue
@@ -140,6 +137,14 @@ def strides_of_reshape(
             runs[-1] = (runs[-1][0] * extent, stride)
         else:
             runs.append((extent, stride))
+    return runs
+
+
+def strides_of_reshape(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return the strides of the same elements with shape `new`, or None if that would require a copy."""
+    runs = _dense_runs(shape, strides)
     result: list[int] = []
     left, inner = runs.pop() if runs else (1, 1)
     for extent in reversed(new):

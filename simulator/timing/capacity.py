@@ -203,14 +203,7 @@ class Banks:
         """Allocate a tile; return False if no space is available."""
         size = tile.row_bytes
         if size > PSUM_BANK_BYTES:
-            count = -(-size // PSUM_BANK_BYTES)
-            for bank in range(PSUM_BANKS - count + 1):
-                if not any(self._taken[bank : bank + count]):
-                    for part in range(bank, bank + count):
-                        self._taken[part].append((0, PSUM_BANK_BYTES, tile.uid))
-                    self._places[tile.uid] = range(bank, bank + count)
-                    return True
-            return False
+            return self._take_whole(tile, -(-size // PSUM_BANK_BYTES))
         for bank, taken in enumerate(self._taken):
             start = 0
             for position, (begin, end, _) in enumerate([*taken, (PSUM_BANK_BYTES, PSUM_BANK_BYTES, -1)]):
@@ -219,6 +212,16 @@ class Banks:
                     self._places[tile.uid] = range(bank, bank + 1)
                     return True
                 start = end
+        return False
+
+    def _take_whole(self, tile: Allocation, count: int) -> bool:
+        """Allocate `count` consecutive empty banks; return False if there are none."""
+        for bank in range(PSUM_BANKS - count + 1):
+            if not any(self._taken[bank : bank + count]):
+                for taken in self._taken[bank : bank + count]:
+                    taken.append((0, PSUM_BANK_BYTES, tile.uid))
+                self._places[tile.uid] = range(bank, bank + count)
+                return True
         return False
 
     def free(self, tile: Allocation) -> None:

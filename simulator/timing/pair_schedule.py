@@ -23,6 +23,11 @@ def of_two_cores(constants: Machine) -> dict[str, float]:
     return {"dma_sustained": min(constants.dma_sustained, half)}
 
 
+def _moves_bytes(program: list[Instruction]) -> bool:
+    """True if a program moves any bytes to or from HBM."""
+    return any(instruction.hbm_bytes for instruction in program)
+
+
 def pair_schedule(
     programs: tuple[list[Instruction], list[Instruction]],
     meetings: list[tuple[int, int]],
@@ -31,7 +36,7 @@ def pair_schedule(
 ) -> tuple[Schedule, Schedule]:
     """Return the schedules of core 0 and core 1; `meetings` contains pairs of instructions that wait for each other."""
     shared = constants
-    if all(any(instruction.hbm_bytes for instruction in program) for program in programs):
+    if all(map(_moves_bytes, programs)):
         shared = Machine({**vars(constants), **of_two_cores(constants)})
     releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
     for _ in range(max(_PASSES, len(meetings) + 1)):

@@ -62,10 +62,11 @@ def _banks(instruction: Instruction, versions: list[Version]) -> list[int]:
     larger = [version.whole for version in versions if version.whole]
     for access in (*instruction.reads, *instruction.writes):
         allocation = access.allocation
-        if allocation.region is PSUM and (allocation.placed or (larger and allocation.row_bytes > PSUM_BANK_BYTES)):
-            places = range(access.byte // PSUM_BANK_BYTES, (access.byte_end - 1) // PSUM_BANK_BYTES + 1)
-            if allocation.placed:
-                held += places
-            else:
-                held += [banks[place] for banks in larger for place in places if place < len(banks)]
+        if allocation.region is not PSUM:
+            continue
+        places = range(access.byte // PSUM_BANK_BYTES, (access.byte_end - 1) // PSUM_BANK_BYTES + 1)
+        if allocation.placed:
+            held += places
+        elif larger and allocation.row_bytes > PSUM_BANK_BYTES:
+            held += [bank for banks in larger for bank in banks[places.start : places.stop]]
     return held

@@ -50,13 +50,8 @@ def chrome_trace(launches: Launches) -> dict[str, Any]:
                 details["line"] = f"{step.line[0]}:{step.line[1]}"
             spans.append(("critical", _span(step.resource, start, length, details)))
         for event in timeline:
-            start = begin + event.start_ns / 1000
-            spans.append(
-                (
-                    event.engine,
-                    _span(event.name or event.op, start, (event.end_ns - event.start_ns) / 1000, _details(event)),
-                )
-            )
+            start, length = begin + event.start_ns / 1000, (event.end_ns - event.start_ns) / 1000
+            spans.append((event.engine, _span(event.name or event.op, start, length, _details(event))))
         clock = end
     tracks = {track: number for number, track in enumerate(sorted({track for track, _ in spans}, key=place), 1)}
     for track, span in spans:

@@ -9,7 +9,8 @@ from lowered import applicable, assert_right, decide, decided, graph_of, nanosec
 from random_networks import chains, conv, few_channels, graphs, labels, picture
 from trninfer.kernels.program import DenseHead
 from trninfer.lowering.decisions import Kind
-from trninfer.lowering.passes.put_classes_on_partitions import has_classes_on_partitions, put_classes_on_partitions
+from trninfer.lowering.graph import Graph
+from trninfer.lowering.passes.put_classes_on_partitions import put_classes_on_partitions
 from trninfer.models.layers import Dense, Flatten, Softmax
 from trninfer.models.network import Network
 
@@ -25,6 +26,10 @@ def wider(network: Network, classes: int) -> Network:
     assume(isinstance(last, Dense))
     assert isinstance(last, Dense)
     return replace(network, layers=(*network.layers[:-1], replace(last, out_features=classes)), labels=labels(classes))
+
+
+def has_classes_on_partitions(graph: Graph) -> bool:
+    return any(getattr(node.operation, "by_columns", False) for node in graph.nodes)
 
 
 def test_some_scores_can_be_turned() -> None:
