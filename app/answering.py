@@ -48,6 +48,10 @@ class Inputs(Protocol):
     progress_title: str
 
     @property
+    def count(self) -> int | None:
+        """Return the number of inputs, or None if it is not known before they are read."""
+
+    @property
     def prepare(self) -> Prepare | None:
         """Return a function with which the workers read a batch of sources, or None if the batches are already
         arrays."""
@@ -141,7 +145,8 @@ def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: Right
 def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting, task: Task | None = None) -> Report:
     options, network = begun.options, model.network
     calibration = read_calibration(options.calibrate, model)
-    with open_session(model, options, inputs.prepare, calibration) as session:
+    largest = min(options.batch_size, inputs.count or options.batch_size)  # no larger batch has to be planned
+    with open_session(model, replace(options, batch_size=largest), inputs.prepare, calibration) as session:
         identity = identify(inputs.command, model, session.info, options.dtype, top_k) | inputs.identity()
         identity |= task.identity if task is not None else {}
         with open_answers(options, identity, network.answer_labels, inputs.states) as answers:

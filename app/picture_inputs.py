@@ -55,7 +55,9 @@ class PictureInputs:
         self._refused: list[InputProblem] = []
         # With --verify, the golden model runs in this process, so it reads the pictures. An array file may hold many
         # inputs, which are distributed one by one.
-        here = options.verify or any(is_array_file(name) for name in names)
+        has_arrays = any(is_array_file(name) for name in names)
+        self.count = None if has_arrays else len(names)
+        here = options.verify or has_arrays
         self.prepare: Prepare | None = (
             decoder(spec, options.picture_timeout) if options.is_shared and not here else None
         )

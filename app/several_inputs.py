@@ -117,6 +117,7 @@ class _AllGiven:
 
     command = "classify"
     progress_title = "classifying"
+    count = None
     prepare = None
     states = None
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trninfer.app.main import run
+from trninfer.lowering.launch_plan import LaunchPlanner
+from trninfer.lowering.pipeline import LaunchPlan
+from trninfer.models.bundled import SAMPLES
 from trninfer.models.files import save_model
 from trninfer.models.inputs import FeatureInput
 from trninfer.models.layers import Dense
@@ -81,3 +84,16 @@ def test_a_network_without_such_a_label_says_nothing_of_it(capsys: pytest.Captur
     np.save(tmp_path / "rows.npy", np.zeros((1, 64), np.float32))
     assert run(["ffnn", "--data", str(tmp_path / "rows.npy"), "--backend", "sim", "--format", "json"]) == 0
     assert "none" not in json.loads(capsys.readouterr().out)
+
+
+def test_no_larger_batch_than_there_are_pictures_is_planned(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    planned: list[int] = []
+    real = LaunchPlanner._plan
+
+    def noted(self: LaunchPlanner, pictures: int) -> LaunchPlan:
+        planned.append(pictures)
+        return real(self, pictures)
+
+    monkeypatch.setattr(LaunchPlanner, "_plan", noted)
+    assert run(["classify", str(SAMPLES / "7-clean-print.png"), "--backend", "sim"]) == 0
+    assert set(planned) == {1}
