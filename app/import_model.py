@@ -131,8 +131,7 @@ def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None)
     parts = network.input.parts if isinstance(network.input, SeveralInputs) else (NamedInput("x", network.input),)
     for part in parts:
         lines.append(("input", (f"{part.name}: " if several else "") + describe_shape(part.input.shape)))
-        if isinstance(part.input, ImageInput):
-            lines.append(("pictures", describe_preprocessing(part.input)))
+        lines += [("pictures", describe_preprocessing(part.input))] if isinstance(part.input, ImageInput) else []
     for named in network.named_outputs:
         name = f"{named.name} {list(named.shape)}: " if network.others else ""
         labelled = bool(imported.labels_from) and named is network.named_outputs[0]

@@ -68,12 +68,7 @@ def lint(
         raise UsageError("lint needs at least one FILE; --rules lists what is checked")
     checked = _Checked()
     for path in files:
-        try:
-            for each in _python_files(path) if path.is_dir() else [path]:
-                _check(each, checked, shapes, static)
-        except UsageError as error:
-            complain(str(error))
-            checked.unusable = True
+        _check_all(path, checked, shapes, static)
     for path in checked.without:
         if Path(os.path.realpath(path)) not in checked.reached and path in files:
             complain(f"{path}: nothing was checked: it has no function decorated with nki.jit")
@@ -152,3 +147,13 @@ def _line(finding: Finding) -> str:
     """Format a finding as one line that starts with the full path, so that editors can open it."""
     line = printable(str(finding))
     return shorten(line, LONGEST + len(printable(finding.path)))
+
+
+def _check_all(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
+    """Check a file, or the files of a folder; what cannot be used is reported."""
+    try:
+        for each in _python_files(path) if path.is_dir() else [path]:
+            _check(each, checked, shapes, static)
+    except UsageError as error:
+        complain(str(error))
+        checked.unusable = True

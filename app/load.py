@@ -219,30 +219,30 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
     write_output(to_text(lambda console: print_load(console, title, results), stream), options.output)
 
 
+def _figure(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
 def print_load(console: Console, title: str, results: list[LoadResult]) -> None:
     """Print one row per load, and notes on it."""
     from .reports.console import Column, cell, print_rows
 
-    def numbers(heading: str, texts: list[str], rank: int = 0) -> Column:
-        return Column(heading, [cell(text) for text in texts], rank=rank)
-
-    def times(heading: str, name: str, rank: int = 0) -> Column:
-        values: list[float | None] = [getattr(result, name) for result in results]
-        return numbers(heading, ["-" if value is None else f"{value:,.2f}" for value in values], rank)
+    def numbers(heading: str, name: str, digits: int, rank: int = 0) -> Column:
+        return Column(heading, [cell(_figure(getattr(result, name), digits)) for result in results], rank=rank)
 
     is_rate = any(result.rate is not None for result in results)
     first = [f"{result.rate:g}" if result.rate is not None else str(result.concurrency) for result in results]
     failed = [sum(result.errors.values()) for result in results]
     columns = [
         Column("rate" if is_rate else "concurrency", [cell(text, "bold") for text in first], False),
-        numbers("requests/s", [f"{result.requests_per_second:,.1f}" for result in results]),
-        numbers("inputs/s", [f"{result.inputs_per_second:,.1f}" for result in results], 5),
-        times("p50 ms", "p50_ms"),
-        times("p90 ms", "p90_ms", 3),
-        times("p95 ms", "p95_ms", 2),
-        times("p99 ms", "p99_ms"),
-        times("mean ms", "mean_ms", 6),
-        times("max ms", "max_ms", 4),
+        numbers("requests/s", "requests_per_second", 1),
+        numbers("inputs/s", "inputs_per_second", 1, 5),
+        numbers("p50 ms", "p50_ms", 2),
+        numbers("p90 ms", "p90_ms", 2, 3),
+        numbers("p95 ms", "p95_ms", 2, 2),
+        numbers("p99 ms", "p99_ms", 2),
+        numbers("mean ms", "mean_ms", 2, 6),
+        numbers("max ms", "max_ms", 2, 4),
         Column("errors", [cell(str(count), "bold red" if count else "") for count in failed], rank=1),
     ]
     print_rows(console, title, columns)

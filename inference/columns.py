@@ -53,7 +53,7 @@ class Columns:
             return Selection(tuple(_position(names, name) for name in self.features), row_id, label)
         taken = {*dropped, row_id, label}
         left = [column for column in range(len(names)) if column not in taken and not is_index(column)]
-        texts = [column for column in left if is_text(column)] if row_id is None else []
+        texts = list(filter(is_text, left)) if row_id is None else []
         is_found = len(texts) == 1 and len(left) > 1
         if is_found:
             row_id = texts[0]

@@ -148,12 +148,10 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     if addend:
         (added,) = addend
         columns += [sums / added, np.full(len(bias), added / own, np.float32), added / sums]
-    if node.numbers[1:]:
-        columns += [np.clip(bound / own, -FLOAT32, FLOAT32) for bound in node.numbers[1:]]
-    elif operation.convolved is not None and operation.convolved.bounds > 0:
-        bounds = (bound / float(own) for bound in operation.activation.parameters)
-        columns += [np.full(len(bias), min(max(bound, -FLOAT32), FLOAT32), np.float32) for bound in bounds]
-    return columns
+    bounds = node.numbers[1:]
+    if not bounds and operation.convolved is not None and operation.convolved.bounds > 0:
+        bounds = tuple(np.full(len(bias), bound) for bound in operation.activation.parameters)
+    return columns + [np.clip(bound / own, -FLOAT32, FLOAT32).astype(np.float32) for bound in bounds]
 
 
 def layers_with_weights(network: Network) -> list[str]:

@@ -89,8 +89,9 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
     firsts = {layer: number for number, layer in reversed(list(enumerate(parts)))}
     # a buffer gets its name in its first pass
     ever = {name: number for number, (_, name) in reversed(list(enumerate(parts)))}
-    for number, (instruction, layer) in enumerate(zip(program, layer_of)):
-        if layer is not None and _is_early(instruction):
+    early = [number for number, instruction in enumerate(program) if _is_early(instruction)]
+    for number, layer in ((number, layer_of[number]) for number in early):
+        if layer is not None:
             at = max(0, numbers[number])  # the part loads only weights if other operations write the layer's value
             numbers[number] = firsts.get(layer, ever.get(layer[1], at))
     return [layer for _, layer in parts], numbers

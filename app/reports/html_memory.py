@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .html_markup import Markup, element, fragment, microseconds, percent, quantity
@@ -28,6 +28,21 @@ def memory_section(run: Any) -> Markup:
     )
 
 
+def _row(run: Any, tile: Any, names: Sequence[str]) -> Markup:
+    """Return the row of a tile; `names`: the names of the layers, empty if there are none."""
+    owner = run.parts.owners[tile.position] if run.parts else -1
+    life = (tile.end_ns - tile.start_ns) / 1000
+    return element(
+        "tr",
+        element("th", tile.name, scope="row"),
+        cell(names[owner] if owner >= 0 else "launch") if names else None,
+        cell(f"{tile.line[0].rpartition('/')[2]}:{tile.line[1]}" if tile.line[0] else "", class_="code"),
+        cell(f"{tile.bytes:,}", tile.bytes),
+        cell(microseconds(life), life),
+        cell(microseconds(tile.idle_ns / 1000), tile.idle_ns),
+    )
+
+
 def _memory(run: Any, region: str) -> Markup:
     use, title = run.memory_use(region), _TITLES[region]
     end = run.prediction.makespan or 1.0
@@ -44,21 +59,7 @@ def _memory(run: Any, region: str) -> Markup:
         ("tile at the peak", False), *([("layer", False)] if names else []), ("allocated", False), ("bytes", True),
         ("lives us", True), ("idle then us", True),
     ]  # fmt: skip
-    rows = []
-    for tile in use.owners[:SHOWN_TILES]:
-        owner = run.parts.owners[tile.position] if run.parts else -1
-        life = (tile.end_ns - tile.start_ns) / 1000
-        rows.append(
-            element(
-                "tr",
-                element("th", tile.name, scope="row"),
-                cell(names[owner] if owner >= 0 else "launch") if names else None,
-                cell(f"{tile.line[0].rpartition('/')[2]}:{tile.line[1]}" if tile.line[0] else "", class_="code"),
-                cell(f"{tile.bytes:,}", tile.bytes),
-                cell(microseconds(life), life),
-                cell(microseconds(tile.idle_ns / 1000), tile.idle_ns),
-            )
-        )
+    rows = [_row(run, tile, names) for tile in use.owners[:SHOWN_TILES]]
     spill = max(use.owners, key=lambda tile: tile.bytes * (tile.idle_ns > 0), default=None)
     advice = None
     if spill is not None and spill.idle_ns > 0:

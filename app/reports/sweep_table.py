@@ -68,21 +68,25 @@ def _bound(point: SweepPoint) -> Text:
 def best_lines(report: Report) -> list[str]:
     """Return one line per network, target and dtype that states the batch size with the highest throughput."""
     points, limit = report.sweep or [], report.latency_limit_us
-    lines = []
     within = "" if limit is None else f" within {limit:g} us"
-    for key in dict.fromkeys(_key(point) for point in points):
-        best = next((point for point in points if _key(point) == key and point.best), None)
-        several = [len(set(values)) > 1 for values in zip(*map(_key, points))]
+    several = [len(set(values)) > 1 for values in zip(*map(_key, points))]
+    lines = []
+    for key in dict.fromkeys(map(_key, points)):
         where = " ".join(name for name, is_one_of in zip(key, (several[0], True, True, several[3])) if is_one_of)
-        if best is None:
-            least = min(point.total_us for point in points if _key(point) == key)
-            lines.append(f"* {where}: no batch is{within}; the quickest takes {microseconds(least)} us")
-        else:
-            lines.append(
-                f"* {where}: most inputs a second{within} by a batch of {best.batch_size}, "
-                f"{best.inputs_per_second:,.0f} at {microseconds(best.total_us)} us a batch"
-            )
+        lines.append(f"* {where}: {_best_of([point for point in points if _key(point) == key], within)}")
     return lines
+
+
+def _best_of(points: Sequence[SweepPoint], within: str) -> str:
+    """Describe the batch size with the highest throughput; `within`: the limit of the latency, in words."""
+    best = next((point for point in points if point.best), None)
+    if best is None:
+        least = min(point.total_us for point in points)
+        return f"no batch is{within}; the quickest takes {microseconds(least)} us"
+    return (
+        f"most inputs a second{within} by a batch of {best.batch_size}, "
+        f"{best.inputs_per_second:,.0f} at {microseconds(best.total_us)} us a batch"
+    )
 
 
 def _key(point: SweepPoint) -> tuple[str, str, str, str]:

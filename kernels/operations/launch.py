@@ -17,7 +17,7 @@ import nki.language as nl
 from ..convolution.forms import matrices
 from ..convolution.weights import WeightStream
 from ..operation_fields import ZERO_COLUMNS
-from ..program import LAUNCH_INPUT, Convolution, Memory, Program, WeightLoad, WeightsAt
+from ..program import LAUNCH_INPUT, Memory, Program, WeightLoad, WeightsAt
 from ..tensor_names import OpId, TensorName
 from ..tiling.packing import round_up
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, load_early, sbuf_tile
@@ -54,17 +54,21 @@ class LoadedWeights:
             run = self.ahead.pop(load, None)
             if run is None:
                 run = load_weights(load, self.w, load_early if early else copy_by_hardware)
-            for unit in load.units:
-                elements = run[:, unit.first : unit.first + unit.elements]
-                shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
-                if unit.is_diagonal:
-                    shaped = make_diagonals(shaped, self.identity(), unit.out_tile)
-                self.units[unit.out_tile][unit.in_tile] = shaped
-            for unit, after in zip(load.units, load.units[1:]):
-                if (after.out_tile, after.in_tile) == (unit.out_tile, unit.in_tile + 1):
-                    self.pitches[unit.out_tile][unit.in_tile] = after.first - unit.first
+            self._keep(load, run)
             self.next_load += 1
         return [self.units[tile][t] for t in self.reads[tile]]
+
+    def _keep(self, load, run):
+        """Store views of the units of a load, [partitions, elements], and their pitches."""
+        for unit in load.units:
+            elements = run[:, unit.first : unit.first + unit.elements]
+            shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
+            if unit.is_diagonal:
+                shaped = make_diagonals(shaped, self.identity(), unit.out_tile)
+            self.units[unit.out_tile][unit.in_tile] = shaped
+        for unit, after in zip(load.units, load.units[1:]):
+            if (after.out_tile, after.in_tile) == (unit.out_tile, unit.in_tile + 1):
+                self.pitches[unit.out_tile][unit.in_tile] = after.first - unit.first
 
 
 def load_weights(load, w, copy, name=""):
@@ -227,7 +231,7 @@ class Launch:
         if operation.into is None:
             return allocate_value(self, operation, self.pictures(), partitions)
         buffer = self._values[operation.into.buffer]
-        if isinstance(operation, Convolution):
+        if operation.convolved is not None:
             return buffer
         first = operation.into.first[0]
         return buffer.of_rows(first, first + operation.rows)

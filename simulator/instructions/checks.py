@@ -24,6 +24,17 @@ MAX_COUNT = (1 << 16) - 1
 MAX_STRIDE = (1 << 15) - 1
 
 
+def _check_alignment(op: str, operand: str, tensor: NkiTensor) -> None:
+    """Report a tensor that does not begin at a word of PSUM."""
+    if tensor._dtype.itemsize == HALF_WORD:
+        check_slot(active(op), op, operand, tensor)
+        return
+    active(op).warn(
+        f"{op}: {operand} {tensor.label} starts at byte {tensor.access.byte} of a partition of PSUM; addresses there "
+        f"are multiples of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"
+    )
+
+
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:
     """Return an operand of a compute engine after checking that it is a tensor in SBUF or PSUM that starts at a valid
     partition.
@@ -53,13 +64,8 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
             f"elements a dimension, at most {MAX_STRIDE} apart"
         )
     access = tensor.access
-    if region is PSUM and access.byte % PSUM_ALIGNMENT and tensor._dtype.itemsize == HALF_WORD:
-        check_slot(active(op), op, operand, tensor)
-    elif region is PSUM and access.byte % PSUM_ALIGNMENT:
-        active(op).warn(
-            f"{op}: {operand} {tensor.label} starts at byte {access.byte} of a partition of PSUM; addresses there are "
-            f"multiples of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"
-        )
+    if region is PSUM and access.byte % PSUM_ALIGNMENT:
+        _check_alignment(op, operand, tensor)
     start, count = access.row, access.row_end - access.row
     if start and (start % 32 or count > (64 if start == 64 else 32)):
         raise NkiValidationError(

@@ -40,6 +40,13 @@ CONVENTION = ("ARGS", "ARGUMENTS", "INPUTS")
 _RUN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.If, ast.Try)
 
 
+def _execute_module(tree: ast.Module, names: Sequence[str], space: dict[str, Any], path: Path) -> None:
+    """Execute the statements of a module, except its main block and those that call kernels."""
+    for statement in tree.body:
+        if isinstance(statement, _RUN) and not _is_main(statement) and not _calls(statement, names):
+            _execute(statement, space, path)
+
+
 def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -> list[Finding]:
     """Run each kernel of a file on the shapes that are specified or found for it.
 
@@ -67,20 +74,16 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
     sys.path.insert(0, str(path.parent))
     space: dict[str, Any] = {"__name__": "kernels_under_lint", "__file__": str(path)}
     names = _names_of_kernels(tree)
-    for statement in tree.body:
-        if isinstance(statement, _RUN) and not _is_main(statement) and not _calls(statement, names):
-            _execute(statement, space, path)
+    _execute_module(tree, names, space, path)
     findings: list[Finding] = []
     literal = literal_kernels(path) if given is None else {}
-    for name in names:
-        kernel = space.get(name)
-        if isinstance(kernel, Kernel):
-            examples = list(_arguments(name, given, tree, space, path))
-            for arguments, keywords in examples:
-                findings += _tried(kernel, arguments, keywords, path, target)
-            if not examples and name in literal:
-                tried = _tried(kernel, [], literal[name], path, target)
-                findings += [found for found in tried if _is_certain(found, tree, list(literal[name]))]
+    for name, kernel in [(name, space[name]) for name in names if isinstance(space.get(name), Kernel)]:
+        examples = list(_arguments(name, given, tree, space, path))
+        for arguments, keywords in examples:
+            findings += _tried(kernel, arguments, keywords, path, target)
+        if not examples and name in literal:
+            tried = _tried(kernel, [], literal[name], path, target)
+            findings += [found for found in tried if _is_certain(found, tree, list(literal[name]))]
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return sorted({found for found in findings if found.path != str(path) or not is_silenced(found, lines)})
 

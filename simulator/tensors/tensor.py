@@ -8,7 +8,7 @@ aws-neuron-sdk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..machine.registers import DeviceNumber
 from ..machine.watching import watchers
 from .index_rules import check_columns, check_scalar, check_vector, shown_key
 from .tensor_views import TensorViews
-from .views import integers, resolve_index
+from .views import integers, reaches_outside, resolve_index
 
 MAX_DIMENSIONS = 5  # maximum dimensions of an access pattern (nki-language-guide.rst, "Tensor Values")
 
@@ -89,7 +89,7 @@ class NkiTensor(TensorViews):
             raise NkiValidationError(f"{what} must have 1 to {MAX_DIMENSIONS} pairs of a stride >= 0 and a count >= 1")
         if self.storage.on_chip and shape[0] > 1 and strides[0] != view.row:
             raise NkiValidationError(f"{what}: the partition stride must be the {view.row} elements of a partition")
-        if _reaches_outside(view, shape, strides, start):
+        if reaches_outside(view, shape, strides, start):
             return OutsideTensor(view, f"{what} reaches outside {self.storage.label}")
         if scalar_offset is None and vector_offset is None:
             return view
@@ -390,13 +390,3 @@ class ColumnsTensor(IndirectTensor):
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> NoReturn:
         raise NkiValidationError(f"{self.label}: columns at offsets of run time can be neither cut nor moved")
-
-
-def _reaches_outside(view: NkiTensor, shape: Sequence[int], strides: Sequence[int], start: int) -> bool:
-    """True if an access pattern that begins at element `start` leaves the storage."""
-    first = 1 if view.storage.on_chip else 0
-    reach = sum(stride * (count - 1) for stride, count in zip(strides[first:], shape[first:]))
-    if not first:
-        return start + reach >= view.row
-    partition, element = divmod(start, view.row)
-    return partition + shape[0] > view.storage.shape[0] or element + reach >= view.row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import index
 from typing import Any
@@ -159,3 +160,13 @@ def strides_of_reshape(
         left //= extent
         inner *= extent
     return tuple(reversed(result))
+
+
+def reaches_outside(view: Any, shape: Sequence[int], strides: Sequence[int], start: int) -> bool:
+    """True if an access pattern that begins at element `start` leaves the storage."""
+    first = 1 if view.storage.on_chip else 0
+    reach = sum(stride * (count - 1) for stride, count in zip(strides[first:], shape[first:]))
+    if not first:
+        return start + reach >= view.row
+    partition, element = divmod(start, view.row)
+    return partition + shape[0] > view.storage.shape[0] or element + reach >= view.row

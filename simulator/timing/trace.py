@@ -46,8 +46,7 @@ def chrome_trace(launches: Launches) -> dict[str, Any]:
         for step in steps:
             start, length = begin + step.start_ns / 1000, (step.end_ns - step.start_ns) / 1000
             details = {"instruction": step.name or step.op, "waited for": step.waited or "nothing"}
-            if step.line[0]:
-                details["line"] = f"{step.line[0]}:{step.line[1]}"
+            details |= {"line": f"{step.line[0]}:{step.line[1]}"} if step.line[0] else {}
             spans.append(("critical", _span(step.resource, start, length, details)))
         for event in timeline:
             start, length = begin + event.start_ns / 1000, (event.end_ns - event.start_ns) / 1000
