@@ -50,13 +50,13 @@ class BoxHead:
     scores: str = "probabilities"
     """"logits": a sigmoid is applied to each score; "softmax": a softmax is applied to all scores of a box."""
     objectness: bool = False
-    """Whether a row contains an additional score for "any object", by which the class scores are multiplied."""
+    """True if a row contains an additional score for "any object", by which the class scores are multiplied."""
     background: bool = False
-    """Whether the first score represents the background (no object), which has no label."""
+    """True if the first score represents the background (no object), which has no label."""
     suppress: bool = True
-    """Whether to suppress overlapping boxes of a class. False: the network was trained to yield one box per object."""
+    """True to suppress overlapping boxes of a class. False: the network was trained to yield one box per object."""
     ended: bool = False
-    """Whether rows are already selected: x1, y1, x2, y2, score, class, then masks and keypoints."""
+    """True if rows are already selected: x1, y1, x2, y2, score, class, then masks and keypoints."""
     masks: int = 0
     """Number of mask coefficients of each box, by which the mask prototypes are multiplied."""
     keypoints: int = 0

@@ -17,8 +17,9 @@ Per = Literal["network", "layer"]
 Form = Literal["quickest", "direct"]
 EightBitLayers = Literal["inner", "all"]
 INSTRUCTIONS = 65_536
-"""Of a launch, all of which are unrolled: 1.3 % of the 5,000,000 that AWS's compiler takes (NCC_EBVF030, aws-neuron-sdk
-issue 819), and about 130 MB of the simulator's memory. 16 pictures of VGG-16 take 54,000."""
+"""Default maximum number of instructions of a launch, with loops unrolled. It is 1.3 % of the 5,000,000 that AWS's
+compiler accepts (NCC_EBVF030, aws-neuron-sdk issue 819), and takes about 130 MB in the simulator. VGG-16 has 54,000 for
+16 pictures."""
 
 
 @dataclass(frozen=True)

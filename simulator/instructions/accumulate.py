@@ -48,7 +48,7 @@ def watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
 
 
 ACCUMULATES: dict[str, Any] = {"state": {engine.vector: VECTOR_LANES}, "watch": watch_idle}
-"""What the declarations of instructions that use the accumulators have in common."""
+"""Arguments that are common to the declarations of all instructions that use the accumulators."""
 
 
 @dataclass(frozen=True, eq=False)

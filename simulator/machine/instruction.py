@@ -39,7 +39,7 @@ COLLECTIVES = frozenset(
         "collective_permute_implicit_reduce",
     }
 )
-"""Operations between ranks, which nobody has timed: here they take no time."""
+"""Operations between ranks. They take no time in the model, because no times have been published."""
 
 
 class Cost(NamedTuple):
@@ -61,8 +61,8 @@ Options = tuple[tuple[engine, Cost], ...]  # alternative engines for an instruct
 
 
 Settled = tuple[engine, Cost, Options, tuple[Any, ...]]
-"""What a declaration says of a call: its engine, its cost, other engines, and what operators and members of enums among
-the operands stand for, and what rules note."""
+"""The properties of a call that its declaration determines: the engine, the cost, possible other engines, the meaning
+of operators and enum members among the operands, and the notes of rules."""
 
 DECLARATIONS: dict[str, Any] = {}
 """The `Declaration` of every instruction of `nki.isa`, by its name (declaration.py)."""

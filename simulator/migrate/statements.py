@@ -21,7 +21,7 @@ from .uses import named_grid
 from .views import View, clip_whole
 
 KEEPING_ROWS = ("bn_stats", "bn_aggr", "max8", "nc_find_index8", "tensor_reduce", "local_gather")
-"""Instructions of whose operand only the partitions are axes of the result."""
+"""Instructions whose result keeps only the partition axis of the operand."""
 IN_PLACE_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 
 

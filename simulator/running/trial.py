@@ -35,7 +35,7 @@ RULE = "refused"
 UNWRITTEN = ("uninitialised", "unwritten", "not begun")  # kinds of faults that the sanitizer finds without values
 SMALL_BYTES = 1 << 26  # the sanitizer keeps a record of each element
 CONVENTION = ("ARGS", "ARGUMENTS", "INPUTS")
-"""Names that modules of kernels without a call give to their arguments."""
+"""Conventional names for the arguments of a kernel in modules that do not call it."""
 
 _RUN = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.If, ast.Try)
 

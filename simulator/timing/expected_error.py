@@ -24,8 +24,8 @@ ERRORS: dict[str, dict[str, float]] = {
     "trn3": {"short": 0.3, REST: 0.3},
 }
 DIFFERENCES = {"trn2": 0.11}
-"""Likely error of the ratio between the times of two kernels of one family: two of three ratios are within it, also
-with any one family excluded. Targets with few measured families are left out."""
+"""Expected error of the ratio between the times of two kernels of one family: two thirds of the ratios are within it,
+even if any one family is excluded. Targets with few measured families are left out."""
 SHORT_US = 100.0  # shorter kernels (excluding the launch) are dominated by instructions that the compiler adds
 
 

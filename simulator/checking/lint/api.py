@@ -12,7 +12,7 @@ from ...nki.api import suggestion, table
 
 MODULES = ("nki.language", "nki.isa", "nki.collectives", "nki.compiler")
 OPAQUE = ("nki.typing", "nki.meta", "nki.dtype", "nki.simulator")
-"""Parts of the package whose names the table does not list; nothing is checked in them."""
+"""Modules whose names the table does not list; uses of them are not checked."""
 
 
 @dataclass(frozen=True)

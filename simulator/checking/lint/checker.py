@@ -28,7 +28,7 @@ class Examination:
     findings: tuple[Finding, ...]
     files: tuple[Path, ...]
     lines: frozenset[tuple[str, int]] = frozenset()
-    """The lines with findings, those that a comment silences among them."""
+    """The lines with findings, including findings that a comment silences."""
 
 
 def examine_file(path: Path | str) -> Examination:

@@ -49,7 +49,7 @@ RULES: dict[str, str] = {
     "tensor-name": "Warning: a name that several tensors of a launch have.",
     "old-dialect": "A name, argument or value of an earlier NKI; the message says what replaces it.",
 }
-"""One line on each rule, in the order in which the help shows them."""
+"""A one-line description of each rule, in the order of the help."""
 
 WARNINGS = frozenset(name for name, line in RULES.items() if line.startswith("Warning:"))
 

@@ -41,7 +41,7 @@ MAX_SOURCE_LINES = 20_000  # the longest known kernel file has 4,000 lines
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252")
-"""What a file may declare by PEP 263, as codecs names it: bytes that decode in linear time, each to one character."""
+"""Encodings that a file may declare (PEP 263), by the names of `codecs`. All decode in linear time, byte by byte."""
 
 
 class SourceError(ValueError):
