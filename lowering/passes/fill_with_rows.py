@@ -17,9 +17,10 @@ from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph, Node, NodeId
 from .base import SwitchedPass
+from .lanes import HALF, QUARTER
 from .pack_rows import FEWEST_GROUPS, best_packing, can_read, is_plain
 from .pad_channels import pad_channels
-from .row_packing import HALF, QUARTER, RowPacking
+from .row_packing import RowPacking
 
 OTHERWISE = 4  # rows that pack_rows.py packs
 POOLED = 2  # rows and columns of the windows that halve the partitions
@@ -176,5 +177,6 @@ def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
     if operation.folded is not None:
         return 2 * rows[reader] if reader in rows and halvings[number] == halvings[reader] + 1 else 1
     if reader not in rows:
-        return rows[number] if can_read(graph, rows, reader, number) else 1
+        is_alone = len(operation.sources[0]) == 1
+        return rows[number] if is_alone and can_read(graph, rows, reader, number) else 1
     return rows[reader] * (1 if (number,) in operation.sources[1:] else graph.nodes[reader].convolution.stride[0])

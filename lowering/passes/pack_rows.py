@@ -10,6 +10,8 @@ keeps its clock at full rate, and the engines that finish the sums use all their
 An expansion, a convolution of such a value whose only reader is a depthwise convolution, may also be packed, together
 with the depthwise convolution and its gate: it has one tile for every 32 (64) channels, each with four (two) rows.
 
+Values that are added, and values of 32 or 64 channels that are read stacked, may be packed too, with one offset.
+
 Rows above and below the image, which occur in groups with an offset, are set to zero: they are padding for the readers.
 """
 
@@ -28,8 +30,9 @@ from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph, Node
 from .base import SwitchedPass
+from .lanes import HALF, QUARTER
 from .pad_channels import NOT_OF_ZERO
-from .row_packing import HALF, QUARTER, Offsets, RowPacking, is_squeezed, rows_of
+from .row_packing import Offsets, RowPacking, is_squeezed, is_sum, rows_of
 from .split_partial_tiles import split_partial_tiles
 
 FEWEST_GROUPS = 2  # groups of rows, below which there is little to gain
@@ -216,12 +219,35 @@ def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
         node = graph.nodes[n]
         if node.memory is not Memory.SBUF or node.output is not None or not _is_large(node, each):
             continue
-        plain = is_plain(node) and getattr(node.operation, "pool_size", 1) == 1
+        plain = _is_packable(node) and getattr(node.operation, "pool_size", 1) == 1
         if names and node.operation.convolved is not None:
-            plain = _is_possible(node, found, each) and not _is_one_of_parts(graph, n)
-        if plain or _is_row_pool(node) or _is_gated(graph, n):
+            plain = _is_possible(node, found, each)
+        if names and _is_one_of_parts(graph, n):
+            continue
+        is_packable = plain or _is_row_pool(node) or _is_gated(graph, n) or is_sum(node)
+        if is_packable and not _reads_larger_groups(node, found, each):
             found[n] = each
     return found
+
+
+def _is_packable(node: Node) -> bool:
+    """True if a node is a plain convolution, whose first operand may have several parts."""
+    operation = node.operation.convolved
+    if operation is None or operation.groups > 1 or len(operation.sources[0]) == 1:
+        return is_plain(node)
+    return is_plain(
+        replace(node, operation=replace(operation, sources=(operation.sources[0][:1], *operation.sources[1:])))
+    )
+
+
+def _reads_larger_groups(node: Node, found: dict[int, int], each: int) -> bool:
+    """True if a convolution of several parts cannot compute groups of `each` rows from the groups of its parts. It then
+    computes single rows, so that its parts remain packed."""
+    operation = node.operation.convolved
+    parts = node.sources[0]
+    if operation is None or len(parts) == 1:
+        return False
+    return all(part in found for part in parts) and operation.stride[0] * each % found[parts[0]] > 0
 
 
 def _is_one_of_parts(graph: Graph, number: int) -> bool:
@@ -236,7 +262,7 @@ def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
     read = [part for part in parts if part in found]
     if operation.pool_size > 1 or (len(parts) > 1 and read) or (operation.groups > 1 and not read):
         return False
-    if not is_plain(replace(node, operation=replace(operation, sources=(parts[:1], *operation.sources[1:])))):
+    if not _is_packable(node):
         return False
     return operation.stride[0] * each % found.get(parts[0], 1) == 0
 
@@ -282,8 +308,11 @@ def _can_compute(graph: Graph, packed: dict[int, int], number: int, is_expanded:
     is_read_packed = is_read_packed or getattr(operation, "groups", 1) > 1
     if is_read_packed and operation.sources[0][0] not in packed:
         return False
+    if is_sum(node):
+        return all(packed.get(part) == packed[number] for (part,) in operation.sources)
     addends = operation.sources[1:] if operation.convolved is not None else ()
-    return all(packed.get(parts[0]) == packed[number] for parts in addends)
+    alike = len({packed.get(part) for part in operation.sources[0]}) == 1
+    return alike and all(packed.get(parts[0]) == packed[number] for parts in addends)
 
 
 def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:
@@ -331,24 +360,35 @@ def can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> 
     operation, is_packed = node.operation.convolved, reader in packed
     if _is_row_pool(node):
         return _is_positive(source)
+    if is_sum(node):
+        return is_packed
     if node.operation.is_product:
         return is_packed and node.sources[0] == (number,)
     if node.operation.is_mean:
         return node.sources == ((number,),) and _is_mean(graph, reader)
     if operation is None or operation.dilation[0] > 1:
         return False
-    if any(len(parts) > 1 for parts in operation.sources):
+    parts, *addends = operation.sources
+    if any(len(addend) > 1 for addend in addends):
+        return False
+    if len(parts) > 1 and (operation.groups > 1 or not _fill_alike(graph, packed, parts)):
         return False
     rows, stride = packed[number], operation.stride[0]
     if is_packed:
         return stride * packed[reader] % rows == 0
-    if operation.groups > 1 or any(parts == (number,) for parts in operation.sources[1:]):
+    if operation.groups > 1 or (number,) in addends:
         return False
     if stride % rows == 0 or operation.rows * operation.pool_size == 1:
         return True
     whole_tiles = operation.channels <= PARTITIONS or operation.channels % PARTITIONS == 0
     single = operation.pool_size == 1 and node.memory is Memory.SBUF
     return rows % stride == 0 and whole_tiles and single and _fills(operation.rows, rows // stride)
+
+
+def _fill_alike(graph: Graph, packed: dict[int, int], parts: Collection[int]) -> bool:
+    """True if all parts are packed alike and fill the partitions; with fewer channels there is little to gain."""
+    are_full = all(graph.shape_of(part)[0] in (QUARTER, HALF) for part in parts)
+    return are_full and None not in (alike := {packed.get(part) for part in parts}) and len(alike) == 1
 
 
 def _fills(rows: int, each: int) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph, Node
 from .base import SwitchedPass
-from .row_packing import HALF, QUARTER
+from .lanes import HALF, QUARTER
 
 FEWEST_CHANNELS = 9  # below this number, more than four rows would have to be packed
 NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations of 0 that zero weights may not cancel

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from ...kernels.program import (
     LAUNCH_INPUT,
     AveragePool,
+    Combine,
     MaxPool,
     RowFold,
     RowFoldPool,
@@ -21,9 +23,9 @@ from ...simulator.machine.chip import PARTITIONS
 from ..filters import ungrouped
 from ..graph import Graph, Node
 from ..lazy import LazyArray
+from .lanes import HALF, QUARTER, Lanes
 
-HALF = PARTITIONS // 2  # two rows of this number of channels fill the partitions
-QUARTER = PARTITIONS // 4  # and four rows of this number
+ZERO_AT_ZERO = ("identity", "relu", "silu")  # activations of sums that keep zeros
 
 Offsets = dict[int, int]  # offsets of the nodes whose rows are packed
 
@@ -36,54 +38,6 @@ def rows_of(node: Node) -> int:
     return 4 if channels <= QUARTER else 1
 
 
-@dataclass(frozen=True)
-class Lanes:
-    """The partitions of a value with groups of `rows` rows, in the order (row, channel). For an expansion, the order is
-    (block, row, channel of the block), with zeros after the last channel. `halvings`: the number of pools that follow,
-    each of which compares the halves of the partitions; for one pool, all even rows precede all odd rows."""
-
-    rows: int
-    channels: int
-    halvings: int = 0
-
-    @property
-    def block(self) -> int:
-        """The number of channels per tile; blocks of rows larger than a quarter of the partitions begin where engines
-        can write."""
-        return self.channels if self.channels <= QUARTER else PARTITIONS // self.rows
-
-    @property
-    def blocks(self) -> int:
-        """The number of tiles."""
-        return ceil_div(self.channels, self.block)
-
-    @property
-    def count(self) -> int:
-        """The total number of partitions."""
-        return self.blocks * self.rows * self.block
-
-    def ordered(self, array: np.ndarray, axis: int) -> np.ndarray:
-        """Rearrange an axis (row, channel) of an array into the order of the partitions."""
-        if self.halvings:
-            return self._halved(array, axis)
-        if self.count == self.rows * self.channels and self.blocks == 1:
-            return array
-        more = self.blocks * self.block - self.channels
-        shape = (*array.shape[:axis], self.rows, self.channels, *array.shape[axis + 1 :])
-        padding = [(0, more if n == axis + 1 else 0) for n in range(len(shape))]
-        apart = (*array.shape[:axis], self.rows, self.blocks, self.block, *array.shape[axis + 1 :])
-        padded = np.pad(array.reshape(shape), padding).reshape(apart)
-        return padded.swapaxes(axis, axis + 1).reshape(*array.shape[:axis], self.count, *array.shape[axis + 1 :])
-
-    def _halved(self, array: np.ndarray, axis: int) -> np.ndarray:
-        before, after = array.shape[:axis], array.shape[axis + 1 :]
-        pairs = (2,) * self.halvings
-        apart = array.reshape(*before, self.rows >> self.halvings, *pairs, self.channels, *after)
-        rows = range(axis, axis + 1 + self.halvings)
-        order = (*range(axis), *reversed(rows), *range(rows.stop, apart.ndim))
-        return apart.transpose(order).reshape(array.shape)
-
-
 def is_squeezed(node: Node) -> bool:
     """True if a node is a convolution of one number per channel."""
     operation, convolution = node.operation, node.operation.convolved
@@ -92,6 +46,15 @@ def is_squeezed(node: Node) -> bool:
     else:
         plain = convolution.groups == convolution.pool_size == 1 and not any(convolution.padding)
     return plain and node.before[1:] == (1, 1) and len(operation.sources) == len(operation.sources[0]) == 1
+
+
+def is_sum(node: Node) -> bool:
+    """True if a node adds two values of the same shape, and rows of zeros remain zero."""
+    operation = node.operation
+    if not isinstance(operation, Combine) or operation.arithmetic != "add" or operation.shape != node.before:
+        return False
+    alone = all(len(parts) == 1 and parts[0] >= 0 for parts in operation.sources)
+    return alone and operation.activation.name in ZERO_AT_ZERO
 
 
 def _groups(rows: int, each: int, offset: int) -> int:
@@ -143,6 +106,8 @@ class RowPacking:
     def follows(self, number: int) -> bool:
         """True if the offset of a node is determined by its input."""
         node = self.graph.nodes[number]
+        if self._first_alike[number] != number:
+            return True
         is_pool = node.operation.folded is not None
         return not is_pool and (node.sources[0][0] in self.rows or len(node.sources) > 1)
 
@@ -151,16 +116,33 @@ class RowPacking:
         offsets: Offsets = {}
         for n in sorted(self.rows):
             node = self.graph.nodes[n]
-            if n in chosen or not self.follows(n):
+            if self._first_alike[n] != n:
+                offsets[n] = offsets[self._first_alike[n]]
+            elif n in chosen or not self.follows(n):
                 offsets[n] = chosen.get(n, 0)
-            elif len(node.sources) > 1:
-                offsets[n] = offsets[node.sources[node.operation.convolved is not None][0]]
             else:  # a group of outputs reads as few groups as possible
                 source = node.sources[0][0]
                 taken, rows, each = offsets[source], self.rows[source], self.rows[n]
                 spans = {offset: _span(node, rows, taken, each, offset) for offset in self.possible(n)}
                 offsets[n] = min(spans, key=lambda offset: spans[offset][1] - spans[offset][0])
         return offsets
+
+    @cached_property
+    def _first_alike(self) -> dict[int, int]:
+        """For each packed node, the first of the nodes that must have the same offset: values that are combined, and
+        parts of an operand."""
+        first = {n: n for n in self.rows}
+        for n in range(len(self.graph.nodes)):
+            node = self.graph.nodes[n]
+            groups = [[part for part in node.sources[0] if part in first]]
+            if n in first and is_sum(node):
+                groups.append([n, *(parts[0] for parts in node.sources)])
+            elif n in first and len(node.sources) > 1:
+                groups.append([n, node.sources[node.operation.convolved is not None][0]])
+            for alike in groups:
+                joined = {first[each] for each in alike}
+                first.update({each: min(joined) for each in first if first[each] in joined})
+        return first
 
     def columns(self, offsets: Offsets, number: int) -> int:
         """Return the number of columns that a node moves through the Tensor Engine."""
@@ -185,7 +167,7 @@ class RowPacking:
             if self.is_halved(number):
                 return self._pack_halves(node, number, given)
             return _pack_pool(node, operation, offsets[source], given)
-        if (operation.is_product or operation.is_mean) and source in offsets:
+        if (is_sum(node) or operation.is_product or operation.is_mean) and source in offsets:
             return _pack_values(node, self.lanes(source), offsets[source])
         if is_squeezed(node):
             return self._pack_squeezed(offsets, number)
@@ -196,7 +178,8 @@ class RowPacking:
         given_lanes = None if given is None else self.lanes(number)
         if node.is_depthwise() and self.lanes(source).blocks > 1:
             return _each_from_groups(node, self.lanes(source), offsets[source], given or 0)
-        return _from_groups(_dense(node), self.lanes(source), offsets[source], given_lanes, given or 0)
+        lanes = [self.lanes(part) for part in node.sources[0]]
+        return _from_groups(_dense(node), lanes, offsets[source], given_lanes, given or 0)
 
     def _pack_halves(self, node: Node, number: int, given: int | None) -> Node:
         """Return a pool that compares the halves of the partitions, each of which becomes a row of many channels."""
@@ -285,11 +268,11 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
     )
 
 
-def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None, given: int) -> Node:
+def _from_groups(node: Node, lanes: Sequence[Lanes], taken: int, given_lanes: Lanes | None, given: int) -> Node:
     """Return a convolution from groups to groups or, if `given_lanes` is None, to single rows, in which case the
-    filters are repeated for each output row that a group of inputs contributes."""
+    filters are repeated for each output row that a group of inputs contributes. `lanes`: of each part of the input."""
     operation = node.convolution
-    rows, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
+    rows, stride, (height, width) = lanes[0].rows, operation.stride[0], operation.kernel
     rows_at_once = max(1, rows // stride) if given_lanes is None and operation.rows > 1 else 1
     each, offset = (rows_at_once, 0) if given_lanes is None else (given_lanes.rows, given)
     outputs_at_once = each * operation.channels if given_lanes is None else given_lanes.count
@@ -299,22 +282,28 @@ def _from_groups(node: Node, lanes: Lanes, taken: int, given_lanes: Lanes | None
     steps = _groups(operation.rows * operation.pool_size, each, offset)
     bottom = moved * (steps - 1) + last - (_groups(node.before[1], rows, taken) - 1)
     assert node.filters is not None
-    (outputs, inputs), tall = node.filters.shape[:2], last - first + 1
+    outputs, tall = node.filters.shape[0], last - first + 1
+    ends = list(itertools.accumulate(part.channels for part in lanes))
+    count = sum(part.count for part in lanes)
 
-    def spread(array: np.ndarray) -> np.ndarray:
-        whole = np.zeros((each, outputs, rows, inputs, tall, width), array.dtype)
+    def spread_part(array: np.ndarray, part: Lanes) -> np.ndarray:
+        whole = np.zeros((each, outputs, rows, part.channels, tall, width), array.dtype)
         for output, side, down in itertools.product(range(each), range(rows), range(tall)):
             tap = rows * (first + down) + side - start - stride * output
             if 0 <= tap < height:
                 whole[output, :, side, :, down] = array[:, :, tap]
-        whole = lanes.ordered(whole.reshape(each * outputs, rows * inputs, tall, width), 1)
+        return part.ordered(whole.reshape(each * outputs, rows * part.channels, tall, width), 1)
+
+    def spread(array: np.ndarray) -> np.ndarray:
+        parts = [spread_part(array[:, end - part.channels : end], part) for part, end in zip(lanes, ends, strict=True)]
+        whole = np.concatenate(parts, 1)
         return whole if given_lanes is None else given_lanes.ordered(whole, 0)
 
-    filters = node.filters.changed((outputs_at_once, lanes.count, tall, width), spread)
+    filters = node.filters.changed((outputs_at_once, count, tall, width), spread)
     _, high, columns = node.before
     packed = replace(
         node if given_lanes is None else _in_groups(node, given_lanes, given),
-        before=(lanes.count, _groups(high, rows, taken), columns),
+        before=(count, _groups(high, rows, taken), columns),
         filters=filters,
     )
     return packed.changed(
@@ -331,7 +320,7 @@ def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
     assert node.filters is not None
     one = node.filters.changed((1, 1, *node.filters.shape[2:]), lambda array: array[:1])
     of_one = replace(node, before=(1, *node.before[1:]), filters=one, numbers=()).changed(channels=1, groups=1)
-    single = _from_groups(of_one, Lanes(lanes.rows, 1), taken, Lanes(lanes.rows, 1), given)
+    single = _from_groups(of_one, [Lanes(lanes.rows, 1)], taken, Lanes(lanes.rows, 1), given)
     kernel = single.convolution.kernel
     first, _ = _span(node, lanes.rows, taken, lanes.rows, given)
     start = taken - operation.stride[0] * given - operation.padding[0]
@@ -359,11 +348,11 @@ def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
 
 
 def _pack_values(node: Node, lanes: Lanes, taken: int) -> Node:
-    """Return a product with per-channel numbers, or the means of each row of the groups."""
+    """Return a sum, a product with per-channel numbers, or the means of each row of the groups."""
     _, high, columns = node.before
     before = (lanes.count, _groups(high, lanes.rows, taken), columns)
     packed = replace(node, before=before)
-    if node.operation.is_product:
+    if node.operation.combines:
         return packed.changed(channels=before[0], rows=before[1], columns=before[2])
     return packed.changed(channels=before[0], kernel=before[1:])
 

@@ -8,7 +8,7 @@ from lowered import assert_right, convolution_of, decide, graph_of, nodes_of
 from random_networks import labels, picture
 from trninfer.kernels.program import RowFold, RowFoldPool
 from trninfer.lowering.passes.fill_with_rows import fill_with_rows
-from trninfer.lowering.passes.row_packing import Lanes
+from trninfer.lowering.passes.lanes import Lanes
 from trninfer.models.errors import ModelError
 from trninfer.models.layers import Affine, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network

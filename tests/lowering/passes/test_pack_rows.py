@@ -22,7 +22,7 @@ from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Graph
 from trninfer.lowering.passes.pack_rows import has_packed_rows, pack_rows
 from trninfer.lowering.schedule import Region
-from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
 ROWS = decide(packs_rows=True)
@@ -40,6 +40,70 @@ def test_packed_networks_compute_what_the_golden_model_does(
     decisions = applicable(network, decide(packs_rows=True, splits_phases=phases, packed=2), batch)
     plan = assert_right(network, decisions, batch, target=target)
     event(f"{packed_nodes(plan.graph)} packed")
+
+
+@st.composite
+def stacked(draw: st.DrawFn) -> Network:
+    """As YOLO's stages: two halves, residual blocks on one of them, and a convolution of all values stacked."""
+    half = draw(st.sampled_from([32, 32, 64, 40]))
+    rows = draw(st.sampled_from([20, 33, 35]))
+    activation = draw(st.sampled_from(["relu", "silu"]))
+    layers: list[Layer] = [conv("stem", 3, 2 * half, 3, stride=draw(st.sampled_from([(1, 1), (2, 1)])))]
+    layers += [Conv2d(name, 2 * half, half, (1, 1), activation=activation, inputs=("stem",)) for name in ("a", "b")]
+    parts = ["a", "b"]
+    for n in range(draw(st.integers(1, 2))):
+        size, last = draw(st.sampled_from([1, 3])), parts[-1]
+        padding = (size // 2,) * 4
+        layers += [
+            Conv2d(f"c{n}", half, half, (3, 3), (1, 1, 1, 1), activation=activation, inputs=(last,)),
+            Conv2d(f"d{n}", half, half, (size, size), padding, activation=activation),
+        ]
+        if draw(st.booleans()):
+            layers.append(Combine(f"e{n}", "add", draw(st.sampled_from(["identity", "relu"])), inputs=(f"d{n}", last)))
+        parts.append(layers[-1].name)
+    wide, size = draw(st.sampled_from([32, 64, 72, 128])), draw(st.sampled_from([1, 3]))
+    stride = draw(st.sampled_from([(1, 1), (2, 2)]))
+    count = len(parts) * half
+    layers += [
+        Concat("all", inputs=tuple(draw(st.permutations(parts)))),
+        conv("wide", count, wide, size, stride=stride),
+    ]
+    layers.append(conv("down", wide, 24, 3, stride=(2, 2)))
+    image = picture(3, rows, 6)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in layers:
+        before = list(shapes.values())[-1] if shapes else image.shape
+        shapes[layer.name] = layer.output_shape(*[shapes[name] for name in layer.inputs] or [before])
+    layers += [Pool("mean", "average", shapes["down"][1:], (1, 1)), Flatten("flat"), Dense("dense", 24, 4)]  # type: ignore[arg-type]
+    return Network("n", image, tuple(layers), labels(4))
+
+
+@settings(max_examples=5)
+@given(stacked(), st.sampled_from([1, 3]), st.booleans())
+def test_stacked_values_and_their_sums_stay_in_groups(network: Network, batch: int, pads: bool) -> None:
+    decisions = applicable(network, decide(packs_rows=True, pads_channels=pads), batch)
+    plan = assert_right(network, decisions, batch)
+    event(f"{packed_nodes(plan.graph)} packed")
+
+
+def test_values_that_are_added_or_stacked_stay_in_groups() -> None:
+    """A stage of YOLO: only the last convolution, of too many channels, computes single rows."""
+    layers = (
+        conv("stem", 3, 64, 3),
+        Conv2d("a", 64, 32, (1, 1), activation="silu", inputs=("stem",)),
+        Conv2d("b", 64, 32, (1, 1), activation="silu", inputs=("stem",)),
+        Conv2d("c", 32, 32, (3, 3), (1, 1, 1, 1), activation="silu", inputs=("b",)),
+        Combine("d", "add", inputs=("c", "b")),
+        Concat("all", inputs=("a", "b", "d")),
+        conv("wide", 96, 64, 1),
+        conv("down", 64, 128, 3, stride=(2, 2)),
+        Flatten("flat"),
+        Dense("dense", 128 * 16 * 4, 4),
+    )
+    graph = pack_rows(graph_of(Network("n", picture(3, 32, 8), layers, labels(4))))
+    assert [operation_of(graph, name).channels for name in ("stem", "a", "b", "c", "d")] == [128] * 5
+    assert convolution_of(graph, "wide").rows_at_once == 4
+    assert convolution_of(graph, "c").kernel == (3, 3)  # the sum keeps the offset of its operands
 
 
 @pytest.mark.parametrize("padding", [(0, 0, 2, 0), (1, 0, 2, 0), (2, 0, 1, 0), (1, 0, 0, 0)])

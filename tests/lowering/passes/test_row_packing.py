@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from trninfer.kernels.program import AveragePool, Combine, Convolution, MaxPool, Operation, RowFold, RowFoldPool
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.lazy import LazyArray
-from trninfer.lowering.passes.row_packing import Lanes, RowPacking, is_squeezed, rows_of
+from trninfer.lowering.passes.lanes import Lanes
+from trninfer.lowering.passes.row_packing import RowPacking, is_squeezed, rows_of
 
 
 def test_lanes_are_blocks_of_rows_of_channels() -> None:
