@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -185,26 +186,42 @@ def find_mask(
     are none.
 
     `prototypes` [masks, h, w] cover the network's image of `size` (height, width) at a lower resolution. As in YOLO's
-    exporter, their sum is resized to that image and then interpolated at the pixels of the picture.
+    exporter, their sum is enlarged until the padding ends between its pixels, and then interpolated at the pixels of
+    the picture.
     """
     left, top = (max(0, int(np.ceil(side))) for side in corners[:2])
     right, bottom = min(frame.width, int(np.ceil(corners[2]))), min(frame.height, int(np.ceil(corners[3])))
     if right <= left or bottom <= top:
         return None
     small = np.tensordot(coefficients, prototypes.astype(np.float32, copy=False), 1)
-    image = _interpolated(small, (np.arange(size[0]) + 0.5) * (small.shape[0] / size[0]) - 0.5)
-    image = _interpolated(image.T, (np.arange(size[1]) + 0.5) * (small.shape[1] / size[1]) - 0.5).T
+    step = _pixels_of_a_step(frame, size, small.shape)
+    image = _interpolated(small, (np.arange(size[0] // step) + 0.5) * (small.shape[0] * step / size[0]) - 0.5)
+    image = _interpolated(image.T, (np.arange(size[1] // step) + 0.5) * (small.shape[1] * step / size[1]) - 0.5).T
     first_x, first_y = max(0, -frame.left), max(0, -frame.top)  # without the padding
-    image = image[first_y : frame.resized_height - frame.top, first_x : frame.resized_width - frame.left]
+    last_x, last_y = frame.resized_width - frame.left, frame.resized_height - frame.top
+    image = image[first_y // step : -(-last_y // step), first_x // step : -(-last_x // step)]
     scale_x, scale_y = frame.scale
-    columns = (np.arange(left, right) + 0.5) * scale_x - frame.left - first_x - 0.5
-    rows = (np.arange(top, bottom) + 0.5) * scale_y - frame.top - first_y - 0.5
+    columns = ((np.arange(left, right) + 0.5) * scale_x - frame.left - first_x) / step - 0.5
+    rows = ((np.arange(top, bottom) + 0.5) * scale_y - frame.top - first_y) / step - 0.5
     image = _interpolated(image, rows).T
     inside = np.empty((len(rows), len(columns)), bool)
-    step = max(1, _BAND_PIXELS // len(rows))
-    for first in range(0, len(columns), step):
-        inside[:, first : first + step] = _interpolated(image, columns[first : first + step]).T > 0
+    band = max(1, _BAND_PIXELS // len(rows))
+    for first in range(0, len(columns), band):
+        inside[:, first : first + band] = _interpolated(image, columns[first : first + band]).T > 0
     return encode_mask(inside, left, top, frame.width, frame.height)
+
+
+def _pixels_of_a_step(frame: Frame, size: tuple[int, int], small: tuple[int, ...]) -> int:
+    """Return the number of pixels of the network's image per pixel of the enlarged sum of prototypes.
+
+    It is the largest divisor of the prototypes' step by which the edges of the picture can be divided.
+    """
+    step = size[0] // small[0]
+    if (step * small[0], step * small[1]) != size:
+        return 1
+    edges = (frame.left, frame.top, frame.resized_width - frame.left, frame.resized_height - frame.top)
+    inner = [edge for edge, last in zip(edges, (0, 0, size[1], size[0])) if 0 < abs(edge) < (last or math.inf)]
+    return math.gcd(step, *inner)
 
 
 def _interpolated(values: np.ndarray, places: np.ndarray) -> np.ndarray:

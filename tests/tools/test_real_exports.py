@@ -73,7 +73,7 @@ def assert_runs(export: Export, folder: Path) -> None:
         assert error <= TOLERANCE * max(1.0, float(np.abs(expected).max()))
 
 
-def export_lively(name: str, size: int, path: Path) -> None:
+def export_lively(name: str, size: int, path: Path, **options: Any) -> None:
     """Export a YOLO of random weights whose scores and boxes differ from place to place, by its own exporter."""
     torch = pytest.importorskip("torch")
     os.environ.setdefault("YOLO_OFFLINE", "1")
@@ -86,12 +86,14 @@ def export_lively(name: str, size: int, path: Path) -> None:
             module.momentum = None
             module.reset_running_stats()
     network(torch.nn.functional.interpolate(torch.rand(8, 3, 20, 20), (160, 160), mode="bilinear"))
-    for scores, boxes in zip(network.eval().model[-1].cv3, network.model[-1].cv2):
-        scores[-1].weight.normal_(0, 0.12)
-        scores[-1].bias.normal_(-3, 0.5)
-        boxes[-1].weight.normal_(0, 0.1)
+    head = network.eval().model[-1]
+    for start in ("", "one2one_") if hasattr(head, "one2one_cv3") else ("",):
+        for scores, boxes in zip(getattr(head, f"{start}cv3"), getattr(head, f"{start}cv2")):
+            scores[-1].weight.normal_(0, 0.12)
+            scores[-1].bias.normal_(-3, 0.5)
+            boxes[-1].weight.normal_(0, 0.1)
     with contextlib.redirect_stdout(io.StringIO()):
-        shutil.move(yolo.export(format="onnx", imgsz=size, verbose=False), path)
+        shutil.move(yolo.export(format="onnx", imgsz=size, verbose=False, **options), path)
 
 
 def find_as_exporter(path: Path, task: str, pictures: list[Path]) -> Iterator[Any]:
@@ -107,12 +109,25 @@ def find_as_exporter(path: Path, task: str, pictures: list[Path]) -> Iterator[An
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["yolov8n", "yolov8n-seg", "yolov8n-pose"])
-def test_boxes_are_those_of_ultralytics(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("yolov8n", {}),
+        ("yolov8n-seg", {}),
+        ("yolov8n-pose", {}),
+        ("yolo11n-seg", {}),
+        ("yolo26n-seg", {}),
+        ("yolo26n-seg", {"nms": False}),  # end to end
+        ("yolo26n-pose", {"nms": False}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "_".join(value),
+)
+def test_boxes_are_those_of_ultralytics(
+    name: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # where its exporter writes
-    task = {"-seg": "segment", "-pose": "pose"}.get(name.removeprefix("yolov8n"), "detect")
+    task = {"seg": "segment", "pose": "pose"}.get(name.partition("-")[2], "detect")
     pytest.importorskip("ultralytics")
-    onnxruntime = pytest.importorskip("onnxruntime")
     random = np.random.default_rng(0)
     pictures = []
     for number, (width, height) in enumerate([(320, 240), (100, 170), (61, 64), (500, 90)]):
@@ -120,23 +135,25 @@ def test_boxes_are_those_of_ultralytics(name: str, tmp_path: Path, monkeypatch: 
         coarse = random.integers(0, 256, (max(2, round(height / side)), max(2, round(width / side)), 3), np.uint8)
         pictures.append(tmp_path / f"{number}.png")
         Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR).save(pictures[-1])
-    export_lively(name, 96, tmp_path / "net.onnx")
-    network = import_network(tmp_path / "net.onnx").network
-    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    export_lively(name, 96, tmp_path / "net.onnx", **options)
+    imported = import_network(tmp_path / "net.onnx")
+    network = imported.network
     sizes: dict[str | int, tuple[int, int]] = {}
     found_any = shared = either = 0
     for picture, theirs in zip(pictures, find_as_exporter(tmp_path / "net.onnx", task, pictures)):
         image = read_picture(picture, network.input, lambda size: sizes.__setitem__("picture", size))
-        outputs = dict(zip([each.name for each in session.get_outputs()], session.run(None, {"images": image[None]})))
-        numbers = np.concatenate([outputs[named.name].reshape(1, -1) for named in network.named_outputs], axis=1)
+        outputs = run_network(network, imported.tensors, image[None]).outputs
+        numbers = np.concatenate([output.scores for output in outputs], axis=1)
         (ours,) = Detector(Limits(), sizes)(["picture"], network, np.empty(1), numbers)
         found = np.array([[b.x1, b.y1, b.x2, b.y2, b.confidence, b.class_index] for b in ours.boxes]).reshape(-1, 6)
         expected = theirs.boxes.data.numpy()
         assert found.shape == expected.shape
-        assert found[:, 5].tolist() == expected[:, 5].tolist()
-        assert np.abs(found[:, :4] - expected[:, :4]).max(initial=0) < 1
-        assert np.abs(found[:, 4] - expected[:, 4]).max(initial=0) < 0.01
-        for place, box in enumerate(ours.boxes):
+        if not len(found):
+            continue
+        apart = np.abs(found[None] - expected[:, None]) / (1, 1, 1, 1, 0.01, 0.5)
+        matching = apart.max(axis=2).argmin(axis=1)  # boxes of nearly the same confidence may be in another order
+        assert apart.max(axis=2).min(axis=1).max(initial=0) < 1
+        for place, box in enumerate(ours.boxes[match] for match in matching):
             if task == "segment":
                 mask, right = box.mask.to_array(), theirs.masks.data[place].numpy() > 0
                 shared, either = shared + (mask & right).sum(), either + (mask | right).sum()
@@ -145,4 +162,4 @@ def test_boxes_are_those_of_ultralytics(name: str, tmp_path: Path, monkeypatch: 
                 assert np.abs(np.array(box.keypoints) - points).max() < 1
         found_any += len(found)
     assert found_any
-    assert shared >= 0.9 * either  # noise of a few pixels, interpolated twice here and at times once there
+    assert shared >= 0.99 * either
