@@ -26,7 +26,8 @@ HELP = """Find objects in pictures: a label, a confidence and a box for each.
 digits-detect finds the digits of a picture that has several. For other networks of
 boxes, such as YOLO: give an ONNX file that ultralytics exported, or a
 model file that trninfer import made of it (with --boxes for other detectors). Boxes are x1 y1 x2 y2 in pixels of the
-picture. Networks that segment add the mask of each object, networks of poses its keypoints.
+picture. Networks that segment add the mask of each object, networks of poses its keypoints,
+and networks of oriented boxes their corners (outline), which x1 y1 x2 y2 enclose.
 
 Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
 input, .npy and .npz of the network's own input (whose boxes are in its pixels). One that

@@ -40,6 +40,7 @@ def describe_boxes(head: BoxHead, labelled: bool) -> str:
     """Describe the boxes of a detector."""
     classes = f"{head.classes} class{'es' if head.classes > 1 else ''}"
     extras = [
+        *(["oriented"] if head.angle else []),
         *(["masks"] if head.masks else []),
         *([f"{head.keypoints} keypoints"] if head.keypoints else []),
         "end to end" if head.ended or not head.suppress else "overlapping ones suppressed",

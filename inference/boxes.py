@@ -15,6 +15,7 @@ import numpy as np
 from ..models.boxes import BoxHead
 from ..models.errors import ArgumentError
 from ..models.frame import Frame
+from .oriented import enclosing, outlines, suppress_oriented
 
 CONFIDENCE = 0.25
 IOU = 0.7
@@ -55,6 +56,7 @@ class Found(NamedTuple):
     classes: np.ndarray  # int64 [K]
     masks: np.ndarray  # float32 [K, masks]: coefficients of the mask prototypes
     keypoints: np.ndarray  # float32 [K, keypoints, 2 or 3]
+    oriented: np.ndarray | None = None  # float32 [K, 5]: centre, width, height, angle; corners enclose these boxes
 
 
 def find_boxes(
@@ -81,12 +83,16 @@ def find_boxes(
     else:
         best = chosen[np.argsort(-confidences[chosen], kind="stable")[:MAX_CANDIDATES]]
         corners = _corners(head, size, table, best)
-        kept = suppress(corners, confidences[best], classes[best], limits.iou, limits.max_detections)
+        if head.angle:
+            oriented = _oriented(head, corners, table, best)
+            kept = suppress_oriented(oriented, confidences[best], classes[best], limits.iou)[: limits.max_detections]
+        else:
+            kept = suppress(corners, confidences[best], classes[best], limits.iou, limits.max_detections)
         chosen, corners = best[kept], corners[kept]
         confidences, classes = confidences[chosen], classes[chosen]
-    places = head.columns
-    masks = np.asarray(table[chosen, places.masks], np.float32)
-    return Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, chosen))
+    masks = np.asarray(table[chosen, head.columns.masks], np.float32)
+    found = Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, chosen))
+    return found._replace(oriented=_oriented(head, corners, table, chosen)) if head.angle else found
 
 
 def suppress(
@@ -189,6 +195,13 @@ def _corners(head: BoxHead, size: tuple[int, int], table: np.ndarray, chosen: np
     return np.concatenate([middle - half, middle + half], axis=1)
 
 
+def _oriented(head: BoxHead, corners: np.ndarray, table: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the oriented boxes [K, 5] of the rows `chosen`, whose corners before the rotation are `corners`."""
+    middle, sides = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
+    angles = table[chosen, head.columns.angle].astype(np.float32)
+    return np.concatenate([middle, sides, angles], axis=1)
+
+
 def _keypoints(
     head: BoxHead, size: tuple[int, int], table: np.ndarray, others: Mapping[str, np.ndarray], chosen: np.ndarray
 ) -> np.ndarray:
@@ -206,7 +219,14 @@ def _keypoints(
 
 
 def move_to_picture(found: Found, frame: Frame) -> Found:
-    """Convert boxes to pixels of the picture, clipped to its edges."""
+    """Convert boxes to pixels of the picture, clipped to its edges; oriented boxes are not clipped."""
+    if found.oriented is not None:
+        scale = np.array(frame.scale, np.float32)
+        middle = (found.oriented[:, :2] + np.array((frame.left, frame.top), np.float32)) / scale
+        oriented = np.concatenate([middle, found.oriented[:, 2:4] / scale, found.oriented[:, 4:]], axis=1)
+        last = np.array((frame.width, frame.height) * 2, np.float32)
+        corners = np.clip(enclosing(outlines(oriented)), np.float32(0), last)
+        return found._replace(corners=corners, oriented=oriented)
     corners = frame.to_picture(found.corners.reshape(-1, 2, 2)).reshape(-1, 4)
     keypoints = found.keypoints.copy()
     keypoints[..., :2] = frame.to_picture(keypoints[..., :2])

@@ -184,6 +184,8 @@ def coco_entry(box: Box, image_id: int | str, category_id: int) -> dict[str, Any
     }
     if box.mask is not None:
         entry["segmentation"] = {"size": list(box.mask.size), "counts": compress_counts(box.mask)}
+    if box.outline:
+        entry["segmentation"] = [[value for point in box.outline for value in point]]
     if box.keypoints:
         entry["keypoints"] = [value for point in box.keypoints for value in (*point, 1.0)[:3]]
     return entry
@@ -253,7 +255,9 @@ class BoxScorer:
         self._right += [{**entry, "image_id": number} for entry in truth.annotations]
         self._found += [
             coco_entry(
-                Box(**{**vars(box), "mask": None, "keypoints": ()}), number, self._annotations.categories[box.label]
+                Box(**{**vars(box), "mask": None, "keypoints": (), "outline": ()}),
+                number,
+                self._annotations.categories[box.label],
             )
             for box in answer.boxes or ()
             if box.label in self._annotations.categories

@@ -16,6 +16,7 @@ from ..models.inputs import ImageInput
 from ..models.network import Network
 from .boxes import Found, Limits, find_boxes, move_to_picture
 from .class_maps import map_record
+from .oriented import outlines
 from .predictions import Prediction
 
 Sizes = MutableMapping["str | int", tuple[int, int]]  # name to (width, height) of in-flight pictures
@@ -46,7 +47,8 @@ class Box:
     """An object in a picture: its label, and its corners in pixels of the picture.
 
     `keypoints` are (x, y) or (x, y, confidence), and `mask` contains the pixels of the object; they are empty and None
-    if the network does not output them.
+    if the network does not output them. `outline` contains the four corners (x, y) of an oriented box, and is empty for
+    an upright box; x1 to y2 then enclose it.
     """
 
     label: str
@@ -58,6 +60,7 @@ class Box:
     y2: float
     keypoints: tuple[tuple[float, ...], ...] = ()
     mask: RunLengths | None = None
+    outline: tuple[tuple[float, float], ...] = ()
 
     @property
     def record(self) -> dict[str, Any]:
@@ -67,6 +70,8 @@ class Box:
             record["keypoints"] = [list(point) for point in self.keypoints]
         if self.mask is not None:
             record["mask"] = {"size": list(self.mask.size), "counts": list(self.mask.counts)}
+        if self.outline:
+            record["outline"] = [list(point) for point in self.outline]
         return record
 
     @classmethod
@@ -81,10 +86,11 @@ class Box:
             **plain,
             keypoints=tuple(tuple(map(float, point)) for point in record.get("keypoints", ())),
             mask=None if mask is None else RunLengths(tuple(map(int, mask["size"])), tuple(map(int, mask["counts"]))),  # type: ignore[arg-type]
+            outline=tuple((float(x), float(y)) for x, y in record.get("outline", ())),
         )
 
 
-_EXTRAS = ("keypoints", "mask")
+_EXTRAS = ("keypoints", "mask", "outline")
 
 
 def answer_record(answer: Prediction) -> dict[str, Any]:
@@ -155,6 +161,7 @@ def _boxes(
 ) -> tuple[Box, ...]:
     """Return the boxes in pixels of the picture, excluding boxes with an empty mask."""
     boxes = []
+    turned = None if found.oriented is None else outlines(found.oriented)
     for number, (corners, confidence, kind) in enumerate(zip(found.corners, found.confidences, found.classes)):
         mask = None
         if head.masks:
@@ -163,6 +170,7 @@ def _boxes(
                 continue
         x1, y1, x2, y2 = (round(float(side), _DECIMALS) for side in corners)
         points = found.keypoints[number].astype(float).round(_DECIMALS).tolist()
+        outline = [] if turned is None else turned[number].astype(float).round(_DECIMALS).tolist()
         boxes.append(
             Box(
                 label=labels[kind],
@@ -174,6 +182,7 @@ def _boxes(
                 y2=y2,
                 keypoints=tuple(map(tuple, points)),
                 mask=mask,
+                outline=tuple((x, y) for x, y in outline),
             )
         )
     return tuple(boxes)

@@ -42,9 +42,13 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
     font = ImageFont.load_default(max(14, round(max(image.size) / 40)))
     for box in reversed(boxes):  # the most confident boxes are drawn last
         color = series_color(box.class_index)
-        corners = [side * scale[axis % 2] for axis, side in enumerate((box.x1, box.y1, box.x2, box.y2))]
-        x1, y1, x2, y2 = (round(side) for side in corners)
-        pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=color, width=width)
+        if box.outline:
+            points = [(round(x * scale[0]), round(y * scale[1])) for x, y in box.outline]
+            pen.line([*points, *points[:2]], fill=color, width=width, joint="curve")
+        else:
+            corners = [side * scale[axis % 2] for axis, side in enumerate((box.x1, box.y1, box.x2, box.y2))]
+            x1, y1, x2, y2 = (round(side) for side in corners)
+            pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=color, width=width)
         _draw_keypoints(pen, box, scale, 2 * width)
     taken: list[_Area] = []
     for box in boxes:

@@ -28,6 +28,7 @@ class Columns(NamedTuple):
     scores: slice
     masks: slice
     keypoints: slice
+    angle: slice
     width: int
 
 
@@ -76,6 +77,8 @@ class BoxHead:
     """Name of the output [boxes, numbers] if the keypoints are not part of the rows."""
     prototypes: str = ""
     """Name of the output [masks, height, width] with the mask prototypes."""
+    angle: bool = False
+    """Whether a row ends in the rotation of the box about its centre, in radians, clockwise in the picture."""
 
     def __post_init__(self) -> None:
         where = "boxes"
@@ -92,7 +95,10 @@ class BoxHead:
         self._check_grids()
         if self.objectness and (self.background or self.scores == "softmax"):
             raise ModelError("boxes: objectness is for scores of independent classes, without a background")
-        if self.ended and (self.code != "corners" or self.scores_from or self.objectness or self.background):
+        if self.angle and (self.code != "centre" or self.masks or self.keypoints):
+            raise ModelError("boxes: an angle is for centres and sides, without masks and keypoints")
+        code = "centre" if self.angle else "corners"
+        if self.ended and (self.code != code or self.scores_from or self.objectness or self.background):
             raise ModelError("boxes: rows that are chosen already have corners, a score and a class")
 
     def _check_grids(self) -> None:
@@ -119,7 +125,8 @@ class BoxHead:
         masks = slice(scores.stop, scores.stop + self.masks)
         numbers = 0 if self.keypoints_from else self.keypoints * self.keypoint_size
         keypoints = slice(masks.stop, masks.stop + numbers)
-        return Columns(box, objectness, scores, masks, keypoints, keypoints.stop)
+        angle = slice(keypoints.stop, keypoints.stop + self.angle)
+        return Columns(box, objectness, scores, masks, keypoints, angle, angle.stop)
 
     @property
     def score_count(self) -> int:

@@ -106,6 +106,7 @@ def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str
         return shape[-1] - background
     width = rows.shape[1 if fields.get("layout") == "rows" else 0]
     extra = 0 if fields.get("keypoints_from") else fields.get("keypoints", 0) * fields.get("keypoint_size", 0)
+    extra += fields.get("angle", False)
     return width - 4 - int(fields.get("objectness", False)) - background - fields.get("masks", 0) - extra
 
 

@@ -13,7 +13,7 @@ from .picture import PreprocessingOptions
 from .preprocessor import read_id2label
 
 _AUTHOR = "Ultralytics"
-_BOX_TASKS = ("detect", "segment", "pose")
+_BOX_TASKS = ("detect", "segment", "pose", "obb")
 _DETR = "RTDETRDecoder"
 MAX_TEXT = 1 << 20
 
@@ -59,13 +59,16 @@ class UltralyticsFile:
         """Return the specification of the boxes that the network detects, or None for other tasks."""
         if self.task not in _BOX_TASKS:
             return None
+        code = "centre" if self.task == "obb" else "corners"
         if self.head == _DETR:
             kind = BOX_KINDS["detr"]
         elif self.is_end_to_end and self.has_all_rows:
-            kind = BoxSpec({"layout": "rows", "code": "corners", "suppress": False})
+            kind = BoxSpec({"layout": "rows", "code": code, "suppress": False})
         else:
             kind = BOX_KINDS["yolov8" if self.has_all_rows or not self.selects_boxes else "yolo26"]
         fields: dict[str, Any] = {**kind.fields, "classes": len(self.names)}
+        if self.task == "obb":
+            fields |= {"code": "centre", "angle": True}
         if self.task == "pose" and self.keypoint_shape is not None:
             fields |= {"keypoints": self.keypoint_shape[0], "keypoint_size": self.keypoint_shape[1]}
         return BoxSpec(fields, kind.pictures, f"Ultralytics {self.task}")

@@ -7,10 +7,12 @@ from trninfer.models.errors import ModelError
 
 def test_a_row_has_its_numbers_in_one_order():
     head = BoxHead(3, "rows", objectness=True, masks=32, prototypes="p", keypoints=2, keypoint_size=3)
-    box, objectness, scores, masks, keypoints, width = head.columns
+    box, objectness, scores, masks, keypoints, _, width = head.columns
     places = [(part.start, part.stop) for part in (box, objectness, scores, masks, keypoints)]
     assert places == [(0, 4), (4, 5), (5, 8), (8, 40), (40, 46)]
     assert width == 46
+    turned = BoxHead(3, "rows", angle=True).columns
+    assert (turned.scores, turned.angle, turned.width) == (slice(4, 7), slice(7, 8), 8)
     ended = BoxHead(3, "rows", "corners", ended=True, keypoints=2, keypoint_size=2)
     assert (ended.columns.scores, ended.columns.width) == (slice(4, 6), 10)
     apart = BoxHead(2, "rows", "corners", background=True, scores_from="scores")

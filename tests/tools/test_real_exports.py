@@ -108,6 +108,12 @@ def find_as_exporter(path: Path, task: str, pictures: list[Path]) -> Iterator[An
         yield yolo.predict(picture, conf=0.25, iou=0.7, imgsz=96, verbose=False, retina_masks=True)[0]
 
 
+def at_corners(found: Any) -> np.ndarray:
+    """Oriented boxes as the upright boxes around them in the picture, with confidences and classes."""
+    corners = np.clip(found.xyxy.numpy(), 0, np.tile(found.orig_shape[::-1], 2))
+    return np.concatenate([corners, found.conf.numpy()[:, None], found.cls.numpy()[:, None]], axis=1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
@@ -119,6 +125,8 @@ def find_as_exporter(path: Path, task: str, pictures: list[Path]) -> Iterator[An
         ("yolo26n-seg", {}),
         ("yolo26n-seg", {"nms": False}),  # end to end
         ("yolo26n-pose", {"nms": False}),
+        ("yolov8n-obb", {}),
+        ("yolo26n-obb", {"nms": False}),
     ],
     ids=lambda value: value if isinstance(value, str) else "_".join(value),
 )
@@ -126,7 +134,7 @@ def test_boxes_are_those_of_ultralytics(
     name: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where its exporter writes
-    task = {"seg": "segment", "pose": "pose"}.get(name.partition("-")[2], "detect")
+    task = {"seg": "segment", "pose": "pose", "obb": "obb"}.get(name.partition("-")[2], "detect")
     pytest.importorskip("ultralytics")
     random = np.random.default_rng(0)
     pictures = []
@@ -146,7 +154,7 @@ def test_boxes_are_those_of_ultralytics(
         numbers = np.concatenate([output.scores for output in outputs], axis=1)
         (ours,) = Detector(Limits(), sizes)(["picture"], network, np.empty(1), numbers)
         found = np.array([[b.x1, b.y1, b.x2, b.y2, b.confidence, b.class_index] for b in ours.boxes]).reshape(-1, 6)
-        expected = theirs.boxes.data.numpy()
+        expected = theirs.boxes.data.numpy() if task != "obb" else at_corners(theirs.obb)
         assert found.shape == expected.shape
         if not len(found):
             continue
@@ -157,6 +165,8 @@ def test_boxes_are_those_of_ultralytics(
             if task == "segment":
                 mask, right = box.mask.to_array(), theirs.masks.data[place].numpy() > 0
                 shared, either = shared + (mask & right).sum(), either + (mask | right).sum()
+            if task == "obb":
+                assert np.abs(np.array(box.outline) - theirs.obb.xyxyxyxy[place].numpy()).max() < 1
             if task == "pose":
                 points = theirs.keypoints.data[place].numpy()
                 assert np.abs(np.array(box.keypoints) - points).max() < 1

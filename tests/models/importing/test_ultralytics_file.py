@@ -55,7 +55,17 @@ def test_classes_are_cut_out_of_a_picture_and_have_no_boxes():
     assert found.boxes is None
     assert (found.pictures.resize, found.pictures.resize_mode, found.pictures.filter) == (224, "crop", "bilinear")
     assert read(task="classify", imgsz="[224, 320]").pictures.resize_mode == "squash"
-    assert read(task="obb").boxes is None
+
+
+def test_oriented_boxes():
+    head = read(task="obb").boxes.head()
+    assert (head.code, head.angle, head.layout, head.suppress, head.columns.angle) == (
+        "centre", True, "columns", True, slice(6, 7),
+    )  # fmt: skip
+    ended = read(task="obb", end2end="True")
+    assert ended.boxes.head().ended and ended.boxes.head().columns.angle == slice(6, 7)
+    rows = dataclasses.replace(ended, has_all_rows=True).boxes.head()
+    assert (rows.code, rows.layout, rows.suppress) == ("centre", "rows", False)
 
 
 def test_other_files_and_odd_texts():
