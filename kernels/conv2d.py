@@ -165,7 +165,7 @@ def fused_conv2d_add_packed(
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums, including `added`, are accumulated in float32.
     """
-    assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, came {added.dtype}"
+    assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, got {added.dtype}"
     packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
     movement = movement_of(stride, dilation, padding)
     finish = Finish(1, activation, parameters)
@@ -189,7 +189,7 @@ def _pair(size):
 
 
 def _checked_form(form):
-    assert form in FORMS, f"conv2d: form must be one of {', '.join(FORMS)}, came {form}"
+    assert form in FORMS, f"conv2d: form must be one of {', '.join(FORMS)}, got {form}"
     return form
 
 
@@ -201,13 +201,13 @@ def _of_section(problem, section):
 
 def _convolve_packed(x, packed, movement, finish, form, added=None):
     """Run a convolution on packed weights; `added` is None if there is no residual sum."""
-    assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, came {packed.w.dtype}"
+    assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, got {packed.w.dtype}"
     cout, layout = _checked_layout(packed)
     filters = Filters(packed.in_channels, cout, packed.kernel, layout.taps, FilterSource.PACKED)
     whole = make_problem(x, filters, movement, finish, form)
     out = _output(x, whole)
     assert added is None or tuple(added.shape) == tuple(out.shape), (
-        f"conv2d: added must have the shape {out.shape} of the result, came {added.shape}"
+        f"conv2d: added must have the shape {out.shape} of the result, got {added.shape}"
     )
     block = 0
     for section in layout.sections:
@@ -231,24 +231,22 @@ def _convolve_packed(x, packed, movement, finish, form, added=None):
 def _checked_layout(packed):
     """Check the shapes of packed weights; return the number of output channels and the layout."""
     w, bias, kernel, groups = packed.w, packed.bias, packed.kernel, packed.groups
-    assert len(w.shape) == 2, f"conv2d: w_packed must be two-dimensional, came {w.shape}"
-    assert bias.dtype == nl.float32, f"conv2d: bias_packed must be float32, came {bias.dtype}"
+    assert len(w.shape) == 2, f"conv2d: w_packed must be two-dimensional, got {w.shape}"
+    assert bias.dtype == nl.float32, f"conv2d: bias_packed must be float32, got {bias.dtype}"
     assert groups == 1 or packed.out_channels > 0, f"conv2d: out_channels must be given for {groups} groups"
     columns = w.shape[1]
     steps = packed_layout(packed.in_channels, 1, kernel, 1, PARTITIONS).steps if groups == 1 else 1
     cout = packed.out_channels if packed.out_channels > 0 else columns // steps
     layout = packed_layout(packed.in_channels, cout, kernel, groups, PARTITIONS)
     described = f"{packed.in_channels} channels in {groups} groups and filters of {kernel[0]}x{kernel[1]}"
-    assert w.shape[0] == layout.rows, (
-        f"conv2d: w_packed must have {layout.rows} rows for {described}, came {w.shape[0]}"
-    )
+    assert w.shape[0] == layout.rows, f"conv2d: w_packed must have {layout.rows} rows for {described}, got {w.shape[0]}"
     assert cout * layout.steps == columns, (
         f"conv2d: w_packed has {columns} columns, which must be a multiple of the {layout.steps} matmuls of a filter, "
         "one for each output channel"
     )
     blocks = output_blocks(layout.sections, PARTITIONS)
     assert tuple(bias.shape) == (blocks[0][1], len(blocks)), (
-        f"conv2d: bias_packed must be [{blocks[0][1]}, {len(blocks)}] for {cout} output channels, came {bias.shape}"
+        f"conv2d: bias_packed must be [{blocks[0][1]}, {len(blocks)}] for {cout} output channels, got {bias.shape}"
     )
     return cout, layout
 
@@ -357,12 +355,12 @@ def _load_window(added, shape, problem, group, channels):
 
 def _checked_filters(x, w, bias, groups):
     """Check the filters and the bias against x; return the shape of the filters."""
-    assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], came {w.shape}"
-    assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, came {w.dtype}"
+    assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], got {w.shape}"
+    assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, got {w.dtype}"
     out_channels = w.shape[0]
-    assert tuple(bias.shape) == (out_channels,), f"conv2d: bias must be [{out_channels}], came {bias.shape}"
+    assert tuple(bias.shape) == (out_channels,), f"conv2d: bias must be [{out_channels}], got {bias.shape}"
     assert bias.dtype in (x.dtype, nl.float32), (
-        f"conv2d: bias must be float32 or have the dtype of x, {x.dtype}, came {bias.dtype}"
+        f"conv2d: bias must be float32 or have the dtype of x, {x.dtype}, got {bias.dtype}"
     )
     assert out_channels % groups == 0, f"conv2d: {out_channels} output channels cannot be cut into {groups} groups"
     return w.shape

@@ -32,7 +32,7 @@ def fused_conv2d_float8(
         [B, Cout, Ho, Wo] in shared HBM, uint8: float8_e4m3 values as bytes; sums are float32.
     """
     assert x.dtype == nl.uint8 and w_packed.dtype == nl.uint8, (
-        f"conv2d: x and w_packed must be uint8, the bytes of float8_e4m3, came {x.dtype} and {w_packed.dtype}"
+        f"conv2d: x and w_packed must be uint8, the bytes of float8_e4m3, got {x.dtype} and {w_packed.dtype}"
     )
     kernel = (kernel_size, kernel_size)
     steps = packed_layout(in_channels, 1, kernel, 1, PARTITIONS).steps

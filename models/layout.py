@@ -31,10 +31,10 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
     biases of block n, padded with zeros.
     """
     if w.ndim != 4 or 0 in w.shape:
-        raise ValueError(f"conv2d weights must be [Cout, Cin / groups, kh, kw], came {list(w.shape)}")
+        raise ValueError(f"conv2d weights must be [Cout, Cin / groups, kh, kw], got {list(w.shape)}")
     out_channels, each_in, kernel_rows, kernel_columns = w.shape
     if bias.shape != (out_channels,):
-        raise ValueError(f"conv2d bias must be [{out_channels}], came {list(bias.shape)}")
+        raise ValueError(f"conv2d bias must be [{out_channels}], got {list(bias.shape)}")
     if groups < 1 or out_channels % groups:
         raise ValueError(f"conv2d: {out_channels} output channels cannot be cut into {groups} groups")
     kernel = (kernel_rows, kernel_columns)

@@ -138,7 +138,7 @@ def plan_conv2d(problem, sbuf_bytes):
     plan = next(filter(None, (_plan(problem, sbuf_bytes, form) for form in tried)), None)
     assert plan is not None, (
         f"conv2d: {problem.form} need 3x3 filters of stride 1, more than 42 channels (squares 64), and all filters "
-        f"and whole rows in SBUF; came {problem.filters.in_channels} channels of {images.rows}x{images.columns}, "
+        f"and whole rows in SBUF; got {problem.filters.in_channels} channels of {images.rows}x{images.columns}, "
         f"filters of {kernel[0]}x{kernel[1]}"
     )
     return plan

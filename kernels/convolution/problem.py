@@ -127,11 +127,11 @@ class Chunk:
 def movement_of(stride, dilation, padding):
     """Check the arguments of a kernel and return the movement; `padding` is one number or four."""
     assert min(stride) >= 1 and min(dilation) >= 1, (
-        f"conv2d: stride and dilation must be at least 1, came {stride} and {dilation}"
+        f"conv2d: stride and dilation must be at least 1, got {stride} and {dilation}"
     )
     sides = padding if isinstance(padding, tuple) else (padding,) * 4
     assert len(sides) == 4 and min(sides) >= 0, (
-        f"conv2d: padding must be a number or (top, left, bottom, right), at least 0, came {padding}"
+        f"conv2d: padding must be a number or (top, left, bottom, right), at least 0, got {padding}"
     )
     return Movement(stride, dilation, sides)
 
@@ -139,12 +139,12 @@ def movement_of(stride, dilation, padding):
 def make_problem(x, filters, movement, finish, form, in_planes=False):
     """Check and return the problem of a whole convolution; `in_planes` is for 8-bit images only."""
     kernel, pool_size = filters.kernel, finish.pool_size
-    assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], came {x.shape}"
+    assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], got {x.shape}"
     if not in_planes:
         check_dtype("conv2d: x", x)
     batch, channels, height, width = x.shape
     assert channels == filters.in_channels, f"conv2d: x has {channels} channels, the filters {filters.in_channels}"
-    assert pool_size in (1, 2), f"conv2d: pool_size must be 1 or 2, came {pool_size}"
+    assert pool_size in (1, 2), f"conv2d: pool_size must be 1 or 2, got {pool_size}"
     top, left, bottom, right = movement.padding
     rows = output_extent(height, kernel[0], movement.stride[0], movement.dilation[0], top + bottom)
     columns = output_extent(width, kernel[1], movement.stride[1], movement.dilation[1], left + right)

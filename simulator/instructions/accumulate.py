@@ -65,7 +65,7 @@ class Initial(Scalar):
             super().relate(call, name, value)
         elif value is not None and (isinstance(value, NkiTensor) or value != self.unset):
             raise NkiValidationError(
-                f"{call.instruction}: {name} goes with reduce_cmd load_reduce only, came {command.name}"
+                f"{call.instruction}: {name} goes with reduce_cmd load_reduce only, got {command.name}"
             )
 
     @property
@@ -81,7 +81,7 @@ def result(of: str, dtypes: tuple[str, ...] = ()) -> Tile:
 def reduces(call: Call) -> None:
     """reduce_res requires a reduce_cmd that reduces."""
     if call.reduce_res is not None and call.reduce_cmd is _IDLE:
-        raise NkiValidationError(f"{call.instruction}: reduce_res needs a reduce_cmd that reduces, came idle")
+        raise NkiValidationError(f"{call.instruction}: reduce_res needs a reduce_cmd that reduces, got idle")
 
 
 def _not_reversed(call: Call) -> None:

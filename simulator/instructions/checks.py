@@ -43,7 +43,7 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
     (trainium_inferentia2_arch.rst, "start_partition").
     """
     if not isinstance(tensor, NkiTensor):
-        raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, came {type(tensor).__name__}")
+        raise NkiValidationError(f"{op}: {operand} must be an NkiTensor, got {type(tensor).__name__}")
     region = tensor.storage.region
     if region is not SBUF and region is not PSUM:
         raise NkiValidationError(

@@ -235,7 +235,7 @@ def _rank(core: NeuronCore) -> int:
 def _group(op: str, replica_group: ReplicaGroup) -> tuple[int, ...]:
     core = _core(op)
     if not isinstance(replica_group, ReplicaGroup):
-        raise NkiValidationError(f"{op}: replica_group must be a ReplicaGroup, came {type(replica_group).__name__}")
+        raise NkiValidationError(f"{op}: replica_group must be a ReplicaGroup, got {type(replica_group).__name__}")
     group = replica_group.of(op, _rank(core))
     _check_group(op, core, group)
     return group
@@ -261,7 +261,7 @@ def _reduction(op: str, operator: Any) -> Any:
 def _region_of(op: str, tensor: object) -> str:
     """Return the memory of an operand."""
     if not isinstance(tensor, NkiTensor) or isinstance(tensor, IndirectTensor):
-        raise NkiValidationError(f"{op}: srcs and dsts must hold tensors, came {type(tensor).__name__}")
+        raise NkiValidationError(f"{op}: srcs and dsts must hold tensors, got {type(tensor).__name__}")
     if tensor.storage.region is not SBUF:
         return "psum" if tensor.storage.on_chip else "hbm"
     if len(tensor.shape) != _SBUF_RANK:
@@ -289,7 +289,7 @@ def _pairs(
 
 def _single(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> None:
     if len(srcs) != 1 or len(dsts) != 1:
-        raise NkiValidationError(f"{op}: srcs and dsts must hold one tensor each, came {len(srcs)} and {len(dsts)}")
+        raise NkiValidationError(f"{op}: srcs and dsts must hold one tensor each, got {len(srcs)} and {len(dsts)}")
 
 
 def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[NkiTensor]]) -> list[list[NkiTensor]]:

@@ -25,7 +25,7 @@ def _value_of_scalar(call: Call) -> None:
     dst, value = call.dst, call.value
     if not isinstance(value, NkiScalar):
         raise OperatorError(
-            f"scalar_store: value must be a scalar of nisa.scalar_load, came {type(value).__name__}; nisa.memset "
+            f"scalar_store: value must be a scalar of nisa.scalar_load, got {type(value).__name__}; nisa.memset "
             "writes a constant"
         )
     value.usable("scalar_store")

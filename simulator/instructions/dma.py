@@ -155,7 +155,7 @@ def _hardware_transpose(call: Call) -> None:
     if not first or src.shape[-1] > PARTITIONS or src._dtype.itemsize != 2:
         raise NkiValidationError(
             f"dma_transpose: dge_mode hwdge takes a src of 2-byte elements with 16 rows (a 3-d or 4-d one 1, 2, 4, 8 "
-            f"or 16 whose product with shape[-2] is a multiple of 16) and up to 128 columns, came {src.label}"
+            f"or 16 whose product with shape[-2] is a multiple of 16) and up to 128 columns, got {src.label}"
         )
 
 
@@ -198,7 +198,7 @@ def gathers_rows(core: NeuronCore, op: str, mode: dge_mode, tensor: NkiTensor) -
         raise NkiValidationError(f"{op}: {tensor.label} takes a vector of indices; needs NeuronCore-v3 (trn2)")
     if mode in (_NO_DGE, _HARDWARE):
         raise NkiValidationError(
-            f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, came {mode.name}"
+            f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, got {mode.name}"
         )
     index: NkiTensor = getattr(tensor, "index")  # noqa: B009 (of an indirect view)
     if op != "dma_transpose":
@@ -209,7 +209,7 @@ def gathers_rows(core: NeuronCore, op: str, mode: dge_mode, tensor: NkiTensor) -
     ):
         raise NkiValidationError(
             f"{op}: a src with a vector of indices has a multiple of 16 rows, up to 128 columns, elements of 2 "
-            f"bytes and uint32 indices; came {tensor.label} with {index.label}"
+            f"bytes and uint32 indices; got {tensor.label} with {index.label}"
         )
 
 

@@ -29,7 +29,7 @@ class Sources(Moved):
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not 1 <= len(value) <= _MOST_SOURCES:
-            raise NkiValidationError(f"{call.instruction}: 1 to {_MOST_SOURCES} srcs, came {len(value)}")
+            raise NkiValidationError(f"{call.instruction}: 1 to {_MOST_SOURCES} srcs, got {len(value)}")
         for src in value:
             super().check(call, "src", src)
             if src.size != call.dst.size:
@@ -45,7 +45,7 @@ def _added(call: Call) -> None:
     """scales must be 1.0. A vector of indices requires two srcs, of which one is indirect, and unique_indices=True."""
     dst, srcs, scales = call.dst, call.srcs, call.scales
     if scales is not None and (len(scales) != len(srcs) or any(scale != 1.0 for scale in scales)):
-        raise NkiValidationError(f"dma_compute: scales must be 1.0 for each of the {len(srcs)} srcs, came {scales}")
+        raise NkiValidationError(f"dma_compute: scales must be 1.0 for each of the {len(srcs)} srcs, got {scales}")
     for tensor in (dst, *srcs):
         gathers_rows(call.core, "dma_compute", _UNKNOWN, tensor)
     if any(tensor.gathers for tensor in (dst, *srcs)):

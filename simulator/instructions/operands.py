@@ -113,13 +113,13 @@ class Scalar(Operand):
             and not (value._dtype.is_integer if isinstance(value, NkiTensor) else _is_whole(value))
         ):
             came = value.label if isinstance(value, NkiTensor) else repr(value)
-            why = f"{name} of nl.{operator.name} must be an integer or an integer tile, came {came}"
+            why = f"{name} of nl.{operator.name} must be an integer or an integer tile, got {came}"
             raise NkiValidationError(f"{call.instruction}: {why}")
         if isinstance(value, NkiTensor):
             self._check_tile(call, name, tile(call.instruction, name, value), bits)
         elif not isinstance(value, (bool, int, float, np.integer, np.floating)):
             came = type(value).__name__
-            raise NkiValidationError(f"{call.instruction}: {name} must be a number or an NkiTensor, came {came}")
+            raise NkiValidationError(f"{call.instruction}: {name} must be a number or an NkiTensor, got {came}")
 
     def _check_tile(self, call: Call, name: str, value: NkiTensor, bits: bool) -> None:
         data: NkiTensor = getattr(call, self.of)
@@ -165,7 +165,7 @@ class Operator(Operand):
             why = f"{self.why}; allowed: {shown_operators(self.allowed)}"
             if len(self.allowed) == 1:
                 raise NkiValidationError(
-                    f"{call.instruction}: {name} must be nl.{self.allowed[0]}, came nl.{operator.name}"
+                    f"{call.instruction}: {name} must be nl.{self.allowed[0]}, got nl.{operator.name}"
                 )
         if why:
             raise NkiValidationError(f"{call.instruction}: {name}=nl.{operator.name} {why}")
@@ -278,7 +278,7 @@ class Integer(Operand):
         if value is None and self.optional:
             return None
         if not _is_whole(value) or not self.least <= value <= self.most:
-            raise NkiValidationError(f"{call.instruction}: {name} must be {self.limits}, came {value!r}")
+            raise NkiValidationError(f"{call.instruction}: {name} must be {self.limits}, got {value!r}")
         return value
 
     @property

@@ -75,7 +75,7 @@ def _probability(call: Call) -> None:
     prob = call.prob
     if not isinstance(prob, NkiTensor):
         if not 0 <= prob <= 1:
-            raise NkiValidationError(f"dropout: prob must be 0 to 1, came {prob}")
+            raise NkiValidationError(f"dropout: prob must be 0 to 1, got {prob}")
     elif not prob._dtype.is_float:
         raise call.refuse("prob", prob, "must be of a float type")
     elif call.data._dtype.is_integer and prob.dtype != "float32":

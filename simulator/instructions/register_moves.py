@@ -32,7 +32,7 @@ class Register(Operand):
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not isinstance(value, VirtualRegister):
             came = type(value).__name__
-            why = f"{name} must be a register of nisa.register_alloc, came {came}"
+            why = f"{name} must be a register of nisa.register_alloc, got {came}"
             raise NkiValidationError(f"{call.instruction}: {why}")
         if self.written and value.frozen:
             why = f"{name} is the variable of a dynamic loop, which cannot be written"
@@ -50,7 +50,7 @@ def _value_of_register(call: Call) -> None:
     if isinstance(src, VirtualRegister):
         return
     if isinstance(src, bool) or not isinstance(src, (int, np.integer)):
-        raise NkiValidationError(f"register_move: src must be an integer or a register, came {type(src).__name__}")
+        raise NkiValidationError(f"register_move: src must be an integer or a register, got {type(src).__name__}")
     if not -(1 << 31) <= src < 1 << 32:
         raise NkiValidationError(f"register_move: src {src} does not fit the 32 bits of a register")
 

@@ -25,7 +25,7 @@ def _enough_elements(call: Call) -> None:
     src, n, count = call.src, call.n, call.val_dst.free_size
     most = CORE_PARTITIONS * src.free_size
     if n > most:
-        raise NkiValidationError(f"topk: n must be at most the {most} elements of a group of src {src.label}, came {n}")
+        raise NkiValidationError(f"topk: n must be at most the {most} elements of a group of src {src.label}, got {n}")
     if count > n:
         raise call.refuse("val_dst", call.val_dst, f"has {count} elements; allowed 1 to {n}")
 

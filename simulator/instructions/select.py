@@ -32,7 +32,7 @@ def _number_of_its_kind(call: Call) -> None:
     if isinstance(src, NkiTensor):
         if call.reverse_pred:
             raise NkiValidationError(
-                f"tensor_copy_predicated: reverse_pred=True needs a number as src, came {src.label}; invert the "
+                f"tensor_copy_predicated: reverse_pred=True needs a number as src, got {src.label}; invert the "
                 "predicate instead"
             )
     elif isinstance(src, (int, np.integer)) != dst._dtype.is_integer:
@@ -105,7 +105,7 @@ def _least_float32(call: Call) -> None:
     """on_false_value must be the lowest float32 value, and positions must be below 2^24."""
     value, last = call.on_false_value, _EXACT_INTEGERS - call.on_true_tile.free_size
     if value is not ... and np.float32(value) != np.float32(FLOAT32_MIN):
-        raise NkiValidationError(f"range_select: on_false_value must be {FLOAT32_MIN}, came {value}")
+        raise NkiValidationError(f"range_select: on_false_value must be {FLOAT32_MIN}, got {value}")
     if call.range_start > last:
         raise NkiValidationError(f"range_select: range_start {call.range_start} + position must be at most 2^24")
 

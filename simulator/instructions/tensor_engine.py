@@ -158,7 +158,7 @@ def _columns(call: Call) -> None:
             raise NkiValidationError("nc_matmul: moving cannot be columns of indirect() with is_transpose")
         if tuple(position) not in ((), (0, 0)):
             raise NkiValidationError(
-                f"nc_matmul: {operand} is columns of indirect(), so tile_position must be (0, 0), came {position}"
+                f"nc_matmul: {operand} is columns of indirect(), so tile_position must be (0, 0), got {position}"
             )
 
 

@@ -74,7 +74,7 @@ class Configs:
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 raise OperatorError(
-                    f"nki.jit: {name} must be a nki.compiler.{kind.__name__}, came {type(value).__name__}"
+                    f"nki.jit: {name} must be a nki.compiler.{kind.__name__}, got {type(value).__name__}"
                 )
 
     def nested(self, name: str, outer: Configs) -> None:

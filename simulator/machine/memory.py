@@ -181,7 +181,7 @@ def allocate(
         if len(shape) < 2:
             raise NkiValidationError(
                 f"ndarray {storage.label}: a tensor on chip has a partition and a free dimension, "
-                f"came one; (1, {shape[0]}) lies on one partition, ({shape[0]}, 1) on one each"
+                f"got one; (1, {shape[0]}) lies on one partition, ({shape[0]}, 1) on one each"
             )
         if shape[0] > PARTITIONS:
             raise NkiValidationError(

@@ -169,7 +169,7 @@ class NkiGrid:
                 "t.ap(..., scalar_offset=...)"
             )
         if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise OperatorError(f"{self!r}: a coordinate must be an integer or a slice, came {type(item).__name__}")
+            raise OperatorError(f"{self!r}: a coordinate must be an integer or a slice, got {type(item).__name__}")
         index = item.__index__()
         if not -count <= index < count:
             raise OutOfBoundsError(f"{self!r}: coordinate {index} is out of bounds, allowed 0 to {count - 1}")
@@ -273,7 +273,7 @@ def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Di
         shape = source.tile_shape if tile_shape is None else _shape(what, "tile_shape", tile_shape)
         return source._layout, source._dimensions, shape
     if not isinstance(source, NkiTensor):
-        raise OperatorError(f"nl.{what}: source must be a tensor or a grid, came {type(source).__name__}")
+        raise OperatorError(f"nl.{what}: source must be a tensor or a grid, got {type(source).__name__}")
     if tile_shape is None:
         raise OperatorError(f"nl.{what}: tile_shape is needed for a tensor")
     shape = _shape(what, "tile_shape", tile_shape)
@@ -321,7 +321,7 @@ def _allocated(
 
 def _shape(what: str, name: str, shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, tuple) or any(type(extent) is not int for extent in shape):
-        raise OperatorError(f"nl.{what}: {name} must be a tuple of integers, came {shape!r}")
+        raise OperatorError(f"nl.{what}: {name} must be a tuple of integers, got {shape!r}")
     if not shape or min(shape) < 1:
         raise ShapeError(f"nl.{what}: {name} {shape} must have positive entries")
     return shape

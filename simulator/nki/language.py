@@ -241,7 +241,7 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
 
 def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -> NkiTensor:
     if not isinstance(x, NkiTensor):
-        raise NkiValidationError(f"a function of nki.language takes tiles, came {type(x).__name__}")
+        raise NkiValidationError(f"a function of nki.language takes tiles, got {type(x).__name__}")
     return ndarray(x.shape if shape is None else shape, dtype or x.dtype, sbuf)
 
 
@@ -359,7 +359,7 @@ def _matmul_rules(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
     """Check that the operands of nl.matmul are within the limits of the instruction."""
     for name, tile, limit in (("x", x, STATIONARY_COLUMNS), ("y", y, tile_size.gemm_moving_fmax)):
         if not isinstance(tile, NkiTensor) or not is_sbuf(tile.buffer):
-            raise NkiValidationError(f"nl.matmul: {name} must be a tile in SBUF, came {getattr(tile, 'label', tile)}")
+            raise NkiValidationError(f"nl.matmul: {name} must be a tile in SBUF, got {getattr(tile, 'label', tile)}")
         if tile.free_size > limit:
             raise NkiValidationError(
                 f"nl.matmul: {name} {tile.label} has {tile.free_size} elements in each partition, more than {limit}"

@@ -155,7 +155,7 @@ def _count(what: str, lower: Any, upper: Any, step: Any) -> tuple[NeuronCore, ra
     if core.ordered:
         raise NkiValidationError(f"nl.{what}: not possible inside nl.no_reorder(); put no_reorder in the loop's body")
     if not isinstance(step, int) or isinstance(step, bool) or step < 1:
-        raise NkiValidationError(f"nl.{what}: step must be a constant integer of at least 1, came {step!r}")
+        raise NkiValidationError(f"nl.{what}: step must be a constant integer of at least 1, got {step!r}")
     bounds = [_bound(what, value) for value in (lower, upper)]
     loaded = [bound.loaded for bound in (lower, upper) if isinstance(bound, DeviceNumber) and bound.loaded]
     numbers = range(bounds[0], bounds[1], step)
@@ -178,12 +178,12 @@ def _registers(core: NeuronCore, numbers: range, loaded: Any) -> Iterator[Virtua
 
 def _bound(what: str, value: Any) -> int:
     if isinstance(value, NkiScalar) and value.dtype == "int64":
-        raise NkiValidationError(f"nl.{what}: a bound must be 32-bit, came an int64 scalar; load an int32")
+        raise NkiValidationError(f"nl.{what}: a bound must be 32-bit, got an int64 scalar; load an int32")
     if isinstance(value, DeviceNumber):
         return value.read(f"the trip count of nl.{what}")
     if isinstance(value, bool) or not is_known(value):
         came = type(value).__name__
-        raise NkiValidationError(f"nl.{what}: a bound must be an integer, a register or a scalar, came {came}")
+        raise NkiValidationError(f"nl.{what}: a bound must be an integer, a register or a scalar, got {came}")
     return int(value)
 
 

@@ -37,7 +37,7 @@ def check_scalar(tensor: StridedMemory, index: Any, what: str) -> None:
     if not isinstance(index, StridedMemory):
         raise NkiValidationError(
             f"{what} of {tensor.label}: the index must be an integer, a register, a scalar or a tensor of one element "
-            f"in SBUF, came {type(index).__name__}"
+            f"in SBUF, got {type(index).__name__}"
         )
     if index.size != 1 or index.storage.region is not SBUF or index.dtype not in INDEX_TYPES:
         raise NkiValidationError(
@@ -49,7 +49,7 @@ def check_vector(tensor: StridedMemory, index: Any, what: str) -> None:
     if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or index.dtype not in INDEX_TYPES:
         shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
         raise NkiValidationError(
-            f"{what} of {tensor.label}: the indices must be int32 or uint32 in SBUF, [rows, 1], came {shown}"
+            f"{what} of {tensor.label}: the indices must be int32 or uint32 in SBUF, [rows, 1], got {shown}"
         )
     if tensor.storage.on_chip:
         raise NkiValidationError(f"{what} of {tensor.label}: only a tensor in HBM takes a vector of indices")
@@ -62,8 +62,8 @@ def check_columns(tensor: StridedMemory, index: Any, count: Any) -> None:
         raise NkiValidationError(f"{what}: only a tile in SBUF or PSUM, its elements side by side in each partition")
     if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or not index._dtype.is_integer:
         shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
-        raise NkiValidationError(f"{what}: the offsets must be integers in SBUF, [{tensor.shape[0]}, K], came {shown}")
+        raise NkiValidationError(f"{what}: the offsets must be integers in SBUF, [{tensor.shape[0]}, K], got {shown}")
     if index.shape[0] != tensor.shape[0]:
         raise NkiValidationError(f"{what}: index {index.label} must have the tile's {tensor.shape[0]} partitions")
     if count is not None and (type(count) is not int or count < 1):
-        raise NkiValidationError(f"{what}: num_elem must be a positive integer, came {count!r}")
+        raise NkiValidationError(f"{what}: num_elem must be a positive integer, got {count!r}")

@@ -120,7 +120,7 @@ class NkiTensor(TensorViews):
     def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
         """Return a view in which row i is row vector_offset[i] of this HBM tensor. Indices are read at run time."""
         if dim != 0:
-            raise NkiValidationError(f"vector_select of {self.label}: dim must be 0, came {dim}")
+            raise NkiValidationError(f"vector_select of {self.label}: dim must be 0, got {dim}")
         self._only_index("vector_select")
         check_vector(self, vector_offset, "vector_select")
         shape = (vector_offset.shape[0] * vector_offset.free_size, *self.shape[1:])
@@ -196,7 +196,7 @@ class NkiTensor(TensorViews):
             check_vector(self, vector, "ap")
             if dim != 0 or vector.shape[0] * vector.free_size < shape[0]:
                 raise NkiValidationError(
-                    f"ap of {self.label}: vector_offset {vector.label} needs indirect_dim 0 (came {dim}) and an index "
+                    f"ap of {self.label}: vector_offset {vector.label} needs indirect_dim 0 (got {dim}) and an index "
                     f"for each of the {shape[0]} rows of the pattern"
                 )
             shape, strides = shape[1:], strides[1:]

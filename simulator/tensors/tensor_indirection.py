@@ -40,7 +40,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     if not views:
         return
     if core.target.generation < 4:
-        raise NkiValidationError(f"{op}: indirect() needs NeuronCore-v4 (trn3), came {core.target.name}")
+        raise NkiValidationError(f"{op}: indirect() needs NeuronCore-v4 (trn3), got {core.target.name}")
     sources = reads[: SOURCES.get(op, 0)]
     taken = (*writes[:1], *sources) if op in SOURCES else ()
     for view in views:

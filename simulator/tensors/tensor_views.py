@@ -58,7 +58,7 @@ class TensorViews(WithoutOperators):
             if type(item) is slice:
                 start, count, step = resolve_slice(item, extent, dim, self)
                 if on_chip and dim == 0 and step != 1:
-                    raise NkiValidationError(f"{self.label}: partitions cannot be taken with a step, came {step}")
+                    raise NkiValidationError(f"{self.label}: partitions cannot be taken with a step, got {step}")
                 new_shape.append(count)
                 new_strides.append(stride * step)
                 offset += start * stride
@@ -119,7 +119,7 @@ class TensorViews(WithoutOperators):
             )
         if self.storage.on_chip and dims[0] != 0:
             raise NkiValidationError(
-                f"permute of {self.label}: the partition dimension must stay first, came {tuple(dims)}"
+                f"permute of {self.label}: the partition dimension must stay first, got {tuple(dims)}"
             )
         return self._view(tuple(self.shape[d] for d in dims), tuple(self.strides[d] for d in dims), self.offset)
 
@@ -129,7 +129,7 @@ class TensorViews(WithoutOperators):
         if self.shape[dim] != 1:
             raise NkiValidationError(f"broadcast of {self.label}: dimension {dim} must be 1, is {self.shape[dim]}")
         if size < 1:
-            raise NkiValidationError(f"broadcast of {self.label}: size must be at least 1, came {size}")
+            raise NkiValidationError(f"broadcast of {self.label}: size must be at least 1, got {size}")
         return self._view(
             (*self.shape[:dim], size, *self.shape[dim + 1 :]),
             (*self.strides[:dim], 0, *self.strides[dim + 1 :]),
@@ -180,7 +180,7 @@ class TensorViews(WithoutOperators):
         extents = infer(shape_of(shape), self.size, f"reshape of {self.label}")
         if self.storage.on_chip and extents[0] != self.shape[0]:
             raise NkiValidationError(
-                f"reshape of {self.label}: the partition dimension must stay {self.shape[0]}, came {extents[0]}"
+                f"reshape of {self.label}: the partition dimension must stay {self.shape[0]}, got {extents[0]}"
             )
         if self.storage.on_chip and extents[0] == 1:
             type(self).check_reshape(self, extents)

@@ -338,9 +338,9 @@ def arguments(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": np.zeros((4, 6, 6), np.float32)}, "x must be [B, Cin, H, W], came (4, 6, 6)"),
+        ({"x": np.zeros((4, 6, 6), np.float32)}, "x must be [B, Cin, H, W], got (4, 6, 6)"),
         ({"x": np.zeros((1, 3, 6, 6), np.float32)}, "x has 3 channels, the filters 4"),
-        ({"w": np.zeros((5, 4, 9), np.float32)}, "w must be [Cout, Cin / groups, kh, kw], came (5, 4, 9)"),
+        ({"w": np.zeros((5, 4, 9), np.float32)}, "w must be [Cout, Cin / groups, kh, kw], got (5, 4, 9)"),
         (
             {"w": np.zeros((6, 3, 3, 3), np.float32), "bias": np.zeros(6, np.float32), "groups": 2},
             "x has 4 channels, the filters 6",
@@ -349,14 +349,14 @@ def arguments(**changes: Any) -> dict[str, Any]:
             {"groups": 5, "w": np.zeros((6, 4, 3, 3), np.float32), "bias": np.zeros(6, np.float32)},
             "6 output channels cannot be cut into 5 groups",
         ),
-        ({"stride": (0, 1)}, "stride and dilation must be at least 1, came (0, 1) and (1, 1)"),
-        ({"padding": (1, 2, 3)}, "padding must be a number or (top, left, bottom, right), at least 0, came (1, 2, 3)"),
-        ({"w": np.zeros((5, 4, 3, 3), np.float16)}, "w must have the dtype of x, float32, came float16"),
+        ({"stride": (0, 1)}, "stride and dilation must be at least 1, got (0, 1) and (1, 1)"),
+        ({"padding": (1, 2, 3)}, "padding must be a number or (top, left, bottom, right), at least 0, got (1, 2, 3)"),
+        ({"w": np.zeros((5, 4, 3, 3), np.float16)}, "w must have the dtype of x, float32, got float16"),
         ({"w": np.zeros((5, 4, 7, 7), np.float32)}, "6x6 with padding (0, 0, 0, 0) is too small for filters of 7x7"),
-        ({"bias": np.zeros(4, np.float32)}, "bias must be [5], came (4,)"),
-        ({"bias": np.zeros(5, np.float16)}, "bias must be float32 or have the dtype of x, float32, came float16"),
-        ({"pool_size": 3}, "pool_size must be 1 or 2, came 3"),
-        ({"padding": -1}, "padding must be a number or (top, left, bottom, right), at least 0, came -1"),
+        ({"bias": np.zeros(4, np.float32)}, "bias must be [5], got (4,)"),
+        ({"bias": np.zeros(5, np.float16)}, "bias must be float32 or have the dtype of x, float32, got float16"),
+        ({"pool_size": 3}, "pool_size must be 1 or 2, got 3"),
+        ({"padding": -1}, "padding must be a number or (top, left, bottom, right), at least 0, got -1"),
         ({"activation": "swish"}, "there is no activation swish"),
     ],
 )
@@ -370,16 +370,16 @@ def test_what_cannot_be_computed_is_told(changes: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"w": np.zeros((36, 5, 1), np.float32)}, "w_packed must be two-dimensional, came (36, 5, 1)"),
-        ({"w": np.zeros((36, 5), np.float16)}, "w_packed must have the dtype of x, float32, came float16"),
+        ({"w": np.zeros((36, 5, 1), np.float32)}, "w_packed must be two-dimensional, got (36, 5, 1)"),
+        ({"w": np.zeros((36, 5), np.float16)}, "w_packed must have the dtype of x, float32, got float16"),
         (
             {"w": np.zeros((36, 5), np.float32)},
             "must have 116 rows for 4 channels in 1 groups and",
         ),
         ({"kernel_size": 6, "w": np.zeros((109, 10), np.float32)}, "must be a multiple of the 6 matmuls of a filter"),
-        ({"bias": np.zeros((5, 1), np.float16)}, "bias_packed must be float32, came float16"),
-        ({"bias": np.zeros((1, 5), np.float32)}, "bias_packed must be [5, 1] for 5 output channels, came (1, 5)"),
-        ({"x": np.zeros((1, 4, 6, 6), np.int32)}, "w_packed must have the dtype of x, int32, came float32"),
+        ({"bias": np.zeros((5, 1), np.float16)}, "bias_packed must be float32, got float16"),
+        ({"bias": np.zeros((1, 5), np.float32)}, "bias_packed must be [5, 1] for 5 output channels, got (1, 5)"),
+        ({"x": np.zeros((1, 4, 6, 6), np.int32)}, "w_packed must have the dtype of x, int32, got float32"),
     ],
 )
 def test_what_is_packed_wrongly_is_told(changes: dict[str, Any], message: str) -> None:

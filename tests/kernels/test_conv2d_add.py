@@ -67,7 +67,7 @@ def test_images_larger_than_sbuf_and_columns_in_pairs() -> None:
     ("added", "message"),
     [
         (np.zeros((1, 4, 5, 6), np.float32), r"added must have the shape \(1, 4, 5, 5\) of the result"),
-        (np.zeros((1, 4, 5, 5), np.float16), "added must have the dtype of x, float32, came float16"),
+        (np.zeros((1, 4, 5, 5), np.float16), "added must have the dtype of x, float32, got float16"),
     ],
 )
 def test_arguments_that_do_not_fit(added: NDArray[Any], message: str) -> None:

@@ -72,9 +72,9 @@ def test_the_dtype_of_the_weights_is_kept_and_biases_are_float32() -> None:
 @pytest.mark.parametrize(
     ("shape", "bias", "message"),
     [
-        ((4, 3, 3), 4, "must be [Cout, Cin / groups, kh, kw], came [4, 3, 3]"),
-        ((4, 3, 3, 3), 5, "bias must be [4], came [5]"),
-        ((4, 0, 3, 3), 4, "came [4, 0, 3, 3]"),
+        ((4, 3, 3), 4, "must be [Cout, Cin / groups, kh, kw], got [4, 3, 3]"),
+        ((4, 3, 3, 3), 5, "bias must be [4], got [5]"),
+        ((4, 0, 3, 3), 4, "got [4, 0, 3, 3]"),
     ],
 )
 def test_shapes_that_are_no_filters_are_refused(shape: tuple[int, ...], bias: int, message: str) -> None:

@@ -56,7 +56,7 @@ def test_other_filters_and_few_channels_are_direct() -> None:
 
 def test_a_form_that_there_is_not_is_refused() -> None:
     zeros = np.zeros((1, 4, 5, 5), np.float32), np.zeros((2, 4, 3, 3), np.float32), np.zeros(2, np.float32)
-    with pytest.raises(AssertionError, match="form must be one of quickest, direct, pairs, squares, came cubes"):
+    with pytest.raises(AssertionError, match="form must be one of quickest, direct, pairs, squares, got cubes"):
         convolve(*zeros, form="cubes")
 
 

@@ -46,10 +46,10 @@ def test_padding_is_one_number_or_four() -> None:
 @pytest.mark.parametrize(
     ("stride", "dilation", "padding", "message"),
     [
-        ((1, 0), (1, 1), 0, r"stride and dilation must be at least 1, came \(1, 0\) and \(1, 1\)"),
-        ((1, 1), (0, 1), 0, r"stride and dilation must be at least 1, came \(1, 1\) and \(0, 1\)"),
-        ((1, 1), (1, 1), (0, 0, -1, 0), r"padding must be a number or .*, at least 0, came \(0, 0, -1, 0\)"),
-        ((1, 1), (1, 1), (1, 1), r"padding must be a number or \(top, left, bottom, right\), .* came \(1, 1\)"),
+        ((1, 0), (1, 1), 0, r"stride and dilation must be at least 1, got \(1, 0\) and \(1, 1\)"),
+        ((1, 1), (0, 1), 0, r"stride and dilation must be at least 1, got \(1, 1\) and \(0, 1\)"),
+        ((1, 1), (1, 1), (0, 0, -1, 0), r"padding must be a number or .*, at least 0, got \(0, 0, -1, 0\)"),
+        ((1, 1), (1, 1), (1, 1), r"padding must be a number or \(top, left, bottom, right\), .* got \(1, 1\)"),
     ],
 )
 def test_a_filter_that_does_not_move_is_refused(stride: Any, dilation: Any, padding: Any, message: str) -> None:
@@ -80,10 +80,10 @@ def test_a_problem_of_arguments() -> None:
 @pytest.mark.parametrize(
     ("shape", "changes", "message"),
     [
-        ((3, 12, 9), {}, r"x must be \[B, Cin, H, W\], came \(3, 12, 9\)"),
+        ((3, 12, 9), {}, r"x must be \[B, Cin, H, W\], got \(3, 12, 9\)"),
         ((2, 4, 12, 9), {}, "x has 4 channels, the filters 3"),
         ((2, 3, 12, 9), {"dtype": nl.int32}, "x must be float32, bfloat16 or float16, got int32"),
-        ((2, 3, 12, 9), {"pool_size": 3}, "pool_size must be 1 or 2, came 3"),
+        ((2, 3, 12, 9), {"pool_size": 3}, "pool_size must be 1 or 2, got 3"),
         ((2, 3, 12, 4), {}, r"12x4 with padding \(1, 0, 2, 0\) is too small for filters of 4x3, dilation \(1, 2\)"),
         ((2, 3, 12, 5), {"pool_size": 2}, "12x5 with padding .* is too small for .* and pool_size 2"),
     ],

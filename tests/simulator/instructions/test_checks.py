@@ -82,7 +82,7 @@ BROKEN = {
         "tensor_tensor: data2",
     ),
     "HBM operand": (lambda: nisa.tensor_copy(new((4, 4)), hbm((4, 4))), "load it with nisa.dma_copy"),
-    "not a tensor": (lambda: nisa.tensor_copy(new((4, 4)), np.zeros((4, 4))), "must be an NkiTensor, came ndarray"),
+    "not a tensor": (lambda: nisa.tensor_copy(new((4, 4)), np.zeros((4, 4))), "must be an NkiTensor, got ndarray"),
     "GpSimd and PSUM": (
         lambda: nisa.tensor_copy(new((4, 4)), psum((4, 4)), engine=nisa.engine.gpsimd),
         "GpSimd Engine cannot",

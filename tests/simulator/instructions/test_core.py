@@ -124,9 +124,9 @@ def test_each_line_is_warned():
 
 def test_what_is_no_operand_of_any_rule_is_told():
     with on():
-        with pytest.raises(NkiValidationError, match="tensor_copy: src must be an NkiTensor, came list"):
+        with pytest.raises(NkiValidationError, match="tensor_copy: src must be an NkiTensor, got list"):
             nisa.tensor_copy(new((4, 4)), [1, 2])
-        with pytest.raises(NkiValidationError, match="dma_copy: dst must be an NkiTensor, came NoneType"):
+        with pytest.raises(NkiValidationError, match="dma_copy: dst must be an NkiTensor, got NoneType"):
             nisa.dma_copy(dst=None, src=hbm((4, 4)))
         nisa.tensor_reduce(new((4, 1)), nl.add, new((4, 4)), axis=[1])
 

@@ -23,7 +23,7 @@ WRONG = {
     ),
     "bits with a float": (
         lambda: nisa.tensor_scalar(new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, 1.5),
-        "operand0 of nl.bitwise_and must be an integer or an integer tile, came 1.5",
+        "operand0 of nl.bitwise_and must be an integer or an integer tile, got 1.5",
     ),
     "bits with a column of floats": (
         lambda: nisa.tensor_scalar(new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, new((4, 1))),
@@ -111,15 +111,15 @@ WRONG = {
     "half an address": (lambda: new((4, 4), address=(0,)), r"address \(0,\) must be \(partition, byte"),
     "address between bytes": (lambda: new((4, 4), address=(0, 1.5)), "must be integers"),
     "slice between elements": (lambda: new((4, 4))[:, 0:2.0], "slice of dimension 1: .* must be integers"),
-    "reshape to one dimension": (lambda: new((4, 4)).reshape(16), "the partition dimension must stay 4, came 16"),
+    "reshape to one dimension": (lambda: new((4, 4)).reshape(16), "the partition dimension must stay 4, got 16"),
     "reshape to floats": (lambda: new((4, 4)).reshape((4, 4.0)), "must be integers"),
-    "broadcast to nothing": (lambda: new((4, 1, 4)).broadcast(1, 0), "size must be at least 1, came 0"),
+    "broadcast to nothing": (lambda: new((4, 1, 4)).broadcast(1, 0), "size must be at least 1, got 0"),
     "pattern without pairs": (lambda: new((4, 4)).ap([4, 4]), "pair: 4 must be integers"),
     "pattern of triples": (lambda: new((4, 4)).ap([[4, 4, 1]]), "must be pairs"),
     "every other partition": (lambda: new((16, 32)).ap([[64, 8], [1, 32]]), "partition stride must be the 32 elements"),
     "iota of numbers": (lambda: nisa.iota(new((4, 4), nl.int32), [1, 4]), "pattern .* must be integers"),
     "iota between integers": (lambda: nisa.iota(new((4, 4), nl.int32), [[1.5, 4]]), "must be integers"),
-    "no tile": (lambda: nl.exp(3.0), "takes tiles, came float"),
+    "no tile": (lambda: nl.exp(3.0), "takes tiles, got float"),
     "sum over partitions": (lambda: nl.sum(new((4, 4)), axis=0), "nl.sum: axis 0 of .* must be the last free"),
     "no instruction": (lambda: nisa.memset(new((4, 4)), 0.0).depends_on(3), "3 is not an instruction"),
 }

@@ -41,7 +41,7 @@ def test_configurations_are_taken_and_change_nothing():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nki.jit(compile_config={}), "compile_config must be a nki.compiler.CompileConfig, came dict"),
+        (lambda: nki.jit(compile_config={}), "compile_config must be a nki.compiler.CompileConfig, got dict"),
         (lambda: nki.jit(specialization_config=CompileConfig()), "specialization_config must be a nki.compiler.Spec"),
         (lambda: CompileConfig(prefetch_auto=1), "prefetch_auto 1; allowed: True, False"),
         (lambda: CompileConfig(address_rotation="auto"), "address_rotation 'auto'; allowed: AUTO, ENABLE"),

@@ -61,8 +61,8 @@ def test_functions_of_a_wide_tile_and_a_column_take_either_order():
             lambda x, y: nl.matmul(x, nl.zeros((9, 513), nl.float32), True),
             "y sbuf.9, 513. float32 has 513 .* more than 512",
         ),
-        (lambda x, y: nl.matmul(nl.matmul(x, y, True), y), "x must be a tile in SBUF, came psum.5, 6. float32"),
-        (lambda x, y: nl.matmul(x, 2.0), "y must be a tile in SBUF, came 2.0"),
+        (lambda x, y: nl.matmul(nl.matmul(x, y, True), y), "x must be a tile in SBUF, got psum.5, 6. float32"),
+        (lambda x, y: nl.matmul(x, 2.0), "y must be a tile in SBUF, got 2.0"),
         (lambda x, y: nl.add(x, y), r"nl.add: x sbuf\[9, 5\] float32 and y sbuf\[9, 6\] .*nl.broadcast_to"),
         (
             lambda x, y: nl.multiply(x, nl.zeros((1, 5), nl.float32)),

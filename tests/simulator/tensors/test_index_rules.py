@@ -38,7 +38,7 @@ def test_a_register_a_scalar_or_one_number_in_sbuf_is_an_index(table):
 @pytest.mark.parametrize(
     "index, message",
     [
-        (lambda: 1.5, r"select of shared_hbm\[6, 4\] float32: the index must be an integer, .* came float"),
+        (lambda: 1.5, r"select of shared_hbm\[6, 4\] float32: the index must be an integer, .* got float"),
         (lambda: indices([[1, 2]]), r"index sbuf\[1, 2\] int32 must be one int32 or uint32 in SBUF, or a register"),
         (lambda: indices([[1]], nl.int16), r"index sbuf\[1, 1\] int16 must be one int32 or uint32"),
         (lambda: psum((1, 1), nl.int32), r"index psum\[1, 1\] int32 must be one int32 or uint32 in SBUF"),
@@ -54,9 +54,9 @@ def test_a_vector_of_indices_chooses_rows_of_hbm(table):
     rows = indices([[1], [5]])
     check_vector(table, rows, "vector_select")
     for tensor, index, message in (
-        (table, [1, 5], r"the indices must be int32 or uint32 in SBUF, \[rows, 1\], came list"),
-        (table, indices([[1], [5]], nl.uint8), "came sbuf.* uint8"),
-        (table, hbm((2, 1), nl.int32), "came shared_hbm"),
+        (table, [1, 5], r"the indices must be int32 or uint32 in SBUF, \[rows, 1\], got list"),
+        (table, indices([[1], [5]], nl.uint8), "got sbuf.* uint8"),
+        (table, hbm((2, 1), nl.int32), "got shared_hbm"),
         (new((6, 4)), rows, "vector_select of sbuf.*: only a tensor in HBM takes a vector of indices"),
     ):
         with pytest.raises(NkiValidationError, match=message):
@@ -71,11 +71,11 @@ def test_offsets_of_columns_are_as_many_as_partitions():
         for tensor, index, count, message in (
             (hbm((4, 8)), offsets, None, "indirect of shared_hbm.*: only a tile in SBUF or PSUM"),
             (tile[:, 0:8:2], offsets, None, "its elements side by side in each partition"),
-            (tile, indices([[0.0]] * 4, nl.float32), None, r"must be integers in SBUF, \[4, K\], came sbuf"),
-            (tile, 3, None, "came int"),
+            (tile, indices([[0.0]] * 4, nl.float32), None, r"must be integers in SBUF, \[4, K\], got sbuf"),
+            (tile, 3, None, "got int"),
             (tile, indices([[0]] * 3), None, "must have the tile's 4 partitions"),
-            (tile, offsets, 0, "num_elem must be a positive integer, came 0"),
-            (tile, offsets, 1.0, r"num_elem must be a positive integer, came 1\.0"),
+            (tile, offsets, 0, "num_elem must be a positive integer, got 0"),
+            (tile, offsets, 1.0, r"num_elem must be a positive integer, got 1\.0"),
         ):
             with pytest.raises(NkiValidationError, match=message):
                 check_columns(tensor, index, count)

@@ -118,7 +118,7 @@ def test_limits_of_dynamic_views(core):
         a.ap([[8, 1], [1, 8]], scalar_offset=indices([[1]]), vector_offset=indices([[1]]))
     with pytest.raises(NkiValidationError, match="must be an integer, a slice"):
         a["row"]
-    with pytest.raises(NkiValidationError, match="swdge or unknown, came hwdge"):
+    with pytest.raises(NkiValidationError, match="swdge or unknown, got hwdge"):
         nisa.dma_copy(nl.ndarray((1, 8), nl.float32), a.vector_select(0, indices([[1]])), dge_mode=nisa.dge_mode.hwdge)
 
 
