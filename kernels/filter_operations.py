@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from .convolution.adding import Adding
-from .convolution.forms import Form, combined_elements
+from .convolution.forms import MOST_PRODUCTS, Form, combined_elements
 from .convolution.row_blocks import RowBlocks
 from .operation import NO_SIDES, Operation, Packing, Rows, Sides, Surroundings, aligned, groups_of_rows
 from .operation_fields import (
@@ -161,6 +161,8 @@ class Convolution(Filtered):
         """See `Operation`: diagonals, groups of rows, the loaded input, or combinations of minimal filtering."""
         if self.form is Form.MADE:
             return 2 * self.kernel[0] * self.kernel[1] * around.partitions * around.itemsize
+        if self.form is Form.PRODUCTS:
+            return 4 * (2 * MOST_PRODUCTS + 2 * around.images * self.rows * self.columns)
         if self.form.rows > 1:
             geometry, columns = self.row_blocks(around.partitions), around.operands[0][2]
             inputs = geometry.in_groups * (columns + self.padding[1] + self.padding[3])

@@ -181,9 +181,9 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
 
 
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
-    """Return, for each output tile, whether its diagonals are created on the chip: two tiles out of three in
-    `Form.MADE`."""
-    return [form is Form.MADE and tile % 3 > 0 for tile in range(tiles)]
+    """Return, for each output tile, whether its weights are one number for each channel and tap: two tiles out of three
+    in `Form.MADE`, from which the chip creates diagonals, and all in `Form.PRODUCTS`."""
+    return [form is Form.PRODUCTS or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
 
 
 class _Filling:

@@ -15,7 +15,8 @@ and a half times as large, and the Vector Engine would lose more time than the T
 
 In networks, depthwise filters of any size have additional forms, rows of 2 and rows of 4 (row_blocks.py). They compute
 the same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices can
-be generated on the chip from one number for each channel and tap instead of being loaded.
+be generated on the chip from one number for each channel and tap instead of being loaded. For small images, the Vector
+Engine and GpSimd multiply elementwise ("products").
 
 This module is pure arithmetic and does not import `nki`: the host chooses the form by the predicted time (`lowering/`).
 """
@@ -36,6 +37,7 @@ class Form(str, Enum):
     ROWS_2 = "rows of 2"
     ROWS_4 = "rows of 4"
     MADE = "made diagonals"
+    PRODUCTS = "products"
 
     def __str__(self) -> str:
         return self.value
@@ -54,7 +56,8 @@ class Form(str, Enum):
 QUICKEST = "quickest"  # a kernel argument that lets the kernel choose the form
 FORMS = (QUICKEST, Form.DIRECT.value, *(form.value for form in Form if form.is_minimal))
 ROW_BLOCKS = tuple(form for form in Form if form.rows > 1)
-DEPTHWISE = (*ROW_BLOCKS, Form.MADE)
+DEPTHWISE = (*ROW_BLOCKS, Form.MADE, Form.PRODUCTS)
+MOST_PRODUCTS = 2048  # elements of a partition that are multiplied together
 RESERVED_BYTES = 8 * 1024  # bytes of an SBUF partition reserved for biases and the scratch space of pooling
 
 

@@ -31,6 +31,7 @@ from .gates import convolve_gates, has_gates
 from .launch import stream_of
 from .load import load
 from .problems import filters_of, finish_of, images_of
+from .products import convolve_by_products
 from .row_blocks import convolve_row_blocks
 from .row_fold import blank_rows, blank_tile
 from .value import copy_down
@@ -67,6 +68,8 @@ def convolve(launch, number, operation: Convolution, operands):
         return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
     plan = plan_convolution(operation, value, itemsize(value.dtype))
+    if operation.form is Form.PRODUCTS:
+        return convolve_by_products(launch, number, operation, value, plan)
     if has_gates(operation, operands, plan):
         return convolve_gates(launch, number, operation, value, plan)
     return _convolve_tiles(launch, number, operation, operands, plan)

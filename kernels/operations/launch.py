@@ -14,7 +14,7 @@ from typing import Any
 import nki.isa as nisa
 import nki.language as nl
 
-from ..convolution.forms import matrices
+from ..convolution.forms import Form, matrices
 from ..convolution.weights import WeightStream
 from ..operation_fields import ZERO_COLUMNS
 from ..program import LAUNCH_INPUT, Memory, Program, WeightLoad, WeightsAt
@@ -31,7 +31,8 @@ class LoadedWeights:
 
     `units` contains [partitions, matrices, channels] for each output tile and input tile. `pitches` contains the
     distance in elements of a partition from a unit to the unit of the next input tile, if one load fetches both.
-    `next_load` is the number of the next load, and `ahead` contains the loads that were issued early.
+    `makes_diagonals`: whether numbers for each channel are expanded to diagonal matrices. `next_load` is the number of
+    the next load, and `ahead` contains the loads that were issued early.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -42,6 +43,7 @@ class LoadedWeights:
     pitches: list[dict[int, int]]
     identity: Callable[[], nl.NkiTensor]
     ahead: dict[WeightLoad, nl.NkiTensor]
+    makes_diagonals: bool = True
     next_load: int = 0
 
     def of_tile(self, tile, early=False):
@@ -63,7 +65,7 @@ class LoadedWeights:
         for unit in load.units:
             elements = run[:, unit.first : unit.first + unit.elements]
             shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
-            if unit.is_diagonal:
+            if unit.is_diagonal and self.makes_diagonals:
                 shaped = make_diagonals(shaped, self.identity(), unit.out_tile)
             self.units[unit.out_tile][unit.in_tile] = shaped
         for unit, after in zip(load.units, load.units[1:]):
@@ -263,6 +265,7 @@ class Launch:
             pitches=[{} for _ in out_tiles],
             identity=self.identity,
             ahead=self._ahead[operation.weights.is_fp8],
+            makes_diagonals=operation.filter_form is not Form.PRODUCTS,
         )
         if operation.weights.are_resident:
             self._resident_weights[operation.weights] = opened

@@ -27,6 +27,7 @@ from .pack_taps import foresee_taps, loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes per partition for inputs combined together; two are live
 FEWEST_MADE = 49  # taps of a filter, below which loading its diagonals is faster than creating them
+MOST_MULTIPLIED = 1024  # most products of a channel that are computed elementwise
 LEAST_SAVING = 20  # percent of the matmul columns that groups of rows must save to be evaluated
 FORM_GAIN = 1.03  # least speedup for which a form is worth its errors
 
@@ -69,6 +70,8 @@ def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
     """Return a node in a form, with each size of its buffer; None for those that it does not support."""
     if form is Form.MADE:
         return [_with_made_diagonals(graph, node)]
+    if form is Form.PRODUCTS:
+        return [_by_products(graph, node)]
     if form.rows > 1:
         return [_in_row_blocks(graph, node, form)]
     wide = with_wide_weights(graph, node)
@@ -106,6 +109,18 @@ def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
     if len(heights) < 2 or taps < FEWEST_MADE or heights != tile_sizes(operation.channels, PARTITIONS):
         return None
     return node.changed(form=Form.MADE, taps=Taps(1, 1, heights[0]))
+
+
+def _by_products(graph: Graph, node: Node) -> Node | None:
+    """Return a depthwise node of a small image that is multiplied elementwise; None if the image or filter is large."""
+    if not node.is_depthwise() or not _is_alone(graph, node):
+        return None
+    operation = node.convolution
+    heights = graph.heights(operation.sources[0])
+    count = operation.rows * operation.columns * operation.kernel[0] * operation.kernel[1]
+    if count > MOST_MULTIPLIED or heights != tile_sizes(operation.channels, PARTITIONS) or operation.bounds > 0:
+        return None
+    return node.changed(form=Form.PRODUCTS, taps=Taps(1, 1, heights[0]))
 
 
 def _is_alone(graph: Graph, node: Node) -> bool:

@@ -156,6 +156,7 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of combined filters": ("filtered", 2, FILTERED),
     "network of depthwise filters in groups of rows": ("depthwise", 2, GROUPED),
     "network of made diagonals": ("made", 2, decide(forms=((None, Form.MADE.value, 0),))),
+    "network of products": ("made", 2, decide(forms=((None, Form.PRODUCTS.value, 0),))),
 }
 IN_EIGHT_BITS = {
     "8 bits": ("bounded", 3, decide(fp8=ALL)),

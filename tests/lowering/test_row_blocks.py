@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import ALL, answers, assert_right, convolution_of, decide, decided, nodes_of, planned
+from lowered import ALL, answers, assert_right, convolution_of, decide, decided, nanoseconds, nodes_of, planned
 from random_networks import conv, labels, model_of, picture
 from trninfer.kernels.convolution.forms import DEPTHWISE, ROW_BLOCKS, Form
 from trninfer.kernels.program import Convolution
@@ -64,9 +64,32 @@ def networks(draw: st.DrawFn) -> Network:
 
 
 @settings(max_examples=25, deadline=None)
-@given(networks(), st.sampled_from(ROW_BLOCKS), st.sampled_from(["float32", "bfloat16", "float16"]), st.integers(1, 3))
-def test_groups_of_rows_compute_the_same(network: Network, form: Form, dtype: str, batch: int) -> None:
-    assert_right(network, wherever(form), batch, dtype, forms=ROW_BLOCKS)
+@given(networks(), st.sampled_from(DEPTHWISE), st.sampled_from(["float32", "bfloat16", "float16"]), st.integers(1, 3))
+def test_forms_of_depthwise_filters_compute_the_same(network: Network, form: Form, dtype: str, batch: int) -> None:
+    assert_right(network, wherever(form), batch, dtype, forms=DEPTHWISE)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("side", "size", "stride"), [((3, 3), 5, 1), ((6, 5), 3, 2), ((4, 5), 7, 1)])
+def test_products_of_small_images(batch: int, dtype: str, side: tuple[int, int], size: int, stride: int) -> None:
+    """A few numbers of weights are loaded, and nothing is multiplied by the Tensor Engine."""
+    fields = {"kernel_size": (size, size), "padding": (size // 2,) * 4, "stride": (stride, stride)}
+    network = depthwise(300, side, **fields, activation="silu")
+    plan = assert_right(network, wherever(Form.PRODUCTS), batch, dtype, forms=DEPTHWISE)
+    nodes = nodes_of(plan.graph, "depthwise")
+    assert all(node.convolution.form is Form.PRODUCTS for node in nodes)
+    assert sum(load.numbers for node in nodes for load in loads_of(plan.graph, node)) == 300 * size * size
+
+
+def test_small_images_are_multiplied_elementwise_where_that_is_quicker() -> None:
+    network = depthwise(300, (3, 3), kernel_size=(5, 5), padding=(2, 2, 2, 2))
+    products, direct = (
+        decided(network, each, 1, "bfloat16", DEPTHWISE) for each in (wherever(Form.PRODUCTS), Decisions())
+    )
+    assert nanoseconds(products, "bfloat16") < nanoseconds(direct, "bfloat16")
+    large = decided(depthwise(128, (20, 20), kernel_size=(5, 5)), wherever(Form.PRODUCTS), 1, "bfloat16", DEPTHWISE)
+    assert convolution_of(large.graph, "depthwise").form is Form.DIRECT
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
