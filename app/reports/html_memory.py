@@ -48,12 +48,13 @@ def _memory(run: Any, region: str) -> Markup:
     end = run.prediction.makespan or 1.0
     if not use.peak_bytes:
         return element("p", f"{title} holds nothing.", class_="note")
+    needed = min(run.memory.sbuf_bytes, use.peak_bytes) if region == "sbuf" else use.peak_bytes
     told = (
-        f"{title}: at most {quantity(use.peak_bytes, 'B')} of {quantity(use.capacity, 'B')} "
-        f"({percent(use.peak_bytes / use.capacity)}), "
-        f"{microseconds(use.peak_ns / 1000)} us after the first trigger.{_least(run, region, use.peak_bytes)}"
+        f"{title}: {quantity(needed, 'B')} of {quantity(use.capacity, 'B')} needed ({percent(needed / use.capacity)}). "
+        f"The tiles that are live take most {microseconds(use.peak_ns / 1000)} us after the first trigger"
+        f"{', where loads that run ahead fill free space' if needed < use.peak_bytes else ''}."
     )
-    chart = element("figure", _curve(use, end, title), element("figcaption", told), tabindex=0)
+    chart = element("figure", _curve(use, needed, end, title), element("figcaption", told), tabindex=0)
     names = [name for name, _, _ in run.parts.spans] if run.parts else []
     headings: list[Heading] = [
         ("tile at the peak", False), *([("layer", False)] if names else []), ("allocated", False), ("bytes", True),
@@ -73,20 +74,9 @@ def _memory(run: Any, region: str) -> Markup:
     return fragment(chart, table(f"{title} at its peak{more}", headings, rows) if rows else None, advice)
 
 
-def _least(run: Any, region: str, peak_bytes: int) -> str:
-    """Return a sentence on the peak in the kernel's program order, which is the SBUF figure of all tables, if that peak
-    is smaller."""
-    least = run.memory.sbuf_bytes
-    if region != "sbuf" or least >= peak_bytes:
-        return ""
-    needed = quantity(least, "B")
-    return (
-        f" In the kernel's own order {needed} suffice, the figure of tables and JSON; loads that run ahead take more."
-    )
-
-
-def _curve(use: Any, end: float, title: str) -> Markup:
-    """Return the curve of bytes in use over time, with a line for the capacity if the curve comes close to it."""
+def _curve(use: Any, needed: int, end: float, title: str) -> Markup:
+    """Return the curve of bytes in use over time, with a mark at the bytes that the kernel needs in its own order and a
+    line for the capacity if the curve comes close to it."""
     high = max(use.peak_bytes, 1)
     top = use.capacity if use.peak_bytes > use.capacity / 3 else high * 1.15
 
@@ -101,17 +91,16 @@ def _curve(use: Any, end: float, title: str) -> Markup:
         words.append(f"H{x(time):.1f} V{y(size):.1f}")
         last = size
     words.append(f"H{_WIDTH} V{y(0):.1f} Z" if last else f"V{y(0):.1f} Z")
-    peak = quantity(use.peak_bytes, "B")
     marks = [
         element("path", d=" ".join(words), class_="engine plain"),
         element("line", x1=_LEFT, x2=_WIDTH, y1=y(0), y2=y(0), class_="axis"),
-        element("text", peak, x=_LEFT - 8, y=y(use.peak_bytes) + 10, class_="tick", text_anchor="end"),
+        element("text", quantity(needed, "B"), x=_LEFT - 8, y=y(needed) + 10, class_="tick", text_anchor="end"),
         element("text", "0 us", x=_LEFT, y=_HEIGHT - 5, class_="tick"),
         element("text", f"{microseconds(end / 1000)} us", x=_WIDTH, y=_HEIGHT - 5, text_anchor="end", class_="tick"),
     ]
     if top == use.capacity:
         marks.append(element("line", x1=_LEFT, x2=_WIDTH, y1=1, y2=1, class_="roof lesser"))
-    label = f"{title} over time, at most {use.peak_bytes} bytes of a partition"
+    label = f"{title} over time, of which {needed} bytes of a partition are needed"
     return element("svg", marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
 
 

@@ -24,7 +24,8 @@ def run_of(
 
 def test_the_peak_is_told_and_drawn_as_steps() -> None:
     page = Page(memory.memory_section(run_of([(0.0, 0), (25.0, 400), (50.0, 100), (75.0, 0)])))
-    assert "SBUF: at most 400 B of 1 kB (40.0 %), 0.03 us after the first trigger." in page.text
+    assert "SBUF: 400 B of 1 kB needed (40.0 %)." in page.text
+    assert "The tiles that are live take most 0.03 us after the first trigger." in page.text
     assert "PSUM holds nothing." in page.text
     (path,) = page.all("path")
     # 84 units of 1000 are for the figures; 108 of 130 stand for the capacity, as the curve comes near it.
@@ -32,10 +33,12 @@ def test_the_peak_is_told_and_drawn_as_steps() -> None:
     assert [line["class"] for line in page.all("line")] == ["axis", "roof lesser"]
 
 
-def test_the_figure_of_tables_is_named_beside_a_larger_peak() -> None:
+def test_the_figure_of_tables_is_the_only_one_on_the_page() -> None:
     points = [(0.0, 400), (75.0, 0)]
-    assert "In the kernel's own order 100 B suffice" in Page(memory.memory_section(run_of(points, least=100))).text
-    assert "suffice" not in Page(memory.memory_section(run_of(points, least=400))).text
+    ahead = Page(memory.memory_section(run_of(points, least=100)))
+    assert "SBUF: 100 B of 1 kB needed (10.0 %)" in ahead.text and "where loads that run ahead fill" in ahead.text
+    assert "400" not in ahead.text and "SBUF over time, of which 100 bytes" in (ahead.all("svg")[0]["aria-label"] or "")
+    assert "run ahead" not in Page(memory.memory_section(run_of(points, least=400))).text
 
 
 def test_a_low_curve_is_drawn_large_and_one_that_lasts_reaches_the_end() -> None:
@@ -75,7 +78,8 @@ def test_a_real_launch(region: str) -> None:
     page = Page(memory.memory_section(run))
     use = run.memory_use(region.lower())
     (chart,) = [svg for svg in page.all("svg") if (svg["aria-label"] or "").startswith(region)]
-    assert chart["aria-label"] == f"{region} over time, at most {use.peak_bytes} bytes of a partition"
+    needed = run.memory.sbuf_bytes if region == "SBUF" else use.peak_bytes
+    assert chart["aria-label"] == f"{region} over time, of which {needed} bytes of a partition are needed"
     assert use.peak_bytes > 0 and f"{use.owners[0].bytes:,}" in page.text and "transpose.py:" in page.text
 
 
