@@ -8,6 +8,7 @@ from dataclasses import replace
 from . import later
 from .context import Result, Tensor
 from .expressions import Expressions
+from .in_place import cumulative, in_place
 from .indices import Clips
 from .instructions import (
     GONE,
@@ -19,6 +20,7 @@ from .instructions import (
     dtype_of,
     emit_call,
     in_float32,
+    is_none,
     keywords_of,
     name,
     shape_of,
@@ -36,11 +38,11 @@ def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> R
     if op in GONE:
         raise CannotError(f"nisa.{op} is gone: {GONE[op]}")
     if op == "tensor_scalar_cumulative":
-        return _cumulative(ex, call)
+        return cumulative(ex, call)
     if any(keyword.arg == "dst" for keyword in call.keywords) and op not in IN_PLACE:
         return later.call(ex, call, f"nki.isa.{op}")  # the form of NKI 0.2 and later
     if op in IN_PLACE:
-        return _in_place(ex, call, op)
+        return in_place(ex, call, op)
     for special, function in (("memset", memset), ("iota", iota), ("affine_select", affine_select)):
         if op == special:
             return function(ex, call, dst)
@@ -50,7 +52,7 @@ def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> R
     given = keywords_of(call, known.parameters)
     operands = Operands(ex, given.pop("mask", None))
     dtype = given.pop("dtype", None)
-    asked = ex.rewrite(dtype).text if dtype is not None and not _is_none(dtype) else ""
+    asked = ex.rewrite(dtype).text if dtype is not None and not is_none(dtype) else ""
     if op == "nc_matmul":
         return matmul(ex, operands, given, dst, accumulate="")
     return _elementwise(ex, op, operands, given, asked, dst)
@@ -61,10 +63,6 @@ ALWAYS_TILES = frozenset(
 )
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def _elementwise(
     ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], asked: str, dst: View | None
 ) -> Result:
@@ -72,50 +70,57 @@ def _elementwise(
     # Masked-out elements of a new tile were undefined, so a mask only matters if it affects the other elements.
     if dst is None and not known.reduces and not operands.condition:
         operands.clips = {}
+    views = _tiles(ex, op, operands, given)
+    note_start(ex.ctx, dst.tensor if dst is not None else None, *(view.tensor for view in views.values()))
+    shape = _stretch(ex, views) if op == "tensor_tensor" else ""
+    like = views[known.like]
+    fixed: dict[str, str] = {}
+    if op == "tensor_reduce":
+        moved, fixed["axis"], shape = _put_axes_last(ex, like, given.get("axis"))
+        fixed["data"] = moved.text
+    arguments = [_argument(ex, known, each, given[each], views) for each in given if each not in ("keepdims", *fixed)]
+    arguments += [f"{each}={text}" for each, text in fixed.items()]
+    cast = ""
+    if dst is None and op == "nc_transpose" and asked not in ("", dtype_of(like)):
+        cast, asked, ex.target = asked, "", ""  # the tile in PSUM has the dtype of the operand
+    target, written = dst, dst.text if dst is not None else ""
+    if target is None:
+        dtype = asked or _result_dtype(ex, op, views)
+        made = allocate(ex.ctx, ex, shape or _result_shape(ex, op, like, given), dtype, known.region)
+        target = View(made.text, made.tensor or Tensor(), None, (made.tensor or Tensor()).shape)
+        written = _clipped_destination(made, op, like, operands.clips)
+    function = f"{ex.ctx.nisa}.{op}"
+    if op == "nc_transpose" and dst is not None and dtype_of(dst) != dtype_of(like):
+        function = ex.ctx.needs("transpose_into")  # the dtypes may differ, which only the first NKI allowed
+    emit_call(ex.ctx, operands, f"{function}(dst={written}, {', '.join(filter(None, arguments))})")
+    if cast:
+        shown = target.tensor.shape
+        return Result(f"{ex.ctx.nl}.copy({target.text}, dtype={cast})", Tensor("sbuf", cast, shown))
+    return Result(target.text, target.tensor)
+
+
+def _tiles(ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr]) -> dict[str, View]:
+    """Return the operands of an instruction that are tiles, by parameter."""
+    known = INSTRUCTIONS[op]
     views = {
         each: operands.view(given[each])
         for each in known.tiles
         if each in given and (each in ALWAYS_TILES or _is_tile(ex, given[each]))
     }
-    note_start(ex.ctx, dst.tensor if dst is not None else None, *(view.tensor for view in views.values()))
     views = {each: in_float32(ex, op, each, view, given) for each, view in views.items()}
     like = views.get(known.like)
     if like is None:
         raise CannotError(f"nisa.{op}: {known.like} is not known to be a tile here")
     if op == "nc_transpose" and like.tensor.region == "psum":
         copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({like.text})", Tensor("sbuf", like.tensor.dtype, like.shape)))
-        like = views["data"] = View(copied.text, copied.tensor or Tensor(), like.shape, like.full)
-    shape = ""
-    if op == "tensor_tensor":
-        shape = _stretch(ex, views)
-        like = views["data1"]
-    arguments = [_argument(ex, known, each, node, views) for each, node in given.items() if each not in ("keepdims",)]
-    if op == "tensor_reduce":
-        moved, axis, shape = _put_axes_last(ex, like, given.get("axis"))
-        arguments = [a for a in arguments if not a.startswith(("axis=", "data="))]
-        arguments += [f"data={moved.text}", f"axis={axis}"]
-    target, cast = dst, ""
-    if target is None:
-        shape = shape or _result_shape(ex, op, like, given)
-        if op == "nc_transpose" and asked not in ("", dtype_of(like)):  # the tile in PSUM has the dtype of the operand
-            cast, asked, ex.target = asked, "", ""
-        dtype = (
-            asked or (f"{ex.ctx.nl}.{known.dtype}" if known.dtype else "") or _wider(ex, op, views) or dtype_of(like)
-        )
-        made = allocate(ex.ctx, ex, shape, dtype, known.region)
-        target = View(made.text, made.tensor or Tensor(), None, (made.tensor or Tensor()).shape)
-        written = _clipped_destination(made, op, like, operands.clips)
-    else:
-        written = target.text
-    name_of = f"{ex.ctx.nisa}.{op}"
-    if op == "nc_transpose" and dst is not None and dtype_of(dst) != dtype_of(like):
-        name_of = ex.ctx.needs("transpose_into")  # the dtypes may differ, which only the first NKI allowed
-    call = f"{name_of}(dst={written}, {', '.join(argument for argument in arguments if argument)})"
-    emit_call(ex.ctx, operands, call)
-    if cast:
-        shown = target.tensor.shape
-        return Result(f"{ex.ctx.nl}.copy({target.text}, dtype={cast})", Tensor("sbuf", cast, shown))
-    return Result(target.text, target.tensor)
+        views["data"] = View(copied.text, copied.tensor or Tensor(), like.shape, like.full)
+    return views
+
+
+def _result_dtype(ex: Expressions, op: str, views: dict[str, View]) -> str:
+    """Return the dtype of a result for which none is given."""
+    known = INSTRUCTIONS[op]
+    return f"{ex.ctx.nl}.{known.dtype}" if known.dtype else _wider(ex, op, views) or dtype_of(views[known.like])
 
 
 def _stretch(ex: Expressions, views: dict[str, View]) -> str:
@@ -314,67 +319,3 @@ def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[
     if fresh:  # masked-out elements of a new tile were undefined
         return rows, rows
     return rows, {**rows, **columns}
-
-
-def _cumulative(ex: Expressions, call: ast.Call) -> Result | None:
-    """Rewrite nisa.tensor_scalar_cumulative without an imm1 that has no effect, which NKI 0.7 refuses."""
-    given = keywords_of(call, ())
-    command = ex.ctx.names.dotted(given.get("reduce_cmd")) if "reduce_cmd" in given else "reset_reduce"
-    if _is_none(given.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):
-        return None
-    if not command:
-        ex.ctx.add(CHECK, "imm1 goes with reduce_cmd=nisa.reduce_cmd.load_reduce alone: pass None with other commands")
-        return None
-    del given["imm1"]
-    arguments = ", ".join(f"{each}={ex.rewrite(node).text}" for each, node in given.items())
-    return Result(f"{ex.ctx.nisa}.tensor_scalar_cumulative({arguments})")
-
-
-def _is_true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _predicate(ex: Expressions, view: View, reverse: bool) -> str:
-    """Return a predicate, which must consist of unsigned integers; the first compilers also took other dtypes."""
-    if not reverse and view.tensor.dtype in (f"{ex.ctx.nl}.uint8", f"{ex.ctx.nl}.uint16"):
-        return view.text
-    return f"{ex.ctx.needs('as_predicate')}({view.text}{', reverse=True' if reverse else ''})"
-
-
-def _in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    """Rewrite an instruction that already had a `dst` parameter in the first NKI."""
-    given = keywords_of(call, IN_PLACE[op])
-    mask = given.pop("mask", None)
-    if "dst" not in given and not call.args:
-        return None
-    operands = Operands(ex, mask)
-    given.pop("dtype", None)
-    if op == "dma_copy" and "dst_rmw_op" in given:
-        raise CannotError("nisa.dma_copy with dst_rmw_op: use nisa.dma_compute(dst, [src], reduce_op=...)")
-    if op == "nc_stream_shuffle" and not call.keywords and len(call.args) == 3 and not ex.ctx.names.is_first_dialect:
-        return None
-    order = ["dst", *(each for each in given if each != "dst")]
-    arguments = []
-    from_psum = op == "dma_copy" and operands.view(given["src"]).tensor.region == "psum"
-    if from_psum:
-        ex.ctx.add(CHECK, "a DMA cannot read PSUM: its source is copied to SBUF first")
-    reverse = op == "tensor_copy_predicated" and _is_true(given.get("reverse_pred"))
-    if reverse and ex.rewrite(given["src"]).tensor is not None:  # a tile goes without reverse_pred
-        order.remove("reverse_pred")
-    else:
-        reverse = False
-    for each in order:
-        if each == "predicate":
-            arguments.append(f"predicate={_predicate(ex, operands.view(given[each]), reverse)}")
-        elif each in ("dst", "src", "on_true", "data"):
-            text = operands.view(given[each]).text
-            arguments.append(f"{each}={ex.ctx.nl}.copy({text})" if each == "src" and from_psum else f"{each}={text}")
-        elif each in ("reduce_op",):
-            arguments.append(f"{each}={ex.ctx.names.operator(given[each]) or ex.rewrite(given[each]).text}")
-        else:
-            arguments.append(f"{each}={later.enumerated(ex, each, given[each]) or ex.rewrite(given[each]).text}")
-    text = f"{ex.ctx.nisa}.{op}({', '.join(arguments)})"
-    if operands.guard:
-        emit_call(ex.ctx, operands, text)
-        return Result("None")
-    return Result(text)

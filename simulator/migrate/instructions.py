@@ -119,6 +119,11 @@ def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.ex
     return found
 
 
+def is_none(node: ast.expr) -> bool:
+    """Return True for the literal None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 class Operands:
     """The operands of a call, clipped by its mask."""
 
@@ -127,7 +132,7 @@ class Operands:
         self.ctx = expressions.ctx
         self.clips: Clips = {}
         self.condition = ""
-        if mask is None or (isinstance(mask, ast.Constant) and mask.value is None):
+        if mask is None or is_none(mask):
             return
         result = expressions.rewrite(mask)
         value = result.value

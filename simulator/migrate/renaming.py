@@ -87,18 +87,7 @@ def _loop_of(tree: ast.FunctionDef, after: list[ast.stmt], maker: _Maker, names:
     later = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno > maker.statement.lineno]
     if needed & stored(statement for statement in later if not isinstance(statement, ast.For)):
         return None
-    loops: list[ast.For] = []
-    block = after
-    while True:
-        users = [statement for statement in block if _mentions(statement, maker.name)]
-        if len(users) != 1 or not isinstance(users[0], ast.For) or users[0].orelse:
-            break
-        if users[0].body[0].lineno == users[0].lineno:  # `for i in x: ...` on one line
-            break
-        if needed & stored([users[0].target]) or _mentions(users[0].iter, maker.name):
-            break
-        loops.append(users[0])
-        block = users[0].body
+    loops = _loops_around(after, maker.name, needed)
     if not loops or _mentions_of(loops[-1], maker.name) != len(every) - 1:
         return None
     if not all(_stays(tree, loops[-1], view) for view in _views(tree, maker.name)):
@@ -108,6 +97,22 @@ def _loop_of(tree: ast.FunctionDef, after: list[ast.stmt], maker: _Maker, names:
             return loop
     independent = all(_called(loop.iter, names) == "nki.language.affine_range" for loop in loops)
     return loops[-1] if independent and maker.is_empty and not _accumulates(loops[-1], maker.name) else None
+
+
+def _loops_around(block: list[ast.stmt], name: str, needed: set[str]) -> list[ast.For]:
+    """Return the nested loops, from the outermost one, that contain all uses of a name in a block and leave the names
+    that are needed to create its tile unchanged."""
+    loops: list[ast.For] = []
+    while True:
+        users = [statement for statement in block if _mentions(statement, name)]
+        if len(users) != 1 or not isinstance(users[0], ast.For) or users[0].orelse:
+            return loops
+        loop = users[0]
+        on_one_line = loop.body[0].lineno == loop.lineno  # `for i in x: ...`
+        if on_one_line or needed & stored([loop.target]) or _mentions(loop.iter, name):
+            return loops
+        loops.append(loop)
+        block = loop.body
 
 
 def _mentions(node: ast.AST, name: str) -> bool:

@@ -8,7 +8,7 @@ from ..instructions.operators import ACTIVATIONS, ALU
 from .context import Result, Tensor, Window
 from .creation import create, par_dim
 from .expressions import Expressions
-from .instructions import Operands, keywords_of, shape_text
+from .instructions import Operands, is_none, keywords_of, shape_text
 from .later import RANGES, loop_range
 from .moves import load, load_transposed, store
 from .notes import CannotError
@@ -111,12 +111,8 @@ def _arange(ex: Expressions, call: ast.Call) -> Result:
 
 def _options(ex: Expressions, given: dict[str, ast.expr], *names: str) -> str:
     return "".join(
-        f", {each}={ex.rewrite(given[each]).text}" for each in names if each in given and not _none(given[each])
+        f", {each}={ex.rewrite(given[each]).text}" for each in names if each in given and not is_none(given[each])
     )
-
-
-def _none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
@@ -184,7 +180,7 @@ def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     x = ex.rewrite(given["x"])
     note_start(ex.ctx, x.tensor)
     text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, given, 'dtype')})"
-    asked = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else ""
+    asked = ex.rewrite(given["dtype"]).text if "dtype" in given and not is_none(given["dtype"]) else ""
     tensor = x.tensor or Tensor()
     if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes rsqrt, cannot access PSUM
         text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, given, 'dtype')})"
@@ -218,7 +214,7 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
                 text = f"{view.text}.permute({tuple(left + reduced)})"
                 axis_text = str(tuple(range(len(left), rank)))
     options = _options(ex, given, "dtype", "keepdims")
-    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given and not _none(given["dtype"]) else view.tensor.dtype
+    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given and not is_none(given["dtype"]) else view.tensor.dtype
     return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, result))
 
 

@@ -1,0 +1,77 @@
+"""Instructions that have always written to `dst`: they keep it, and get operands that NKI 0.7 accepts."""
+
+from __future__ import annotations
+
+import ast
+
+from . import later
+from .context import Result
+from .expressions import Expressions
+from .instructions import IN_PLACE, Operands, emit_call, is_none, keywords_of
+from .notes import CHECK, CannotError
+from .views import View
+
+
+def cumulative(ex: Expressions, call: ast.Call) -> Result | None:
+    """Rewrite nisa.tensor_scalar_cumulative without an imm1 that has no effect, which NKI 0.7 refuses."""
+    given = keywords_of(call, ())
+    command = ex.ctx.names.dotted(given.get("reduce_cmd")) if "reduce_cmd" in given else "reset_reduce"
+    if is_none(given.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):
+        return None
+    if not command:
+        ex.ctx.add(CHECK, "imm1 goes with reduce_cmd=nisa.reduce_cmd.load_reduce alone: pass None with other commands")
+        return None
+    del given["imm1"]
+    arguments = ", ".join(f"{each}={ex.rewrite(node).text}" for each, node in given.items())
+    return Result(f"{ex.ctx.nisa}.tensor_scalar_cumulative({arguments})")
+
+
+def _is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _predicate(ex: Expressions, view: View, reverse: bool) -> str:
+    """Return a predicate, which must consist of unsigned integers; the first compilers also took other dtypes."""
+    if not reverse and view.tensor.dtype in (f"{ex.ctx.nl}.uint8", f"{ex.ctx.nl}.uint16"):
+        return view.text
+    return f"{ex.ctx.needs('as_predicate')}({view.text}{', reverse=True' if reverse else ''})"
+
+
+def in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
+    """Rewrite an instruction that already had a `dst` parameter in the first NKI."""
+    given = keywords_of(call, IN_PLACE[op])
+    mask = given.pop("mask", None)
+    if "dst" not in given and not call.args:
+        return None
+    operands = Operands(ex, mask)
+    given.pop("dtype", None)
+    if op == "dma_copy" and "dst_rmw_op" in given:
+        raise CannotError("nisa.dma_copy with dst_rmw_op: use nisa.dma_compute(dst, [src], reduce_op=...)")
+    if op == "nc_stream_shuffle" and not call.keywords and len(call.args) == 3 and not ex.ctx.names.is_first_dialect:
+        return None
+    reverse = op == "tensor_copy_predicated" and _is_true(given.get("reverse_pred"))
+    reverse = reverse and ex.rewrite(given["src"]).tensor is not None
+    if reverse:  # a tile goes without reverse_pred
+        del given["reverse_pred"]
+    order = ["dst", *(each for each in given if each != "dst")]
+    arguments = ", ".join(f"{each}={_operand(ex, operands, op, each, given[each], reverse)}" for each in order)
+    text = f"{ex.ctx.nisa}.{op}({arguments})"
+    if operands.guard:
+        emit_call(ex.ctx, operands, text)
+        return Result("None")
+    return Result(text)
+
+
+def _operand(ex: Expressions, operands: Operands, op: str, parameter: str, node: ast.expr, reverse: bool) -> str:
+    """Return an argument as source text; `reverse` inverts the predicate."""
+    if parameter == "predicate":
+        return _predicate(ex, operands.view(node), reverse)
+    if parameter in ("dst", "src", "on_true", "data"):
+        view = operands.view(node)
+        if op == "dma_copy" and parameter == "src" and view.tensor.region == "psum":
+            ex.ctx.add(CHECK, "a DMA cannot read PSUM: its source is copied to SBUF first")
+            return f"{ex.ctx.nl}.copy({view.text})"
+        return view.text
+    if parameter == "reduce_op":
+        return ex.ctx.names.operator(node) or ex.rewrite(node).text
+    return later.enumerated(ex, parameter, node) or ex.rewrite(node).text
