@@ -76,8 +76,8 @@ def _elementwise(
     like = views[known.like]
     fixed: dict[str, str] = {}
     if op == "tensor_reduce":
-        moved, fixed["axis"], shape = _put_axes_last(ex, like, given.get("axis"))
-        fixed["data"] = moved.text
+        moved, axis, shape = _put_axes_last(ex, like, given.get("axis"))
+        fixed = {"data": moved.text, "axis": axis}
     arguments = [_argument(ex, known, each, given[each], views) for each in given if each not in ("keepdims", *fixed)]
     arguments += [f"{each}={text}" for each, text in fixed.items()]
     cast = ""

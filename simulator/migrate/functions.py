@@ -20,7 +20,8 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
     trees = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     used = {each.name: names.mentioned_by(each.name) for each in trees}
     kernels = {each.name for each in trees if any(is_jit(decorator, names) for decorator in each.decorator_list)}
-    launchers = {each.name for each in trees if called(each) & kernels or used[each.name] & ENTRY_POINTS}
+    around = {each.name for each in trees if any(inner.name in kernels for inner in _inner(each))}
+    launchers = {each.name for each in trees if called(each) & kernels or used[each.name] & ENTRY_POINTS} - around
     found = {name for name, dotted in used.items() if any(_computes(each) for each in dotted)}
     found -= launchers - kernels - called_by(tree, kernels)
     names.undecorated = (found - kernels) & _values(tree)
@@ -34,6 +35,11 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
 def _computes(dotted: str) -> bool:
     """Return True for names that only kernels and their helpers use; host code only uses grids, sizes and dtypes."""
     return dotted.startswith(("nki.language.", "nki.isa.")) and ".".join(dotted.split(".")[:3]) not in ON_HOST
+
+
+def _inner(function: ast.FunctionDef) -> list[ast.FunctionDef]:
+    """Return the functions that are defined inside a function."""
+    return [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function]
 
 
 def assumptions(names: Names) -> list[Note]:
