@@ -33,8 +33,7 @@ def test_every_export_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [64, 96])
-@pytest.mark.parametrize("name", ["yolov5n", "yolov8n"])
+@pytest.mark.parametrize(("name", "size"), [("yolov5n", 96), ("yolov8n", 64)])
 def test_detectors_of_ultralytics(name: str, size: int, tmp_path: Path) -> None:
     pytest.importorskip("ultralytics")
     assert_runs(Export("ultralytics", name, size, "own"), tmp_path)
