@@ -112,7 +112,7 @@ def _import(
         raise ModelError(f"{source}: the imported network differs from ONNX Runtime by up to {error:.2g}")
     model = Model(imported.network, dict(imported.tensors), imported.metadata)
     try:
-        check = None if options.unchecked else check_network(model)
+        check = None if options.unchecked else check_network(model, imported.comparison.sensitivity)
     except ModelError as problem:
         raise ModelError(f"{source}: {problem}; unchecked=True imports it all the same") from None
     if check is not None and not check.passed:

@@ -88,7 +88,7 @@ def import_model(
     with _stage(output, imported) as staged:
         imported = replace(imported, tensors=staged.model.tensors)  # so that only one copy is in memory
         try:
-            trial = None if options.unchecked else check_network(staged.model)
+            trial = None if options.unchecked else check_network(staged.model, comparison.sensitivity)
         except ModelError as error:
             raise UsageError(f"{model}: {error}; --unchecked imports it all the same") from None
         if trial is not None and not trial.passed:

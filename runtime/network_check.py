@@ -21,6 +21,7 @@ from .choose import choose_backend
 from .session import OverflowedError, Session
 from .verify import Verification, Verifier, merge
 
+MOST = 1e-3  # largest accepted share of the largest output
 PLANNED = (1, 2)  # batch sizes that are planned in each dtype
 
 # Batch sizes that are run, with the largest number of multiply-accumulates per example; larger networks are not run.
@@ -40,8 +41,11 @@ class NetworkCheck:
         return self.verification is None or self.verification.passed
 
 
-def check_network(model: Model) -> NetworkCheck:
+def check_network(model: Model, sensitivity: float = 0.0) -> NetworkCheck:
     """Run batches of random examples in float32, and plan the network in 32 and 16 bits.
+
+    `sensitivity` is the difference, as a share of the largest output, between two computations in float32 that are
+    known to be correct: differences that are up to three times as large are accepted, but at most MOST.
 
     Raises ModelError, with a one-line message, if the network cannot be planned or run.
     """
@@ -49,7 +53,8 @@ def check_network(model: Model) -> NetworkCheck:
         _plan(model, "float32", batch)
     batches = batches_of(model.network)
     scores = before_softmax(model)
-    verdicts = [_run(scores, batch) for batch in batches]
+    least = min(MOST, 3 * sensitivity)
+    verdicts = [_run(scores, batch, least) for batch in batches]
     for dtype in DTYPES:
         if dtype != "float32":  # plan it after the run, which needs the most memory, since plans are cached
             for batch in PLANNED:
@@ -102,13 +107,13 @@ def _plan(model: Model, dtype: str, batch: int) -> None:
         raise ModelError(f"{where} ({told}), which is a fault of trninfer: please report it") from None
 
 
-def _run(model: Model, batch: int) -> Verification:
+def _run(model: Model, batch: int, least: float) -> Verification:
     x = np.random.default_rng(batch).standard_normal((batch, *model.network.input.shape), np.float32)
     try:
         result = Session(model, _simulator(), "float32", batch).run(x)
     except OverflowedError as error:
         raise ModelError(f"random inputs in a batch of {batch}: {error}") from None
-    verifier = Verifier(model, "float32")
+    verifier = Verifier(model, "float32", least=least)
     verifier.check(x, result.classes, result.probabilities)
     return verifier.verdict
 

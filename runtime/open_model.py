@@ -104,7 +104,7 @@ def _import(path: Path, entry: Path | None, size: tuple[int, int] | None) -> Mod
     if not imported.comparison.passed:
         raise ModelError(f"{path}: the imported network differs from ONNX Runtime; see trninfer import {path}")
     model = Model(imported.network, dict(imported.tensors), imported.metadata)
-    if not check_network(model).passed:
+    if not check_network(model, imported.comparison.sensitivity).passed:
         raise ModelError(
             f"{path}: the imported network is computed wrongly on the simulator; see trninfer import {path}"
         )

@@ -48,12 +48,13 @@ def merge(verdicts: Sequence[Verification]) -> Verification:
 class Verifier:
     """Runs the golden model on inputs that a session has answered, and accumulates the verdict.
 
-    `measured` is True if the answers come from the chip, whose functions and matmuls have additional errors.
+    `measured` is True if the answers come from the chip, whose functions and matmuls have additional errors. `least` is
+    the smallest tolerance.
     """
 
-    def __init__(self, model: Model, dtype: str, measured: bool = False) -> None:
+    def __init__(self, model: Model, dtype: str, measured: bool = False, least: float = 0.0) -> None:
         self._model, self._dtype = model, dtype
-        self.verdict = Verification(True, 0.0, 0, 0, network_tolerance(dtype, measured))
+        self.verdict = Verification(True, 0.0, 0, 0, max(least, network_tolerance(dtype, measured)))
 
     def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
         """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, row_size], with the golden

@@ -65,6 +65,12 @@ class Comparison:
         return bool(self.skipped) or self.max_abs_error <= self.tolerance * self.largest_output
 
     @property
+    def sensitivity(self) -> float:
+        """The difference as a share of the largest output, where both computed in float32; otherwise 0."""
+        is_exact = not self.skipped and self.largest_output > 0 and self.tolerance <= TOLERANCES["float32"]
+        return self.max_abs_error / self.largest_output if is_exact else 0.0
+
+    @property
     def _badness(self) -> float:
         allowed = self.tolerance * self.largest_output
         if self.skipped or not self.max_abs_error:

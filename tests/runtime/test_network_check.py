@@ -48,6 +48,18 @@ def test_pictures_of_a_batch_that_mix_are_found(monkeypatch: pytest.MonkeyPatch,
     assert not check_network(classifier(scale)).passed
 
 
+def test_a_sensitive_network_may_differ_as_correct_computations_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = launches.NetworkLaunches.run
+
+    def run(self, backend, data, progress):
+        ran = real(self, backend, data, progress)
+        return replace(ran, scores=ran.scores + 4e-4 * np.abs(ran.scores).max(axis=1, keepdims=True))
+
+    monkeypatch.setattr(launches.NetworkLaunches, "run", run)
+    passed = {share: check_network(classifier(100.0), share).passed for share in (0.0, 1e-4, 2e-4, 0.1)}
+    assert passed == {0.0: False, 1e-4: False, 2e-4: True, 0.1: True}
+
+
 def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for error, says in (
         (KeyError(20), r"it cannot run in float32 in batches of 1 \(KeyError: 20\), which is a fault of trninfer"),
