@@ -66,7 +66,7 @@ InstructionsOption = Annotated[
 ]
 ConvolutionsOption = Annotated[
     Form,
-    typer.Option("--form", help="Form of 3x3 convolutions: fewer matmuls where that is quicker, or always direct."),
+    typer.Option("--form", help="Form of 3x3 convolutions: fewer matmuls if that is faster, or always direct."),
 ]
 LncOption = Annotated[
     int,

@@ -86,7 +86,7 @@ def _measured(run: MeasuredRun, steps: int) -> Iterator[str]:
 
     yield f"{run.name}: measured {run.total_ns / 1000:.2f} us, {len(run.instructions):,} instructions"
     for missing in run.missing:
-        yield f"  the profile does not tell {missing}"
+        yield f"  the profile does not contain {missing}"
     yield ""
     rows: list[tuple[str, ...]] = []
     for e in engines(run):

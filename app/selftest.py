@@ -134,7 +134,7 @@ def _finish(
         write_output("\n".join(render(test, stream_of(options.output)) for test in tests), options.output)
     for test in tests:
         if test.stopped:
-            complain(f"the self-test did not come to its end: {test.stopped}")
+            complain(f"the self-test did not finish: {test.stopped}")
     complain(f"{path}: {tests[0].what_to_do}")
     return max(test.status for test in tests)
 

@@ -73,7 +73,7 @@ def main() -> None:
     """Draw the pictures and measure the rates, or the memory use."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, help="how many (default 96; with --memory 20000)")
-    parser.add_argument("--batch-size", type=int, default=4, help="pictures in a batch (default 4)")
+    parser.add_argument("--batch-size", type=int, default=4, help="pictures per batch (default 4)")
     parser.add_argument("--side", type=int, default=224, help="of the network's image, in pixels (default 224)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="how many to try (default 1 2)")
     parser.add_argument("--memory", action="store_true", help="watch the memory over two nodes instead")
@@ -114,7 +114,7 @@ def _tell(run: Run, alone: Run | None) -> Run:
         )
         saved = 1 / alone.free_rate - 1 / run.free_rate  # seconds per picture
         if saved > 0:
-            text += f"; sooner done from {max(0.0, run.starting - alone.starting) / saved:.0f} pictures on"
+            text += f"; faster in total from {max(0.0, run.starting - alone.starting) / saved:.0f} pictures on"
     print(text, flush=True)
     return run
 

@@ -21,7 +21,7 @@ import numpy as np
 try:
     import torch
 except ImportError:
-    raise SystemExit("this benchmark compares with PyTorch, which is not here: pip install torch") from None
+    raise SystemExit("this benchmark needs PyTorch: pip install torch") from None
 from trninfer import simulator
 from trninfer.kernels import fused_conv2d_maxpool
 
@@ -41,8 +41,8 @@ def best_seconds(run: Callable[[], object], repeats: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", type=int, default=224, help="height and width of the image (default 224)")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of which the best counts (default 3)")
-    parser.add_argument("--profile", action="store_true", help="show where the simulation spends its time")
+    parser.add_argument("--repeats", type=int, default=3, help="number of runs; the fastest counts (default 3)")
+    parser.add_argument("--profile", action="store_true", help="profile the simulation")
     options = parser.parse_args()
 
     rng = np.random.default_rng(0)

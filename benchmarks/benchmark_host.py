@@ -89,7 +89,7 @@ def print_preprocessing(repeats: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=10, help="runs of which the least counts (default 10)")
+    parser.add_argument("--repeats", type=int, default=10, help="number of runs; the fastest counts (default 10)")
     options = parser.parse_args()
     print_starts(options.repeats)
     print_preprocessing(options.repeats)

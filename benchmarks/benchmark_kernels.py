@@ -21,7 +21,7 @@ import numpy as np
 try:
     import torch
 except ImportError:
-    raise SystemExit("this benchmark compares with PyTorch, which is not here: pip install torch") from None
+    raise SystemExit("this benchmark needs PyTorch: pip install torch") from None
 from numpy.typing import NDArray
 from trninfer import kernels, simulator
 
@@ -126,9 +126,9 @@ def best_of(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3, help="runs of which the best counts (default 3)")
+    parser.add_argument("--repeats", type=int, default=3, help="number of runs; the fastest counts (default 3)")
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default 1)")
-    parser.add_argument("--only", default="", help="only the kernels with this in their name")
+    parser.add_argument("--only", default="", help="only kernels whose names contain this text")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
 

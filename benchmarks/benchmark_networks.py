@@ -95,8 +95,8 @@ def measure(name: str, repeats: int, profile: bool) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", default=NETWORKS, help="names of torchvision")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of which the best counts (default 5)")
-    parser.add_argument("--profile", action="store_true", help="show where the simulation spends its time")
+    parser.add_argument("--repeats", type=int, default=5, help="number of runs; the fastest counts (default 5)")
+    parser.add_argument("--profile", action="store_true", help="profile the simulation")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--threads", type=int, default=cores, help="of PyTorch (default: one a core)")
     options = parser.parse_args()

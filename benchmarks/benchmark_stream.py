@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=10_000, help="how many (default 10000; at least 100)")
     parser.add_argument("--side", type=int, default=28, help="height and width of each in pixels (default 28)")
-    parser.add_argument("--batch-size", type=int, default=16, help="pictures in a batch (default 16)")
+    parser.add_argument("--batch-size", type=int, default=16, help="pictures per batch (default 16)")
     options = parser.parse_args()
     count = max(100, options.pictures)
     with tempfile.TemporaryDirectory() as folder:
@@ -96,8 +96,8 @@ def main() -> None:
     rate = _rate(*samples[-2:]) / _rate(*samples[:2])
     cost = _cost(*samples[-2:]) / _cost(*samples[:2])
     growth = samples[-1].resident - samples[1].resident
-    print(f"last tenth to first tenth: rate {100 * rate:.1f} %, processor time a picture {100 * cost:.1f} %")
-    print(f"memory from the first tenth to the end: {growth / 1e6:+.1f} MB, {growth / count:+.0f} bytes a picture")
+    print(f"last tenth to first tenth: rate {100 * rate:.1f} %, processor time per picture {100 * cost:.1f} %")
+    print(f"memory from the first tenth to the end: {growth / 1e6:+.1f} MB, {growth / count:+.0f} bytes per picture")
 
 
 def _cost(earlier: Sample, later: Sample) -> float:

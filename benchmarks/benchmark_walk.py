@@ -46,7 +46,7 @@ def walk(measured: Any) -> NeuronCore:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5, help="runs of which the least counts (default 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="number of runs; the fastest counts (default 5)")
     parser.add_argument("rows", nargs="*", default=ROWS, help=f"measured rows (default {' '.join(ROWS)})")
     options = parser.parse_args()
     rows = {row.id: row for row in load_all_kernel_rows()}

@@ -132,12 +132,12 @@ def slower_with_twice(kernel: Kernel) -> Iterator[Violation]:
     rates = machine(TARGET)
     after = kernel.run({name: 2 * getattr(rates, name) for name in BANDWIDTH}).latency_us
     if after > before * (1 + SLOWER_WITH_TWICE):
-        yield Violation(kernel, "another machine of twice the bandwidth", before, after)
+        yield Violation(kernel, "a machine with twice the bandwidth", before, after)
 
 
 RULES: Mapping[str, Callable[[Kernel], Iterator[Violation]]] = {
     "bfloat16 is slower than float32 by more than 5 %": slower_in_bfloat16,
-    "a row or column more makes it faster by 5 %, or slower by more than it adds and 10 %": wrong_with_one_more,
+    "one more row or column makes it faster by 5 %, or slower by more than its share plus 10 %": wrong_with_one_more,
     "more work makes it faster": faster_with_more_work,
     "a resource twice as fast makes it slower by more than 2 %": slower_with_twice,
 }
@@ -152,8 +152,8 @@ def violations(count: int, seed: int) -> dict[str, list[Violation]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=100, help="random kernels (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: 0)")
+    parser.add_argument("--count", type=int, default=100, help="number of random kernels (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
     given = parser.parse_args()
     for rule, found in violations(given.count, given.seed).items():
         print(f"{len({violation.kernel for violation in found}):4} of {given.count} kernels: {rule}")

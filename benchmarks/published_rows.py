@@ -25,8 +25,8 @@ SAVED = DATA / "published-kernels.csv"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sources", type=Path, metavar="DIR", help="predict anew, from checkouts in this folder")
-    parser.add_argument("--save", action="store_true", help="keep the predictions in data/published-kernels.csv")
+    parser.add_argument("--sources", type=Path, metavar="DIR", help="predict again, from checkouts in this folder")
+    parser.add_argument("--save", action="store_true", help="save the predictions to data/published-kernels.csv")
     given = parser.parse_args()
     if given.sources is None:
         predicted = saved()

@@ -57,7 +57,7 @@ def _form_of(parts: Sequence[Node]) -> str | None:
         "8-bit weights": first.weights.is_fp8,
         "8-bit output": first.is_fp8,
         "diagonals": first.groups > 1 and first.form is Form.DIRECT and first.row_fold.count == 1,
-        f"{taps} taps a matmul": taps > 1,
+        f"{taps} taps per matmul": taps > 1,
         f"{rows} rows packed": rows > 1,
         f"{first.packed} images packed": first.packed > 1,
     }

@@ -101,7 +101,8 @@ class LaunchSequence:
         if fitting < batch:
             launches = ceil_div(batch, fitting)
             notes.append(
-                f"a batch of {batch} is {launches} times up to {fitting}: more would pass {self.most} instructions"
+                f"a batch of {batch} runs as {launches} launches of up to {fitting}; more images would exceed "
+                f"{self.most} instructions"
             )
         return "; ".join(notes) or None
 
@@ -113,16 +114,16 @@ class LaunchSequence:
         values = self._names(lambda node: node.operation.is_fp8)
         more_values = self._names(lambda node: node.may_be_fp8)
         if not narrow and not maybe:
-            return "no layer has weights in 8 bits; all are in bfloat16, as the first and the last"
+            return "no layer has weights in 8 bits; all are in bfloat16, like the first and the last layer"
         others = [name for name in with_weights if name not in narrow | maybe]
         told = f"weights of {len(narrow)} of {len(with_weights)} layers are in 8 bits"
         if others:
             told += f" (in bfloat16: {_listed(others)})"
         if values:
-            told += f", and what {_computing(values)}"
+            told += f", and outputs of {_counted(values)}"
         if more_values:
-            told += f"; where that is quicker, so are weights of {len(maybe)} more and what {_computing(more_values)}"
-        return f"{told}, in scales by {source}" if values or more_values else told
+            told += f"; if faster, also weights of {len(maybe)} more and outputs of {_counted(more_values)}"
+        return f"{told}; scales from {source}" if values or more_values else told
 
     def _names(self, is_meant: Callable[[Node], bool]) -> set[str]:
         return {node.name for node in self.graph.nodes if is_meant(node)}
@@ -174,12 +175,12 @@ class LaunchSequence:
             return None
         ends = [segment.last for segment in self.segments[:-1]]
         largest = self._most_instructions(1)
-        over = "" if largest <= self.most else f" where they can be ({largest} in the largest)"
+        over = "" if largest <= self.most else f" if possible ({largest} in the largest)"
         return f"{len(self.segments)} launches of at most {self.most} instructions{over}: cut after {', '.join(ends)}"
 
 
-def _computing(names: Collection[str]) -> str:
-    return "1 layer computes" if len(names) == 1 else f"{len(names)} layers compute"
+def _counted(names: Collection[str]) -> str:
+    return "1 layer" if len(names) == 1 else f"{len(names)} layers"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -134,7 +134,7 @@ def page() -> str:
 def main(arguments: list[str]) -> int:
     """Write the page or, with --check, only compare it; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the page is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
     if parser.parse_args(arguments).check:
         current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
         return 0 if current == page() else 1

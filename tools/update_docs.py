@@ -113,7 +113,7 @@ def sentences_of(report: str) -> str:
     row = dict(zip(header, total))
     instructions = re.search(r"^instructions, mean absolute percentage error: ([\d.]+) %$", report, re.M)
     if row.get("rows") != "all" or instructions is None:
-        raise RuntimeError("latency_accuracy prints something else than this script knows")
+        raise RuntimeError("the output of latency_accuracy does not have the expected form")
     return (
         f"Over {row['number']} published times of kernels the mean error is {row['mean absolute error %']} %, and "
         f"{row['family left out, mean %']} % when\nall versions of a kernel are left out of the tuning. "
@@ -145,7 +145,7 @@ def summary_of(report: str) -> tuple[str, str]:
     wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
     ends = [line for line in report.splitlines() if wanted.search(line)]
     if not ends or not ends[-1].startswith("mean absolute percentage error"):
-        raise RuntimeError("latency_accuracy prints something else than this script knows")
+        raise RuntimeError("the output of latency_accuracy does not have the expected form")
     return table, "\n".join(f"- {line}" for line in ends)
 
 
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="NAME",
         help=f"parts: {', '.join((*BLOCKS, *TUTORIALS))}; by default all; man: docs/trninfer.1",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing, tell what is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing; report what is out of date")
     given = parser.parse_args(arguments)
     try:
         pages = find_blocks(PAGES)

@@ -78,8 +78,8 @@ class SelfTest:
     def what_to_do(self) -> str:
         """Return instructions on what to do with the archive."""
         if self.on_chip or self.is_compiled_only:
-            return "please attach this to an issue of the project, after a look into it"
-        return "the archive of a run on the simulator; only one of a chip is worth sending"
+            return "please review this archive and attach it to an issue of the project"
+        return "this archive is from the simulator; only archives from a chip are worth sending"
 
 
 def document_of(test: SelfTest, machine: list[dict[str, Any]]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def render(test: SelfTest, stream: IO[str] | None) -> str:
     ]
     messages += [f"stopped: {test.stopped}"] if test.stopped else []
     checked = len(test.kernels) + len(test.networks)
-    verdict = "all as they should be" if test.status == 0 else f"{count(test.failures, 'failure')}"
+    verdict = "all passed" if test.status == 0 else f"{count(test.failures, 'failure')}"
     known = sum(outcome.status != OK and outcome.informational for outcome in test.kernels)
     verdict += f"; {count(known, 'difference')} that chips are known for" if known else ""
     messages += [f"{count(checked, 'check')}: {verdict}", *filter(None, [test.note])]

@@ -174,7 +174,7 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
         if table.critical:
             print_line(console, f"critical path: {_critical(table)}")
         if table.floor is not None:
-            bound = {"hbm": "what must cross HBM once", "tensor": "multiply-accumulates at full clock"}
+            bound = {"hbm": "the minimum HBM traffic", "tensor": "multiply-accumulates at full clock"}
             least = f"{_microseconds(table.floor.latency_us)} us, a launch and {bound[table.floor.bound_by]}"
             print_line(console, f"{table.times_floor:.2f} x floor ({least})")
         for line in _form_lines(table):

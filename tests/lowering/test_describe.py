@@ -27,9 +27,9 @@ def test_what_is_said_of_a_layer_is_how_it_multiplies_its_filters() -> None:
     )
     assert said(replace(CONV, form=Form.PAIRS, row_fold=RowFold(2, 1, 0)), pool) == ["pairs, 2 rows packed"]
     load = TapsLoad(**ALIKE, kernel_columns=3)
-    assert said(load, replace(CONV, taps=Taps(3, 1, 42), packed=2)) == ["direct, 9 taps a matmul, 2 images packed"]
+    assert said(load, replace(CONV, taps=Taps(3, 1, 42), packed=2)) == ["direct, 9 taps per matmul, 2 images packed"]
     parts = replace(CONV, groups=8), replace(CONV, groups=8, taps=Taps(3, 1, 32))
-    assert said(*parts) == ["direct, diagonals, 3 taps a matmul"]
+    assert said(*parts) == ["direct, diagonals, 3 taps per matmul"]
     assert said(replace(CONV, rows_at_once=4)) == ["direct, 4 rows packed"]
 
 

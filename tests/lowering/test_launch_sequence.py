@@ -115,7 +115,7 @@ def test_a_budget_that_nothing_fits_cuts_at_every_border() -> None:
     plan = _plan(residual(blocks=1), most=1)
     assert [segment.last for segment in plan.segments] == ["stem", "b0", "mean", "dense"]
     largest = max(segment.plan(1).instructions for segment in plan.segments)
-    assert f"at most 1 instructions where they can be ({largest} in the largest): cut after" in str(plan.note)
+    assert f"at most 1 instructions if possible ({largest} in the largest): cut after" in str(plan.note)
 
 
 def test_a_batch_is_cut_where_its_instructions_pass_the_budget() -> None:
@@ -123,7 +123,8 @@ def test_a_batch_is_cut_where_its_instructions_pass_the_budget() -> None:
     whole = Session(model, SimulatedBackend("trn2"), "float32", 40)
     cut = Session(model, SimulatedBackend("trn2"), "float32", 40, LaunchOptions(instructions=300))
     note = re.fullmatch(
-        r"a batch of 40 is (\d+) times up to (\d+): more would pass 300 instructions", cut.launches_note
+        r"a batch of 40 runs as (\d+) launches of up to (\d+); more images would exceed 300 instructions",
+        cut.launches_note,
     )
     assert note and int(note[1]) > 1 and int(note[1]) * int(note[2]) >= 40
     assert whole.launches_note is None

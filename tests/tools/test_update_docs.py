@@ -117,7 +117,7 @@ def test_sentences_of_accuracy_are_read_off() -> None:
         "out of the tuning. Over single instructions it is 7.6 %."
     )
     for missing in ("| all |", "instructions, "):
-        with pytest.raises(RuntimeError, match="prints something else"):
+        with pytest.raises(RuntimeError, match="does not have the expected form"):
             update_docs.sentences_of(report.replace(missing, "| none |"))
 
 
@@ -134,7 +134,7 @@ def test_the_summary_of_accuracy_is_read_off() -> None:
     assert update_docs.table_of(report, "Fitted") == "| b |"
     with pytest.raises(RuntimeError, match="no table 'Kernels, summary'"):
         update_docs.summary_of(report.replace("summary", "added up"))
-    with pytest.raises(RuntimeError, match="prints something else"):
+    with pytest.raises(RuntimeError, match="does not have the expected form"):
         update_docs.summary_of(report.replace("mean absolute", "mean"))
 
 

@@ -98,7 +98,7 @@ def main() -> None:
     choice.add_argument("--write-heldout", type=Path, metavar="DIRECTORY", help="write the held-out sets as files")
     choice.add_argument("--score", type=Path, metavar="ANSWERS", help="score a JSON report of trninfer classify")
     choice.add_argument("--dtype", choices=[*NETWORK_DTYPES], help="score digits-cnn through the kernels")
-    parser.add_argument("--cache", type=Path, metavar="DIRECTORY", help="keeps the rendered pictures")
+    parser.add_argument("--cache", type=Path, metavar="DIRECTORY", help="folder for storing the rendered pictures")
     options = parser.parse_args()
     if options.write_heldout:
         write_heldout(options.write_heldout)

@@ -260,9 +260,9 @@ def _answer(network: Network, tensors: Mapping[str, np.ndarray], pictures: Rende
 def main() -> None:
     """Render, train, calibrate, score with the golden model, and write the file."""
     parser = argparse.ArgumentParser(description="Train digits-cnn.")
-    parser.add_argument("--cache", type=Path, metavar="DIRECTORY", help="keeps the rendered pictures")
-    parser.add_argument("--validate", action="store_true", help="score the validation split alone, and write nothing")
-    parser.add_argument("--score", action="store_true", help="score the network that is there, and write its figures")
+    parser.add_argument("--cache", type=Path, metavar="DIRECTORY", help="folder for storing the rendered pictures")
+    parser.add_argument("--validate", action="store_true", help="score only the validation split, and write nothing")
+    parser.add_argument("--score", action="store_true", help="score the existing network, and write its figures")
     options = parser.parse_args()
     sets = Sets(options.cache)
     sources = {**glyph_sets(sets), **picture_sets(sets)}

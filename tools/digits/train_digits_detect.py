@@ -262,9 +262,9 @@ def main() -> None:
     """Compose pictures, train, score with the golden model, and write the file and its card."""
     parser = argparse.ArgumentParser(description="Train digits-detect.")
     parser.add_argument(
-        "--cache", type=Path, metavar="DIRECTORY", help="keeps the compositions and the trained weights"
+        "--cache", type=Path, metavar="DIRECTORY", help="folder for storing the compositions and the trained weights"
     )
-    parser.add_argument("--validate", action="store_true", help="score the validation side alone, and write nothing")
+    parser.add_argument("--validate", action="store_true", help="score only the validation side, and write nothing")
     options = parser.parse_args()
     sets = Sets(options.cache)
     kept = None if options.cache is None else options.cache / "weights.pt"

@@ -39,7 +39,7 @@ def network(status: str = OK, message: str = "") -> tuple[Model, NetworkOutcome]
 def test_where_it_ran(info, place, note) -> None:
     test = SelfTest(info, "float32")
     assert (test.place, test.note, test.on_chip) == (place, note, info is CHIP)
-    assert ("please attach" in test.what_to_do) == (info is not SIM)
+    assert ("attach it to an issue" in test.what_to_do) == (info is not SIM)
     document = document_of(test, [])
     assert (document["note"], document["labels"]["measured_host_us"]) == (
         note,
@@ -131,4 +131,4 @@ def test_what_is_said_below_the_tables() -> None:
     shown = [line.split() for line in lines]
     assert ["argmax", "max", "failed", "-", "-"] in shown and "wrong (known)" in "".join(lines)
     assert ["net", "one", "launch", "1", "wrong", "1.0e-06", "0"] in shown
-    assert lines_of(SelfTest(CHIP, "float32", [kernel()], [network()]))[-1] == "2 checks: all as they should be"
+    assert lines_of(SelfTest(CHIP, "float32", [kernel()], [network()]))[-1] == "2 checks: all passed"
