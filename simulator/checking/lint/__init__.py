@@ -5,8 +5,9 @@
         print(finding)                       # path:line: rule: message
 
 The linter checks every function decorated with nki.jit, and every function and class that these functions use,
-including those in other files. It checks Python code that tracing affects, calls of the NKI 0.7 API, names of earlier dialects,
-and the memories, dtypes and sizes of tensors. No code is imported or executed. `RULES` describes each rule in one line.
+including those in other files. It checks Python code that tracing affects, calls of the NKI 0.7 API, names of earlier
+dialects, and the memories, dtypes and sizes of tensors. No code is imported or executed. `RULES` describes each rule in
+one line.
 """
 
 from .checker import Examination, check_file, check_source, examine_file

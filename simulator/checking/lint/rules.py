@@ -37,7 +37,7 @@ RULES: dict[str, str] = {
     "refused": "An error of the simulator when it runs the kernel on the shapes in the file or in --shapes.",
     "otherwise": "Warning: behaviour that differs on the chip, found by running the kernel as for `refused`.",
     "uninitialised": "Warning: memory that is read or returned before it is written, found as for `refused`.",
-    "reused-tile": "Warning: a tile whose reuse costs time, and the predicted gain of new ones; found as for `refused`.",
+    "reused-tile": "Warning: a tile whose reuse costs time, with the gain of new ones, found as for `refused`.",
     "tile-output": "Warning: a jitted function that returns a tile: kernels may call it, the host may not.",
     # Rules that kernels known to run on chips follow, and rules from reports (simulator/instructions/reported.py)
     "interleaved-sums": "Interleaved sums of matmuls in one bank of PSUM.",
