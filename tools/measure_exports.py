@@ -4,7 +4,7 @@
 each network of real_exports.py with random weights, imports it and compares it with ONNX Runtime, plans one picture in
 bfloat16 on trn2 and predicts its time, each in a separate process. Results are appended to the file RESULTS, one line
 of JSON each; networks that already have a result are skipped. `--page` writes the table of docs/networks.md from the
-file.
+file and, for networks that it does not have, from the rows of the page.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def main() -> None:
         sys.stderr.write(f"{export.key}: {result}\n")
     if arguments.page:
         page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(_BLOCK.sub(lambda m: m[1] + table_of(known) + m[2], page), encoding="utf-8")
+        results = {**rows_of(page), **known}
+        PAGE.write_text(_BLOCK.sub(lambda m: m[1] + table_of(results) + m[2], page), encoding="utf-8")
 
 
 def try_export(export: Export) -> dict[str, Any]:
@@ -116,6 +117,38 @@ def table_of(results: dict[str, dict[str, Any]]) -> str:
     lines += ["", _row(HEADINGS), _row(["---"] * len(HEADINGS))]
     lines += [_row(_cells(key, result)) for key, result in results.items()]
     return "\n".join(lines) + "\n"
+
+
+def rows_of(page: str) -> dict[str, dict[str, Any]]:
+    """Return the results in the table of a page, by the keys of networks that still exist."""
+    block = _BLOCK.search(page)
+    rows = [line.strip("| ").split(" | ") for line in block[0].splitlines() if line.startswith("| ")] if block else []
+    cells = [[cell.strip() for cell in "|".join(row).split("|")] for row in rows if len(row) >= len(HEADINGS) - 1]
+    sizes = tuple(sorted({int(size) for _, size, *_ in cells if size.isdigit()}))
+    keys: dict[tuple[str, int, str], list[str]] = {}
+    for each in all_exports(sizes):  # in the order of the page; two packages may have networks of one name
+        keys.setdefault((each.name, each.size, each.exporter), []).append(each.key)
+    found = {}
+    for name, size, exporter, differs, *numbers in cells:
+        left = keys.get((name, int(size) if size.isdigit() else 0, exporter))
+        if left:
+            found[left.pop(0)] = _result(differs, *numbers)
+    return found
+
+
+def _result(differs: str, planned: str, predicted: str, floors: str, otherwise: str = "") -> dict[str, Any]:
+    """Return the result in the cells of a row."""
+    result: dict[str, Any] = {}
+    if differs:
+        result["differs_by"] = float(differs)
+    if predicted:
+        result |= {"planned_s": float(planned.removesuffix(" s")), "times_floor": float(floors)}
+        result["predicted_us"] = float(predicted.removesuffix(" us").replace(",", ""))
+    for kind in ("not_exported", "refused"):
+        told, named, reason = otherwise.partition(f"{kind.replace('_', ' ')}: ")
+        if named and not told:
+            return {**result, kind: reason}
+    return {**result, "note": otherwise} if otherwise else result
 
 
 def _cells(key: str, result: dict[str, Any]) -> list[str]:

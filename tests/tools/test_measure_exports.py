@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from trninfer.tools import measure_exports
-from trninfer.tools.measure_exports import main, table_of
+from trninfer.tools.measure_exports import main, rows_of, table_of
 from trninfer.tools.real_exports import Export
 
 RAN = {"layers": 3, "differs_by": 1.2e-7, "planned_s": 1.25, "predicted_us": 1234.5, "times_floor": 2.06}
@@ -38,3 +38,20 @@ def test_what_was_tried_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr("sys.argv", ["measure_exports", str(results)])
         main()
     assert tried == ["SVC"] and len(results.read_text().splitlines()) == 2
+
+
+def test_rows_of_a_page_are_read_again() -> None:
+    """Two packages have a network of this name; the first row is that of the first package."""
+    results = {
+        "torchvision/resnet18/96/script": {
+            "differs_by": 3e-7, "planned_s": 2.5, "predicted_us": 1083.0, "times_floor": 1.1,
+        },
+        "timm: residual/resnet18/96/script": {"refused": "takes more than 120 s"},
+        "timm: mobile/starnet_s1/96/dynamo": {"not_exported": "an error"},
+        "scikit-learn/PCA/0/own": {
+            "differs_by": 1e-6, "planned_s": 0.1, "predicted_us": 12.0, "times_floor": 1.2, "note": "layer by layer",
+        },
+    }  # fmt: skip
+    page = f"text\n<!-- measured: exports -->\n{table_of(results)}<!-- end of exports -->\n"
+    assert rows_of(page) == results
+    assert rows_of("no table") == {}
