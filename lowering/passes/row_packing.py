@@ -92,10 +92,11 @@ class RowPacking:
         rows = self.rows[number]
         if number not in self.halvings:
             return range(rows)
-        source = self.graph.nodes[number].sources[0][0]
-        if self.halvings[number] or (self.is_halved(number) and self.rows[source] > rows):
+        source, channels = self.graph.nodes[number].sources[0][0], self.graph.nodes[number].operation.channels
+        are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0  # `_in_groups` does not zero any of these
+        if self.halvings[number] or are_few or (self.is_halved(number) and self.rows[source] > rows):
             return range(1)
-        apart = QUARTER // math.gcd(QUARTER, self.graph.nodes[number].operation.channels)
+        apart = QUARTER // math.gcd(QUARTER, channels)
         return range(0, rows, rows // 2 if self.is_halved(number) else apart)
 
     def is_halved(self, number: int) -> bool:

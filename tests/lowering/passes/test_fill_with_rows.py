@@ -79,6 +79,17 @@ def test_images_are_not_packed_too() -> None:
     assert not any(each.value(Kind.FILL_WITH_ROWS) and each.value(Kind.PACK_IMAGES) for each in choices)
 
 
+def test_rows_outside_the_image_are_not_in_a_mean() -> None:
+    layers: list[Layer] = [
+        Conv2d("a", 1, 1, (1, 1), activation="relu", stride=(2, 2)),
+        Conv2d("b", 1, 9, (5, 5), padding=(2, 2, 2, 2), activation="relu", stride=(2, 2)),
+        Pool("mean", "average", (8, 2), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 9, 4),
+    ]
+    assert_right(Network("n", picture(1, 32, 8), tuple(layers), labels(4)), FILLED, 1)
+
+
 @st.composite
 def very_few_channels(draw: st.DrawFn) -> Network:
     """Convolutions and pools of 1 to 24 channels, residual sums, and an end that reads rows, means or everything."""
