@@ -63,22 +63,22 @@ def doctor(
 ) -> None:
     """Report the parts of AWS Neuron on this machine, and which backend --backend auto selects.
 
-    Looks for Neuron devices, driver, runtime, tools and AWS's packages without loading any, knows the placeholders of
-    these names on PyPI ("WRONG PACKAGE"), and names what is missing to use the chip with how to install it. The target
-    is that of NEURON_PLATFORM_TARGET_OVERRIDE where it is set, else the instance's, else trn2. Each check is ok,
-    missing, or wrong; the exit status is 0 whatever is found.
+    Looks for Neuron devices, the driver, the runtime, tools and AWS's packages without loading any of them. It
+    recognises the placeholders of these packages on PyPI ("WRONG PACKAGE"), and prints how to install what is missing.
+    The target is NEURON_PLATFORM_TARGET_OVERRIDE if set, else that of the instance, else trn2. Each check is ok,
+    missing, or wrong; the exit status is always 0.
 
-    With --selftest, every kernel runs once at a small and an odd size against the golden NumPy model, what is known to
-    have failed on a chip first; then the bundled networks on their samples, on a chip each kernel beside the simulator.
-    What comes of it goes into one archive, with times predicted and measured apart, and without folders, names of
-    people or machines, and addresses: please send it back from a chip. On the simulator it runs too, and says so. The
-    exit status is 1 where anything differs, 3 where the chip is lost three times in a row: after a kernel that fails
-    there, the next one has a new process. --backend, --target, --dtype, --archive, --compile-timeout and
-    --quiet are for --selftest.
+    With --selftest, every kernel runs once at a small and once at an odd size, and is compared with the golden NumPy
+    model; kernels that are known to have failed on a chip run first. Then the bundled networks run on their samples; on
+    a chip, each of their kernels is compared with the simulator. The results are written to an archive, with predicted
+    and measured times in separate columns, and without names of folders, people and machines, and without addresses.
+    Please send us an archive from a chip. The self-test also runs on the simulator. The exit status is 1 if anything
+    differs, and 3 if the chip is lost three times in a row; after a kernel that fails on the chip, the next one runs in
+    a new process. --backend, --target, --dtype, --archive, --compile-timeout and --quiet are for --selftest.
 
-    With --compile-only, AWS's compiler makes a NEFF of every kernel and of both networks, for trn2 and trn3, on any
-    machine with nki and neuronx-cc (pip install '.[neuron-neff]', see docs/chip.md): nothing runs on a chip. Please
-    send that archive too.
+    With --compile-only, AWS's compiler compiles every kernel and the bundled networks to NEFFs, for trn2 and trn3, on
+    any machine with nki and neuronx-cc (pip install '.[neuron-neff]', see docs/chip.md). Nothing runs on a chip. Please
+    send us this archive too.
 
     \b
     Examples:

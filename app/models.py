@@ -29,13 +29,13 @@ def models(
     form: options.FormatOption = "table",
     output: options.OutputOption = None,
 ) -> None:
-    """List the bundled models: what they read, their size, and their accuracy on what was held out of training.
+    """List the bundled models with their inputs, their sizes, and their accuracy on held-out data.
 
-    With show, describe one model: its input, how pictures are converted to it, outputs, labels, layers and parameters,
-    what was assumed when it was imported, and how to change that.
+    With show, describe one model: its input, the conversion of pictures, outputs, labels, layers and parameters, and
+    the assumptions made when it was imported, with the options that change them.
 
-    Any of the names goes with --model of classify, ffnn and bench. The accuracy is that of the float32 network; how it
-    was measured is in the card beside each file in weights/. Use trninfer import for networks of your own.
+    Each name can be passed to --model of classify, ffnn and bench. The accuracy is that of the float32 network; the
+    card beside each file in weights/ describes how it was measured. Use trninfer import for your own networks.
 
     \b
     Examples:

@@ -42,14 +42,15 @@ def profile(
         ),
     ] = 10,
 ) -> None:
-    """Show what a profile measured on a chip, and with --kernel the prediction of the same kernel beside it.
+    """Show a profile that was measured on a chip, and compare it with the prediction of the same kernel (--kernel).
 
-    Of the measured run: its time, what each engine and the DMA engines were busy with, who made the descriptors, and
-    the critical path, walked back from what ended last. Beside the prediction: each kind of operation on each engine,
-    and the constant of the timing model that would explain a difference, as bench --set takes it.
+    For the measured run, it shows the total time, the work of each engine and of the DMA engines, the makers of the
+    descriptors, and the critical path. With --kernel, it compares each kind of operation on each engine with the
+    prediction, and prints the constant of the timing model that would explain a difference, for bench --set.
 
-    A raw NTFF is read in versions 5 and 6 (trn2). Else export it: neuron-explorer view -n FILE.neff -s FILE.ntff
-    --output-format parquet --output-file FOLDER --ingest-only. Up to SDK 2.33 --output-format json works, too.
+    Raw NTFF files of versions 5 and 6 (trn2) are read directly. Export others with: neuron-explorer view -n FILE.neff
+    -s FILE.ntff --output-format parquet --output-file FOLDER --ingest-only. Up to SDK 2.33, --output-format json works
+    too.
 
     \b
     Examples:
