@@ -153,7 +153,10 @@ class Host(cst.CSTTransformer):
         known = dotted_of(node) in self._names.undecorated
         if known and not shadowed:
             return cst.Call(cst.Attribute(cst.Name("nki"), cst.Name("jit")), [cst.Arg(node)])
-        if isinstance(node, cst.Lambda) or (shadowed and self._names.undecorated):
+        base = dotted_of(node.value if isinstance(node, cst.Subscript) else node)
+        is_name = isinstance(node, (cst.Name, cst.Subscript))
+        chosen = is_name and not (self._names.defines(base) or self._names.meaning(base))  # such as kernels["v1"]
+        if isinstance(node, cst.Lambda) or ((shadowed or chosen) and self._names.undecorated):
             self._support.add("as_kernel")  # it may be an undecorated function
             return cst.Call(cst.Name("as_kernel"), [cst.Arg(node)])
         return node

@@ -200,6 +200,10 @@ class Names:
         """Return the names that imports and aliases of the file bind to the given dotted names."""
         return {name: meaning for name, meaning in self._meaning.items() if meaning in dotted}
 
+    def defines(self, function: str) -> bool:
+        """Return True if the file defines a function or method with this name."""
+        return function in self._definitions
+
     def mentioned_by(self, function: str) -> set[str]:
         """Return the dotted names in known modules that functions or methods with this name use."""
         return {

@@ -80,7 +80,7 @@ RUNS = {
     "y = nki.benchmark(plain, warmup=1, iters=2)(a)": "y = plain(a)",
     "y = nki.benchmark(kernel=plain, warmup=1)(a)": "y = plain(a)",
     "y = nki.profile()(plain)(*args)": "y = plain(*args)",
-    "y = nki.baremetal(options['kernel'])(a)": "y = options['kernel'](a)",
+    "y = nki.baremetal(options['kernel'])(a)": "y = as_kernel(options['kernel'])(a)",
     "y = baremetal(plain)(*args)": "y = plain(*args)",
     "y = nki.baremetal(plain[2])(a)": "y = plain[2](a)",
     "y = nki.baremetal(kernel)[2](a)": "y = kernel(a, grid=(2,))",
@@ -177,3 +177,9 @@ def test_an_operator_that_is_passed_by_name():
     assert host(line)[0] == "y = plain(a, op=nl.maximum, reduce_op=nl.add, function=nl.max, operand=nl.add)"
     called = "def reduced(x, op):\n    return op(x)\n\n\ny = reduced(a, op=nl.max)"
     assert host(called)[0] == "y = reduced(a, op=nl.max)"
+
+
+def test_a_kernel_that_the_program_chooses_is_jitted_where_it_is_a_plain_function():
+    text = FIRST + "def bare(a):\n    return nl.load(a)\n\n\nkernels = {'v1': bare}\nk = kernels['v1']\n"
+    found = migrate_source(text + "y = nki.baremetal(k)(a)\nz = nki.baremetal(kernels['v1'])(a)\n").text
+    assert found.endswith("y = as_kernel(k)(a)\nz = as_kernel(kernels['v1'])(a)\n")
