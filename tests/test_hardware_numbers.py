@@ -25,6 +25,7 @@ NUMBERS: set[float] = {*SIZES, *CLOCKS, *(clock * 1e9 for clock in CLOCKS), *RAT
 # Numbers that are equal to one of the chip's and are none of them: (file, number), and what they are.
 OTHERS = {
     ("kernels/bias_activation.py", 2048): "elements of a chunk, chosen for the DMAs in flight",
+    ("kernels/convolution/forms.py", 2048): "products of a partition that are made at a time",
     ("kernels/convolution/pairs.py", 512): "elements of a combination that are made at a time",
     ("kernels/convolution/plan.py", 16384): "bytes of a load, chosen for the DMA engines",
     ("kernels/matmul.py", 16384): "columns from which warming up is worth its time",
