@@ -48,9 +48,8 @@ def profile(
     descriptors, and the critical path. With --kernel, it compares each kind of operation on each engine with the
     prediction, and prints the constant of the timing model that would explain a difference, for bench --set.
 
-    Raw NTFF files of versions 5 and 6 (trn2) are read directly. Export others with: neuron-explorer view -n FILE.neff
-    -s FILE.ntff --output-format parquet --output-file FOLDER --ingest-only. Up to SDK 2.33, --output-format json works
-    too.
+    Raw NTFF files (trn2) are read in versions 5 and 6. Export others: neuron-explorer view -n FILE.neff -s FILE.ntff
+    --output-format parquet --output-file FOLDER --ingest-only. Up to SDK 2.33, --output-format json works, too.
 
     \b
     Examples:
