@@ -15,9 +15,8 @@ from trninfer.runtime.simulated import SimulatedBackend
 pytestmark = pytest.mark.slow
 
 USUAL = 224
-SIZES = {
-    "plain": ((240, 512), (96, 192))
-}  # 8 rows of its 16 channels fill the partitions, if 8 rows divide the picture
+# Larger and smaller sides: rows of the few channels of `plain` fill the partitions, if groups of rows divide the side.
+SIZES = {"plain": ((240, 512), (96, 192))}
 MORE = 1.3  # of the time for each pixel that the usual size takes
 
 
