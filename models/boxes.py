@@ -126,7 +126,7 @@ class BoxHead:
         numbers = 0 if self.keypoints_from else self.keypoints * self.keypoint_size
         keypoints = slice(masks.stop, masks.stop + numbers)
         angle = slice(keypoints.stop, keypoints.stop + self.angle)
-        return Columns(box, objectness, scores, masks, keypoints, angle, angle.stop)
+        return Columns(box, objectness, scores, masks=masks, keypoints=keypoints, angle=angle, width=angle.stop)
 
     @property
     def score_count(self) -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable
 
 from ..checking.lint.api import api, misfits
+from ..machine.chip import PARTITIONS
 from ..nki.dialect import OLD_NAMES
 
 OLD_PACKAGE = "neuronxcc"
@@ -34,7 +35,6 @@ NUMPY_DTYPES = {
 
 
 MOVES = ("nki.language.load", "nki.language.store")
-PARTITIONS = 128
 USUAL = {"nki": "nki", "nl": "nki.language", "nisa": "nki.isa", "np": "numpy", "par_dim": "nki.language.par_dim"}
 FIRST_DIALECT = frozenset(f"nki.language.{name}" for name in ("arange", "mgrid", "par_dim", "loop_reduce"))
 
