@@ -75,8 +75,8 @@ class Answers:
 
     @property
     def classes(self) -> npt.NDArray[np.int32]:
-        """Return the class of each input, int32 [N], from the argmax on the chip; -1 for a network that
-        outputs values."""
+        """Return the class of each input as an int32 array of shape [N], computed by an on-chip argmax. For a
+        network that outputs values rather than classes, each entry is -1."""
         found = [-1 if answer.class_index is None else answer.class_index for answer in self.predictions]
         return np.array(found, np.int32)
 

@@ -68,7 +68,7 @@ def import_model(
     If `output` is given, a model file is written atomically. `labels` are the names of the classes. The arguments from
     `pictures` to `input_size` define the preprocessing that the file does not specify; `input_size` is (height, width).
     `output_names` are the outputs to keep, `output_kind` the meaning of the first one. For a state dict, `activation`
-    is used between the layers of a perceptron, and `layers` describes another sequence.
+    is applied between the layers of a perceptron; use `layers` to describe any other sequence of layers.
 
     The network is compared with ONNX Runtime, if installed, and run on the simulator in batches. Raises ModelError if
     the outputs differ, if the simulator cannot run the network (unless `unchecked`), or if a file cannot be read, and

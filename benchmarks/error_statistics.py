@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Errors of some rows: number, mean and largest absolute percentage error, and Spearman's rank correlation (NaN for
-    fewer than two rows or if all are equal)."""
+    """Error statistics for a set of rows: count, mean and maximum absolute percentage error, and Spearman's rank
+    correlation (NaN if there are fewer than two rows or all values are equal)."""
 
     rows: int
     mean: float
@@ -29,7 +29,7 @@ def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSum
     """Summarise the errors of at least one prediction. ValueError for none or for unequal numbers."""
     if len(predicted) != len(measured) or not predicted:
         raise ValueError(
-            f"{len(predicted)} predictions of {len(measured)} measurements; both must be the same number, at least 1"
+            f"{len(predicted)} predictions for {len(measured)} measurements; there must be the same number of both, at least 1"
         )
     errors = [abs(percentage_error(p, m)) for p, m in zip(predicted, measured)]
     return ErrorSummary(len(errors), sum(errors) / len(errors), max(errors), rank_correlation(predicted, measured))

@@ -34,7 +34,7 @@ def use_nki(backend: str = "auto") -> str:
     installed, and ValueError if `backend` is any other word.
     """
     if backend not in ("auto", *_WORDS):
-        raise ValueError(f"backend is {backend!r}; auto, neuron and sim are allowed")
+        raise ValueError(f"backend must be auto, neuron or sim, got {backend!r}")
     loaded = sys.modules.get("nki")
     if loaded is not None:
         return _keep(loaded, backend)

@@ -70,7 +70,7 @@ MAX_INPUTS = 8  # inputs of a launch: `run_network` has a parameter for each, be
 def input_name(number: int) -> str:
     """Return the parameter of `run_network` for input `number` of a launch; raise ValueError if there is none."""
     if not 0 <= number < MAX_INPUTS:
-        raise ValueError(f"input {number} of a launch; at most {MAX_INPUTS} inputs are allowed")
+        raise ValueError(f"the number of an input must be less than {MAX_INPUTS}, got {number}")
     return "x" if number == 0 else f"more{number - 1}"
 
 

@@ -165,7 +165,7 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     place = ceil_div(max(free, n - shared) * itemsize(a.dtype), ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT
     capacity = usable_sbuf_bytes()
     assert 3 * tiles * place <= capacity, (
-        f"3 x {tiles} tiles of {place} bytes a partition must fit in the {capacity} bytes of SBUF; "
+        f"3 x {tiles} tiles of {place} bytes per partition must fit in the {capacity} bytes of SBUF; "
         "take a smaller free or fewer tiles"
     )
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)

@@ -1,7 +1,7 @@
 """Bands of rows: the rows of its operands that an operation reads for some rows of its value, and the banded operation.
 
-Values that do not fit in SBUF as a whole are computed band by band, several operations together: each band reads the
-rows that its filters reach, including halos, so that some rows of the intermediate values are computed twice.
+Values that do not fit in SBUF are computed band by band, with several operations processed together. Each band reads
+the rows its filters reach, including halos, so some rows of the intermediate values are computed twice.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class CostModel:
         return self._of_one_core
 
     def walk(self, program: Program, layout: WeightLayout) -> Cost:
-        """Return the cost of a launch; raise OutOfSbuf if it requires more memory than the target has, Unsupported if
-        its elements are further apart than instructions can step."""
+        """Return the cost of a launch. Raise OutOfSbuf if it requires more memory than the target has, or Unsupported
+        if its elements are farther apart than an instruction's maximum stride."""
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]

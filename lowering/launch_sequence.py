@@ -61,7 +61,7 @@ class LaunchSequence:
     def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig, most: int) -> None:
         self._config, self._network = config, model.network
         self.image = image_of(model)
-        self._counts: dict[int, int] = {}  # numbers of instructions, by number of images
+        self._counts: dict[int, int] = {}  # instruction counts, keyed by number of images
         self.graph = lower_layers(model, dtype, config.eight_bits)
         self.most = most
         self.segments = self._cut()

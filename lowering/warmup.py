@@ -128,7 +128,7 @@ class _FillingClock(PeClock):
         self._own: dict[int, float] = {}  # nanoseconds that the program's matmuls take, by window
         self._cold: dict[int, float] = {}  # additional nanoseconds at half the clock rate, by window
         self._added: dict[int, float] = {}  # nanoseconds that zeros take, by window
-        self._counts: dict[int, dict[Pair, int]] = {}  # numbers of zeros by window and waiting operation
+        self._counts: dict[int, dict[Pair, int]] = {}  # zero counts, keyed by window and waiting operation
 
     def warm(self, time: float, index: int = -1) -> bool:
         """See `PeClock`; also fills the wait before instruction `index` with zeros."""

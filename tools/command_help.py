@@ -38,7 +38,7 @@ class CommandHelp:
 
 
 def read_commands() -> list[CommandHelp]:
-    """Return the help of every command, in the order of `trninfer --help`."""
+    """Return the help text of every command, in the order listed by `trninfer --help`."""
     commands = [(command.name, command.callback) for command in open_app().registered_commands]
     return [_read(name or call.__name__, call) for name, call in commands if call is not None]
 

@@ -15,7 +15,7 @@ def vector_add_tiled(a, b, row_chunk, by_hardware=False):
     Dimensions:
         n: length of the vectors, a multiple of row_chunk.
     Args:
-        a, b: [n] in HBM, both of one dtype.
+        a, b: [n] in HBM, of the same dtype.
         row_chunk: numbers per tile, 1 to 128.
         by_hardware: True if hardware makes the descriptors, as for addresses in a loop that was not unrolled.
     Returns:

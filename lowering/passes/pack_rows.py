@@ -7,8 +7,9 @@ changes from input to output, and compute F rows of outputs together. A depthwis
 use only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are then in use, which also
 keeps its clock at full rate, and the engines that finish the sums use all their lanes.
 
-An expansion, a convolution of such a value whose only reader is a depthwise convolution, may also be packed, together
-with the depthwise convolution and its gate: it has one tile for every 32 (64) channels, each with four (two) rows.
+An expansion is a convolution of such a value whose only reader is a depthwise convolution. It may also be packed,
+together with the depthwise convolution and its gate. It then has one tile per 32 (or 64) channels, and each tile holds
+four (or two) rows.
 
 Values that are added, and values of 32 or 64 channels that are read stacked, may be packed too, with one offset.
 

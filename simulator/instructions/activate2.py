@@ -50,12 +50,14 @@ def _pair(call: Call) -> None:
     require an operator other than bypass. imm0 and imm1 must have the same dtype if both are tiles."""
     if (call.op0, call.op1) not in _PAIRS:
         allowed = ", ".join(f"({a}, {b})" for a, b in _PAIRS)
-        raise NkiValidationError(f"activate2: op0 and op1 ({call.op0}, {call.op1}); allowed: {allowed}")
+        raise NkiValidationError(
+            f"activate2: unsupported combination of op0 and op1: ({call.op0}, {call.op1}); supported: {allowed}"
+        )
     if (call.reverse0 and call.op0 == "bypass") or (call.reverse1 and call.op1 == "bypass"):
         raise NkiValidationError("activate2: reverse0 needs an op0, reverse1 an op1 other than nl.bypass")
     used = [value for value, op in ((call.imm0, call.op0), (call.imm1, call.op1)) if op != "bypass"]
     if len({value.dtype for value in used if isinstance(value, NkiTensor)}) > 1:
-        raise NkiValidationError("activate2: imm0 and imm1 must have one dtype where both are tensors")
+        raise NkiValidationError("activate2: imm0 and imm1 must have the same dtype if both are tensors")
 
 
 def _reducer(call: Call) -> None:

@@ -31,7 +31,7 @@ def _shared(call: Call) -> None:
             f"core_barrier: data {data.label} is each core's own; the documentation has data in nl.shared_hbm"
         )
     if tuple(cores) != tuple(range(CORES)):
-        raise NkiValidationError(f"core_barrier: cores {cores}; allowed: (0, 1)")
+        raise NkiValidationError(f"core_barrier: cores must be (0, 1), got {cores}")
 
 
 @declared(
@@ -61,8 +61,7 @@ def _alike(call: Call) -> None:
     src, dst = call.src, call.dst
     if src.dtype != dst.dtype or src.shape[0] != dst.shape[0] or src.free_size != dst.free_size:
         raise NkiValidationError(
-            f"{call.instruction}: src {src.label} and dst {dst.label} must have one dtype, the same partitions and "
-            "elements"
+            f"{call.instruction}: src {src.label} and dst {dst.label} must have the same dtype, partitions and elements"
         )
 
 

@@ -61,7 +61,7 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
     if tensor.row > MAX_STRIDE and not _within_limits(tensor):
         raise AccessPatternError(
             f"{op}: {operand} {tensor.label} has strides {tensor.strides}; an access pattern has up to {MAX_COUNT} "
-            f"elements a dimension, at most {MAX_STRIDE} apart"
+            f"elements per dimension, at most {MAX_STRIDE} apart"
         )
     access = tensor.access
     if region is PSUM and access.byte % PSUM_ALIGNMENT:
@@ -143,7 +143,7 @@ def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
                 )
                 return known
     names = ", ".join(known.name for known in kind)
-    raise NkiValidationError(f"{op}: {operand} {value!r}; allowed: nisa.{kind.__name__} {names}")
+    raise NkiValidationError(f"{op}: {operand} must be one of nisa.{kind.__name__} {names}, got {value!r}")
 
 
 def broadcast_value(value: Any, ndim: int) -> Any:

@@ -254,7 +254,9 @@ def _check_group(op: str, core: NeuronCore, group: tuple[int, ...]) -> None:
 def _reduction(op: str, operator: Any) -> Any:
     found = alu_operator(operator, op, "op").name
     if found not in _REDUCTIONS:
-        raise NkiValidationError(f"{op}: op nl.{found}; allowed: {', '.join(f'nl.{each}' for each in _REDUCTIONS)}")
+        raise NkiValidationError(
+            f"{op}: op must be one of {', '.join(f'nl.{each}' for each in _REDUCTIONS)}, got nl.{found}"
+        )
     return _REDUCTIONS[found]
 
 
@@ -283,7 +285,7 @@ def _pairs(
         raise NkiValidationError(f"{op}: {srcs[0].label} is in SBUF; allowed: {allowed}")
     for src, dst in zip(srcs, dsts):
         if src.dtype != dst.dtype:
-            raise NkiValidationError(f"{op}: src {src.label} and dst {dst.label} must have one dtype")
+            raise NkiValidationError(f"{op}: src {src.label} and dst {dst.label} must have the same dtype")
     return list(zip(srcs, dsts))
 
 
@@ -308,7 +310,7 @@ def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[Nki
 def _check_dimension(op: str, dimension: int, most: int) -> None:
     if isinstance(dimension, bool) or not isinstance(dimension, int) or not 0 <= dimension <= most:
         allowed = "0" if most == 0 else "0 and 1, in SBUF"
-        raise NkiValidationError(f"{op}: collective_dim {dimension!r}; allowed: {allowed}")
+        raise NkiValidationError(f"{op}: collective_dim must be {allowed}, got {dimension!r}")
 
 
 def _scaled(shape: tuple[int, ...], dimension: int, times: int) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def _indices_fill(call: Call) -> None:
     count = most if call.num_valid_indices is None else call.num_valid_indices
     if not 1 <= count <= min(most, _MOST_INDICES):
         raise NkiValidationError(
-            f"local_gather: {count} indices for a group of 16 partitions; allowed 1 to {min(most, _MOST_INDICES)}"
+            f"local_gather: a group of 16 partitions must have 1 to {min(most, _MOST_INDICES)} indices, got {count}"
         )
     if call.dst.free_size != count * elements:
         raise call.refuse("dst", call.dst, f"must have {count * elements} elements in a partition")

@@ -22,7 +22,7 @@ def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
         return  # the only index is out of bounds
     if dst.shape[0] != rows or src.shape[0] != rows:
         raise NkiValidationError(
-            f"dma_copy: oob_mode skip needs dst {dst.label} and src {src.label} to have {rows} rows, one an index"
+            f"dma_copy: with oob_mode skip, dst {dst.label} and src {src.label} must have {rows} rows, one per index"
         )
     for row in np.flatnonzero(kept):
         target, source = _row(dst, int(row)), _row(src, int(row))

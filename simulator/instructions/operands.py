@@ -134,7 +134,7 @@ class Scalar(Operand):
     @property
     def limits(self) -> str:
         dtypes = f" ({among(self.dtypes)})" if self.dtypes else f" (not {among(self.refused)})" * bool(self.refused)
-        return f"a number or one element a partition of {self.of}{dtypes}"
+        return f"a number or one element per partition of {self.of}{dtypes}"
 
 
 def _is_whole(value: Any) -> bool:
@@ -181,9 +181,7 @@ class Operator(Operand):
         for operand in self.bits_of if operator is not None and operator.bits else ():
             tensor = getattr(call, operand)
             if not tensor._dtype.is_integer:
-                raise call.refuse(
-                    operand, tensor, f"is of no integers; nl.{operator.name} works on bits and takes integers"
-                )
+                raise call.refuse(operand, tensor, f"must contain integers, because nl.{operator.name} works on bits")
 
     @property
     def names(self) -> frozenset[str]:
@@ -259,7 +257,7 @@ class Member(Operand):
     def check(self, call: Call, name: str, value: Any) -> Any:
         found = member(call.instruction, name, self.kind, value)
         if self.allowed and found not in self.allowed:
-            raise NkiValidationError(f"{call.instruction}: {name} {found.name}; allowed: {self.limits}")
+            raise NkiValidationError(f"{call.instruction}: {name} must be one of {self.limits}, got {found.name}")
         return found
 
     @property
@@ -305,7 +303,7 @@ class Number(Operand):
 def check_number(call: Call, name: str, value: Any, booleans: bool = True) -> Any:
     """Return the value if it is a number; raise NkiValidationError otherwise."""
     if (isinstance(value, bool) and not booleans) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise NkiValidationError(f"{call.instruction}: {name} must be a number, not {value!r}")
+        raise NkiValidationError(f"{call.instruction}: {name} must be a number, got {value!r}")
     return value
 
 

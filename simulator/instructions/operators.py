@@ -307,7 +307,7 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
     found = ALU.get(getattr(op, "__name__", ""))
     if found is None:
         raise NkiValidationError(
-            f"{instruction}: {operand}={shown_operator(op)} is no ALU operator; allowed: "
+            f"{instruction}: {operand}={shown_operator(op)} is not an ALU operator; allowed: "
             f"{', '.join('nl.' + name for name in ALU)}"
         )
     if found.generation > 2 and active(instruction).target.generation < found.generation:

@@ -47,8 +47,8 @@ def _bias_on_trn1(call: Call) -> None:
         raise NkiValidationError(f"{call.instruction}: bias cannot be given with op=nl.reciprocal on trn1")
     if not isinstance(call.bias, NkiTensor):
         raise NkiValidationError(
-            f"{call.instruction}: bias must be a vector of one element a partition on trn1 (a number is allowed from "
-            "trn2 on)"
+            f"{call.instruction}: on trn1, bias must be a vector with one element per partition (scalars are "
+            "supported from trn2 on)"
         )
 
 

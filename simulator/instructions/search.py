@@ -27,7 +27,7 @@ def _enough_elements(call: Call) -> None:
     if n > most:
         raise NkiValidationError(f"topk: n must be at most the {most} elements of a group of src {src.label}, got {n}")
     if count > n:
-        raise call.refuse("val_dst", call.val_dst, f"has {count} elements; allowed 1 to {n}")
+        raise call.refuse("val_dst", call.val_dst, f"must have 1 to {n} elements, got {count}")
 
 
 @declared(engine.gpsimd, cost=("topk", "n", "val_dst"), rules=(_enough_elements,))

@@ -49,11 +49,11 @@ class Tile(Operand):
         if found.dtype in self.refused:
             raise call.refuse(name, found, f"cannot be {among(self.refused)}")
         if self.dimensions is not None and len(found.shape) > self.dimensions:
-            raise call.refuse(name, found, f"has {len(found.shape)} dimensions, at most {self.dimensions}")
+            raise call.refuse(name, found, f"must have at most {self.dimensions} dimensions, got {len(found.shape)}")
         if found.shape[0] % self.partitions:
             raise call.refuse(name, found, f"must have a multiple of {self.partitions} partitions")
         if self.elements is not None and not self.elements[0] <= found.free_size <= self.elements[1]:
-            raise call.refuse(name, found, f"must have {self._elements}, has {found.free_size}")
+            raise call.refuse(name, found, f"must have {self._elements}, got {found.free_size}")
 
     @cached_property
     def _is_limited(self) -> bool:

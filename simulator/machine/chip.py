@@ -99,7 +99,7 @@ TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 def find_target(name: str) -> Target:
     """Return the target with the given name or AWS alias (gen2, inf2, gen3, gen4)."""
     target = TARGETS.get(_ALIASES.get(name, name))
-    require(target, f"target {name!r} is not known; allowed: {', '.join([*TARGETS, *_ALIASES])}")
+    require(target, f"target must be one of {', '.join([*TARGETS, *_ALIASES])}, got {name!r}")
     assert target is not None
     return target
 

@@ -35,8 +35,8 @@ class CompileConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.address_rotation, AddressRotation):
             raise OperatorError(
-                f"CompileConfig: address_rotation {self.address_rotation!r}; allowed: AUTO, ENABLE and DISABLE of "
-                "nki.compiler.AddressRotation"
+                f"CompileConfig: address_rotation must be AUTO, ENABLE or DISABLE of nki.compiler.AddressRotation, "
+                f"got {self.address_rotation!r}"
             )
         _check_flags(self, "address_rotation")
 
@@ -59,7 +59,7 @@ def _check_flags(config: Any, *others: str) -> None:
     for field in fields(config):
         value = getattr(config, field.name)
         if field.name not in others and value is not None and not isinstance(value, bool):
-            raise OperatorError(f"{type(config).__name__}: {field.name} {value!r}; allowed: True, False")
+            raise OperatorError(f"{type(config).__name__}: {field.name} must be True or False, got {value!r}")
 
 
 @dataclass(frozen=True)

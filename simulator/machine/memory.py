@@ -174,7 +174,7 @@ def allocate(
     for extent in shape or (0,):
         if (type(extent) is not int and not isinstance(extent, (int, np.integer))) or extent < 1:
             raise NkiValidationError(
-                f"ndarray {name or 'tensor'}: shape {shape} must be of one or more positive integers"
+                f"ndarray {name or 'tensor'}: shape {shape} must consist of one or more positive integers"
             )
     storage = Storage(region, dtype, shape, name, line)
     if storage.on_chip:
@@ -190,7 +190,7 @@ def allocate(
         limit = target.usable_sbuf_bytes if region is SBUF else target.psum_bytes
         if storage.row_bytes > limit:
             raise CapacityError(
-                f"ndarray {storage.label}: {storage.row_bytes} bytes a partition exceed the {limit} of "
+                f"ndarray {storage.label}: {storage.row_bytes} bytes per partition exceed the {limit} of "
                 f"{region.name.upper()} on {target.name}"
             )
     return storage

@@ -129,7 +129,7 @@ class NkiScalar(DeviceNumber):
             operand.usable(f"`{what}`")
             if operand.dtype != self.dtype:
                 raise OperatorError(
-                    f"`{what}` of scalars of {self.dtype} and {operand.dtype}: they must be of one dtype"
+                    f"`{what}` of scalars of {self.dtype} and {operand.dtype}: they must have the same dtype"
                 )
         elif isinstance(operand, bool) or not isinstance(operand, (int, np.integer)):
             raise OperatorError(f"`{what}` of a scalar and {type(operand).__name__}; allowed: integers and scalars")

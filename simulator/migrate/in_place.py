@@ -13,7 +13,7 @@ from .views import View
 
 
 def cumulative(ex: Expressions, call: ast.Call) -> Result | None:
-    """Rewrite nisa.tensor_scalar_cumulative without an imm1 that has no effect, which NKI 0.7 refuses."""
+    """Rewrite calls to nisa.tensor_scalar_cumulative to omit an imm1 that has no effect; NKI 0.7 rejects it."""
     given = keywords_of(call, ())
     command = ex.ctx.names.dotted(given.get("reduce_cmd")) if "reduce_cmd" in given else "reset_reduce"
     if is_none(given.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):

@@ -92,7 +92,7 @@ def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
         return [f"src={nisa}.register_alloc({text})"]
     if key == ("nki.isa.sendrecv", "use_gpsimd_dma"):
         if not isinstance(keyword.value, ast.Constant):
-            raise CannotError("use_gpsimd_dma that is no constant: use dma_engine=nisa.dma_engine.gpsimd_dma")
+            raise CannotError("use_gpsimd_dma that is not a constant: use dma_engine=nisa.dma_engine.gpsimd_dma")
         return [f"dma_engine={nisa}.dma_engine.gpsimd_dma"] if keyword.value.value else []
     return [f"{RENAMED.get(key, keyword.arg)}={enumerated(ex, keyword.arg, keyword.value) or text}"]
 

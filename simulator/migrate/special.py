@@ -72,7 +72,7 @@ def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
         raise CannotError("nisa.affine_select with a mask")
     predicate = ex.rewrite(given["pred"]).value
     if not isinstance(predicate, Mask) or len(predicate.below) != 1:
-        raise CannotError("nisa.affine_select: pred is no single comparison of index arrays")
+        raise CannotError("nisa.affine_select: pred is not a single comparison of index arrays")
     below = predicate.below[0].scaled(Sum(-1))  # -index >= 0
     view = operands.view(given["on_true_tile"])
     if view.tensor.region == "psum":  # GpSimd, which executes affine_select, cannot access PSUM

@@ -392,7 +392,7 @@ class Statements:
             x = ctx.fresh("x_t")
             ctx.emit(f"{x} = {ctx.nl}.copy({ctx.nl}.transpose({source.text}))")
         else:
-            raise CannotError("nl.matmul whose transpose_x is no constant")
+            raise CannotError("nl.matmul whose transpose_x is not a constant")
         emit_call(ctx, operands, f"{ctx.nisa}.nc_matmul(dst={dst.text}, stationary={x}, moving={y.text})")
 
 

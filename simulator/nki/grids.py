@@ -275,7 +275,7 @@ def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Di
     if not isinstance(source, NkiTensor):
         raise OperatorError(f"nl.{what}: source must be a tensor or a grid, got {type(source).__name__}")
     if tile_shape is None:
-        raise OperatorError(f"nl.{what}: tile_shape is needed for a tensor")
+        raise OperatorError(f"nl.{what}: pass tile_shape if the source is a tensor")
     shape = _shape(what, "tile_shape", tile_shape)
     if source.storage.on_chip and len(shape) != source.ndim:
         raise ShapeError(
@@ -302,11 +302,13 @@ def _allocated(
     shape, elements = _shape(what, "tile_shape", tile_shape), _shape(what, "element_shape", element_shape)
     buffer, dtype, address, name = tensor
     if not isinstance(buffer, MemoryRegion):
-        raise OperatorError(f"nl.{what}: buffer {buffer!r} must be nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm")
+        raise OperatorError(
+            f"nl.{what}: buffer must be nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm, got {buffer!r}"
+        )
     if not 2 <= len(shape) <= len(elements):
         raise ShapeError(
-            f"nl.{what}: tile_shape {shape} must have at least two dimensions and at most those of element_shape "
-            f"{elements}"
+            f"nl.{what}: tile_shape {shape} must have at least two dimensions and no more dimensions "
+            f"than element_shape {elements}"
         )
     core = active(f"nl.{what}")
     dimensions = tuple(_Dimension(0, extent, 1, tiled=False) for extent in elements)

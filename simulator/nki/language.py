@@ -152,7 +152,7 @@ def full(shape: Any, fill_value: float, dtype: Any, buffer: Any = sbuf, name: st
         memset(tensor, fill_value)
         return tensor
     if not isinstance(fill_value, (int, float, np.integer, np.floating)):
-        raise NkiValidationError(f"full: fill_value must be a number, not {fill_value!r}")
+        raise NkiValidationError(f"full: fill_value must be a number, got {fill_value!r}")
     _constant_dma("full", tensor)
     if active().functional:
         tensor.write(np.full(tensor.shape, fill_value, np.float32 if tensor._dtype.is_float else np.int64))

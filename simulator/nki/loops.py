@@ -72,7 +72,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
             if not isinstance(condition, DeviceNumber):
                 came = type(condition).__name__
                 raise NkiValidationError(
-                    f"nl.while_loop: the condition must be a register, also from body_fun, not {came}"
+                    f"nl.while_loop: the condition must be a register, also if body_fun returns it, got {came}"
                 )
             value = condition.read("the condition of nl.while_loop")
             if value == 0:

@@ -28,4 +28,4 @@ def program_ndim() -> int:
 
 def _axis(what: str, axis: Any) -> None:
     if axis not in (0, None):
-        raise NkiValidationError(f"nl.{what}: axis {axis!r}; a launch grid has one axis, 0")
+        raise NkiValidationError(f"nl.{what}: axis must be 0, the only axis of a launch grid, got {axis!r}")

@@ -350,7 +350,7 @@ def rand(shape: Any, dtype: Any, buffer: Any = SBUF, name: str = "") -> NkiTenso
         tensor_scalar(result, high, _MULTIPLY, 2.0**-24)
         return result
     if not isinstance(buffer, MemoryRegion):
-        raise NkiValidationError(f"nl.rand: buffer {buffer!r} is none of nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm")
+        raise NkiValidationError(f"nl.rand: buffer must be nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm, got {buffer!r}")
     tensor = active("nl.rand").ndarray(shape, dtype, buffer, name)
     dma_copy(tensor, _scalar(high, _MULTIPLY, 2.0**-24, dtype))
     return tensor

@@ -78,7 +78,7 @@ class _Message(Mapping[int, "list[int | bytes]"]):
                 elif kind in (1, 5):
                     size = 8 if kind == 1 else 4
                 else:
-                    raise ProfileError(f"{where}: damaged: a field of kind {kind}; allowed: 0, 1, 2 and 5")
+                    raise ProfileError(f"{where}: damaged: the kind of a field must be 0, 1, 2 or 5, got {kind}")
                 if size > len(data) - at:
                     raise ProfileError(f"{where}: cut off: a field of {size:,} bytes where {len(data) - at:,} are left")
                 value, at = data[at : at + size], at + size
@@ -156,7 +156,7 @@ def read_ntff(path: Path, core: int) -> MeasuredRun:
     try:
         size = path.stat().st_size
         if size > MOST_BYTES:
-            raise ProfileError(f"{name}: {size:,} bytes; allowed: up to {MOST_BYTES:,}; export it as Parquet")
+            raise ProfileError(f"{name}: must be at most {MOST_BYTES:,} bytes, got {size:,}; export it as Parquet")
         data = path.read_bytes()
     except OSError as error:
         raise ProfileError(f"{name}: {error.strerror or error}") from None
@@ -164,7 +164,7 @@ def read_ntff(path: Path, core: int) -> MeasuredRun:
         raise ProfileError(f"{name}: {len(data)} bytes; an NTFF has {HEADER_BYTES} of header at least")
     if data[0] not in VERSIONS:
         raise ProfileError(
-            f"{name}: version {data[0]} of NTFF; known: {' and '.join(map(str, VERSIONS))}; export it instead: "
+            f"{name}: the NTFF version must be {' or '.join(map(str, VERSIONS))}, got {data[0]}; export it instead: "
             "neuron-explorer view -n FILE.neff -s FILE.ntff --output-format parquet --output-file FOLDER --ingest-only"
         )
     length = int.from_bytes(data[1:8], "little")

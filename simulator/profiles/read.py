@@ -45,10 +45,10 @@ def read_profile(path: Path, core: int = 0) -> MeasuredRun:
         return read_ntff(path, core)
     if path.suffix == ".neff":
         raise ProfileError(
-            f"{path.name}: a program, no profile; give the NTFF of a run, or what neuron-explorer exports"
+            f"{path.name}: a program, not a profile; pass the NTFF of a run, or an export of neuron-explorer"
         )
     if path.suffix == ".parquet":
-        raise ProfileError(f"{path.name}: one table of a profile; give the folder that it lies in")
+        raise ProfileError(f"{path.name}: one table of a profile; pass its folder instead")
     return _run(path.name, _Json(path), core)
 
 
@@ -60,7 +60,9 @@ class _Json:
         try:
             size = path.stat().st_size
             if size > MOST_BYTES:
-                raise ProfileError(f"{self.name}: {size:,} bytes; allowed: up to {MOST_BYTES:,}; export it as Parquet")
+                raise ProfileError(
+                    f"{self.name}: must be at most {MOST_BYTES:,} bytes, got {size:,}; export it as Parquet"
+                )
             content = path.read_bytes()
             if (needed := _parsed_bytes(content)) > max(MIN_PARSED, EXPANSION * len(content)):
                 raise ProfileError(f"{self.name}: would take {needed:,} bytes of memory; export it as Parquet")
@@ -70,9 +72,9 @@ class _Json:
             raise ProfileError(f"{self.name}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
             told = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
-            raise ProfileError(f"{self.name}: no JSON: {told}") from None
+            raise ProfileError(f"{self.name}: not JSON: {told}") from None
         if not isinstance(found, dict) or "instruction" not in found:
-            what = "a summary, which has no instructions" if _is_summary(found) else "no profile with instructions"
+            what = "a summary, which has no instructions" if _is_summary(found) else "not a profile with instructions"
             raise ProfileError(f"{self.name}: {what}; export the whole profile: neuron-explorer view ... parquet")
         self.tables = found
 
@@ -113,7 +115,9 @@ class _Parquet:
     def __init__(self, path: Path) -> None:
         self.name, self.path = path.name, path
         if not self._files("Instruction"):
-            raise ProfileError(f"{path.name}: a folder without Instruction.parquet, so no profile of neuron-explorer")
+            raise ProfileError(
+                f"{path.name}: not a profile of neuron-explorer: the folder contains no Instruction.parquet"
+            )
 
     def _files(self, table: str) -> list[Path]:
         found = self.path.glob(f"{table}*.parquet")
@@ -128,14 +132,16 @@ class _Parquet:
             try:
                 file = parquet.ParquetFile(path)
                 if file.metadata.num_rows > MOST_ROWS:
-                    raise ProfileError(f"{path.name}: {file.metadata.num_rows:,} rows; allowed: up to {MOST_ROWS:,}")
+                    raise ProfileError(
+                        f"{path.name}: must have at most {MOST_ROWS:,} rows, got {file.metadata.num_rows:,}"
+                    )
                 there = [name for name in columns if name in file.schema_arrow.names]
                 for batch in file.iter_batches(columns=there):
                     yield from batch.to_pylist()
             except ProfileError:
                 raise
             except Exception as error:  # pyarrow raises many kinds of errors for corrupt files
-                raise ProfileError(f"{path.name}: no Parquet table: {str(error).splitlines()[0][:_NAME]}") from None
+                raise ProfileError(f"{path.name}: not a Parquet table: {str(error).splitlines()[0][:_NAME]}") from None
 
 
 _INSTRUCTION = (
@@ -183,7 +189,7 @@ def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> It
         start, end = _times(where, row)
         opcode = row.get("opcode")
         if not isinstance(opcode, str):
-            raise ProfileError(f"{where}: opcode is {opcode!r:.40}; allowed: text")
+            raise ProfileError(f"{where}: opcode must be text, got {opcode!r:.40}")
         line = row.get("nki_source_location") or ""
         ours = bool(line or row.get("bir_instruction_name") or row.get("instruction_type")) and opcode not in _RUNTIME
         is_transpose = opcode == "MATMUL" and row.get("instruction_type") == "TRANSPOSE"
@@ -210,7 +216,7 @@ def _packets(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterato
         start, end = _times(where, row)
         size = next((row[key] for key in ("transfer_size", "read_size", "size") if isinstance(row.get(key), int)), 0)
         if size < 0:
-            raise ProfileError(f"{where}: {size} bytes; allowed: 0 or more")
+            raise ProfileError(f"{where}: its size must be at least 0 bytes, got {size}")
         engine = str(row.get("dma_engine") or "0")
         maker = _MAKERS.get(str(row.get("queue_type")), "prepared")
         yield MeasuredPacket(int(engine) if engine.isdecimal() else 0, maker, start, end, size)

@@ -76,7 +76,7 @@ class Kernel:
     def __getitem__(self, grid: Any) -> Kernel:
         cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
         if isinstance(cores, bool) or not isinstance(cores, (int, np.integer)) or not 1 <= cores <= CORES:
-            raise NkiValidationError(f"{self.__name__}[{grid}]: a kernel runs on one core or two; allowed: 1, 2")
+            raise NkiValidationError(f"{self.__name__}[{grid}]: a launch grid must be 1 or 2 cores")
         return Kernel(self.function, int(cores), self.schedule, self.configs)
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
@@ -215,7 +215,7 @@ def execute(
         returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
     if isinstance(returned, (Generator, Coroutine)):  # the body of the function has not run
         returned.close()
-        raise NkiValidationError(f"{made.__name__}: a function that yields or awaits is no kernel; return the outputs")
+        raise NkiValidationError(f"{made.__name__}: a kernel must not yield or await; return the outputs")
     _compare_loops(cores)
     if core.recording is not None:
         core.recording.arguments = [tensor for _, tensor in arguments]
@@ -285,7 +285,7 @@ def degree(kernel: Kernel) -> int | None:
     if said is None:
         return kernel.programs
     if said not in ("1", "2"):
-        raise NkiValidationError(f"{LNC_VARIABLE} is {said!r}; allowed: 1, 2")
+        raise NkiValidationError(f"{LNC_VARIABLE} must be 1 or 2, got {said!r}")
     if kernel.programs is not None and kernel.programs != int(said):
         raise NkiValidationError(
             f"{kernel.__name__}[{kernel.programs}]: {LNC_VARIABLE} is {said}; a launch grid must be of that many "
@@ -297,7 +297,7 @@ def degree(kernel: Kernel) -> int | None:
 def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
     """Return the kernel for a logical core of `lnc` (1 or 2) cores, which overrides the environment."""
     if lnc not in range(1, CORES + 1):
-        raise NkiValidationError(f"lnc is {lnc!r}; a logical core has one core or two: 1, 2")
+        raise NkiValidationError(f"lnc, the number of cores in a logical core, must be 1 or 2, got {lnc!r}")
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     return Kernel(made.function, made.programs, made.schedule, made.configs, lnc)
 

@@ -109,7 +109,7 @@ class Run:
     def memory_use(self, region: str = "sbuf") -> MemoryUse:
         """Return the use of "sbuf" or "psum" over time on the core that finishes last, and the tiles alive at the
         peak."""
-        require(region in REGIONS, f"memory_use: region {region!r}; allowed: {', '.join(REGIONS)}")
+        require(region in REGIONS, f"memory_use: region must be one of {', '.join(REGIONS)}, got {region!r}")
         prediction = self.prediction
         last = max(range(prediction.cores), key=lambda core: prediction.schedules[core].makespan)
         program, schedule = prediction.programs[last], prediction.schedules[last]
@@ -209,8 +209,8 @@ class Run:
 
         Raise NkiValidationError for an unknown resource, or for a factor that is not positive.
         """
-        require(resource in RESOURCES, f"what_if: resource {resource!r}; allowed: {', '.join(RESOURCES)}")
-        require(0 < times < float("inf"), f"what_if: times={times!r} must be a positive number")
+        require(resource in RESOURCES, f"what_if: resource must be one of {', '.join(RESOURCES)}, got {resource!r}")
+        require(0 < times < float("inf"), f"what_if: times must be a positive number, got {times!r}")
         if resource == "launch":
             return round(self.latency_us - self.launch_us * (1 - 1 / times), 6)
         return round(self.launch_us + self.prediction.faster_makespan(resource, times) / 1000, 6)

@@ -32,7 +32,7 @@ class NcLatency:
         """Return the predicted latency in microseconds for any percentile from 0 to 100; raise ValueError for
         others."""
         if not 0 <= percentile <= 100:
-            raise ValueError(f"percentile is {percentile}; allowed: 0 to 100")
+            raise ValueError(f"percentile must be from 0 to 100, got {percentile}")
         return self.predicted_us
 
     def __repr__(self) -> str:

@@ -111,7 +111,7 @@ class NkiTensor(TensorViews):
             )
         numbers = (self.shape[-1], self.offset, *self.strides[:-1])
         if any(number * old % new for number in numbers):
-            raise NkiValidationError(f"view of {self.label} as {target.name}: sizes are no multiple of {new} bytes")
+            raise NkiValidationError(f"view of {self.label} as {target.name}: sizes must be multiples of {new} bytes")
         last, offset, *outer = (number * old // new for number in numbers)
         return NkiTensor((*self.shape[:-1], last), target, self.storage, strides=(*outer, 1), offset=offset)
 
@@ -262,7 +262,7 @@ class IndirectTensor(NkiTensor):
 
     @property
     def indices(self) -> Array:
-        """Return the index of each row [n], or a single index [1]. If a gathering index has several columns, they are
+        """Return the index of each row [n], or a single index [1]. If a gather index has several columns, they are
         read column by column."""
         if isinstance(self.index, DeviceNumber):
             return np.array([self.index.read(f"the address of {self.label}")])

@@ -89,8 +89,8 @@ class TensorViews(WithoutOperators):
         """Copy a tile into part of this tile, as in the examples of nki/migration/index.rst."""
         if not isinstance(value, TensorViews) or not self.storage.on_chip:
             raise NkiValidationError(
-                f"{self.label}: a tensor is written by an instruction (nisa.tensor_copy, nisa.dma_copy), not by "
-                "assignment; only a tile may be assigned to a part of another"
+                f"{self.label}: cannot assign to a tensor; write to it with an instruction (nisa.tensor_copy, "
+                "nisa.dma_copy). Assignment to a slice is supported only between tiles"
             )
         type(self).copy_into(self[key], value)
 
@@ -127,7 +127,7 @@ class TensorViews(WithoutOperators):
         dim = self._dim(dim, "broadcast")
         self._not_partition(dim, "broadcast")
         if self.shape[dim] != 1:
-            raise NkiValidationError(f"broadcast of {self.label}: dimension {dim} must be 1, is {self.shape[dim]}")
+            raise NkiValidationError(f"broadcast of {self.label}: dimension {dim} must be 1, got {self.shape[dim]}")
         if size < 1:
             raise NkiValidationError(f"broadcast of {self.label}: size must be at least 1, got {size}")
         return self._view(
@@ -149,7 +149,7 @@ class TensorViews(WithoutOperators):
         dim = self._dim(dim, "squeeze_dim")
         self._not_partition(dim, "squeeze_dim")
         if self.shape[dim] != 1:
-            raise NkiValidationError(f"squeeze_dim of {self.label}: dimension {dim} must be 1, is {self.shape[dim]}")
+            raise NkiValidationError(f"squeeze_dim of {self.label}: dimension {dim} must be 1, got {self.shape[dim]}")
         return self._view(
             self.shape[:dim] + self.shape[dim + 1 :], self.strides[:dim] + self.strides[dim + 1 :], self.offset
         )

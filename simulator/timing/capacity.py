@@ -130,7 +130,7 @@ def _check_sbuf(tiles: list[Life], target: Target, usable: int) -> int:
         if held > usable:
             raise CapacityError(
                 f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
-                f"{allocation.row_bytes} bytes a partition where {usable - held + allocation.row_bytes} of "
+                f"{allocation.row_bytes} bytes per partition where {usable - held + allocation.row_bytes} of "
                 f"{usable} are left; alive: {_biggest(alive, allocation)}"
             )
         peak = max(peak, held)
@@ -148,7 +148,7 @@ def _check_psum(tiles: list[Life], target: Target) -> int:
         if not banks.take(allocation):
             raise CapacityError(
                 f"PSUM of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
-                f"{allocation.row_bytes} bytes a partition, for which no bank of {PSUM_BANK_BYTES} has room (there are "
+                f"{allocation.row_bytes} bytes per partition, for which no bank of {PSUM_BANK_BYTES} has room (there are "
                 f"{PSUM_BANKS}); alive: {_biggest(alive, allocation)}"
             )
         peak = max(peak, banks.used())

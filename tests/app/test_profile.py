@@ -61,9 +61,9 @@ def test_beside_the_prediction(folder, capsys):
     ("arguments", "status", "told"),
     [
         (["none.json"], 2, "none.json: no such file or folder"),
-        (["kernel.py"], 2, "kernel.py: no JSON"),
+        (["kernel.py"], 2, "kernel.py: not JSON"),
         (["cut.ntff"], 2, "cut.ntff: cut off"),
-        (["."], 2, "a folder without Instruction.parquet"),
+        (["."], 2, "the folder contains no Instruction.parquet"),
         (["full.json", "--kernel", "none.py"], 2, "--kernel none.py: no such file"),
         (["full.json", "--kernel", "silent.py"], 2, "--kernel silent.py: no kernel was launched"),
         (["full.json", "--kernel", "raises.py"], 1, "ValueError"),

@@ -44,7 +44,7 @@ class Round(NamedTuple):
     after: int | None = None  # the round whose averaged weights initialize this one
     taught_by: tuple[int, ...] = ()  # rounds whose averaged weights are the teachers; empty: trained on labels
     shares: int = 0  # index of the training's batch shares
-    sure: tuple[str, ...] = ()  # sources that use labels despite teachers
+    sure: tuple[str, ...] = ()  # sources whose labels are used even when teachers are available
     validation_fonts: bool = False  # includes the validation fonts
 
 

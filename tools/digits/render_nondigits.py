@@ -251,7 +251,7 @@ def draw_sheet(path: Path, side: str, columns: int = 8) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Draw a sheet of pictures that are no digits.")
+    parser = argparse.ArgumentParser(description="Draw a sheet of pictures of non-digits.")
     parser.add_argument("sheet", type=Path, help="the PNG to write")
     parser.add_argument("side", nargs="?", choices=list(SIDES), default="training")
     given = parser.parse_args()

@@ -49,7 +49,7 @@ def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
         for value in output.elts if isinstance(output, (ast.Tuple, ast.List)) else [output]:
             tensor = tensors.of(value)
             if isinstance(value, (ast.Constant, ast.Dict, ast.JoinedStr)) and ast.unparse(value) != "None":
-                scope.report(output, "output-buffer", f"the kernel returns {ast.unparse(value)}, which is no tensor")
+                scope.report(output, "output-buffer", f"the kernel returns {ast.unparse(value)}, which is not a tensor")
             if tensor is not None and tensor.buffer is not None and tensor.buffer != OUTPUT_BUFFER:
                 message = f"the output {ast.unparse(value)} is in nl.{tensor.buffer}: allocate it in nl.shared_hbm"
                 if launched or tensor.buffer not in ("sbuf", "psum"):

@@ -116,16 +116,16 @@ def _check_size(
     if kind.elements is not None and not kind.elements[0] <= free <= kind.elements[1]:
         least, most = kind.elements
         allowed = str(least) if least == most else f"{least} to {most}"
-        scope.report(node, "operand-size", f"{shown} has {free} elements in a partition, allowed: {allowed}")
+        scope.report(node, "operand-size", f"{shown} has {free} elements per partition; it must have {allowed}")
     other = known.get(kind.size_of)
     size = None if other is None or other.shape is None else (other.shape[0], prod(other.shape[1:]))
     if other is not None and size not in (None, (tensor.shape[0], free)):
         message = f"{shown} is {list(tensor.shape)}, {kind.size_of} is {list(other.shape or ())}"
-        scope.report(node, "operand-size", f"{message}: they must be of one size")
+        scope.report(node, "operand-size", f"{message}: they must have the same size")
     others = known.get(kind.partitions_of)
     if others is not None and others.shape is not None and tensor.shape[0] != others.shape[0]:
         message = f"{shown} has {tensor.shape[0]} partitions, {kind.partitions_of} has {others.shape[0]}"
-        scope.report(node, "operand-size", f"{message}: they must be equal")
+        scope.report(node, "operand-size", f"{message}: they must be the same")
 
 
 def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, bound: dict[str, ast.expr]) -> None:
@@ -138,7 +138,7 @@ def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, boun
     number = tensors.number(step)
     if negative or (number is not None and number < 1):
         assert step is not None
-        scope.report(node, "device-loop", f"{function}: step={ast.unparse(step)}; it must be at least 1")
+        scope.report(node, "device-loop", f"{function}: step must be at least 1, got {ast.unparse(step)}")
     body = bound.get("body_fun")
     if not function.endswith("fori_loop"):
         return

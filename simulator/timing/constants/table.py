@@ -105,7 +105,7 @@ def _possible(target: str, name: str, value: Any) -> None:
         hint = f"; near: {', '.join(near)}" if near else ""
         raise NkiValidationError(f"constants: {name!r} is not a constant of the timing model{hint}")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise NkiValidationError(f"constants: {name}={value!r} must be a number of 0 or more")
+        raise NkiValidationError(f"constants: {name}={value!r} must be a number that is at least 0")
     constant = constants(target)[name]
     if value < 1 and constant.unit in ("B/ns", "B", "instructions"):
         raise NkiValidationError(f"constants: {name}={value!r} {constant.unit}; allowed from 1 on")

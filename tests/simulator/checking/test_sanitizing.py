@@ -23,9 +23,7 @@ def test_choices(wanted, found):
 
 @pytest.mark.parametrize("wanted", ["race", "", "Memory", 1])
 def test_a_check_that_there_is_not(wanted):
-    with pytest.raises(
-        NkiValidationError, match=f"sanitize={wanted!r}; allowed: True, False, 'memory', 'numeric', 'al"
-    ):
+    with pytest.raises(NkiValidationError, match="sanitize must be True, False, 'memory' or 'numeric' or 'all', got"):
         choice(wanted)
 
 

@@ -53,7 +53,7 @@ def test_limits_of_activate2(trn3_core):
         nisa.activate2(like(data), nl.exp, data, 1.0, 1.0, nl.add, nl.multiply)
     with pytest.raises(NkiValidationError, match="reverse0 needs"):
         nisa.activate2(like(data), nl.exp, data, 1.0, 1.0, nl.bypass, nl.bypass, reverse0=True)
-    with pytest.raises(NkiValidationError, match="one dtype"):
+    with pytest.raises(NkiValidationError, match="the same dtype"):
         pair = tile(uniform(4, 1)), tile(uniform(4, 1), nl.bfloat16)
         nisa.activate2(like(data), nl.exp, data, *pair, nl.multiply, nl.add)
     with pytest.raises(NkiValidationError, match="reduce_op"):

@@ -74,7 +74,7 @@ def wrong(a, call):
 @pytest.mark.parametrize(
     "call, text",
     [
-        (lambda s, p, t, o, to: nisa.core_barrier(s, (0,)), r"core_barrier: cores \(0,\); allowed: \(0, 1\)"),
+        (lambda s, p, t, o, to: nisa.core_barrier(s, (0,)), r"core_barrier: cores must be \(0, 1\), got \(0,\)"),
         (
             lambda s, p, t, o, to: nisa.core_barrier(p, (0, 1)),
             "data .* must be a tensor in nl.shared_hbm",
@@ -88,8 +88,8 @@ def wrong(a, call):
         ),
         (lambda s, p, t, o, to: nisa.sendrecv_compute(t, o, 1 - to, to, nl.add), "sendrecv_compute on core"),
         (lambda s, p, t, o, to: nisa.sendrecv(t, o, to, 1 - to, 0), "receives from .* each sends to the other"),
-        (lambda s, p, t, o, to: nisa.sendrecv(t, o[:, 0:2], to, to, 0), "must have one dtype, the same partitions and"),
-        (lambda s, p, t, o, to: nisa.sendrecv(t, o[0:2], to, to, 0), "must have one dtype, the same partitions and"),
+        (lambda s, p, t, o, to: nisa.sendrecv(t, o[:, 0:2], to, to, 0), "must have the same dtype, partitions and"),
+        (lambda s, p, t, o, to: nisa.sendrecv(t, o[0:2], to, to, 0), "must have the same dtype, partitions and"),
     ],
 )
 def test_what_cores_do_not_exchange(call, text):

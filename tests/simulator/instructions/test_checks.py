@@ -98,7 +98,7 @@ BROKEN = {
     ),
     "no operator": (
         lambda: nisa.tensor_tensor(new((4, 4)), new((4, 4)), new((4, 4)), nl.exp),
-        "nl.exp is no ALU operator",
+        "nl.exp is not an ALU operator",
     ),
     "no activation": (
         lambda: nisa.activation(new((4, 4)), nl.add, new((4, 4))),

@@ -138,7 +138,7 @@ def of_tile(name: str, tile: Tile, given: NkiTensor) -> Iterator[Violation]:
         yield Violation(name, lambda draw: shaped(given, (draw(uneven), columns)), f"{name} .* must have a multiple of")
     if tile.dimensions:
         beyond = (rows, columns, *(1,) * (tile.dimensions - 1))
-        yield Violation(name, lambda draw: shaped(given, beyond), f"{name} .* dimensions, at most")
+        yield Violation(name, lambda draw: shaped(given, beyond), f"{name} .* must have at most .* dimensions")
     if (tile.size_of or tile.partitions_of) and tile.partitions == 1:
         uneven = st.integers(1, 128).filter(lambda n: n != rows)
         message = "same number of partitions|must be equal|must be 1 partition"
@@ -170,7 +170,7 @@ def of_operator(name: str, operator: Operator) -> Iterator[Violation]:
     if wrong:
         yield Violation(name, lambda draw: getattr(nl, draw(st.sampled_from(wrong))), f"{name}(=nl.| must be nl.)")
     yield Violation(
-        name, lambda draw: draw(st.sampled_from([nl.exp, nl.tanh, "add", 3])), f"{name}=.* is no ALU operator"
+        name, lambda draw: draw(st.sampled_from([nl.exp, nl.tanh, "add", 3])), f"{name}=.* is not an ALU operator"
     )
 
 
@@ -215,7 +215,9 @@ def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
             yield Violation(operand, lambda draw, wrong=wrong: draw(wrong), f"{operand}=.*; allowed: ")
         elif isinstance(kind, Member):
             members = [m for m in kind.kind if kind.allowed and m not in kind.allowed]
-            yield Violation(operand, lambda draw, m=members: draw(st.sampled_from([*m, "no member"])), "allowed: nisa.")
+            yield Violation(
+                operand, lambda draw, m=members: draw(st.sampled_from([*m, "no member"])), "must be one of nisa."
+            )
         elif isinstance(kind, Integer):
             outside = st.sampled_from([kind.least - 1, kind.most + 1, 1.5, "1"])
             yield Violation(operand, lambda draw, outside=outside: draw(outside), f"{operand} must be an int")

@@ -44,7 +44,7 @@ def test_limits_of_scalars(core):
         (lambda: x << 1, r"documents \+, - and \*"),
         (lambda: x + 1.5, "allowed: integers and scalars"),
         (lambda: x + True, "allowed: integers and scalars"),
-        (lambda: x + wide, "of int32 and int64: they must be of one dtype"),
+        (lambda: x + wide, "of int32 and int64: they must have the same dtype"),
         (lambda: wide < 4, "int64 scalars does not compile"),
         (lambda: compared + 1, "a comparison of scalars, whose result cannot be used"),
         (lambda: nisa.scalar_store(nl.ndarray((1, 1), nl.int32), compared), "whose result cannot be used"),

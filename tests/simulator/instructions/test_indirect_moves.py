@@ -59,7 +59,9 @@ def test_out_of_bounds_scalar_is_an_error_or_skipped(core):
 def test_a_move_that_skips_has_as_many_rows_as_indices(core):
     index, source = indices([[0], [9], [1]]), in_hbm(counted(4, 6))
     view = source.ap([[6, 3], [1, 6]], vector_offset=index)
-    with pytest.raises(NkiValidationError, match=r"oob_mode skip needs dst .* and src .* to have 3 rows, one an index"):
+    with pytest.raises(
+        NkiValidationError, match=r"with oob_mode skip, dst .* and src .* must have 3 rows, one per index"
+    ):
         nisa.dma_copy(nl.ndarray((6, 3), nl.float32), view, oob_mode=nisa.oob_mode.skip)
 
 

@@ -101,7 +101,7 @@ def test_limits_of_the_accumulating_instructions(trn3_core):
         nisa.tensor_scalar_reduce(like(data), data, nl.add, 1.0, nl.subtract, total)
     with pytest.raises(NkiValidationError, match="one element in a partition"):
         nisa.tensor_scalar_reduce(like(data), data, nl.add, 1.0, nl.add, like(data))
-    with pytest.raises(NkiValidationError, match=r"allowed: nisa\.reduce_cmd reset_reduce"):
+    with pytest.raises(NkiValidationError, match=r"must be one of nisa\.reduce_cmd reset_reduce"):
         nisa.tensor_scalar_reduce(like(data), data, nl.add, 1.0, nl.add, None, False, nisa.reduce_cmd.idle)
     with pytest.raises(NkiValidationError, match="load_reduce only"):
         nisa.exponential(like(data), data, reduce_init=1.0)

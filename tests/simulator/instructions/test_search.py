@@ -43,7 +43,7 @@ def test_limits_of_topk(trn3_core):
             nisa.topk(values, index, source, n)
     with pytest.raises(NkiValidationError, match=r"src .* must be bfloat16"):
         nisa.topk(values, index, like(source, nl.float32), 16)
-    with pytest.raises(NkiValidationError, match="allowed 1 to 8"):
+    with pytest.raises(NkiValidationError, match="must have 1 to 8 elements"):
         nisa.topk(nl.ndarray((16, 9), nl.bfloat16), nl.ndarray((16, 9), nl.uint32), source, 8)
     with pytest.raises(NkiValidationError, match="multiple of 16"):
         nisa.topk(values[:8], index[:8], source[:8], 16)

@@ -63,7 +63,7 @@ def test_predicated_copies_and_reductions_have_three_free_dimensions(trn3_core, 
         if len(shape) <= 4:
             call(x, y, mask, total)
         else:
-            with pytest.raises(NkiValidationError, match="has 5 dimensions, at most 4"):
+            with pytest.raises(NkiValidationError, match="must have at most 4 dimensions, got 5"):
                 call(x, y, mask, total)
 
 

@@ -33,7 +33,7 @@ def test_bn_stats_separates_even_and_odd_elements(trn3_core):
 
 
 def test_limits_of_statistics(trn3_core):
-    with pytest.raises(NkiValidationError, match="1 to 512 elements in a partition, has 513"):
+    with pytest.raises(NkiValidationError, match="1 to 512 elements in a partition, got 513"):
         nisa.bn_stats(nl.ndarray((4, 6), nl.float32), tile(uniform(4, 513)))
     with pytest.raises(NkiValidationError, match="6 elements"):
         nisa.bn_stats(nl.ndarray((4, 5), nl.float32), tile(uniform(4, 8)))

@@ -50,7 +50,7 @@ def test_a_list_of_names():
     [
         (
             lambda: nisa.max8(psum((4, 8)), new((4, 7))),
-            "max8: src .* must have 8 to 16384 elements .*, has 7",
+            "max8: src .* must have 8 to 16384 elements .*, got 7",
         ),
         (lambda: nisa.iota(psum((4, 8)), [[1, 8]]), "iota: dst .* must be in SBUF$"),
         (lambda: nisa.dma_transpose(hbm((4, 8)), hbm((8, 4))), "dma_transpose: dst .* must be in SBUF$"),

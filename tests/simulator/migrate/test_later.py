@@ -62,7 +62,7 @@ def test_what_is_left_to_the_author():
     cases = {
         "nisa.dma_copy(a, a, dge_mode=9)": "dge_mode=9: no member of nisa.dge_mode has that number",
         "nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=n)": (
-            "use_gpsimd_dma that is no constant: use dma_engine=nisa.dma_engine.gpsimd_dma"
+            "use_gpsimd_dma that is not a constant: use dma_engine=nisa.dma_engine.gpsimd_dma"
         ),
     }
     assert refused_each(list(cases), "", "a, n", HEAD) == list(cases.values())

@@ -51,9 +51,9 @@ def test_what_is_left_to_the_author():
         "x[i, j] = nisa.iota(i + j, dtype=nl.int32, mask=i < n)": "nisa.iota with a mask",
         "y = nisa.affine_select(i < j, x, 0.0, mask=i < n)": "nisa.affine_select with a mask",
         "y = nisa.affine_select((i < j) & (i < 2), x, 0.0)": (
-            "nisa.affine_select: pred is no single comparison of index arrays"
+            "nisa.affine_select: pred is not a single comparison of index arrays"
         ),
-        "y = nisa.affine_select(n > 0, x, 0.0)": "nisa.affine_select: pred is no single comparison of index arrays",
+        "y = nisa.affine_select(n > 0, x, 0.0)": "nisa.affine_select: pred is not a single comparison of index arrays",
         "y = nisa.affine_select(i < n, x[i, j], 0.0)": "nisa.affine_select: pred leaves out a dimension of the tile",
     }
     assert refused_each(list(cases), GRID, "a, n") == list(cases.values())

@@ -99,7 +99,7 @@ def test_what_is_left_to_the_author():
             "nl.loop_reduce over something else than the variables of loops around it"
         ),
         "p += nl.matmul(x, x, mask=i < n)": "nl.matmul with a mask: shorten its operands",
-        "p += nl.matmul(x, x, transpose_x=n)": "nl.matmul whose transpose_x is no constant",
+        "p += nl.matmul(x, x, transpose_x=n)": "nl.matmul whose transpose_x is not a constant",
     }
     before = GRID + "p = nl.zeros((4, 4), nl.float32, buffer=nl.psum)\n"
     assert refused_each(list(cases), before, "a, n") == list(cases.values())

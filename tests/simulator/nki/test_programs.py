@@ -31,7 +31,9 @@ def test_a_grid_has_one_axis(core):
         (lambda: nl.num_programs(1), "num_programs"),
         (lambda: nl.num_programs((0, -1)), "num_programs"),
     ):
-        with pytest.raises(NkiValidationError, match=rf"nl\.{name}: axis -?1; a launch grid has one axis, 0"):
+        with pytest.raises(
+            NkiValidationError, match=rf"nl\.{name}: axis must be 0, the only axis of a launch grid, got -?1"
+        ):
             call()
 
 

@@ -142,7 +142,7 @@ def test_who_launches_says_on_how_many_cores(monkeypatch):
             (rows,) = simulator.run(rank_of, A, lnc=2, pure=True).outputs
             assert rows.tolist() == [[1] * 4, [2] * 4]
     assert len(simulator.run(rank_of, A).outputs[0]) == 2  # the environment, where nobody else says
-    with pytest.raises(NkiValidationError, match="lnc is 3; a logical core has one core or two: 1, 2"):
+    with pytest.raises(NkiValidationError, match="lnc, the number of cores in a logical core, must be 1 or 2, got 3"):
         simulator.run(rank_of, A, lnc=3)
     with pytest.raises(NkiValidationError, match="two cores are one logical core from NeuronCore-v3"):
         simulator.run(rank_of, A, lnc=2, target="trn1")

@@ -123,5 +123,5 @@ def test_a_run_knows_whether_its_machine_renames() -> None:
     renamed = simulator.run(twice, spec, functional=False, constants={"tile_renaming": 1})
     assert (one.memory_use().peak_bytes, renamed.memory_use().peak_bytes) == (256, 512)
     assert machine("trn2").tile_renaming == 0
-    with pytest.raises(simulator.NkiValidationError, match="'hbm'; allowed: sbuf, psum"):
+    with pytest.raises(simulator.NkiValidationError, match="must be one of sbuf, psum, got 'hbm'"):
         one.memory_use("hbm")
