@@ -23,7 +23,9 @@ def choice(wanted: bool | str) -> frozenset[str]:
     if isinstance(wanted, bool):
         return frozenset({"memory"} if wanted else ())
     if wanted not in CHOICES:
-        raise NkiValidationError(f"sanitize must be True, False, {' or '.join(map(repr, CHOICES))}, got {wanted!r}")
+        raise NkiValidationError(
+            f"sanitize must be one of True, False, {', '.join(map(repr, CHOICES))}, got {wanted!r}"
+        )
     return frozenset(CHOICES[:2] if wanted == "all" else {wanted})
 
 

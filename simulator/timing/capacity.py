@@ -148,7 +148,7 @@ def _check_psum(tiles: list[Life], target: Target) -> int:
         if not banks.take(allocation):
             raise CapacityError(
                 f"PSUM of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
-                f"{allocation.row_bytes} bytes per partition, for which no bank of {PSUM_BANK_BYTES} has room (there are "
+                f"{allocation.row_bytes} bytes per partition, but no bank of {PSUM_BANK_BYTES} has room (there are "
                 f"{PSUM_BANKS}); alive: {_biggest(alive, allocation)}"
             )
         peak = max(peak, banks.used())

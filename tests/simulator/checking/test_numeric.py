@@ -135,7 +135,7 @@ def test_both_sanitizers_at_once_and_neither():
     run = simulator.run(activated, at(-1.0), nl.sqrt, nl.float32, sanitize="all")
     assert [found.kind for found in run.findings] == ["nan"]
     assert simulator.run(activated, at(-1.0), nl.sqrt, nl.float32).findings == []
-    with pytest.raises(NkiValidationError, match=r"sanitize must be True, False, 'memory' or .*, got 'speed'"):
+    with pytest.raises(NkiValidationError, match=r"sanitize must be one of True, False, 'memory', .*, got 'speed'"):
         simulator.run(activated, X, nl.sqrt, nl.float32, sanitize="speed")
 
 

@@ -23,7 +23,9 @@ def test_choices(wanted, found):
 
 @pytest.mark.parametrize("wanted", ["race", "", "Memory", 1])
 def test_a_check_that_there_is_not(wanted):
-    with pytest.raises(NkiValidationError, match="sanitize must be True, False, 'memory' or 'numeric' or 'all', got"):
+    with pytest.raises(
+        NkiValidationError, match="sanitize must be one of True, False, 'memory', 'numeric', 'all', got"
+    ):
         choice(wanted)
 
 

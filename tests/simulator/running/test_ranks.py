@@ -81,7 +81,7 @@ def test_ranks_of_two_cores_are_refused_whatever_they_run():
 
 
 def test_checks_are_those_of_the_launch():
-    with pytest.raises(NkiValidationError, match="sanitize must be .*, got 'race'"):
+    with pytest.raises(NkiValidationError, match=r"sanitize must be .*, got 'race'"):
         simulator.run_ranks(doubled, [(A,)], sanitize="race")
     with sanitized("all"):  # where the launch does not choose
         (run,) = simulator.run_ranks(doubled, [(np.full((4, 4), 3e38, np.float32),)], times=10.0)

@@ -74,7 +74,7 @@ def test_a_resource_that_is_faster(run):
     assert run.what_if("launch", 4.0) == pytest.approx(run.latency_us - run.launch_us * 3 / 4)
     assert run.what_if("dma_latency") < run.latency_us == run.what_if("tensor", 1.0) == run.what_if("dma_issue", 5.0)
     assert run.what_if("gpsimd") < run.latency_us  # which makes the descriptors of arguments and outputs
-    with pytest.raises(NkiValidationError, match="what_if: resource must be one of launch, dma_issue, .*, got 'dma'"):
+    with pytest.raises(NkiValidationError, match=r"what_if: resource must be one of launch, dma_issue, .*, got 'dma'"):
         run.what_if("dma")
     for times in (0, -1.0, float("inf"), float("nan")):
         with pytest.raises(NkiValidationError, match=f"what_if: times={times!r} must be a positive number"):
