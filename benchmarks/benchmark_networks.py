@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="number of runs; the fastest counts (default 5)")
     parser.add_argument("--profile", action="store_true", help="profile the simulation")
     cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--threads", type=int, default=cores, help="of PyTorch (default: one a core)")
+    parser.add_argument("--threads", type=int, default=cores, help="number of PyTorch threads (default: one per core)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"{cores} cores, {options.threads} threads, one picture {SIDE}x{SIDE}, best of {options.repeats}")

@@ -162,7 +162,7 @@ class Graph:
 
     @cached_property
     def numbers(self) -> dict[NodeId, int]:
-        """The number of each node, by its id."""
+        """The number of each node, keyed by its id."""
         return {node.id: number for number, node in enumerate(self.nodes)}
 
     def readers(self, number: int) -> list[tuple[int, int]]:

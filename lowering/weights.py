@@ -118,7 +118,7 @@ class Sizes:
 def lay_out_weights(graph: Graph) -> WeightLayout:
     """Assign each operation its positions in the array of weights and among the constants."""
     nodes: list[Node] = []
-    numbers, columns = {False: 0, True: 0}, 0  # numbers of weights, by whether they are in 8 bits
+    numbers, columns = {False: 0, True: 0}, 0  # weight counts, keyed by whether the weights are in 8 bits
     for node in graph.nodes:
         operation, filtered = node.operation, node.operation.filtered
         if filtered is not None:

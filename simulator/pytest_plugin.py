@@ -30,7 +30,7 @@ TOLERANCE = 0.01  # allowed slowdown relative to the baseline
 LACKING = (
     "pass --nki-simulator, or set nki_simulator = true in pytest's settings: `import nki` then finds the simulator"
 )
-_counts = pytest.StashKey[dict[str, int]]()  # number of launches compared with a baseline, by test
+_counts = pytest.StashKey[dict[str, int]]()  # counts of launches compared with a baseline, keyed by test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -54,7 +54,7 @@ def engines(run: MeasuredRun) -> list[EngineTime]:
 
 
 def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
-    """Return the number of packets and bytes by the origin of their descriptors."""
+    """Return the packet and byte counts, keyed by the origin of their descriptors."""
     found: dict[str, tuple[int, int]] = {}
     for packet in run.packets:
         count, size = found.get(packet.maker, (0, 0))

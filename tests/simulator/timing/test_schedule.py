@@ -177,7 +177,7 @@ def test_small_elements_cost_by_the_piece_where_hardware_makes_the_descriptors()
 
 @nki.jit
 def narrow_loads(a, step):
-    """A tile of two elements a partition, `step` elements apart in HBM; neighbours lie in neighbouring partitions."""
+    """A tile of two elements per partition, `step` elements apart in HBM; neighbours lie in neighbouring partitions."""
     out = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a.ap(pattern=[[1, 128], [step, 2]], offset=0), dge_mode=nisa.dge_mode.hwdge)
