@@ -49,7 +49,7 @@ def test_activate2_reverses_and_takes_columns_and_a_slope(trn3_core):
 
 def test_limits_of_activate2(trn3_core):
     data = tile(uniform(4, 8))
-    with pytest.raises(NkiValidationError, match=r"op0 and op1 \(add, multiply\)"):
+    with pytest.raises(NkiValidationError, match=r"of op0 and op1: \(add, multiply\); supported: "):
         nisa.activate2(like(data), nl.exp, data, 1.0, 1.0, nl.add, nl.multiply)
     with pytest.raises(NkiValidationError, match="reverse0 needs"):
         nisa.activate2(like(data), nl.exp, data, 1.0, 1.0, nl.bypass, nl.bypass, reverse0=True)

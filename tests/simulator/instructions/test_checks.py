@@ -94,7 +94,7 @@ BROKEN = {
     "wrong engine": (lambda: nisa.memset(new((4, 4)), 0, engine=nisa.engine.tensor), "engine tensor cannot run it"),
     "bits of floats": (
         lambda: nisa.tensor_tensor(new((4, 4)), new((4, 4)), new((4, 4)), nl.bitwise_and),
-        "takes integers",
+        "works on bits",
     ),
     "no operator": (
         lambda: nisa.tensor_tensor(new((4, 4)), new((4, 4)), new((4, 4)), nl.exp),

@@ -19,7 +19,7 @@ WRONG = {
     # bit operators
     "bits of floats": (
         lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.bitwise_and, 1),
-        "nl.bitwise_and works on bits and takes integers",
+        "must contain integers, because nl.bitwise_and works on bits",
     ),
     "bits with a float": (
         lambda: nisa.tensor_scalar(new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, 1.5),

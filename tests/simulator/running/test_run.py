@@ -77,7 +77,7 @@ def test_a_resource_that_is_faster(run):
     with pytest.raises(NkiValidationError, match=r"what_if: resource must be one of launch, dma_issue, .*, got 'dma'"):
         run.what_if("dma")
     for times in (0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(NkiValidationError, match=f"what_if: times={times!r} must be a positive number"):
+        with pytest.raises(NkiValidationError, match=f"what_if: times must be a positive number, got {times!r}"):
             run.what_if("tensor", times)
 
 

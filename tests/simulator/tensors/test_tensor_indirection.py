@@ -193,7 +193,7 @@ def test_wrong_columns_get_a_line(trn3_core, case):
 
 
 def test_before_neuroncore_v4_there_are_none(core):
-    with pytest.raises(NkiValidationError, match=r"needs NeuronCore-v4 \(trn3\), came trn2"):
+    with pytest.raises(NkiValidationError, match=r"needs NeuronCore-v4 \(trn3\), got trn2"):
         nisa.tensor_copy(new((16, 1)), tile(counted(16, 8)).indirect(snake([1], 16, 16), 1))
 
 
