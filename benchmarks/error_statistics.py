@@ -29,7 +29,7 @@ def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSum
     """Summarise the errors of at least one prediction. ValueError for none or for unequal numbers."""
     if len(predicted) != len(measured) or not predicted:
         raise ValueError(
-            f"{len(predicted)} predictions for {len(measured)} measurements; the numbers must match and be at least 1"
+            f"{len(predicted)} predictions for {len(measured)} measurements; both must be the same number, at least 1"
         )
     errors = [abs(percentage_error(p, m)) for p, m in zip(predicted, measured)]
     return ErrorSummary(len(errors), sum(errors) / len(errors), max(errors), rank_correlation(predicted, measured))
