@@ -50,7 +50,7 @@ def _weights(radius: float) -> tuple[int, int]:
     """
     variance = np.float32(radius) * np.float32(radius) / np.float32(_FILTERS)
     if not variance < 2 / 3:
-        raise ValueError(f"a blur of radius {radius} takes in more than the pixels beside each")
+        raise ValueError(f"a blur of radius {radius} reads more than the adjacent pixels")
     share = np.float32(3) * variance / (np.float32(6) * (np.float32(1) - variance))
     centre = int(np.float32(1 << _BITS) / (share * np.float32(2) + np.float32(1)))
     return centre, ((1 << _BITS) - centre) // 2

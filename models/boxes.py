@@ -91,28 +91,35 @@ class BoxHead:
         check_range(where, "keypoints", self.keypoints, 0, MAX_EXTRAS)
         check_range(where, "keypoint_size", self.keypoint_size, 2 if self.keypoints else 0, 3 if self.keypoints else 0)
         if bool(self.masks) != bool(self.prototypes):
-            raise ModelError(f"boxes: {self.masks} mask coefficients, and prototypes in {self.prototypes!r}")
+            raise ModelError(
+                f"boxes: {self.masks} mask coefficients need an output of prototypes, "
+                f"but prototypes is {self.prototypes!r}"
+            )
         self._check_grids()
         if self.objectness and (self.background or self.scores == "softmax"):
-            raise ModelError("boxes: objectness is for scores of independent classes, without a background")
+            raise ModelError("boxes: objectness requires scores that are logits, without a background class")
         if self.angle and (self.code != "centre" or self.masks or self.keypoints):
-            raise ModelError("boxes: an angle is for centres and sides, without masks and keypoints")
+            raise ModelError("boxes: an angle requires code centre, without masks and keypoints")
         code = "centre" if self.angle else "corners"
         if self.ended and (self.code != code or self.scores_from or self.objectness or self.background):
-            raise ModelError("boxes: rows that are chosen already have corners, a score and a class")
+            raise ModelError("boxes: rows that are already selected must hold corners, a score and a class")
 
     def _check_grids(self) -> None:
         for stride in self.strides:
             check_range("boxes", "strides", stride, 1, 4096)
         if (self.code in ("cells", "priors")) != bool(self.strides):
-            raise ModelError(f"boxes: {len(self.strides)} strides; they are for codes cells and priors")
+            raise ModelError(f"boxes: {len(self.strides)} strides; codes cells and priors need them, others take none")
         counts = len(self.strides) if self.code == "priors" else 0
         if len(self.prior_counts) != counts or any(not 1 <= count <= MAX_PRIORS for count in self.prior_counts):
-            raise ModelError(f"boxes: prior_counts is {list(self.prior_counts)[:8]}; one for each stride is needed")
+            raise ModelError(
+                f"boxes: prior_counts is {list(self.prior_counts)[:8]}; one count for each stride is needed"
+            )
         if len(self.priors) != 2 * sum(self.prior_counts) or not all(0 < side < 1e5 for side in self.priors):
-            raise ModelError(f"boxes: {len(self.priors)} sides of priors; two for each prior are needed, above 0")
+            raise ModelError(
+                f"boxes: {len(self.priors)} sides of priors; a width and a height above 0 are needed for each prior"
+            )
         if len(self.variances) != 2 or not all(0 < variance <= 100 for variance in self.variances):
-            raise ModelError("boxes: variances are two numbers above 0, of centres and of sizes")
+            raise ModelError("boxes: variances must be two numbers above 0, for centres and for sizes")
 
     @property
     def columns(self) -> Columns:
@@ -152,8 +159,8 @@ class BoxHead:
         """Raise ModelError unless an output of this shape contains rows of the described layout."""
         if not self.fits(shape):
             order = "[boxes, numbers]" if self.layout == "rows" else "[numbers, boxes]"
-            told = f"{order} with {self.columns.width} numbers for a box"
-            raise ModelError(f"boxes: an output {list(shape)[:8]}; {told} is needed")
+            told = f"{order} with {self.columns.width} numbers per box"
+            raise ModelError(f"boxes: the output has shape {list(shape)[:8]}; {told} is needed")
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Return True if an output of this shape contains rows of the described layout."""

@@ -70,7 +70,7 @@ def parse_accuracy(text: str) -> tuple[Accuracy, ...]:
     try:
         scores = tuple(Accuracy(str(row["on"]), int(row["correct"]), int(row["total"])) for row in json.loads(text))
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise ModelError(f"the accuracy of the model is not a list of scores: {text[:60]}") from None
+        raise ModelError(f"the accuracy in the model's metadata is not a list of scores: {text[:60]}") from None
     if any(not 0 <= score.correct <= score.total or score.total == 0 for score in scores):
-        raise ModelError(f"the accuracy of the model is not a list of scores: {text[:60]}")
+        raise ModelError(f"the accuracy in the model's metadata is not a list of scores: {text[:60]}")
     return scores

@@ -36,13 +36,13 @@ def check_name(name: str) -> None:
     """Raise ModelError unless `name` can be printed in a table and differs from the name of the input."""
     check_printable("layer name", name)
     if name == INPUT:
-        raise ModelError(f"layer name {name!r}: the input of the network has that name")
+        raise ModelError(f"layer name {name!r}: this name is reserved for the network's input")
 
 
 def check_printable(what: str, name: str) -> None:
     """Raise ModelError unless `name` can be printed in a table."""
     if not name or not name.isprintable() or name != name.strip():
-        raise ModelError(f"{what} {name!r} must be printable, not empty, and without spaces at its ends")
+        raise ModelError(f"{what} {name!r} must be printable, not empty, and without leading or trailing spaces")
 
 
 def check_range(where: str, field: str, value: int, low: int, high: int) -> None:
@@ -55,7 +55,9 @@ def check_each(where: str, field: str, values: Sequence[int], count: int, low: i
     """Raise ModelError unless there are exactly `count` values, all between low and high (inclusive)."""
     if len(values) != count or any(not low <= value <= high for value in values):
         shown = ", ".join(map(str, values[:8]))
-        raise ModelError(f"{_place(where)}: {field} is {shown or 'empty'}; {count} of {low} to {high} are allowed")
+        raise ModelError(
+            f"{_place(where)}: {field} is {shown or 'empty'}; {count} values from {low} to {high} are needed"
+        )
 
 
 def check_choice(where: str, field: str, value: str, allowed: Sequence[str]) -> None:
@@ -73,19 +75,22 @@ def check_numbers(where: str, field: str, values: Sequence[float], count: int) -
 def check_shape(where: str, field: str, shape: Shape) -> None:
     """Raise ModelError unless `shape` is (C, H, W) or (F,) within the bounds."""
     if len(shape) not in (1, 3) or min(shape) < 1 or math.prod(shape) > MAX_ELEMENTS:
-        raise ModelError(f"{_place(where)}: {field} is {list(shape)[:8]}, neither features nor an image that fits")
+        raise ModelError(
+            f"{_place(where)}: {field} is {list(shape)[:8]}, neither a number of features nor "
+            "the shape of an image within the limits"
+        )
 
 
 def check_count(where: str, before: Shape, after: Shape) -> None:
     """Raise ModelError unless both shapes have the same number of elements."""
     if math.prod(before) != math.prod(after):
-        raise ModelError(f"{_place(where)}: {list(before)} and {list(after)} do not have as many numbers")
+        raise ModelError(f"{_place(where)}: {list(before)} and {list(after)} differ in their number of elements")
 
 
 def check_epsilon(where: str, epsilon: float) -> None:
     """Raise ModelError unless `epsilon`, added to a variance, is finite and above 0."""
     if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ModelError(f"{_place(where)}: epsilon is {epsilon}, but it must be above 0")
+        raise ModelError(f"{_place(where)}: epsilon is {epsilon}; it must be above 0")
 
 
 def _place(where: str) -> str:

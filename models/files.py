@@ -91,7 +91,7 @@ def read_header(path: Path) -> Header:
     file = read_table(path)
     version = file.metadata.get("trninfer_format")
     if version is None or "network" not in file.metadata:
-        raise ModelError(f"{path}: a safetensors file, but without a trninfer network in its metadata")
+        raise ModelError(f"{path}: this safetensors file has no trninfer network in its metadata")
     if version not in READABLE_VERSIONS:
         raise ModelError(
             f"{path}: format version {version[:20]!r}; this release reads {' and '.join(READABLE_VERSIONS)}"
@@ -215,7 +215,7 @@ def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:
     _check_names_and_shapes(network, {name: tensor.shape for name, tensor in tensors.items()})
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise ModelError(f"tensor {name!r} holds NaN or infinity")
+            raise ModelError(f"tensor {name!r} contains NaN or infinity")
 
 
 def _check_names_and_shapes(network: Network, shapes: Mapping[str, Shape]) -> None:
@@ -224,7 +224,7 @@ def _check_names_and_shapes(network: Network, shapes: Mapping[str, Shape]) -> No
         if name not in shapes:
             raise ModelError(f"the tensor {name!r} is missing")
         if shapes[name] != shape:
-            raise ModelError(f"tensor {name!r} has shape {list(shapes[name])}, but the network needs {list(shape)}")
+            raise ModelError(f"tensor {name!r} has shape {list(shapes[name])}, but the network requires {list(shape)}")
     for name in shapes:
         if name not in wanted:
-            raise ModelError(f"the tensor {name!r} belongs to no layer of the network")
+            raise ModelError(f"the tensor {name!r} is not used by any layer of the network")

@@ -116,11 +116,11 @@ def import_network(
             return replace(_read_and_import(path, whole, properties, options), file_name=path.name)
     file = read_table(path)
     if "trninfer_format" in file.metadata:
-        raise ModelError(f"{path}: is a model of trninfer already; give it to --model as it is")
+        raise ModelError(f"{path}: already a trninfer model; pass it to --model without importing it")
     if options.output_names:
         raise ModelError(f"{path}: a state dict has one output; --output-name is for ONNX files")
     if options.boxes is not None:
-        raise ModelError(f"{path}: a state dict of a classifier has no boxes; --boxes is for ONNX files")
+        raise ModelError(f"{path}: a state dict describes a classifier, which has no boxes; --boxes is for ONNX files")
     try:
         built = build_state_dict(file, properties.pictures, options.activation, options.layers)
         output = Output(options.output_kind) if options.output_kind in ("sigmoid", "values") else built.output
@@ -131,7 +131,7 @@ def import_network(
         check_tensors(network, tensors)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-    checked = Comparison("a state dict holds weights alone, with nothing to compare the answers to")
+    checked = Comparison("a state dict contains only weights, so there is no reference output to compare with")
     supposed = tuple(assumed(network.input, properties.pictures))
     source = f"PyTorch state dict ({built.name})"
     return Imported(
@@ -196,7 +196,7 @@ def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]
         if options.preprocessor is not None:
             raise
         return Beside(PreprocessingOptions(), None, ()), [f"ignored: {error}"]
-    return beside, [f"pictures and classes are as {name} has them" for name in beside.files]
+    return beside, [f"preprocessing and labels are copied from {name}" for name in beside.files]
 
 
 def _read_and_import(path: Path, file: Path, properties: _Properties, options: ImportOptions) -> Imported:
@@ -218,7 +218,7 @@ def _find_boxes(
     if isinstance(source.input, ImageInput):
         return find_head(outputs, (source.input.height, source.input.width), spec, labels)
     if spec is not None:
-        raise ModelError("boxes are found in an image, but the network reads none, or several inputs")
+        raise ModelError("boxes need an image, but the network's input is not an image, or it has several inputs")
     return None
 
 
@@ -227,7 +227,7 @@ def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[s
     head = found.outputs[0].output.boxes
     notes = [found.note] if found.note else []
     if head is not None and head.ended and labels is None and "classes" not in found.spec.fields:
-        notes.append(f"its classes are taken for {head.classes} (--labels, or --boxes {found.spec.name},classes=N)")
+        notes.append(f"the classes are assumed to be {head.classes} (--labels, or --boxes {found.spec.name},classes=N)")
     return notes
 
 
@@ -331,7 +331,7 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         )
     except RejectedError as error:
         if not options.unchecked:
-            raise ModelError(f"{error}; --unchecked imports it all the same") from None
+            raise ModelError(f"{error}; --unchecked imports it without this check") from None
         comparison = Comparison(str(error))
     if network.output.kind == "classes" and options.output_kind is None and comparison.outputs:
         network = replace(network, output=fit_to_scores(network.output, names[0], comparison.outputs[0]))

@@ -49,7 +49,10 @@ def find_head(
             except ModelError:
                 continue
             shape = list(built.outputs[0].shape)
-            note = f"its output {shape} is read as boxes of {kind.name} (--boxes; --output-kind values for the numbers)"
+            note = (
+                f"its output {shape} is read as boxes of {kind.name} (--boxes; "
+                "--output-kind values for the raw numbers)"
+            )
             return dataclasses.replace(built, note=note)
     return None
 
@@ -77,7 +80,7 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
     maps = [built for built in outputs if len(built.shape) == 3]
     if not tables:
         told = ", ".join(f"{built.name} {list(built.shape)}" for built in outputs[:8])
-        raise ModelError(f"no output is a table of boxes; it has {told}")
+        raise ModelError(f"no output is a table of boxes; the outputs are {told}")
     named = [built for built in tables if any(word in built.name.lower() for word in _BOXES)]
     rows = (named or tables)[0]
     masks = fields.get("masks", maps[0].shape[0] if maps and "prototypes" not in fields else 0)

@@ -80,14 +80,16 @@ def parse_boxes(text: str) -> BoxSpec:
     spec = BoxSpec({})
     if "=" not in words[0]:
         if words[0] not in BOX_KINDS:
-            raise ModelError(f"boxes {words[0]!r}: known are {', '.join(BOX_KINDS)}, or fields such as layout=rows")
+            raise ModelError(
+                f"boxes {words[0]!r}: unknown kind; known are {', '.join(BOX_KINDS)}, or fields such as layout=rows"
+            )
         spec = BOX_KINDS[words.pop(0)]
     hints = typing.get_type_hints(BoxHead)
     fields = dict(spec.fields)
     for word in words:
         key, _, value = word.partition("=")
         if key not in hints:
-            raise ModelError(f"boxes: unknown field {key!r}; known are {', '.join(hints)}")
+            raise ModelError(f"boxes: unknown field {key!r}; known fields are {', '.join(hints)}")
         fields[key] = _read(key, value, hints[key])
     return dataclasses.replace(spec, fields=fields)
 
@@ -102,5 +104,5 @@ def _read(key: str, text: str, hint: Any) -> Any:
         item = typing.get_args(hint)[0]
         return tuple(item(entry) for entry in text.split("/"))
     except (KeyError, ValueError):
-        wanted = {bool: "yes or no", int: "a whole number"}.get(hint, "numbers with / between them")
-        raise ModelError(f"boxes: {key} is {text!r}; needed is {wanted}") from None
+        wanted = {bool: "yes or no", int: "a whole number"}.get(hint, "numbers separated by /")
+        raise ModelError(f"boxes: {key} is {text!r}; it must be {wanted}") from None

@@ -69,16 +69,18 @@ class NetworkBuilder:
         """Append a layer with its tensors, keyed by the last part of their names, and return its name."""
         shape = layer.output_shape(*(self.shapes[name] for name in layer.inputs))
         if math.prod(shape) > MAX_ELEMENTS:
-            raise ModelError(f"gives {describe_shape(shape)}, which is too large")
+            raise ModelError(f"outputs {describe_shape(shape)}, which is too large")
         if len(self.layers) >= MAX_ADDED:
-            raise ModelError(f"more than {MAX_ADDED} layers are too many")
+            raise ModelError(f"the network has more than {MAX_ADDED} layers")
         own = {f"{layer.name}.{part}": tensor for part, tensor in (tensors or {}).items()}
         for name, wanted in layer.tensor_shapes().items():
             if own[name].shape != wanted:
-                raise ModelError(f"its {name.rsplit('.', 1)[1]} is {list(own[name].shape)}, where {list(wanted)} fits")
+                raise ModelError(
+                    f"its {name.rsplit('.', 1)[1]} is {list(own[name].shape)}, but {list(wanted)} is needed"
+                )
             self._parameters += own[name].size
         if self._parameters > MAX_PARAMETERS:
-            raise ModelError(f"more than {MAX_PARAMETERS} weights are too many")
+            raise ModelError(f"the network has more than {MAX_PARAMETERS} weights")
         with np.errstate(over="ignore"):  # values outside the range of float32 become infinite and are rejected later
             self.tensors |= {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in own.items()}
         self.layers[layer.name] = layer

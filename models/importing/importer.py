@@ -57,18 +57,16 @@ class Importer:
         """Return the first input as [batch, channels, ...]."""
         view = self.data(node).with_batch()
         if not view.batched or len(view.axes) not in (2, 3):
-            raise ModelError(f"takes images, but {self.describe(view)} comes in")
+            raise ModelError(f"expects images, but its input is {self.describe(view)}")
         return view
 
     def constant(self, node: Node, position: int) -> np.ndarray | None:
         """Return a constant input unchanged, or None if it is omitted."""
         name = node.inputs[position] if position < len(node.inputs) else ""
         if name in self.views:
-            raise ModelError(
-                f"its input number {position + 1} depends on the network's input; only weights are supported"
-            )
+            raise ModelError(f"its input number {position + 1} depends on the network's input; it must be a constant")
         if name and name not in self.constants:
-            raise ModelError(f"its input {name!r} is of a type that is not read")
+            raise ModelError(f"its input {name!r} has an unsupported type")
         return self.constants.get(name)
 
     def weight(self, node: Node, position: int, ranks: tuple[int, ...] | range = range(9)) -> np.ndarray:
@@ -91,7 +89,7 @@ class Importer:
         if values is None:
             return default
         if values.size != 1:
-            raise ModelError(f"its input number {position + 1} is not one number")
+            raise ModelError(f"its input number {position + 1} is not a scalar")
         return float(values.ravel()[0])
 
     def give(self, node: Node, value: View | np.ndarray, position: int = 0) -> None:
@@ -125,10 +123,10 @@ class Importer:
     def axis(self, view: View, axis: int) -> int:
         """Convert an ONNX axis to an axis of the view, excluding the batch; raise ModelError for the batch axis."""
         if not -view.rank <= axis < view.rank:
-            raise ModelError(f"has an axis {axis}, but {self.describe(view)} comes in")
+            raise ModelError(f"axis {axis} is out of bounds for an input of shape {self.describe(view)}")
         inner = axis % view.rank - view.batched
         if inner < 0:
-            raise ModelError("works across the batch, which mixes one input with another")
+            raise ModelError("operates along the batch axis, which would mix separate inputs")
         return inner
 
     def single(self, view: View) -> View:
@@ -139,7 +137,7 @@ class Importer:
         if not view.batched:
             return view
         if self.batch > 1:
-            raise ModelError(f"mixes the {self.batch} inputs of the batch that the file fixes")
+            raise ModelError(f"mixes the inputs of a batch, which the file fixes at {self.batch}")
         return View(view.layer, ((), *view.axes), False)
 
     def with_axis(self, view: View, axis: int) -> View:

@@ -30,9 +30,9 @@ def parse_labels(content: bytes, suffix: str = "") -> tuple[str, ...]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ModelError("not a text file in UTF-8") from None
+        raise ModelError("not a UTF-8 text file") from None
     if not text.strip():
-        raise ModelError("holds no labels")
+        raise ModelError("contains no labels")
     if suffix in (".csv", ".tsv"):
         labels = _of_table(text, "\t" if suffix == ".tsv" else ",")
     elif suffix == ".json" or text.lstrip()[0] in "[{":
@@ -57,7 +57,7 @@ def _of_json(text: str) -> tuple[str, ...]:
     labels = _as_labels(data)
     if not labels:
         raise ModelError(
-            'its JSON is not a list of labels, {"0": "cat", ...}, or {"cat": 0, ...}, with numbers from 0 up'
+            'the JSON is not a list of labels, {"0": "cat", ...}, or {"cat": 0, ...}, with numbers from 0 up'
         )
     return labels
 
@@ -87,7 +87,7 @@ def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
         rows = rows[1:]
     widths = {len(row) for row in rows}
     if len(widths) != 1:
-        raise ModelError("its rows are not of one length, or there are none")
+        raise ModelError("the table has no rows, or rows of different lengths")
     column = widths.pop() - 1 if named is None else named
     labels = [row[column] for row in rows]
     for place in range(len(rows[0])):

@@ -55,10 +55,12 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
     """
     leading, builder = outputs[0], importer.builder
     if not isinstance(source, ImageInput):
-        raise ModelError("a map is of the pixels of an image, but the network reads none, or several inputs")
+        raise ModelError(
+            "a class map needs an image, but the network's input is not an image, or it has several inputs"
+        )
     if leading.view is None or len(leading.shape) != 3:
         raise ModelError(
-            f"a map is found in scores of classes by rows by columns, but the output {leading.name!r} is "
+            f"a class map needs scores of shape [classes, rows, columns], but the output {leading.name!r} is "
             f"{list(leading.shape)}"
         )
     kept = [each for each in outputs[1:] if each.shape != leading.shape]
@@ -70,15 +72,15 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
         zero = Affine(importer.name("other"), (1,), inputs=(layer,))
         builder.add(zero, {"scale": np.zeros(1), "shift": np.zeros(1)})
         layer = builder.add(Concat(importer.name("scores"), inputs=(zero.name, layer)))
-        importer.note("pixels above 0 (a probability of 0.5) are class 1 of its map, others class 0")
+        importer.note("pixels above 0 (a probability of 0.5) are class 1 of the map, the others class 0")
         channels = 2
     found = builder.add(PixelArgmax(importer.name("classes"), channels, inputs=(layer,)))
     if left_out:
         names = ", ".join(repr(each.name) for each in left_out)
-        importer.note(f"left out: {names}, another map of the same shape (--output-name chooses)")
+        importer.note(f"left out: {names}, another map of the same shape (--output-name selects one)")
     if is_guessed:
         sizes = "x".join(map(str, leading.shape))
-        importer.note(f"its output of {sizes} is taken for a class map (--output-kind values for its numbers)")
+        importer.note(f"its output of {sizes} is read as a class map (--output-kind values for the raw numbers)")
     return [BuiltOutput(leading.name, found, tuple(shape), Output("map"), leading.view, channels), *kept]
 
 

@@ -37,7 +37,7 @@ class Folder:
             self._sizes[next(filter(None, node.outputs))] = size
             return tuple(found)
         if node.op not in CONSTANT_OPS:
-            raise ModelError("its inputs are numbers of the file alone, and it is of no kind that import works out")
+            raise ModelError("its inputs are all constants, but import cannot evaluate this operator on constants")
         try:
             with np.errstate(all="ignore"):
                 size = _size(node, inputs)
@@ -47,7 +47,7 @@ class Folder:
         except ModelError:
             raise
         except (ValueError, IndexError, TypeError, OverflowError, AttributeError, ZeroDivisionError):
-            raise ModelError("its inputs do not fit together") from None
+            raise ModelError("its inputs have incompatible shapes or types") from None
         return made if isinstance(made, tuple) else (np.asarray(made),)
 
     def release(self, name: str) -> None:
@@ -58,7 +58,7 @@ class Folder:
         self._left -= numbers
         self._work_left -= numbers
         if min(self._left, self._work_left) < 0:
-            raise ModelError("the constants that the file describes are too many to be worked out")
+            raise ModelError("the file's constants are too large to evaluate")
 
 
 def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
@@ -67,7 +67,7 @@ def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
     if node.op in ("ConstantOfShape", "Expand"):
         shape = known[-1].ravel()[:16].tolist()
         if any(size < 0 for size in shape) and node.op == "ConstantOfShape":
-            raise ModelError("its shape has sizes below 0")
+            raise ModelError("its shape has negative sizes")
         return math.prod(max(1, abs(int(size))) for size in shape) * (known[0].size if node.op == "Expand" else 1)
     if node.op == "Range":
         start, limit, step = (float(value.ravel()[0]) for value in known)
@@ -87,7 +87,7 @@ def _constant(node: Node, inputs: Any) -> np.ndarray:
     for name, value in node.attributes.items():
         if name in ("value", "value_int", "value_ints", "value_float", "value_floats") and not isinstance(value, str):
             return np.asarray(value)
-    raise ModelError(f"its value is given as {', '.join(node.attributes) or 'nothing'}, which is not supported")
+    raise ModelError(f"its value comes from {', '.join(node.attributes) or 'no attribute'}, which is not supported")
 
 
 def _constant_of_shape(node: Node, inputs: Any) -> np.ndarray:
@@ -123,7 +123,7 @@ def slice_parts(node: Node, inputs: Sequence[np.ndarray | None], rank: int) -> t
     axes = given[2] if given[2] is not None else list(listed(node, "axes", tuple(range(len(starts)))))
     steps = given[3] if given[3] is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or any(not -rank <= axis < rank for axis in axes):
-        raise ModelError("its starts, ends, axes and steps do not fit")
+        raise ModelError("its starts, ends, axes and steps are inconsistent")
     return [list(map(int, part)) for part in (starts, ends, [axis % rank for axis in axes], steps)]  # type: ignore[return-value]
 
 
@@ -173,7 +173,7 @@ def _transpose(node: Node, inputs: Any) -> np.ndarray:
 def _flatten(node: Node, inputs: Any) -> np.ndarray:
     axis, shape = integer(node, "axis", 1), inputs[0].shape
     if not -len(shape) <= axis <= len(shape):
-        raise ModelError(f"has an axis {axis}, but its input is {list(shape)}")
+        raise ModelError(f"axis {axis} is out of bounds for an input of shape {list(shape)}")
     return inputs[0].reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))
 
 
@@ -183,7 +183,7 @@ _CAST = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 1
 def _cast(node: Node, inputs: Any) -> np.ndarray:
     to = integer(node, "to", 1)
     if to not in _CAST:
-        raise ModelError(f"casts to type number {to}, which is not supported")
+        raise ModelError(f"casts to ONNX type {to}, which is not supported")
     return inputs[0].astype(_CAST[to])
 
 
@@ -215,9 +215,9 @@ def dequantize(node: Node, inputs: Sequence[np.ndarray | None]) -> np.ndarray:
     x, scale = inputs[0], inputs[1]
     zero = inputs[2] if len(inputs) > 2 else None
     if x is None or scale is None:
-        raise ModelError("its numbers or their scale are missing")
+        raise ModelError("its values or their scale are missing")
     if integer(node, "block_size", 0):
-        raise ModelError("weights that are quantised in blocks are not supported")
+        raise ModelError("block-wise quantised weights are not supported")
     shape = [1] * x.ndim
     if scale.size > 1:
         shape[integer(node, "axis", 1)] = scale.size

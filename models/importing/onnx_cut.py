@@ -40,7 +40,7 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
     for node in graph.nodes:
         for name in filter(None, node.outputs):
             if name in producers or name in graph.constants or name in given:
-                raise ModelError(f"{node}: its output {name!r} is given a second time")
+                raise ModelError(f"{node}: its output {name!r} is already the output of another node")
             producers[name] = node
     outputs, notes = _choose(graph, producers, wanted)
     nodes = sorted_nodes(graph.nodes)
@@ -48,7 +48,7 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
     sources = tuple(entry.name for entry in graph.inputs if entry.name in names)
     if not sources:
         told = ", ".join(map(repr, outputs[:MAX_NAMED]))
-        raise ModelError(f"no output depends on an input ({told})")
+        raise ModelError(f"no output depends on an input of the network ({told})")
     live = tuple(node for node in nodes if names.intersection(node.outputs))
     return Cut(tuple(outputs), live, sources, tuple(notes))
 
@@ -97,7 +97,7 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
     for name in wanted:
         if name not in producers:
             raise ModelError(
-                f"it has no value {name!r}; its outputs are {', '.join(map(repr, graph.outputs[:MAX_NAMED]))}"
+                f"the graph has no value {name!r}; its outputs are {', '.join(map(repr, graph.outputs[:MAX_NAMED]))}"
             )
     if wanted:
         return list(dict.fromkeys(wanted)), []
@@ -106,20 +106,20 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
     named = scores or list(graph.outputs)
     if len(named) < len(graph.outputs):
         told = ", ".join(map(repr, [name for name in graph.outputs if name not in named][:MAX_NAMED]))
-        notes.append(f"of its {len(graph.outputs)} outputs, {told} are left out: whole numbers or text")
+        notes.append(f"of the {len(graph.outputs)} outputs, {told} are left out: they hold integers or text")
     found = []
     for output in named:
         if output not in producers:
-            raise ModelError(f"the network's output {output!r} is given by no node")
+            raise ModelError(f"the network's output {output!r} is not the output of any node")
         source, cut_off = _before_pointing(producers, output)
         if len(named) > 1 and _is_handed_on(producers, source):
-            notes.append(f"the output {output!r} is left out: it is an input as it is")
+            notes.append(f"the output {output!r} is left out: it is an unchanged input")
             continue
         notes += cut_off
         found.append(source)
     found = list(dict.fromkeys(found))
     if len(found) > MAX_OUTPUTS:
-        raise ModelError(f"it has {len(found)} outputs; --output-name chooses some, {MAX_OUTPUTS} at most")
+        raise ModelError(f"the network has {len(found)} outputs; select at most {MAX_OUTPUTS} with --output-name")
     return found, notes
 
 
@@ -146,5 +146,5 @@ def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, l
         ahead = node.inputs[0]
         if node.op in _POINTING:
             output = ahead
-            notes.append(f"{node} is cut off: the answer is what goes into it")
-    raise ModelError(f"{node}: reads what it gives itself, or is one of many of its kind")
+            notes.append(f"{node} is left out: its input is the answer")
+    raise ModelError(f"{node}: reads its own output, or is one of too many nodes of this operator")

@@ -108,7 +108,7 @@ def read_onnx(path: Path) -> Graph:
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
     except UnicodeDecodeError:
-        raise ModelError(f"{path}: a name in it is no text: not an ONNX file, or corrupt") from None
+        raise ModelError(f"{path}: a name in it is not valid text: not an ONNX file, or corrupt") from None
 
 
 @contextlib.contextmanager
@@ -207,7 +207,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     graph = model.graph
     opset = max((entry.version for entry in model.opset_import if entry.domain in _ONNX_DOMAINS), default=0)
     if opset < MIN_OPSET and any(node.domain in _ONNX_DOMAINS for node in graph.node):
-        raise ModelError(f"it is of ONNX opset {opset}; {MIN_OPSET} or later is needed")
+        raise ModelError(f"its ONNX opset is {opset}; {MIN_OPSET} or later is needed")
     if model.functions:
         model = _without_functions(model)
         graph = model.graph
@@ -290,18 +290,18 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         for node in nodes:
             key = (node.domain, node.op_type)
             if key in within or len(within) > MAX_RANK:
-                raise ModelError(f"its function {node.op_type!r} calls itself, or is nested too deeply")
+                raise ModelError(f"its function {node.op_type!r} is recursive, or nested too deeply")
             if key in inside and key not in sizes:
                 sizes[key] = size(inside[key].node, (*within, key))
             total += sizes.get(key, 1)
         return total
 
     if size(model.graph.node, ()) > MAX_NODES:
-        raise ModelError(f"its functions make more than {MAX_NODES} nodes")
+        raise ModelError(f"its functions expand to more than {MAX_NODES} nodes")
     try:
         return inliner.inline_local_functions(model)
     except Exception as error:  # the package's exceptions have no common base class
-        raise ModelError(f"its functions cannot be written out: {' '.join(str(error).split())[:120]}") from None
+        raise ModelError(f"its functions cannot be expanded: {' '.join(str(error).split())[:120]}") from None
 
 
 def _check_text(*names: object) -> None:

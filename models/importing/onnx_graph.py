@@ -124,7 +124,7 @@ class Walk:
         for name in self._cut.outputs:
             view = self.importer.views.get(name)
             if view is None:
-                self.importer.note(f"the output {name!r} is left out: it does not depend on the input")
+                self.importer.note(f"the output {name!r} is left out, because it does not depend on the input")
             else:
                 view = view.with_batch()
                 found.append(FoundOutput(name, view, meaning_of(self.importer, view)))
@@ -150,7 +150,7 @@ class Walk:
         except ModelError as error:
             self._block(node, str(error))
         except _MISFITS:
-            self._block(node, "its inputs and attributes do not fit together")
+            self._block(node, "its inputs and attributes are inconsistent")
 
     def _block(self, node: Node, message: str) -> None:
         self._unknown.update(node.outputs)
@@ -161,8 +161,8 @@ class Walk:
         for name in node.inputs:
             if name and name not in importer.views and name not in importer.constants:
                 later = any(name in other.outputs for other in self._nodes)
-                what = "given by a node after it: the graph has a cycle" if later else "given by no node"
-                raise ModelError(f"reads {name!r}, which is {what}, or of a type that is not read")
+                what = "the output of a later node: the graph has a cycle" if later else "the output of no node"
+                raise ModelError(f"reads {name!r}, which is {what}, or has an unsupported type")
         data = [name for name in node.inputs if name in importer.views]
         if node.op == "If":
             self._take_branch(node)
@@ -205,14 +205,14 @@ class Walk:
             raise ModelError(_REMEDIES["If"])
         branch = node.attributes.get("then_branch" if condition.ravel()[0] else "else_branch")
         if not isinstance(branch, Branch) or len(branch.outputs) != len(node.outputs):
-            raise ModelError("its branches do not have its outputs")
+            raise ModelError("its branches and the node itself differ in their outputs")
         importer.constants |= branch.constants
         for inner in branch.nodes:
             self._step(inner)
         for position, name in enumerate(branch.outputs):
             value = importer.views.get(name, importer.constants.get(name))
             if value is None:
-                raise ModelError(f"its output {name!r} is given by no node")
+                raise ModelError(f"its output {name!r} is the output of no node")
             importer.give(node, value, position)
 
     def _check_outputs(self, node: Node) -> None:
@@ -256,10 +256,11 @@ def _remedy(node: Node, unknown: Collection[str] = ()) -> str:
     if op in _SELECTING:
         read = [name for name in node.inputs[: _SELECTING[op]] if name not in unknown]
         named = " ".join(f"--output-name {name}" for name in read) or "--output-name, for a value before it,"
-        return f"it selects the largest scores; {named} gives what it reads"
+        return f"it selects the largest scores; {named} selects the scores that it reads"
     if op.startswith("com.microsoft.nchwc."):
         return (
-            "ONNX Runtime wrote it for one kind of processor; take the original file, or one optimised up to 'extended'"
+            "ONNX Runtime wrote this for one kind of processor; use the original file, "
+            "or optimise up to level 'extended'"
         )
     return _REMEDIES.get(_ALIKE.get(op, op), _PLAIN)
 
@@ -274,4 +275,4 @@ def _describe(blockers: dict[tuple[str, str], list[Node]]) -> str:
     if len(blockers) == 1:
         return lines[0]
     rest = f"; and {len(blockers) - MAX_TOLD} more" if len(blockers) > MAX_TOLD else ""
-    return f"{len(blockers)} things stand in the way: {'; '.join(lines)}{rest}"
+    return f"{len(blockers)} kinds of nodes cannot be imported: {'; '.join(lines)}{rest}"

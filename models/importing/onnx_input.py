@@ -84,7 +84,7 @@ class GraphSource:
 def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> GraphSource:
     """Return the inputs of a graph; raise ModelError if one is not supported."""
     if len(part.sources) > MAX_INPUTS:
-        raise ModelError(f"it has {len(part.sources)} inputs; {MAX_INPUTS} are the most")
+        raise ModelError(f"the network has {len(part.sources)} inputs; at most {MAX_INPUTS} are allowed")
     given = {entry.name: entry for entry in graph.inputs}
     several = len(part.sources) > 1
     return GraphSource(tuple(_source(graph, part, given[name], options, several) for name in part.sources))
@@ -97,7 +97,8 @@ def _source(
     nodes, weights = part.nodes, {name: value.shape for name, value in graph.constants.items()}
     if given.dtype is None:
         raise ModelError(
-            f"its input {given.name!r} is of type {given.type_name or 'unknown'}; numbers of 8 to 64 bits are read"
+            f"its input {given.name!r} is of type {given.type_name or 'unknown'}; integers "
+            "and floats of 8 to 64 bits are supported"
         )
     scale = input_scale(nodes, graph.constants, given.name) if given.dtype.kind in "iu" else None
     sizes = list(given.shape)
@@ -148,7 +149,7 @@ def _volume(
     height, width = _fixed(given.name, list(sides), "HW", options)
     if channels is None or depth is None:
         raise ModelError(
-            f"its input {given.name!r} has channels or a depth that are not fixed; export it with fixed ones"
+            f"its input {given.name!r} has a variable number of channels or depth; export it with fixed sizes"
         )
     source = network_input((channels * depth, height, width), options)
     view = View.of(INPUT, source.shape, True).reshaped((channels, depth, height, width), True)
@@ -276,10 +277,10 @@ def _fixed(name: str, sizes: list[int | None], layout: str, options: Preprocessi
         if size is None or (axis in told and told[axis] == size):
             size = usual.get(axis, size)
         elif axis in told:
-            raise ModelError(f"its input {name!r} is fixed at {size}, not {told[axis]}; leave --input-size out")
+            raise ModelError(f"its input {name!r} is fixed at {size}, not {told[axis]}; omit --input-size")
         if size is None:
-            advice = "give them with --input-size HxW" if axis in "HW" else "export it with fixed ones"
-            raise ModelError(f"its input {name!r} has sizes that are not fixed: {advice}")
+            advice = "give them with --input-size HxW" if axis in "HW" else "export it with fixed sizes"
+            raise ModelError(f"its input {name!r} has variable sizes; {advice}")
         result.append(size)
     if math.prod(result) < 1:
         raise ModelError(f"its input {name!r} is empty")

@@ -52,7 +52,8 @@ def meaning_of(importer: Importer, view: View) -> Output:
     values = values or (layer is not None and layer.name in importer.values)
     if not array and _is_flattened_map(importer, view.layer):
         importer.note(
-            f"its {count} numbers are a flattened image or table: taken for values (--output-kind classes, if they are "
+            f"its {count} numbers are a flattened image or table, and are read as values "
+            "(--output-kind classes, if they are "
             "scores)"
         )
         values = True

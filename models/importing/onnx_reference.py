@@ -48,12 +48,12 @@ def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset
             known = {value.name: value for value in (*inferred.graph.output, *inferred.graph.value_info)}
             numbers = sum(_numbers(known.get(name), most) for name in outputs if name)
             if numbers > most:
-                raise ModelError("the constants that the file describes are too many to be worked out")
+                raise ModelError("the file's constants are too large to evaluate")
         return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, {})]
     except ModelError:
         raise
     except Exception:  # the reference implementation may raise any exception
-        raise ModelError("its inputs, numbers of the file alone, do not fit together") from None
+        raise ModelError("its inputs, all constants, have incompatible shapes or types") from None
 
 
 def _numbers(value: object, unknown: int) -> int:

@@ -196,7 +196,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
                 fed[each.name] = np.ascontiguousarray(array[first : first + batch].reshape(shape), each.dtype)
             found.append([np.asarray(value) for value in session.run(list(names), fed)])
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
-        raise RejectedError(f"ONNX Runtime does not run it: {' '.join(str(error).split())[:200]}") from None
+        raise RejectedError(f"ONNX Runtime cannot run it: {' '.join(str(error).split())[:200]}") from None
     return [_rows([values[number] for values in found], batch) for number in range(len(names))]
 
 

@@ -104,5 +104,5 @@ def _plain(node: Node) -> str:
 def _scale(node: Node, constants: Mapping[str, np.ndarray], scale: int, zero: int) -> Scale:
     given = [constants.get(node.inputs[place]) if place < len(node.inputs) else None for place in (scale, zero)]
     if given[0] is None or given[0].size != 1 or (given[1] is not None and given[1].size != 1):
-        raise ModelError(f"{node}: its scale or zero point is not one number of the file")
+        raise ModelError(f"{node}: its scale or zero point is not a constant scalar")
     return Scale(float(given[0].ravel()[0]), 0 if given[1] is None else int(given[1].ravel()[0]))

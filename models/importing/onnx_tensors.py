@@ -104,7 +104,7 @@ class TensorReader:
             raise UnknownTypeError(f"{where}: type {kind} is not supported; floats and integers of 8 to 64 bits are")
         shape = tuple(tensor.dims)
         if len(shape) > MAX_RANK or any(size < 0 for size in shape):
-            raise ModelError(f"{where}: it has no such shape as {list(shape)[: MAX_RANK + 1]}")
+            raise ModelError(f"{where}: its shape {list(shape)[: MAX_RANK + 1]} is not valid")
         self._left -= math.prod(shape)
         if self._left < 0:
             raise ModelError(f"{where}: too many numbers; at most {MAX_PARAMETERS} are allowed in all tensors")
@@ -113,7 +113,7 @@ class TensorReader:
         try:
             return numpy_helper.to_array(tensor)
         except (ValueError, TypeError, OverflowError):
-            raise ModelError(f"{where}: its values do not fit its shape {list(shape)}") from None
+            raise ModelError(f"{where}: the number of its values does not match its shape {list(shape)}") from None
 
 
 def _external(
@@ -129,15 +129,15 @@ def _external(
     location = fields.get("location", "")
     numbers = [fields.get("offset", "0"), fields.get("length", str(math.prod(shape) * dtype.itemsize))]
     if not all(number.isascii() and number.isdigit() and len(number) < 20 for number in numbers):
-        raise ModelError(f"{where}: its place in {location!r} is not a number")
+        raise ModelError(f"{where}: its offset or length in {location!r} is not a number")
     offset, length = map(int, numbers)
     if length != math.prod(shape) * dtype.itemsize:
-        raise ModelError(f"{where}: {length} bytes do not fit its shape {list(shape)}")
+        raise ModelError(f"{where}: {length} bytes do not match its shape {list(shape)}")
     try:
         home = os.path.realpath(folder)
         target = os.path.realpath(os.path.join(home, location))
         if not location or os.path.commonpath([home, target]) != home or not os.path.isfile(target):
-            raise ModelError(f"{where}: its values are in {location!r}, which is no file beside the model")
+            raise ModelError(f"{where}: its values are in {location!r}, which is not a file in the model's folder")
         with open(target, "rb") as file:
             if offset + length > os.fstat(file.fileno()).st_size:
                 raise ModelError(f"{where}: {location!r} is too short for it")

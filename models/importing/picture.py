@@ -65,17 +65,21 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     """
     if len(shape) == 1:
         if options.is_given:
-            raise ModelError(f"the network reads {shape[0]} features, to which no preprocessing of pictures applies")
+            raise ModelError(
+                f"the network reads {shape[0]} features; options for the preprocessing of pictures do not apply"
+            )
         return FeatureInput(shape[0])
     channels, height, width = shape
     if channels > MAX_CHANNELS or max(height, width) > MAX_SIDE:
         sizes = "x".join(map(str, shape))
-        raise ModelError(f"it reads an image of {sizes}; {MAX_CHANNELS} channels and sides of {MAX_SIDE} are the most")
+        raise ModelError(
+            f"it reads an image of {sizes}; at most {MAX_CHANNELS} channels and sides of {MAX_SIDE} are allowed"
+        )
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
     if pictures == "none" and options.is_beside:
         options = PreprocessingOptions()
     if pictures == "none" and replace(options, size=None).is_given:
-        raise ModelError(f"the network reads {channels} channels, which no picture has; it takes arrays alone")
+        raise ModelError(f"the network reads {channels} channels, which no picture has; it accepts only arrays")
     low, high = options.input_range or (0.0, 1.0)
     if low == high:
         raise ModelError(f"the input range {low:g},{high:g} is empty")
@@ -90,12 +94,12 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     usual = default_resize(height, width) if mode == "crop" else side
     resize = (options.resize or usual) if pictures == "photo" else 0
     if (options.resize or options.resize_mode or options.filter) and pictures != "photo":
-        raise ModelError(f"--resize, --resize-mode and --filter are for photos, not for pictures of a {pictures}")
+        raise ModelError(f"--resize, --resize-mode and --filter are only for photos, not for pictures of a {pictures}")
     if mode == "pad" and resize != side:
-        raise ModelError(f"--resize-mode pad fits pictures into {height}x{width}; leave --resize out")
+        raise ModelError(f"--resize-mode pad fits pictures into {height}x{width}; omit --resize")
     is_padded = mode == "pad" and pictures == "photo"
     if not is_padded and options.resize_mode is None and options.pad_colour is not None:
-        raise ModelError("--pad-colour is for --resize-mode pad")
+        raise ModelError("--pad-colour requires --resize-mode pad")
     return ImageInput(
         channels=channels,
         height=height,
@@ -122,20 +126,22 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
         return []
     notes = []
     if options.pictures is None:
-        notes.append("pictures are photos, not digits to be found (--pictures)")
+        notes.append("pictures are photos, not drawings of a digit (--pictures)")
     if inner is not None:
-        notes.append(f"the network's first steps take pixels of {inner[0]:g} to {inner[1]:g} (--input-range)")
+        notes.append(f"the network's first operations expect pixels of {inner[0]:g} to {inner[1]:g} (--input-range)")
     elif not (options.input_range or options.mean or options.std):
-        usual = "by ImageNet's mean and deviation" if _is_imagenet(source.channels, "photo", options) else "as 0 to 1"
-        notes.append(f"pixels are used {usual} (--mean, --std, --input-range)")
+        usual = "by ImageNet's mean and deviation" if _is_imagenet(source.channels, "photo", options) else "to 0 to 1"
+        notes.append(f"pixels are normalised {usual} (--mean, --std, --input-range)")
     if options.channel_order is None and source.channels == 3:
-        notes.append("colours come as red, green, blue (--channel-order)")
+        notes.append("channels are in the order red, green, blue (--channel-order)")
     if options.resize is None and options.resize_mode is None and source.preprocess == "photo":
-        notes.append(f"the shorter side is resized to {source.resize}, the rest cut off (--resize, --resize-mode)")
+        notes.append(
+            f"the shorter side is resized to {source.resize}, and the rest is cropped (--resize, --resize-mode)"
+        )
     if options.filter is None and source.preprocess == "photo":
         notes.append("pictures are resized by a bilinear filter (--filter)")
     if not options.invert and source.channels == 1 and source.preprocess == "photo":
-        notes.append("light is high and dark is low (--invert)")
+        notes.append("light pixels have high values (--invert)")
     return notes
 
 
@@ -156,5 +162,5 @@ def default_resize(height: int, width: int) -> int:
 
 def _each(name: str, values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     if len(values) not in (1, channels):
-        raise ModelError(f"{name} has {len(values)} numbers; one, or one for each of {channels} channels, is needed")
+        raise ModelError(f"{name} has {len(values)} values; one, or one for each of {channels} channels, is needed")
     return values * channels if len(values) == 1 else values

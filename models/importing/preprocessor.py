@@ -54,7 +54,7 @@ def read_beside(model: Path, named: Path | None = None) -> Beside:
         if found:
             return _read(found)
     if named is not None:
-        raise ModelError(f"{named}: has neither {PREPROCESSOR} nor {CONFIG}")
+        raise ModelError(f"{named}: the folder contains neither {PREPROCESSOR} nor {CONFIG}")
     return Beside(PreprocessingOptions(), None, ())
 
 
@@ -73,7 +73,7 @@ def _read(files: Mapping[str, Path]) -> Beside:
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError):
-            raise ModelError(f"{path}: not a configuration of this kind that is known") from None
+            raise ModelError(f"{path}: unknown kind of configuration") from None
         if found.is_given or (name == CONFIG and labels):
             used.append(str(path))
         pictures = pictures.over(found)
@@ -99,7 +99,7 @@ def _preprocessor(data: dict[str, Any]) -> PreprocessingOptions:
     """Return the options specified by a preprocessor_config.json."""
     unknown = sorted(key for key, value in data.items() if key.startswith("do_") and value and key not in _STEPS)
     if unknown:
-        raise ModelError(f"the step {unknown[0]!r} is not known; give --mean, --std, --resize and others instead")
+        raise ModelError(f"the step {unknown[0]!r} is unknown; use --mean, --std, --resize and similar options instead")
     size, crop = _sides(data.get("size")), _sides(data.get("crop_size"))
     crops = bool(data.get("do_center_crop", crop is not None)) and crop is not None
     resizes = bool(data.get("do_resize", True)) and size is not None
@@ -120,7 +120,7 @@ def _preprocessor(data: dict[str, Any]) -> PreprocessingOptions:
     resize, mode = _resize(size, image, data.get("crop_pct"))
     number = data.get("resample", 2)
     if number not in _FILTERS:
-        raise ModelError(f"resample is {number!r}; known are {', '.join(map(str, _FILTERS))}")
+        raise ModelError(f"resample is {number!r}; allowed are {', '.join(map(str, _FILTERS))}")
     return PreprocessingOptions(**{**vars(options), "resize": resize, "resize_mode": mode, "filter": _FILTERS[number]})
 
 
@@ -132,7 +132,9 @@ def _resize(size: tuple[int, int], image: tuple[int, int] | None, crop_pct: floa
     if not height:
         return (int(width / crop_pct) if crop_pct else width), "crop"
     if image is not None and height * image[1] != width * image[0]:
-        raise ModelError(f"pictures of {height}x{width} are cut to {image[0]}x{image[1]}, of another shape")
+        raise ModelError(
+            f"pictures of {height}x{width} are cropped to {image[0]}x{image[1]}, which has another aspect ratio"
+        )
     return max(size), "squash"
 
 

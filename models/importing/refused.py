@@ -15,7 +15,7 @@ _HEAD = 16  # number of leading bytes that identify a format
 # Formats recognised only by the file name, with advice.
 _OTHERS = {
     ".pb": "a TensorFlow graph; python -m tf2onnx.convert --saved-model FOLDER --output {onnx}",
-    ".ort": "an ONNX file in ONNX Runtime's own format; import the .onnx file that it was made of",
+    ".ort": "an ONNX file in ONNX Runtime's own format; import the .onnx file that it was made from",
     ".mlmodel": "a Core ML model; import the network that it was converted from",
     ".engine": "a TensorRT engine, compiled for one GPU; import the ONNX file that it was built from",
     ".trt": "a TensorRT engine, compiled for one GPU; import the ONNX file that it was built from",
@@ -28,7 +28,7 @@ def refuse(path: Path) -> str:
     if path.is_dir():
         if (path / "saved_model.pb").is_file():
             return f"{path}: a TensorFlow model; {_tf2onnx('--saved-model', path)}"
-        return f"{path}: a folder; name the .onnx or .safetensors file in it"
+        return f"{path}: a folder; pass the .onnx or .safetensors file in it"
     try:
         with open_regular(path) as file:
             start = file.read(_HEAD)
@@ -42,7 +42,7 @@ def refuse(path: Path) -> str:
     if start.startswith(b"PK\x03\x04"):
         return f"{path}: {_archive(path)}"
     if start.startswith(_PICKLES):
-        return f"{path}: a pickle, which is a program and never loaded; {_pickled(path)}"
+        return f"{path}: a pickle, which can run code and is never loaded; {_pickled(path)}"
     if suffix in _OTHERS:
         return f"{path}: {_OTHERS[suffix].format(onnx=_quoted(path.with_suffix('.onnx')))}"
     return f"{path}: neither .onnx nor .safetensors"
@@ -60,8 +60,8 @@ def _archive(path: Path) -> str:
     if any(name.endswith("constants.pkl") for name in names):
         return f"a TorchScript program, which is never run; {_export('torch.jit.load', path)}"
     if any(name.endswith("data.pkl") for name in names):
-        return f"a pickle, which is a program and never loaded; {_pickled(path)}"
-    return "an archive, perhaps a damaged one; name the .onnx or .safetensors file in it, unpacked"
+        return f"a pickle, which can run code and is never loaded; {_pickled(path)}"
+    return "an archive, perhaps damaged; unpack it and pass the .onnx or .safetensors file"
 
 
 def _pickled(path: Path) -> str:
@@ -75,7 +75,10 @@ def _pickled(path: Path) -> str:
     state_dict = _python(
         f"import torch, safetensors.torch as s; s.save_file(torch.load({source}, weights_only=True), {tensors})"
     )
-    return f"a state dict becomes safetensors by {state_dict}; a whole network ONNX by {_export('torch.load', path)}"
+    return (
+        f"convert a state dict to safetensors with {state_dict}, or a whole network to "
+        f"ONNX with {_export('torch.load', path)}"
+    )
 
 
 def _export(load: str, path: Path) -> str:
@@ -84,7 +87,7 @@ def _export(load: str, path: Path) -> str:
     # TorchScript has no Python source for torch.export.
     more, way = (", weights_only=False", True) if load == "torch.load" else ("", False)
     call = f"torch.onnx.export({load}({source}{more}).eval(), torch.zeros(1, 3, 224, 224), {onnx}, dynamo={way})"
-    return f"{_python(f'import torch; {call}')}, with the size of its own pictures"
+    return f"{_python(f'import torch; {call}')}, with the network's own picture size"
 
 
 def _keras(path: Path) -> str:

@@ -27,8 +27,9 @@ from .steps import affine_view, chosen_everywhere, combine_views, widen
 from .view import Factor, View
 
 OF_TWO_VALUES = (
-    "multiplies two values that depend on the input; supported as attention, a softmax over keys and a product with a "
-    "third value, alone"
+    "multiplies two values that depend on the input; supported only as attention: a "
+    "softmax over keys, then a product with a "
+    "third value"
 )
 LARGEST_BIAS = 30_000.0  # fits in float16, and exp(-LARGEST_BIAS) is 0
 LARGE = 1_000.0  # values less than -LARGE are treated as a mask
@@ -124,7 +125,9 @@ def change_scores(importer: Importer, node: Node) -> None:
     if node.op == "Softmax":
         axis = importer.axis(view, integer(node, "axis", -1 if importer.opset >= 13 else 1))
         if view.axes[axis] != (Factor(scores.shape[-1], 1),)[: scores.shape[-1] > 1] or axis != len(view.axes) - 1:
-            raise ModelError("takes the softmax of a product of two values over another axis than that of keys")
+            raise ModelError(
+                "computes the softmax of a product of two values along an axis other than that of the keys"
+            )
         changed = dataclasses.replace(scores, is_softmax=True)
     elif node.op == "Where":
         changed = _masked(importer, node, view, scores, place)
@@ -171,7 +174,7 @@ def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, pl
     whole = np.broadcast_to(values, (1, *view.shape) if view.batched else view.shape)
     by_lead = _in_order(importer, view, scores, whole)
     if scores.bias is not None or (by_lead != by_lead[..., :1, :1]).any():
-        raise ModelError("multiplies a product of two values by several numbers")
+        raise ModelError("scales a product of two values by more than one number")
     queries = affine_view(importer, scores.queries, by_lead[..., :1, :1], np.zeros(1))  # one temperature per head
     return dataclasses.replace(scores, queries=queries)
 
@@ -186,7 +189,7 @@ def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: i
     if kept.all():
         return scores
     if not (other < -LARGE).all():
-        raise ModelError("puts numbers in place of a product of two values, which are no mask")
+        raise ModelError("replaces entries of a product of two values by constants that are not a mask")
     mask = np.where(kept, np.float32(0), np.float32(-LARGEST_BIAS))
     return _biased(scores, _in_order(importer, view, scores, mask))
 
@@ -200,7 +203,7 @@ def _in_order(importer: Importer, view: View, scores: Scores, values: np.ndarray
     """Convert values that broadcast over a view of scores to [*lead, queries, keys]."""
     extents = (1, *view.shape) if view.batched else view.shape
     if values.ndim > len(extents) or any(a not in (1, b) for a, b in zip(values.shape[::-1], extents[::-1])):
-        raise ModelError(f"{list(values.shape)} does not fit {importer.describe(view)}")
+        raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
     whole = np.broadcast_to(values, extents)
     factors = [factor for axis in view.axes for factor in axis]
     order = sorted(range(len(factors)), key=lambda n: -factors[n].stride)

@@ -68,7 +68,7 @@ class Sequence:
     def pool(self, method: str, window: int, stride: int) -> None:
         """Append a max or average pool with square windows; a window of 0 covers the whole image."""
         if len(self.shape) != 3:
-            raise ModelError(f"a pool takes an image, but {self.shape[0]} features come in")
+            raise ModelError(f"a pool expects an image, but its input is {self.shape[0]} features")
         size = (window, window) if window else (self.shape[1], self.shape[2])
         step = (stride, stride) if window else size
         layer = Pool(self.builder.name("pool"), method, size, step, inputs=(self.last,))

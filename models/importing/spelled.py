@@ -46,7 +46,7 @@ def build_spelled(
     tensors = read_tensors(file, shapes)
     first = next((step for step in steps if step.split(":")[0] in modules), None)
     if first is None:
-        raise ModelError("--layers names no module of the state dict")
+        raise ModelError("--layers uses no module of the state dict")
     shape = _first_shape(steps, first, shapes, options)
     sequence = Sequence(network_input(shape, options))
     for number, step in enumerate(steps, start=1):
@@ -86,7 +86,7 @@ def _step(sequence: Sequence, tensors: Mapping[str, np.ndarray], modules: set[st
     elif name in ("softmax", "logsoftmax") and not parts:
         sequence.softmax(name == "logsoftmax")
     elif name != "dropout":
-        raise ModelError("neither a module of the state dict nor a step that is known")
+        raise ModelError("neither a module of the state dict nor a known step")
 
 
 def _module(sequence: Sequence, tensors: Mapping[str, np.ndarray], name: str, parts: dict[str, int]) -> None:
@@ -109,7 +109,7 @@ def _parts(parts: list[str]) -> dict[str, int]:
     for part in parts:
         key, _, value = part.partition("=")
         if key not in found:
-            raise ModelError(f"{key!r} is not known; {', '.join(found)} are")
+            raise ModelError(f"{key!r} is unknown; known keys are {', '.join(found)}")
         found[key] = int(_number(value))
     return found
 
@@ -120,7 +120,7 @@ def _number(text: str) -> float:
     except ValueError:
         raise ModelError(f"{text!r} is not a number") from None
     if not abs(value) < 1e6:
-        raise ModelError(f"{text!r} is not a number that fits")
+        raise ModelError(f"{text!r} is not an allowed number")
     return value
 
 
@@ -140,7 +140,7 @@ def _first_shape(steps: list[str], first: str, shapes: Mapping[str, Shape], opti
     for side in range(1, min(_MAX_GUESSED, MAX_SIDE) + 1):
         if _fits(steps, shapes, side):
             return (channels, side, side)
-    raise ModelError("the size of the image does not follow from its layers; --input-size HxW sets it")
+    raise ModelError("the image size cannot be inferred from the layers; set it with --input-size HxW")
 
 
 def _fits(steps: list[str], shapes: Mapping[str, Shape], side: int) -> bool:

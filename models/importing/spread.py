@@ -22,7 +22,7 @@ def spread(importer: Importer, source: str, shape: Shape) -> str:
     """
     before = importer.builder.shapes[source]
     if len(before) != len(shape) or any(small not in (1, large) for small, large in zip(before, shape)):
-        raise ModelError(f"{list(before)} cannot be repeated until it is {list(shape)}")
+        raise ModelError(f"{list(before)} cannot be broadcast to {list(shape)}")
     if len(shape) == 1:
         return source if before == shape else _spread_feature(importer, source, shape[0])
     # Broadcast rows and columns first, while there are few channels.
@@ -51,7 +51,7 @@ def _spread_sides(importer: Importer, source: str, shape: Shape) -> str:
         if sides[axis] == extent:
             continue
         if extent > MAX_KERNEL_SIZE:
-            raise ModelError(f"repeats numbers over {extent} pixels; {MAX_KERNEL_SIZE} are the most")
+            raise ModelError(f"repeats a constant over {extent} pixels; at most {MAX_KERNEL_SIZE} are allowed")
         beside = extent - 1
         layer = Conv2d(
             importer.name("repeat"),

@@ -39,8 +39,9 @@ VGG_SHRINKS = 32  # five pools of size 2
 ACTIVATIONS = tuple(name for name, parameters in ACTIVATION_PARAMETERS.items() if not parameters)
 
 KNOWN = (
-    "known are networks of the VGG family (torchvision's and timm's names) and plain multilayer perceptrons; --layers "
-    "spells any other sequence, and an ONNX file has it all: model.load_state_dict(weights); model.eval(); "
+    "supported are networks of the VGG family (torchvision's and timm's names) and "
+    "plain multilayer perceptrons; --layers "
+    "describes any other sequence, and an ONNX file is complete: model.load_state_dict(weights); model.eval(); "
     "torch.onnx.export(model, example_input, 'model.onnx')"
 )
 
@@ -67,7 +68,7 @@ def build_state_dict(
     shapes = {name: entry.shape for name, entry in file.entries.items() if not name.endswith("num_batches_tracked")}
     for name, shape in shapes.items():
         if not 1 <= len(shape) <= 4 or 0 in shape:
-            raise ModelError(f"tensor {name!r} of shape {list(shape)} is of no network that is known; {KNOWN}")
+            raise ModelError(f"tensor {name!r} of shape {list(shape)} does not belong to a known network; {KNOWN}")
     check_types(file, shapes)
     if layers is not None:
         sequence, output = build_spelled(file, shapes, layers, options)
@@ -78,7 +79,7 @@ def build_state_dict(
         sequence, name = _perceptron(file, shapes, options, activation or file.metadata.get("activation"))
     if math.prod(sequence.shape) == 1:
         return BuiltStateDict(sequence.builder, sequence.last, name, Output("values"))
-    note = "its last layer outputs raw scores of classes; a softmax turns them into probabilities"
+    note = "its last layer outputs raw class scores; a softmax converts them to probabilities"
     return BuiltStateDict(sequence.builder, sequence.last, name, Output("classes", "softmax"), (note,))
 
 
@@ -93,7 +94,7 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
     flat = math.prod(shapes[f"{head[0]}.weight"][1:])
     side = math.isqrt(flat // max(1, last[0]))
     if side < 1 or last[0] * side**2 != flat:
-        raise ModelError(f"{head[0]!r} takes {flat} features, which are no square image of {last[0]} channels")
+        raise ModelError(f"{head[0]!r} takes {flat} features, which are not a square image of {last[0]} channels")
     tensors = read_tensors(file, shapes)
     builder = Sequence(network_input((first[1], side * VGG_SHRINKS, side * VGG_SHRINKS), options))
     position = 0
@@ -124,7 +125,7 @@ def _check_vgg(
     if not head:
         raise ModelError("its dense layers are missing: classifier.0.weight and so on, or pre_logits.fc1.weight")
     if blocks not in VGG_BLOCKS:
-        raise ModelError(f"it has convolutions in blocks of {list(blocks)}, which is no network of the VGG family")
+        raise ModelError(f"it has convolutions in blocks of {list(blocks)}, which is not a network of the VGG family")
     for i in convolutions:
         if shapes[f"features.{i}.weight"][2:] != (3, 3):
             raise ModelError(f"tensor 'features.{i}.weight' has shape {list(shapes[f'features.{i}.weight'])}, not 3x3")
@@ -159,7 +160,7 @@ def _perceptron(
     layers = [name.removesuffix(".weight") for name, shape in shapes.items() if name.endswith("weight")]
     for name, shape in shapes.items():
         if len(shape) != (2 if name.endswith("weight") else 1):
-            raise ModelError(f"tensor {name!r} of shape {list(shape)} is of no network that is known; {KNOWN}")
+            raise ModelError(f"tensor {name!r} of shape {list(shape)} does not belong to a known network; {KNOWN}")
     biases = {f"{layer}.bias" for layer in layers} & set(shapes)
     _check_names(shapes, {f"{layer}.weight" for layer in layers} | biases, "a multilayer perceptron")
     if not layers:
@@ -168,7 +169,8 @@ def _perceptron(
     if len(ordered) > 1 and activation not in ACTIVATIONS:
         told = f"not {activation!r}; " if activation else ""
         raise ModelError(
-            f"its weights do not tell what is between its {len(ordered)} layers: {told}--activation says it "
+            f"its weights do not determine the activation between its {len(ordered)} "
+            f"layers: {told}set it with --activation "
             f"({', '.join(ACTIVATIONS)})"
         )
     builder = Sequence(network_input(shapes[f"{ordered[0]}.weight"][1:], options))
@@ -192,7 +194,9 @@ def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
         ordered += following
     if len(ordered) != len(layers):
         names = ", ".join(f"{layer} {list(shapes[f'{layer}.weight'])}" for layer in layers[:6])
-        raise ModelError(f"the order of its layers follows neither from numbers nor from shapes: {names}")
+        raise ModelError(
+            f"the order of its layers can be inferred neither from numbers in their names nor from shapes: {names}"
+        )
     return ordered
 
 

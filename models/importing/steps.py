@@ -67,16 +67,16 @@ def channel_numbers(
     if values.ndim > view.rank:
         extra = values.shape[: values.ndim - view.rank]
         if any(extent != 1 for extent in extra):
-            raise ModelError(f"{list(values.shape)} does not fit {importer.describe(view)}")
+            raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
         values = values.reshape(values.shape[len(extra) :])
     values = values.reshape((1,) * (view.rank - values.ndim) + values.shape)
     if view.batched:
         if len(values) != 1:
-            raise ModelError(f"has numbers {list(values.shape)} for each entry of a batch")
+            raise ModelError(f"its constant {list(values.shape)} differs among the entries of a batch")
         values = values[0]
     shape = view.shape
     if any(extent not in (1, size) for extent, size in zip(values.shape, shape)):
-        raise ModelError(f"{list(values.shape)} does not fit {importer.describe(view)}")
+        raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
     order = view.order()
     ordered = view.permuted(order)
     whole = importer.shape(view)
@@ -97,7 +97,7 @@ def channel_numbers(
     if extents and extents[lead] == whole[0] and values.size == whole[0] == values.shape[lead]:
         return ordered.layer, values.reshape(-1), again
     if math.prod(whole) > MAX_ELEMENTS:
-        raise ModelError(f"has numbers for {math.prod(whole)} elements, which are too many")
+        raise ModelError(f"its constant has {math.prod(whole)} elements, which are too many")
     return ordered.layer, np.broadcast_to(values, extents).reshape(whole), again
 
 
@@ -114,7 +114,7 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
     source, scales, again = channel_numbers(importer, view, scale.astype(np.float64))
     other, shifts, _ = channel_numbers(importer, view, shift.astype(np.float64))
     if other != source:
-        raise ModelError("its numbers do not fit what comes in")
+        raise ModelError("its constant cannot be broadcast to its input")
     if scales.ndim != shifts.ndim:
         whole = importer.builder.shapes[source]
         scales, shifts = (
@@ -166,8 +166,8 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
         large, small, full = _fewer_axes(first, second, extents)
     if len(full) > 3 and not large.shape == small.shape == full:
         raise ModelError(
-            f"combines {importer.describe(first)} and {importer.describe(second)}; of more than three axes beside "
-            "the batch's they have to be of one shape"
+            f"combines {importer.describe(first)} and {importer.describe(second)}; with more than three axes besides "
+            "the batch axis, their shapes must be equal"
         )
     whole = whole_shape(full)
     source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
@@ -195,7 +195,9 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
     """Broadcast a view to the shape `wide`, which excludes the batch."""
     narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
     if len(full) > 3:
-        raise ModelError(f"makes {list(wide)} of {importer.describe(view)}; up to three axes are supported")
+        raise ModelError(
+            f"broadcasts to {list(wide)} an input of {importer.describe(view)}; up to three axes are supported"
+        )
     made = spread(importer, importer.builder.arrange(narrow, whole_shape(narrow.shape)), whole_shape(full))
     return View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched)
 

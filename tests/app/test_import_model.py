@@ -128,7 +128,7 @@ def test_a_state_dict_of_a_perceptron(cli, tmp_path: Path) -> None:
     outcome = cli("import", source, "-o", model, "--activation", "tanh")
     assert outcome.status == 0 and "PyTorch state dict (perceptron): 3 layers, 93 parameters" in outcome.out
     assert "output:   3 classes by probabilities, numbered" in outcome.out and "pictures:" not in outcome.out
-    assert "checked:  not: a state dict holds weights alone" in outcome.out
+    assert "checked:  not: a state dict contains only weights" in outcome.out
     x = random.standard_normal((5, 6), np.float32)
     np.save(tmp_path / "x.npy", x)
     report = cli("ffnn", "--data", tmp_path / "x.npy", "--model", model, "--format", "json").json()
@@ -150,7 +150,7 @@ def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
     assert len(json.loads(load_model(model).metadata["notes"])) == 1
     notes = json.loads(load_model(model).metadata["assumed"])
     assert len(notes) == 5 and all(note in outcome.out for note in notes)
-    assert "pixels are used by ImageNet's mean and deviation (--mean, --std, --input-range)" in notes
+    assert "pixels are normalised by ImageNet's mean and deviation (--mean, --std, --input-range)" in notes
 
 
 @pytest.mark.parametrize("order", ["rgb", "bgr"])
@@ -214,7 +214,7 @@ def test_labels_and_pictures_of_files_beside_the_network(cli, tmp_path: Path) ->
     outcome = cli("import", onnx, "-o", model)
     assert outcome.status == 0 and "labels:   cat, dog, fish, ..., from" in outcome.out
     assert "shorter side to 32, the middle 32x32 (bicubic)" in outcome.out
-    assert f"pictures and classes are as {tmp_path / 'preprocessor_config.json'} has them" in outcome.out
+    assert f"preprocessing and labels are copied from {tmp_path / 'preprocessor_config.json'} has them" in outcome.out
     assert load_model(model).network.labels == CLASSES
     cli("import", onnx, "-o", model, "--preprocessor", "none")
     assert load_model(model).network.labels == tuple("01234")
@@ -271,8 +271,8 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("net.onnx", "-o", "m", "--input-range", "1"), "--input-range 1: two numbers are needed"),
         (("net.onnx", "-o", "m", "--input-range", "1,1"), "the input range 1,1 is empty"),
         (("net.onnx", "-o", "m", "--input-size", "12"), "--input-size 12: height and width are needed"),
-        (("net.onnx", "-o", "m", "--input-size", "12x12"), "is fixed at 32, not 12; leave --input-size out"),
-        (("net.onnx", "-o", "m", "--output-name", "v"), "it has no value 'v'"),
+        (("net.onnx", "-o", "m", "--input-size", "12x12"), "is fixed at 32, not 12; omit --input-size"),
+        (("net.onnx", "-o", "m", "--output-name", "v"), "the graph has no value 'v'"),
         (("net.onnx", "-o", "m", "--std", "0"), "none may be 0"),
         (("net.onnx", "-o", "m", "--mean", "a"), "--mean a: numbers with commas"),
         (("net.onnx", "-o", "m", "--mean", "1_0"), "--mean 1_0: numbers with commas"),
@@ -280,20 +280,23 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("net.onnx", "-o", "m", "--mean", "nan"), "finite numbers are needed"),
         (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 numbers"),
         (("net.onnx", "-o", "m", "--labels", "missing.txt"), "--labels missing.txt: no such file"),
-        (("net.onnx", "-o", "m", "--labels", "pipe"), "--labels pipe: holds no labels"),
+        (("net.onnx", "-o", "m", "--labels", "pipe"), "--labels pipe: contains no labels"),
         (("net.onnx", "-o", "m", "--labels", "/dev/null"), "--labels /dev/null: neither a regular file nor a pipe"),
         (("net.onnx", "-o", "m", "--preprocessor", "missing"), "missing: no such file"),
         (("net.onnx", "-o", "m", "--expect", "three.txt"), "--expect goes with --check-pictures DIR"),
         (("net.onnx", "-o", "m", "--check-pictures", "missing"), "no picture whose class is known"),
-        (("net.onnx", "-o", "m", "--resize-mode", "pad", "--resize", "40"), "leave --resize out"),
-        (("net.onnx", "-o", "m", "--pictures", "digit", "--filter", "nearest"), "are for photos, not for pictures of"),
+        (("net.onnx", "-o", "m", "--resize-mode", "pad", "--resize", "40"), "omit --resize"),
+        (
+            ("net.onnx", "-o", "m", "--pictures", "digit", "--filter", "nearest"),
+            "are only for photos, not for pictures of",
+        ),
         (("pipe", "-o", "m"), "pipe: not a regular file"),
         (("net.onnx", "-o", "m", "--labels", "three.txt"), "ends in 5 features, but has 3 labels"),
         (("net.onnx", "-o", "m", "--labels", "gap.txt"), "gap.txt: line 2 is empty"),
         (("net.onnx", "-o", "m", "--labels", "control.txt"), "control.txt: line 1 is not printable"),
-        (("net.onnx", "-o", "m", "--labels", "net.onnx"), "not a text file in UTF-8"),
+        (("net.onnx", "-o", "m", "--labels", "net.onnx"), "not a UTF-8 text file"),
         (("broken.onnx", "-o", "m"), "broken.onnx: not an ONNX file"),
-        (("weights.pt", "-o", "m"), "a pickle, which is a program and never loaded"),
+        (("weights.pt", "-o", "m"), "a pickle, which can run code and is never loaded"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(cli, tmp_path, monkeypatch, arguments, message) -> None:

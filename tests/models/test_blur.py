@@ -27,5 +27,5 @@ def test_a_blur_is_pillows(height: int, width: int, channels: int, radius: float
 
 
 def test_a_wider_blur_is_refused() -> None:
-    with pytest.raises(ValueError, match="more than the pixels beside each"):
+    with pytest.raises(ValueError, match="more than the adjacent pixels"):
         gaussian_blur(np.zeros((1, 4, 4), np.uint8), 1.42)

@@ -37,15 +37,15 @@ def test_grids_count_their_boxes():
     [
         ({"classes": 0}, "classes is 0"),
         ({"layout": "squares"}, "layout is 'squares'"),
-        ({"masks": 32}, "32 mask coefficients, and prototypes in ''"),
+        ({"masks": 32}, "32 mask coefficients need an output of prototypes, but prototypes is ''"),
         ({"keypoints": 2, "keypoint_size": 4}, "keypoint_size is 4; 2 to 3"),
         ({"code": "cells"}, "0 strides"),
         ({"strides": (8,)}, "1 strides"),
         ({"code": "priors", "strides": (8,)}, "prior_counts is []"),
         ({"code": "priors", "strides": (8,), "prior_counts": (1,), "priors": (8.0,)}, "1 sides of priors"),
-        ({"objectness": True, "background": True}, "objectness is for"),
-        ({"ended": True}, "rows that are chosen already"),
-        ({"variances": (0.1,)}, "variances are two numbers"),
+        ({"objectness": True, "background": True}, "objectness requires"),
+        ({"ended": True}, "rows that are already selected"),
+        ({"variances": (0.1,)}, "variances must be two numbers"),
     ],
 )
 def test_what_does_not_fit_is_named(fields, message):
@@ -57,5 +57,5 @@ def test_what_does_not_fit_is_named(fields, message):
 def test_an_output_must_have_such_rows():
     BoxHead(2).check_shape((6, 100))
     BoxHead(2, "rows").check_shape((100, 6))
-    with pytest.raises(ModelError, match=r"an output \[100, 6\]; \[numbers, boxes\] with 6 numbers"):
+    with pytest.raises(ModelError, match=r"the output has shape \[100, 6\]; \[numbers, boxes\] with 6 numbers"):
         BoxHead(2).check_shape((100, 6))

@@ -8,7 +8,7 @@ import pytest
 from trninfer.models import checks
 from trninfer.models.errors import ModelError
 
-MISFIT = ", neither features nor an image that fits"
+MISFIT = ", neither a number of features nor the shape of an image within the limits"
 
 
 def test_limits_themselves_are_allowed() -> None:
@@ -30,13 +30,22 @@ def test_limits_themselves_are_allowed() -> None:
     [
         (lambda: checks.check_range("a", "stride", 0, 1, 3), "layer 'a': stride is 0; 1 to 3 are allowed"),
         (lambda: checks.check_range("input", "width", 4, 1, 3), "input: width is 4; 1 to 3 are allowed"),
-        (lambda: checks.check_each("a", "pad", (1, 3), 2, 0, 2), "layer 'a': pad is 1, 3; 2 of 0 to 2 are allowed"),
-        (lambda: checks.check_each("a", "pad", (1, -1), 2, 0, 2), "layer 'a': pad is 1, -1; 2 of 0 to 2 are allowed"),
-        (lambda: checks.check_each("a", "pad", (1,), 2, 0, 2), "layer 'a': pad is 1; 2 of 0 to 2 are allowed"),
-        (lambda: checks.check_each("a", "pad", (), 2, 0, 2), "layer 'a': pad is empty; 2 of 0 to 2 are allowed"),
+        (
+            lambda: checks.check_each("a", "pad", (1, 3), 2, 0, 2),
+            "layer 'a': pad is 1, 3; 2 values from 0 to 2 are needed",
+        ),
+        (
+            lambda: checks.check_each("a", "pad", (1, -1), 2, 0, 2),
+            "layer 'a': pad is 1, -1; 2 values from 0 to 2 are needed",
+        ),
+        (lambda: checks.check_each("a", "pad", (1,), 2, 0, 2), "layer 'a': pad is 1; 2 values from 0 to 2 are needed"),
+        (
+            lambda: checks.check_each("a", "pad", (), 2, 0, 2),
+            "layer 'a': pad is empty; 2 values from 0 to 2 are needed",
+        ),
         (
             lambda: checks.check_each("a", "pad", range(99), 2, 0, 2),
-            "layer 'a': pad is 0, 1, 2, 3, 4, 5, 6, 7; 2 of 0 to 2 are allowed",
+            "layer 'a': pad is 0, 1, 2, 3, 4, 5, 6, 7; 2 values from 0 to 2 are needed",
         ),
         (lambda: checks.check_choice("a", "mode", "z", ("x", "y")), "layer 'a': mode is 'z'; allowed are x, y"),
         (
@@ -52,15 +61,15 @@ def test_limits_themselves_are_allowed() -> None:
         (lambda: checks.check_shape("a", "s", (2, 0, 3)), "layer 'a': s is [2, 0, 3]" + MISFIT),
         (lambda: checks.check_shape("a", "s", (1 << 27 | 1,)), "layer 'a': s is [134217729]" + MISFIT),
         (lambda: checks.check_shape("a", "s", ()), "layer 'a': s is []" + MISFIT),
-        (lambda: checks.check_count("a", (2, 3), (5,)), "layer 'a': [2, 3] and [5] do not have as many numbers"),
-        (lambda: checks.check_epsilon("a", 0.0), "layer 'a': epsilon is 0.0, but it must be above 0"),
-        (lambda: checks.check_epsilon("a", math.nan), "layer 'a': epsilon is nan, but it must be above 0"),
-        (lambda: checks.check_epsilon("a", math.inf), "layer 'a': epsilon is inf, but it must be above 0"),
-        (lambda: checks.check_name("input"), "layer name 'input': the input of the network has that name"),
+        (lambda: checks.check_count("a", (2, 3), (5,)), "layer 'a': [2, 3] and [5] differ in their number of elements"),
+        (lambda: checks.check_epsilon("a", 0.0), "layer 'a': epsilon is 0.0; it must be above 0"),
+        (lambda: checks.check_epsilon("a", math.nan), "layer 'a': epsilon is nan; it must be above 0"),
+        (lambda: checks.check_epsilon("a", math.inf), "layer 'a': epsilon is inf; it must be above 0"),
+        (lambda: checks.check_name("input"), "layer name 'input': this name is reserved for the network's input"),
         *(
             (
                 lambda name=name: checks.check_name(name),
-                f"layer name {name!r} must be printable, not empty, and without spaces at its ends",
+                f"layer name {name!r} must be printable, not empty, and without leading or trailing spaces",
             )
             for name in ("", " a", "a ", "a\nb", "\x1b[31m")
         ),

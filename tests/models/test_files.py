@@ -91,10 +91,13 @@ def test_a_staged_model_that_is_not_committed_leaves_nothing(saved: Path) -> Non
     ("change", "says"),
     [
         (lambda t: t.pop("dense.bias"), "the tensor 'dense.bias' is missing"),
-        (lambda t: t.update(more=np.zeros(1, np.float32)), "'more' belongs to no layer"),
-        (lambda t: t.update({"dense.bias": np.zeros(3, np.float32)}), r"has shape \[3\], but the network needs \[2\]"),
-        (lambda t: t.update({"dense.bias": np.array([0, np.nan], np.float32)}), "holds NaN or infinity"),
-        (lambda t: t.update({"dense.bias": np.array([0, np.inf], np.float32)}), "holds NaN or infinity"),
+        (lambda t: t.update(more=np.zeros(1, np.float32)), "'more' is not used by any layer"),
+        (
+            lambda t: t.update({"dense.bias": np.zeros(3, np.float32)}),
+            r"has shape \[3\], but the network requires \[2\]",
+        ),
+        (lambda t: t.update({"dense.bias": np.array([0, np.nan], np.float32)}), "contains NaN or infinity"),
+        (lambda t: t.update({"dense.bias": np.array([0, np.inf], np.float32)}), "contains NaN or infinity"),
         (lambda t: t.update({"dense.bias": np.zeros(2)}), "is of type 'F64'; allowed are F32, F16, BF16"),
     ],
 )
@@ -110,8 +113,8 @@ def test_tensors_that_do_not_fit(tmp_path: Path, change, says: str) -> None:
 @pytest.mark.parametrize(
     ("metadata", "says"),
     [
-        (None, "without a trninfer network"),
-        ({"network": NETWORK.to_json()}, "without a trninfer network"),
+        (None, "no trninfer network in its metadata"),
+        ({"network": NETWORK.to_json()}, "no trninfer network in its metadata"),
         ({"trninfer_format": "3", "network": "{}"}, "format version '3'; this release reads 1 and 2"),
         ({"trninfer_format": "1", "network": "{}"}, "the field 'name' is missing"),
     ],

@@ -31,7 +31,7 @@ def _plain(activation: str, *attributes: tuple[str, float]) -> Callable[[Importe
 def _gelu(importer: Importer, node: Node) -> None:
     way = text(node, "approximate", "none")
     if way not in ("none", "tanh"):
-        raise ModelError(f"its approximation {way!r} is not known")
+        raise ModelError(f"its approximation {way!r} is unknown")
     importer.give(node, activate(importer, importer.data(node), "gelu" if way == "none" else "gelu_tanh"))
 
 
@@ -100,7 +100,7 @@ def _identity(importer: Importer, node: Node) -> None:
 def _dropout(importer: Importer, node: Node) -> None:
     training = importer.constant(node, 2)
     if training is not None and training.any():
-        raise ModelError("supported for inference alone")
+        raise ModelError("supported only for inference")
     importer.give(node, importer.data(node))
 
 
@@ -111,7 +111,7 @@ def _cast(importer: Importer, node: Node) -> None:
         importer.give(node, nonzero(importer, view))
         return
     if node.op == "Cast" and to not in (1, 10, 11, 16) and not is_zero_or_one(importer, view):
-        raise ModelError("casts data to whole numbers; name an output before it with --output-name")
+        raise ModelError("casts data to integers, which is not supported; select an earlier output with --output-name")
     importer.give(node, view)
 
 

@@ -46,7 +46,9 @@ def _with_numbers(importer: Importer, operation: str, view: View, values: np.nda
             raise ModelError("divides by zero")
         return affine_view(importer, view, 1 / values, zero)
     if values.size != 1:
-        raise ModelError(f"takes a {operation} with {list(values.shape)} numbers; one is supported")
+        raise ModelError(
+            f"computes a {operation} with a constant of shape {list(values.shape)}; only a scalar is supported"
+        )
     limit = float(values.ravel()[0])
     return clip(importer, view, *((limit, math.inf) if operation == "maximum" else (-math.inf, limit)))
 
@@ -72,7 +74,7 @@ def power(importer: Importer, view: View, exponent: float) -> View:
             return square
         return combine_views(importer, "multiply", square, view if exponent == 3 else square)
     if exponent == int(exponent):
-        raise ModelError(f"an exponent of {exponent:g} is not supported; -1, 1 to 4 and fractions are")
+        raise ModelError(f"an exponent of {exponent:g} is not supported; -1, 1 to 4 and fractions are supported")
     return activate(importer, view, "power", (exponent,))
 
 

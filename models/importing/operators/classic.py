@@ -27,11 +27,11 @@ def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, i
     """Return the scores of a linear model multiplied by `scale`, and the number of scores."""
     view = importer.data(node).with_batch()
     if len(view.axes) != 1:
-        raise ModelError(f"takes features, but {importer.describe(view)} comes in")
+        raise ModelError(f"expects features, but its input is {importer.describe(view)}")
     features = view.shape[0]
     coefficients = np.asarray(numbers(node, "coefficients"), np.float32)
     if not coefficients.size or coefficients.size % features:
-        raise ModelError(f"has {coefficients.size} coefficients, but {features} features come in")
+        raise ModelError(f"has {coefficients.size} coefficients, but its input has {features} features")
     weight = coefficients.reshape(-1, features).T * np.float32(scale)
     bias = np.asarray(numbers(node, "intercepts"), np.float32) * np.float32(scale)
     return dense(importer, view, weight, bias if bias.size else None), weight.shape[1]
@@ -89,10 +89,10 @@ def _some_features(importer: Importer, node: Node) -> None:
     view = importer.data(node).with_batch()
     entries = importer.constant(node, 1)
     if entries is None or entries.dtype.kind not in "iu" or not view.axes:
-        raise ModelError("its entries are no list of integers")
+        raise ModelError("its entries are not a list of integers")
     chosen, extent = entries.ravel().tolist(), view.shape[-1]
     if not chosen or not 0 <= min(chosen) <= max(chosen) < extent:
-        raise ModelError(f"takes entries {chosen[:8]} of {extent}")
+        raise ModelError(f"selects entries {chosen[:8]}, but its input has {extent}")
     importer.give(node, select_entries(importer, view, len(view.axes) - 1, chosen))
 
 
@@ -104,8 +104,8 @@ def _imputer(importer: Importer, node: Node) -> None:
     """Leave out the replacement of missing values: inputs with NaN have no answer."""
     replaced = node.attributes.get("replaced_value_float", 0.0)
     if not isinstance(replaced, float) or not np.isnan(replaced):
-        raise ModelError(f"it replaces {replaced}; only the replacement of NaN can be left out")
-    importer.note("missing values (NaN) are not replaced: rows that have some are errors")
+        raise ModelError(f"it replaces {replaced}; only a replacement of NaN can be left out")
+    importer.note("missing values (NaN) are not replaced; rows that contain NaN are refused")
     importer.give(node, importer.data(node))
 
 

@@ -31,7 +31,7 @@ def _compare(importer: Importer, node: Node) -> None:
         first = int(views[0] is None)  # index of the data operand
         view, given = importer.data(node, first), importer.constant(node, 1 - first)
         if given is None or not given.size or not np.isfinite(given.astype(np.float64)).all():
-            raise ModelError("compares with what is not finite numbers")
+            raise ModelError("compares with a constant that is not finite")
         limits = given.astype(np.float64)
         op = _TURNED.get(op, op) if first else op
     if limits.size > 1 and np.unique(limits).size > 1:
@@ -102,7 +102,7 @@ def _where(importer: Importer, node: Node) -> None:
         elif name not in importer.constants:
             raise ModelError(f"its input number {place + 1} is missing")
     if not parts:
-        raise ModelError("chooses among zeros alone")
+        raise ModelError("selects from constants that are all zero")
     importer.give(node, parts[0] if len(parts) == 1 else combine_views(importer, "add", parts[0], parts[1]))
 
 
@@ -114,7 +114,7 @@ def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray)
         if not values.any():
             return None
         if isinstance(mask, np.ndarray):
-            raise ModelError("chooses among numbers of the file by what they are")
+            raise ModelError("its condition depends only on constants, which is not supported")
         return affine_view(importer, mask, values, np.zeros(1))
     view = importer.data(node, place)
     if isinstance(mask, np.ndarray):
@@ -191,7 +191,7 @@ def _is_nan(importer: Importer, node: Node) -> None:
 
 
 def _round(importer: Importer, node: Node) -> None:
-    raise ModelError("rounds data to whole numbers, which is not supported; --output-name can name a value before it")
+    raise ModelError("rounds data to integers, which is not supported; select an earlier output with --output-name")
 
 
 OPERATORS = {

@@ -49,7 +49,7 @@ def geometry(
     else:
         raise ModelError(f"its auto_pad is {way!r}")
     if min(*before, *after) < 0:
-        raise ModelError("pads below 0 are not supported")
+        raise ModelError("negative pads are not supported")
     if max(*before, *after, *strides, *dilations) > MAX_STRIDE:
         raise ModelError(f"its strides, dilations or pads are above {MAX_STRIDE}")
     if rank == 1:
@@ -61,22 +61,22 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
     """Convolve a view [batch, C, H, W] or [batch, C, L] with filters of the same rank."""
     rank = len(view.axes)
     if weight.ndim != rank + 1:
-        raise ModelError(f"its weight is {list(weight.shape)}, but {importer.describe(view)} comes in")
+        raise ModelError(f"its weight is {list(weight.shape)}, but its input is {importer.describe(view)}")
     kernel = integers(node, "kernel_shape", rank - 1, weight.shape[2:])
     if kernel != weight.shape[2:]:
         raise ModelError(f"its kernel_shape is {list(kernel)}, its weight {list(weight.shape)}")
     if max(kernel) > MAX_KERNEL_SIZE or math.prod(kernel) > MAX_KERNEL_ELEMENTS:
         raise ModelError(
-            f"filters of {'x'.join(map(str, kernel))} are too large; {MAX_KERNEL_SIZE} a side and "
-            f"{MAX_KERNEL_ELEMENTS} in all are the most"
+            f"filters of {'x'.join(map(str, kernel))} are too large; at most {MAX_KERNEL_SIZE} per side and "
+            f"{MAX_KERNEL_ELEMENTS} elements in all are allowed"
         )
     strides, dilations, pads = geometry(node, kernel, view.shape[1:])
     filters = weight if rank == 3 else weight[:, :, None]
     groups = integer(node, "group", 1)
     if groups < 1 or filters.shape[1] * groups != view.shape[0]:
         raise ModelError(
-            f"its weight is {list(weight.shape)} in {groups} groups, but {view.shape[0]} channels come in; where "
-            "they come last (NHWC), a Transpose is needed before it"
+            f"its weight is {list(weight.shape)} in {groups} groups, but its input has {view.shape[0]} channels; if "
+            "the channels are last (NHWC), put a Transpose before this node"
         )
     movement = Movement(pads, strides, dilations, groups)
     if max(kernel) == 1 and movement == Movement(dilation=dilations):
@@ -147,7 +147,7 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     if bias is None:
         bias = np.zeros(weight.shape[1], np.float32)
     if bias.size not in (1, weight.shape[1]) or any(extent != 1 for extent in bias.shape[:-1]):
-        raise ModelError(f"adds {list(bias.shape)}; supported is one number for each of {weight.shape[1]} features")
+        raise ModelError(f"adds {list(bias.shape)}; one value for each of {weight.shape[1]} features is supported")
     bias = np.broadcast_to(bias.reshape(-1), (weight.shape[1],))
     if len(view.axes) == 1:
         return _dense_row(importer, view, weight, bias)
@@ -218,7 +218,7 @@ def _convolve_each(importer: Importer, node: Node, view: View, weight: np.ndarra
     """Convolve several images [images, C, ...] of one example, such as patches, as channel groups of a single image."""
     images, channels, *sides = view.shape
     if images * weight.size > MAX_VOLUME:
-        raise ModelError(f"takes images, but {importer.describe(view)} comes in")
+        raise ModelError(f"expects images, but its input is {importer.describe(view)}")
     grouped = replace(node, attributes={**node.attributes, "group": images * integer(node, "group", 1)})
     flat = view.reshaped((images * channels, *sides), True)
     filters = np.tile(weight, (images, *(1,) * (weight.ndim - 1)))
@@ -231,17 +231,21 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
     view, groups = importer.data(node).with_batch(), integer(node, "group", 1)
     if len(view.axes) != 4 or text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise ModelError(
-            f"its weight is {list(weight.shape)}, but {importer.describe(view)} comes in, or it has an auto_pad"
+            f"its weight is {list(weight.shape)}, but its input is {importer.describe(view)}, or it has an auto_pad"
         )
     channels, depth, *sides = view.shape
     strides, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("strides", "dilations"))
     pads = integers(node, "pads", 6, (0,) * 6)
     taps = weight.shape[2]
     if groups < 1 or weight.shape[1] * groups != channels or len(weight) % groups or min(*strides, *dilations) < 1:
-        raise ModelError(f"its weight is {list(weight.shape)} in {groups} groups, but {channels} channels come in")
+        raise ModelError(
+            f"its weight is {list(weight.shape)} in {groups} groups, but its input has {channels} channels"
+        )
     slices = (depth + pads[0] + pads[3] - (taps - 1) * dilations[0] - 1) // strides[0] + 1
     if slices < 1 or weight.size * depth * slices > MAX_VOLUME:
-        raise ModelError(f"a depth of {depth} is too large, or leaves nothing; small ones, such as 1, are supported")
+        raise ModelError(
+            f"a depth of {depth} is too large, or its output is empty; only small depths, such as 1, are supported"
+        )
     filters = np.zeros((len(weight), slices, weight.shape[1], depth, *weight.shape[3:]), np.float32)
     for made in range(slices):
         for tap in range(taps):
@@ -294,7 +298,7 @@ def _gemm(importer: Importer, node: Node) -> None:
         view = view.permuted((1, 0)) if len(view.axes) == 2 else view
     view = view.with_batch()
     if len(view.axes) != (1 if view.batched else 2):
-        raise ModelError(f"takes one row of features, but {importer.describe(view)} comes in")
+        raise ModelError(f"expects one row of features, but its input is {importer.describe(view)}")
     weight = importer.weight(node, 1, (2,))
     weight = weight.T if integer(node, "transB", 0) else weight
     bias = importer.optional(node, 2)
@@ -309,7 +313,7 @@ def _gemm_from_left(importer: Importer, node: Node) -> View:
     weight = importer.weight(node, 0, (2,))
     weight = weight.T if integer(node, "transA", 0) else weight
     if len(view.axes) != 2:
-        raise ModelError(f"takes a column of features, but {importer.describe(view)} comes in")
+        raise ModelError(f"expects a column of features, but its input is {importer.describe(view)}")
     view = view.permuted((1, 0)) if integer(node, "transB", 0) else view
     made = _times_left(importer, view, weight * np.float32(number(node, "alpha", 1.0)))
     bias = importer.optional(node, 2)
@@ -326,7 +330,8 @@ def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
         view = importer.single(view)
     if len(view.axes) < 2:
         raise ModelError(
-            f"multiplies weights {list(weight.shape)} by {importer.describe(view)}, whose rows are the batch's"
+            f"multiplies weights {list(weight.shape)} by {importer.describe(view)}, "
+            "whose rows are the examples of the batch"
         )
     order = (*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2)
     made = dense(importer, view.permuted(order), weight.T, None)
@@ -365,7 +370,9 @@ def _matmul(importer: Importer, node: Node) -> None:
 def _matmul_by_lead(importer: Importer, node: Node, view: View, weight: np.ndarray, left: bool) -> View:
     """Multiply data by weights that have leading axes, in either order."""
     if number(node, "alpha", 1.0) != 1 or integer(node, "transB", 0):
-        raise ModelError(f"its weight is {list(weight.shape)}; one matrix is supported where it is scaled or turned")
+        raise ModelError(
+            f"its weight is {list(weight.shape)}; with a scale or a transposition, only one matrix is supported"
+        )
     if weight.ndim == view.rank and view.batched and len(weight) == 1:
         weight = weight[0]
     if not left:

@@ -28,7 +28,7 @@ def _einsum(importer: Importer, node: Node) -> None:
     inputs, arrow, result = equation.partition("->")
     terms = inputs.split(",")
     if len(node.inputs) != 2 or len(terms) != 2:
-        raise ModelError(f"its equation {equation!r} is not supported; data times one weight is")
+        raise ModelError(f"its equation {equation!r} is not supported; only a product of data and one weight is")
     place = places[0]
     view = importer.data(node, place)
     weight = importer.weight(node, 1 - place)
@@ -54,7 +54,7 @@ def _einsum(importer: Importer, node: Node) -> None:
     ):
         raise ModelError(
             f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
-            "supported; a sum over axes that both have, and the result has not, is"
+            "supported; only sums over axes of both operands that the result lacks are"
         )
     sizes = dict(zip(letters[first:], view.shape))
     if any(sizes[letter] != extents[letter] for letter in summed):
@@ -89,7 +89,7 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
     first, second = terms
     if any(view.batched for view in views):
         if not all(view.batched and term[0] == result[:1] for view, term in zip(views, terms)):
-            raise ModelError(f"its equation {equation!r} mixes the entries of a batch")
+            raise ModelError(f"its equation {equation!r} mixes the examples of a batch")
         first, second, result = first[1:], second[1:], result[1:]
     lead = [letter for letter in first if letter in second and letter in result]
     summed = [letter for letter in first if letter in second and letter not in result]

@@ -21,13 +21,13 @@ from .reducing import softmax_over
 
 def _batch_normalization(importer: Importer, node: Node) -> None:
     if integer(node, "training_mode", 0) or not integer(node, "spatial", 1):
-        raise ModelError("supported for inference, by channel, alone: export the network after model.eval()")
+        raise ModelError("supported only for inference and by channel; export the network after model.eval()")
     gamma, beta, mean, variance = (importer.weight(node, position, (1,)) for position in range(1, 5))
     affine = fold.batch_norm(gamma, beta, mean, variance, number(node, "epsilon", 1e-5))
     view = importer.data(node).with_batch()
     place = 0 if view.batched else 1  # the first axis may contain the tokens of one example
     if len(view.axes) <= place or view.shape[place] != len(affine.scale):
-        raise ModelError(f"has numbers for {len(affine.scale)} channels, but {importer.describe(view)} comes in")
+        raise ModelError(f"has parameters for {len(affine.scale)} channels, but its input is {importer.describe(view)}")
     extents = (len(affine.scale), *(1,) * (len(view.axes) - 1 - place))
     importer.give(node, affine_view(importer, view, affine.scale.reshape(extents), affine.shift.reshape(extents)))
 
@@ -55,7 +55,7 @@ def _layer_normalization(importer: Importer, node: Node) -> None:
         importer.give(node, _normalized_whole(importer, node, view))
         return
     if axis != len(view.axes) - 1:
-        raise ModelError("supported over the channels of each pixel, features, or the whole of an example")
+        raise ModelError("supported over the channels of each pixel, over features, or over a whole example")
     scale = importer.weight(node, 1).reshape(-1)
     shift = importer.optional(node, 2)
     shift = np.zeros_like(scale) if shift is None else shift.reshape(-1)
@@ -84,7 +84,7 @@ def _norm_over_axis(importer: Importer, node: Node) -> None:
     for values in numbers:
         place = values.ndim - 1 - trailing
         if values.size != 1 and not (place >= 0 and values.shape[place] == values.size):
-            raise ModelError(f"its numbers are {list(values.shape)}, where one for each channel fits")
+            raise ModelError(f"its parameters have shape {list(values.shape)}, but one value per channel is needed")
     scale, shift = (np.broadcast_to(values.reshape(-1), (view.shape[axis],)) for values in numbers)
     importer.give(node, _normalized(importer, view, axis, number(node, "epsilon", 1e-5), scale, shift))
 
@@ -125,7 +125,7 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
     """
     view = importer.data(node).with_batch()
     if not view.batched or len(view.axes) < 2 or groups < 1 or view.shape[0] % groups or scale.shape != shift.shape:
-        raise ModelError(f"normalises {importer.describe(view)} in {groups} groups by {len(scale)} numbers")
+        raise ModelError(f"normalises {importer.describe(view)} in {groups} groups with {len(scale)} scales")
     own = importer.shape(view)
     is_whole = groups == len(scale) == 1  # the result does not depend on the order of the elements
     if (is_whole or view.arrangement() is None) and len(own) == 3 and own[0] % view.shape[0] == 0:
@@ -136,7 +136,7 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
         source = importer.builder.arrange(view, own)
         view = View.of(source, own).reshaped(view.shape, True)
     if own[0] % len(scale):
-        raise ModelError(f"has numbers for {len(scale)} channels, but {importer.describe(view)} comes in")
+        raise ModelError(f"has parameters for {len(scale)} channels, but its input is {importer.describe(view)}")
     layer = GroupNorm(importer.name("norm"), own[0], groups, number(node, "epsilon", 1e-5), inputs=(source,))
     each = own[0] // len(scale)
     made = importer.add(layer, {"scale": np.repeat(scale, each), "shift": np.repeat(shift, each)})

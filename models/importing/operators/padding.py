@@ -88,10 +88,10 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
     value = importer.scalar(node, 2, 0.0)
     axes = importer.constant(node, 3)
     if given is None or given.ndim != 1 or given.dtype.kind != "i" or given.size % 2:
-        raise ModelError("its pads are no list of integers")
+        raise ModelError("its pads are not a list of integers")
     places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
     if len(places) != given.size // 2:
-        raise ModelError(f"its pads are {given.size} numbers, but {importer.describe(view)} comes in")
+        raise ModelError(f"it has {given.size} pads, but its input is {importer.describe(view)}")
     pads = [0] * (2 * view.rank)
     for position, axis in enumerate(places):
         pads[axis] = int(given[position])
@@ -103,7 +103,7 @@ def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value
     """Add constant channels before and after those of an image, using a 1x1 convolution that copies the latter."""
     channels = importer.builder.shapes[source][0]
     if min(sides) < 0 or channels + sum(sides) > 4096:
-        raise ModelError("channels are padded, not cut, and to 4096 at most")
+        raise ModelError("channels can be padded to at most 4096, but not cropped")
     bias = np.full(channels + sum(sides), value, np.float32)
     bias[sides[0] : sides[0] + channels] = 0
     weight = np.zeros((channels + sum(sides), channels, 1, 1), np.float32)
@@ -117,13 +117,13 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
     `pads` contains the pads before all axes, followed by the pads after all axes; both include the batch axis.
     """
     if mode not in MODES:
-        raise ModelError(f"its mode {mode!r} is not known")
+        raise ModelError(f"its mode {mode!r} is unknown")
     sides = list(zip(pads[view.batched :], pads[view.batched + view.rank :]))
     order = view.order()
     by_matrix = order[:1] if len(order) in (2, 3) else order
     for axis, (extent, (before, after)) in enumerate(zip(view.shape, sides)):
         if min(before, after) < 0 or max(before, after) > (extent - (mode == "reflect")):
-            raise ModelError(f"pads {extent} entries by {before} and {after} of their own")
+            raise ModelError(f"pads an axis of {extent} entries with {before} and {after} of its own entries")
         if axis in by_matrix and (before or after):
             entries = np.pad(np.arange(extent), (before, after), mode=mode)  # type: ignore[call-overload]
             view = select_entries(importer, view, axis, entries.tolist())
@@ -139,7 +139,7 @@ def _roll(importer: Importer, node: Node) -> None:
     axis, first = importer.axis(view, integer(node, "axis", 0)), integer(node, "first", 0)
     extent = view.shape[axis]
     if not 0 < abs(first) <= extent:
-        raise ModelError(f"puts an axis of {extent} entries together from number {first} on")
+        raise ModelError(f"rolls an axis of {extent} entries to start at entry {first}")
     first %= extent
     channels = view.order()[0]
     if first == 0:

@@ -76,9 +76,7 @@ def without_depth(node: Node, view: View) -> tuple[Node, View]:
         attributes["pads"] = (*pads[1:3], *pads[4:])
     given = (pads[0] + pads[3] - (depth["kernel_shape"] - 1) * depth["dilations"]) // max(1, depth["strides"]) + 1
     if given != 1 or (depth["kernel_shape"] > 1 and integer(node, "count_include_pad", 0)):
-        raise ModelError(
-            f"makes a depth of {given} of one pixel; images of three sides are supported as far as one is 1"
-        )
+        raise ModelError(f"turns a depth of one pixel into {given}; 3-D images are supported only if one side is 1")
     flat = View(view.layer, (view.axes[0], *view.axes[2:]), view.batched)
     return replace(node, attributes=attributes), flat
 
@@ -93,7 +91,7 @@ def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
     view, strides = importer.data(node), integers(node, "strides", 3, (1, 1, 1))
     kernel, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("kernel_shape", "dilations"))
     if kernel[0] < 1 or {*kernel[1:], *strides, *dilations} != {1} or any(integers(node, "pads", 6, (0,) * 6)):
-        raise ModelError("pools images of three sides; windows of one side are supported, without strides and pads")
+        raise ModelError("pools 3-D images; only windows along one side, without strides and pads, are supported")
     channels, depth, height, width = view.shape
     source = importer.planes(reshaped(importer, view, (channels, depth, height * width), view.batched))
     made = importer.add(Pool(importer.name("pool"), method, (kernel[0], 1), (1, 1), inputs=(source,)))
@@ -103,7 +101,7 @@ def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
 def _global(importer: Importer, node: Node, method: str) -> None:
     view = importer.data(node).with_batch()
     if not view.batched or len(view.axes) < 2:
-        raise ModelError(f"takes images, but {importer.describe(view)} comes in")
+        raise ModelError(f"expects images, but its input is {importer.describe(view)}")
     importer.give(node, pool_axes(importer, view, tuple(range(1, len(view.axes))), method, True))
 
 

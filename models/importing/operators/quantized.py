@@ -20,17 +20,17 @@ from ..view import View
 from . import activations, normalization, pooling, rearranging
 from .convolution import convolve, dense
 
-NOTE = "whole numbers (int8) are computed as the floating point numbers they stand for, without their rounding"
+NOTE = "int8 values are computed in floating point, dequantised and without the rounding of the integer network"
 
 
 def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.ndarray | None) -> View:
     """Return a view clipped to the range that its integer type represents with the given scale and zero point."""
     importer.note(NOTE)
     if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
-        raise ModelError("an activation with a scale for each channel is not supported")
+        raise ModelError("an activation with one scale per channel is not supported")
     kind = np.dtype(np.uint8) if zero is None else zero.dtype
     if kind.kind not in "iu":
-        raise ModelError(f"whole numbers of {kind} are not supported")
+        raise ModelError(f"quantised values of type {kind} are not supported")
     least, most = np.iinfo(kind).min, np.iinfo(kind).max
     shift = 0 if zero is None else int(zero.ravel()[0])
     step = float(scale.ravel()[0])
@@ -57,7 +57,7 @@ def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.nda
     try:
         return dequantize(Node("DequantizeLinear", "", (), ("",), {"axis": axis}), values)
     except (ValueError, IndexError):
-        raise ModelError("its weights and their scales do not fit") from None
+        raise ModelError("the shapes of its weights and their scales do not match") from None
 
 
 def _bias(importer: Importer, node: Node, position: int) -> np.ndarray | None:
@@ -162,11 +162,11 @@ def _dynamic(importer: Importer, node: Node) -> None:
 def _whole_weights(importer: Importer, node: Node) -> np.ndarray:
     weight = importer.constant(node, 1)
     if weight is None or weight.dtype.kind not in "iu":
-        raise ModelError("its weights are missing, or no whole numbers")
+        raise ModelError("its weights are missing, or are not integers")
     zero = importer.constant(node, 3)
     shift = np.float32(0) if zero is None else zero.astype(np.float32)
     if shift.size > 1:
-        raise ModelError("zero points for each channel are not supported")
+        raise ModelError("zero points per channel are not supported")
     return weight.astype(np.float32) - shift.reshape(())
 
 

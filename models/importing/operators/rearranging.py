@@ -29,11 +29,11 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
         known = math.prod(size for size in target if size != -1)
         target[target.index(-1)] = math.prod(before) // known if known > 0 else 0
     if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
-        raise ModelError(f"makes {target} of {importer.describe(view)}")
+        raise ModelError(f"reshapes {importer.describe(view)} to {target}")
     if view.batched and target and target[0] == importer.batch:
         return reshaped(importer, view, tuple(target[1:]), True)
     if view.batched and importer.batch > 1:
-        raise ModelError(f"makes {target} of a batch of {importer.batch}, which mixes one input with another")
+        raise ModelError(f"reshapes to {target} a batch of {importer.batch}, which would mix separate inputs")
     return reshaped(importer, view, tuple(target), False)
 
 
@@ -50,7 +50,7 @@ def _reshape(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = importer.constant(node, 1)
     if given is None or given.ndim != 1 or given.dtype.kind != "i":
-        raise ModelError("its shape is no list of integers")
+        raise ModelError("its shape is not a list of integers")
     target = given[:9].tolist()
     if not integer(node, "allowzero", 0):
         before = (importer.batch, *view.shape) if view.batched else view.shape
@@ -63,7 +63,7 @@ def _flatten(importer: Importer, node: Node) -> None:
     axis = integer(node, "axis", 1)
     axis = axis + view.rank if axis < 0 else axis
     if not 0 <= axis <= view.rank:
-        raise ModelError(f"has an axis {axis}, but {importer.describe(view)} comes in")
+        raise ModelError(f"axis {axis} is out of bounds for an input of shape {importer.describe(view)}")
     if view.batched and axis == 1:
         importer.give(node, view.reshaped((math.prod(view.shape),), True))
         return
@@ -81,7 +81,7 @@ def _squeeze(importer: Importer, node: Node) -> None:
     else:
         axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
     if any(extents[axis] != 1 for axis in axes) or (given is not None and len(axes) != len(given)):
-        raise ModelError(f"drops axes {list(given or ())} of {importer.describe(view)}")
+        raise ModelError(f"squeezes axes {list(given or ())} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
     kept = [axis for number, axis in enumerate(view.axes) if number + view.batched not in axes]
     importer.give(node, View(view.layer, tuple(kept), batched))
@@ -93,7 +93,7 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     rank = view.rank + len(given)
     axes = {axis % rank for axis in given if -rank <= axis < rank}
     if len(axes) != len(given) or not given:
-        raise ModelError(f"adds axes {list(given)} to {importer.describe(view)}")
+        raise ModelError(f"inserts axes {list(given)} into {importer.describe(view)}")
     if 0 in axes and view.batched:  # for example, stacked attention heads
         view = importer.single(view)
     old = iter(view.axes)
@@ -105,7 +105,7 @@ def _transpose(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     order = integers(node, "perm", view.rank, tuple(range(view.rank))[::-1])
     if sorted(order) != list(range(view.rank)):
-        raise ModelError(f"its perm is {list(order)}, but {importer.describe(view)} comes in")
+        raise ModelError(f"its perm is {list(order)}, but its input is {importer.describe(view)}")
     if view.batched and order[0] != 0:  # time first, as recurrent layers expect
         view = importer.single(view)
     importer.give(node, view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched)))
@@ -147,7 +147,7 @@ def _concat(importer: Importer, node: Node) -> None:
         if len(view.shape) != len(shape) or any(
             size != other for place, (size, other) in enumerate(zip(view.shape, shape)) if place != axis
         ):
-            raise ModelError(f"puts {importer.describe(views[0])} and {importer.describe(view)} together")
+            raise ModelError(f"concatenates {importer.describe(views[0])} and {importer.describe(view)}")
     importer.give(node, put_together(importer, views, axis))
 
 
@@ -171,9 +171,11 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     """Convert a constant operand of Concat to a layer, which computes 0 * view + constant."""
     values = importer.constants.get(name)
     if values is None or values.ndim != beside.rank or not values.size:
-        raise ModelError("puts numbers beside data that have other axes, which is not supported")
+        raise ModelError("concatenates data with a constant of other axes, which is not supported")
     if beside.batched and len(values) != 1:
-        raise ModelError("puts numbers for each entry of a batch beside data, which is not supported")
+        raise ModelError(
+            "concatenates data with a constant that differs among the entries of a batch, which is not supported"
+        )
     place = importer.axis(beside, axis)
     count = values.shape[place + beside.batched]
     extent = beside.shape[place]
@@ -221,7 +223,7 @@ def select_entries(importer: Importer, view: View, axis: int, entries: list[int]
     """Select entries of an axis in any order (blue, green, red, for example) by a product with ones and zeros."""
     extent = view.shape[axis]
     if max(extent, len(entries)) > MAX_SELECTED:
-        raise ModelError(f"takes {len(entries)} of {extent} entries; {MAX_SELECTED} are the most")
+        raise ModelError(f"selects {len(entries)} of {extent} entries; at most {MAX_SELECTED} are allowed")
     chosen = np.zeros((len(entries), extent), np.float32)
     chosen[np.arange(len(entries)), entries] = 1
     return mix_entries(importer, view, axis, chosen)
@@ -262,13 +264,13 @@ def _slice(importer: Importer, node: Node) -> None:
         if view.batched and axis == 0:
             if (start, step) == (0, 1) and end >= importer.batch:
                 continue
-            raise ModelError("takes a part of the batch")
+            raise ModelError("selects a part of the batch")
         inner = axis - view.batched
         extent = view.shape[inner]
         if step < 0:
             entries = list(range(extent))[slice(start, end, step)]
             if not entries:
-                raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are none")
+                raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are an empty selection")
             view = select_entries(importer, view, inner, entries)
             continue
         first, last, _ = slice(start, end, max(1, step)).indices(extent)
@@ -304,13 +306,13 @@ def _gather(importer: Importer, node: Node) -> None:
     indices = importer.constant(node, 1)
     axis = importer.axis(view, integer(node, "axis", 0))
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:
-        raise ModelError("its indices are no list of integers")
+        raise ModelError("its indices are not a list of integers")
     extent = view.shape[axis]
     if indices.size > MAX_SELECTED:
-        raise ModelError(f"takes {indices.size} entries; {MAX_SELECTED} are the most")
+        raise ModelError(f"selects {indices.size} entries; at most {MAX_SELECTED} are allowed")
     entries = [int(index) + (extent if index < 0 else 0) for index in indices.ravel()]
     if not 0 <= min(entries) <= max(entries) < extent:
-        raise ModelError(f"takes entries {min(entries)} to {max(entries)} of {extent}")
+        raise ModelError(f"selects entries {min(entries)} to {max(entries)} of {extent}")
     turned = _turned(view, axis, entries)
     if entries == list(range(entries[0], entries[-1] + 1)):
         part = slice_axis(importer, view, axis, entries[0], entries[-1] + 1)
@@ -345,7 +347,7 @@ def _expand(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = importer.constant(node, 1)
     if given is None or given.ndim != 1:
-        raise ModelError("its shape is no list of integers")
+        raise ModelError("its shape is not a list of integers")
     target = [int(size) for size in given[:9]]
     _repeat(importer, node, view, [1] * (view.rank - len(target)) + target)
 
@@ -354,12 +356,14 @@ def _tile(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = importer.constant(node, 1)
     if given is None or given.shape != (view.rank,):
-        raise ModelError("its repeats are no list of integers, one an axis")
+        raise ModelError("its repeats are not a list of one integer per axis")
     times = [int(count) for count in given]
     if min(times, default=1) < 1 or (view.batched and times[0] != 1):
         raise ModelError(f"repeats {importer.describe(view)} {times} times")
     if max(times, default=1) > MAX_TILED:
-        raise ModelError(f"repeats {importer.describe(view)} {times} times; {MAX_TILED} times an axis are the most")
+        raise ModelError(
+            f"repeats {importer.describe(view)} {times} times; at most {MAX_TILED} repeats per axis are allowed"
+        )
     wide = list(view.shape)
     for axis, count in enumerate(times[view.batched :]):
         if count > 1 and view.shape[axis] > 1:
@@ -373,7 +377,7 @@ def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> No
     """Broadcast axes of size 1 to `target`, which includes the batch axis; a size of 1 leaves an axis unchanged."""
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
-        raise ModelError(f"makes {target} of {importer.describe(view)}")
+        raise ModelError(f"reshapes {importer.describe(view)} to {target}")
     if view.batched and target[0] not in (1, importer.batch):
         raise ModelError("repeats the batch")
     wide = tuple(map(max, target, extents))[view.batched :]

@@ -225,12 +225,12 @@ def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
         view = importer.data(node)
         given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
         if not given and integer(node, "noop_with_empty_axes", 0):
-            raise ModelError("names no axes")
+            raise ModelError("has no axes")
         if not given:
             given = tuple(range(view.rank))
         if view.batched and any(axis % view.rank == 0 for axis in given if -view.rank <= axis < view.rank):
             view = importer.single(view)
-            importer.note(f"{node} mixes the inputs of a batch: each is computed as a batch of its own")
+            importer.note(f"{node} mixes the inputs of a batch: each input is computed as its own batch")
         axes = tuple(sorted({importer.axis(view, axis) for axis in given}))
         importer.give(node, reduction(importer, view, axes, bool(integer(node, "keepdims", 1))))
 

@@ -42,7 +42,7 @@ def _resize(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     way = text(node, "mode", "nearest")
     if way not in ("nearest", "linear", "cubic"):
-        raise ModelError(f"its mode {way!r} is not supported, only nearest, linear and cubic")
+        raise ModelError(f"its mode {way!r} is not supported; nearest, linear and cubic are")
     if integer(node, "antialias", 0) or text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ModelError("its antialias or keep_aspect_ratio_policy is not supported")
     extents = (importer.batch, *view.shape) if view.batched else view.shape
@@ -56,7 +56,7 @@ def _resize(importer: Importer, node: Node) -> None:
         if view.batched and axis == 0:
             raise ModelError("changes the size of the batch")
         if not 1 <= size <= MAX_SELECTED or extent > MAX_SELECTED:
-            raise ModelError(f"makes {size} of {extent} pixels; 1 to {MAX_SELECTED} are allowed")
+            raise ModelError(f"resizes to {size} from {extent} pixels; 1 to {MAX_SELECTED} are allowed")
         place = _places(node, importer.opset < 11, Resized(extent, size, scale, regions[axis]))
         matrices[axis - view.batched] = _interpolation(node, importer.opset < 11, way, extent, place)
     view = _resized(importer, view, matrices)
@@ -178,7 +178,7 @@ def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
         return regions
     given, axes = importer.constant(node, 1), listed(node, "axes", tuple(range(rank)))
     if given is None or given.shape != (2 * len(axes),):
-        raise ModelError("its region of interest is no list of numbers, two for each axis")
+        raise ModelError("its region of interest is not a list of two numbers for each axis")
     for axis, start, end in zip(axes, given[: len(axes)].tolist(), given[len(axes) :].tolist()):
         if not -1e3 < start <= end < 1e3:
             raise ModelError(f"its region of interest is {start:g} to {end:g} of an axis")
@@ -195,7 +195,7 @@ def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: li
     axes = listed(node, "axes", tuple(range(len(extents))))
     given = sizes if sizes is not None and sizes.size else scales
     if given is None or given.ndim != 1 or given.size != len(axes):
-        raise ModelError("its scales or sizes are no list of numbers, one for each axis")
+        raise ModelError("its scales or sizes are not a list of one number for each axis")
     result = [(extent, 1.0) for extent in extents]
     for axis, value in zip(axes, given.tolist()):
         extent = extents[axis]
@@ -229,7 +229,7 @@ def _shares(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> 
     if way == "nearest":
         rounding = text(node, "nearest_mode", "floor" if old else "round_prefer_floor")
         if rounding not in _NEAREST:
-            raise ModelError(f"its nearest_mode {rounding!r} is not known")
+            raise ModelError(f"its nearest_mode {rounding!r} is unknown")
         matrix[rows, np.clip(_NEAREST[rounding](place), 0, extent - 1).astype(np.int64)] = 1
         return matrix
     if way == "cubic":
@@ -290,7 +290,9 @@ def _weighted_pixels(importer: Importer, node: Node) -> None:
         places, shares = (np.asarray(node.attributes[name + kind]) for kind in ("s", "_shares"))
         extent = importer.image(node).shape[axis]
         if not (places >= -extent).all() or not (places < extent).all() or max(extent, len(places)) > MAX_SELECTED:
-            raise ModelError(f"takes {name}s that {importer.describe(view)} does not have, or more than {MAX_SELECTED}")
+            raise ModelError(
+                f"selects {name}s that {importer.describe(view)} does not have, or more than {MAX_SELECTED}"
+            )
         matrix = np.zeros((len(places), extent))
         np.add.at(matrix, (np.arange(len(places))[:, None], places), shares)
         view = mix_entries(importer, view, axis, matrix)
@@ -301,7 +303,7 @@ def _depth_to_space(importer: Importer, node: Node) -> None:
     view, block = _image_and_block(importer, node)
     channels, height, width = view.shape
     if channels % block**2:
-        raise ModelError(f"makes {block}x{block} pixels of {importer.describe(view)}")
+        raise ModelError(f"rearranges into blocks of {block}x{block} pixels an input of {importer.describe(view)}")
     rest = channels // block**2
     if text(node, "mode", "DCR") == "CRD":
         split, order = (rest, block, block, height, width), (0, 3, 1, 4, 2)
@@ -315,7 +317,7 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
     view, block = _image_and_block(importer, node)
     channels, height, width = view.shape
     if height % block or width % block:
-        raise ModelError(f"makes channels of {block}x{block} pixels of {importer.describe(view)}")
+        raise ModelError(f"turns into channels the blocks of {block}x{block} pixels of {importer.describe(view)}")
     split = (channels, height // block, block, width // block, block)
     made = reshaped(importer, view, split, True).permuted((2, 4, 0, 1, 3))
     importer.give(node, made.reshaped((channels * block**2, height // block, width // block), True))
@@ -328,10 +330,10 @@ def _fold(importer: Importer, node: Node) -> None:
     strides = integers(node, "strides", 2, (1, 1)) if len(block) == 2 else ()
     plain = not any(integers(node, "pads", 4, (0,) * 4)) and integers(node, "dilations", 2, (1, 1)) == (1, 1)
     if len(sides) != 2 or strides != block or not plain or any(side % own for side, own in zip(sides, block)):
-        raise ModelError("supported where blocks of two sides are beside each other, without padding or dilation")
+        raise ModelError("supported only for adjacent 2-D blocks, without padding or dilation")
     counts = (sides[0] // block[0], sides[1] // block[1])
     if len(view.axes) != 2 or view.shape[0] % math.prod(block) or view.shape[1] != math.prod(counts):
-        raise ModelError(f"makes an image of {list(sides)} of {importer.describe(view)}")
+        raise ModelError(f"builds an image of {list(sides)} from {importer.describe(view)}")
     channels = view.shape[0] // math.prod(block)
     made = reshaped(importer, view, (channels, *block, *counts), True).permuted((0, 3, 1, 4, 2))
     importer.give(node, made.reshaped((channels, *sides), True))
@@ -347,7 +349,7 @@ def _whole_numbers(importer: Importer, node: Node, place: int) -> tuple[int, ...
 def _image_and_block(importer: Importer, node: Node) -> tuple[View, int]:
     view, block = importer.image(node), integer(node, "blocksize", 0)
     if len(view.axes) != 3 or block < 1:
-        raise ModelError(f"takes images and a blocksize of at least 1, but {importer.describe(view)} comes in")
+        raise ModelError(f"expects images and a blocksize of at least 1, but its input is {importer.describe(view)}")
     return view, block
 
 

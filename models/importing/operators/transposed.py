@@ -25,7 +25,7 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     groups = integer(node, "group", 1)
     if groups < 1 or weight.shape[0] != view.shape[0] or view.shape[0] % groups:
         raise ModelError(
-            f"its weight is {list(weight.shape)} in {groups} groups, but {importer.describe(view)} comes in"
+            f"its weight is {list(weight.shape)} in {groups} groups, but its input is {importer.describe(view)}"
         )
     node = _with_pads(node, weight.shape[2:], view.shape[1:])
     strides, dilations, pads = geometry(node, weight.shape[2:], view.shape[1:])
@@ -108,7 +108,10 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     ]
     most_with_blanks = [most + step - 1 for most, step in zip(full, strides)]
     if given and any(size > most for size, most in zip(sizes, most_with_blanks)):
-        raise ModelError(f"its output_shape is {list(sizes)}, but at most {most_with_blanks} come of {list(sides)}")
+        raise ModelError(
+            f"its output_shape is {list(sizes)}, but at most {most_with_blanks} are "
+            f"possible for an input of {list(sides)}"
+        )
     blank = more  # rows and columns at the end that contain only the bias
     if given:
         blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
@@ -125,7 +128,7 @@ def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
     if size == extent:
         return view
     if size > MAX_SELECTED:
-        raise ModelError(f"makes {size} of {extent} pixels; {MAX_SELECTED} are the most")
+        raise ModelError(f"outputs {size} from {extent} pixels; at most {MAX_SELECTED} are allowed")
     matrix = np.zeros((size, extent))
     matrix[np.arange(extent) * stride, np.arange(extent)] = 1
     return mix_entries(importer, view, axis, matrix)

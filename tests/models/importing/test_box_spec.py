@@ -29,9 +29,9 @@ def test_fields_alone():
         ("yolov99", "known are yolov8, yolov5"),
         ("", "known are yolov8"),
         ("yolov8,colour=red", "unknown field 'colour'"),
-        ("yolov8,classes=many", "needed is a whole number"),
-        ("yolov8,suppress=perhaps", "needed is yes or no"),
-        ("yolox,strides=8-16", "needed is numbers with / between them"),
+        ("yolov8,classes=many", "it must be a whole number"),
+        ("yolov8,suppress=perhaps", "it must be yes or no"),
+        ("yolox,strides=8-16", "it must be numbers separated by /"),
     ],
 )
 def test_what_cannot_be_read_is_named(text, message):

@@ -39,7 +39,7 @@ def test_tensors_are_float32_and_what_it_cannot_hold_is_infinite() -> None:
 
 def test_layers_that_do_not_fit() -> None:
     builder = NetworkBuilder(ImageInput(1, 8192, 8192, "none", (0.0,), (1.0,)))
-    with pytest.raises(ModelError, match=r"^gives an image of 4x8192x8192, which is too large$"):
+    with pytest.raises(ModelError, match=r"^outputs an image of 4x8192x8192, which is too large$"):
         builder.add(Conv2d("c", 1, 4, (1, 1), inputs=("input",)))
     builder = NetworkBuilder(FeatureInput(3))
     with pytest.raises(ModelError, match=r"^its weight is \[2, 3\], where \[3, 2\] fits$"):
@@ -51,12 +51,12 @@ def test_weights_and_layers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     builder = NetworkBuilder(FeatureInput(4))
     for number in range(MAX_ADDED):
         builder.add(Activation(f"a{number}", "relu", inputs=("input",)))
-    with pytest.raises(ModelError, match=r"^more than 4000 layers are too many$"):
+    with pytest.raises(ModelError, match=r"^the network has more than 4000 layers$"):
         builder.add(Activation("more", "relu", inputs=("input",)))
     builder = NetworkBuilder(FeatureInput(4))
     monkeypatch.setattr("trninfer.models.importing.builder.MAX_PARAMETERS", 12)
     builder.add(Dense("a", 4, 2, inputs=("input",)), {"weight": np.ones((4, 2)), "bias": np.ones(2)})
-    with pytest.raises(ModelError, match=r"^more than 12 weights are too many$"):
+    with pytest.raises(ModelError, match=r"^the network has more than 12 weights$"):
         builder.add(Dense("b", 2, 1, inputs=("a",)), {"weight": np.ones((2, 1)), "bias": np.ones(1)})
 
 

@@ -38,16 +38,16 @@ def test_labels(text: str, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("content", "suffix", "says"),
     [
-        (b"\xff\xfe\x00", "", "not a text file in UTF-8"),
-        (b" \n", "", "holds no labels"),
+        (b"\xff\xfe\x00", "", "not a UTF-8 text file"),
+        (b" \n", "", "contains no labels"),
         (b"cat\n\ndog\n", ".txt", "line 2 is empty"),
         (b"cat\n\x1b[2J\n", ".txt", "line 2 is not printable"),
-        (b"[1, {}]", ".json", "its JSON is not a list of labels"),
+        (b"[1, {}]", ".json", "the JSON is not a list of labels"),
         (b"[" * 100_000, ".json", "not valid JSON"),
-        (b'{"0": "cat", "2": "dog"}', ".json", "its JSON is not a list of labels"),
-        (b"{}", ".json", "its JSON is not a list of labels"),
-        (b"index,name\n0,cat\n1\n", ".csv", "rows are not of one length"),
-        (b"label\n", ".csv", "rows are not of one length, or there are none"),
+        (b'{"0": "cat", "2": "dog"}', ".json", "the JSON is not a list of labels"),
+        (b"{}", ".json", "the JSON is not a list of labels"),
+        (b"index,name\n0,cat\n1\n", ".csv", "rows of different lengths"),
+        (b"label\n", ".csv", "the table has no rows, or rows of different lengths"),
     ],
 )
 def test_what_holds_no_labels_is_refused(content: bytes, suffix: str, says: str) -> None:

@@ -62,7 +62,7 @@ def test_scores_of_classes_by_rows_by_columns_are_a_map(tmp_path: Path, dtype: s
     network = imported.network
     assert (network.output.kind, network.output_shape, network.labels) == ("map", (12, 16), ("0", "1", "2", "3", "4"))
     assert isinstance(network.layers[-1], PixelArgmax) and imported.comparison.passed
-    assert "its output of 5x12x16 is taken for a class map (--output-kind values for its numbers)" in imported.notes
+    assert "its output of 5x12x16 is read as a class map (--output-kind values for the raw numbers)" in imported.notes
     assert network.input.resize_mode == "squash"  # type: ignore[union-attr]
     check(tmp_path / "net.onnx", imported, dtype)
 
@@ -129,6 +129,6 @@ def test_a_binary_mask_is_a_map_of_two_classes_if_asked_for(tmp_path: Path, endi
 def test_what_is_no_image_is_no_map(tmp_path: Path) -> None:
     path = write(tmp_path / "net.onnx", 4, [node("GlobalAveragePool", target="p"), node("Flatten", "p")])
     with pytest.raises(
-        ModelError, match="a map is found in scores of classes by rows by columns, but the output 'y' is"
+        ModelError, match=r"a class map needs scores of shape .classes, rows, columns., but the output 'y' is"
     ):
         read(path, "map")

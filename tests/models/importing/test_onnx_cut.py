@@ -46,7 +46,7 @@ def test_a_cycle_is_refused(tmp_path: Path) -> None:
     chain.add("Add", "later", first="x")
     chain.nodes.append(helper.make_node("Relu", [chain.value], ["later"], name="back"))
     path = chain.save(tmp_path)
-    with pytest.raises(ModelError, match=r"reads 'later', which is given by a node after it: the graph has a cycle"):
+    with pytest.raises(ModelError, match=r"reads 'later', which is the output of a later node: the graph has a cycle"):
         import_network(path)
 
 
@@ -132,7 +132,7 @@ def test_an_output_without_an_input_is_left_out(tmp_path: Path) -> None:
     anchors = chain.add("Neg", first=chain.constant([[1.0, 2.0]]))
     imported = checked(chain.model(outputs=[anchors, scores]), tmp_path)
     assert not imported.network.others
-    assert any(f"'{anchors}' is left out: it does not depend on the input" in note for note in imported.notes)
+    assert any(f"'{anchors}' is left out, because it does not depend on the input" in note for note in imported.notes)
 
 
 def test_an_input_that_is_handed_on_is_no_output(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_an_input_that_is_handed_on_is_no_output(tmp_path: Path) -> None:
     state = chain.add("Identity", first="state_ins")
     imported = checked(chain.model(outputs=[scores, state]), tmp_path)
     assert imported.network.input.shape == (6,) and not imported.network.others
-    assert any(f"the output {state!r} is left out: it is an input as it is" in note for note in imported.notes)
+    assert any(f"the output {state!r} is left out: it is an unchanged input" in note for note in imported.notes)
 
 
 def test_scores_of_boxes_are_values_and_lead(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_too_many_outputs(tmp_path: Path) -> None:
     names = [chain.add("Relu", first="x") for _ in range(65)]
     path = tmp_path / "m.onnx"
     path.write_bytes(chain.model(outputs=names).SerializeToString())
-    with pytest.raises(ModelError, match="it has 65 outputs; --output-name chooses some, 64 at most"):
+    with pytest.raises(ModelError, match="the network has 65 outputs; select at most 64 with --output-name"):
         import_network(path)
 
 

@@ -77,7 +77,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
     for name, content, says in (
         ("a.onnx", b"", "not an ONNX file"),
         ("b.onnx", b"not protobuf at all", "not an ONNX file"),
-        ("c.pt", b"PK\x03\x04rest", "a pickle, which is a program and never loaded"),
+        ("c.pt", b"PK\x03\x04rest", "a pickle, which can run code and is never loaded"),
         ("d.pth", b"\x80\x02rest", "import torch, safetensors.torch as s; s.save_file"),
         ("e.h5", b"\x89HDF", "a Keras model or its weights; python -c 'import keras;"),
         ("f.bin", b"\x00", "neither .onnx nor .safetensors"),

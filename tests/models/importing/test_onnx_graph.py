@@ -101,7 +101,7 @@ def test_values_beyond_float32_are_refused(tmp_path: Path) -> None:
     chain = Chain(2)
     chain.weights.append(numpy_helper.from_array(np.full((2, 2), 1e300), "w"))
     chain.add("MatMul", "w")
-    with pytest.raises(ModelError, match=r"'dense1\.weight' holds NaN or infinity"):
+    with pytest.raises(ModelError, match=r"'dense1\.weight' contains NaN or infinity"):
         import_network(chain.save(tmp_path))
 
 

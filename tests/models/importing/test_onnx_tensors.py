@@ -43,7 +43,7 @@ def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "", "nowhere.bin", ".", "a\0b"])
 def test_weights_are_read_from_nowhere_else(location: str, tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(bytes(1000))
-    with pytest.raises(ModelError, match=r"no file beside the model|cannot be read"):
+    with pytest.raises(ModelError, match=r"not a file in the model's folder|cannot be read"):
         import_network(save_external(tmp_path / "model", location))
 
 
@@ -51,7 +51,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     path = save_external(tmp_path / "model")
     (tmp_path / "model" / "weights.bin").rename(tmp_path / "secret.bin")
     (tmp_path / "model" / "weights.bin").symlink_to(tmp_path / "secret.bin")
-    with pytest.raises(ModelError, match="no file beside the model"):
+    with pytest.raises(ModelError, match="not a file in the model's folder"):
         import_network(path)
 
 
@@ -61,9 +61,9 @@ def test_a_tensor_that_claims_more_than_it_has(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     for dims, says in (
         ([1 << 20, 1 << 20], "too many numbers"),
-        ([1 << 10, 1 << 10], "do not fit its shape"),
-        ([-1, 6], "no such shape"),
-        ([1] * 9, "no such shape"),
+        ([1 << 10, 1 << 10], "the number of its values does not match its shape"),
+        ([-1, 6], "its shape .* is not valid"),
+        ([1] * 9, "its shape .* is not valid"),
     ):
         model = chain.model()
         model.graph.initializer[0].dims[:] = dims
@@ -73,7 +73,9 @@ def test_a_tensor_that_claims_more_than_it_has(tmp_path: Path) -> None:
     model = chain.model()
     model.graph.initializer[0].data_type = TensorProto.STRING
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match=r"reads .weight0., which is given by no node, or of a type that is not read"):
+    with pytest.raises(
+        ModelError, match=r"reads .weight0., which is the output of no node, or has an unsupported type"
+    ):
         import_network(path)
 
 
@@ -123,13 +125,13 @@ def place(tensor: TensorProto, **where: str) -> TensorProto:
 @pytest.mark.parametrize(
     ("where", "says"),
     [
-        ({"offset": "-1"}, "its place in 'raw.bin' is not a number"),
-        ({"offset": "1e3"}, "its place in 'raw.bin' is not a number"),
-        ({"offset": "\u0663"}, "its place in 'raw.bin' is not a number"),  # a digit, but not of ASCII
-        ({"length": "9" * 20}, "its place in 'raw.bin' is not a number"),
-        ({"length": "20"}, r"20 bytes do not fit its shape \[2, 3\]"),
+        ({"offset": "-1"}, "its offset or length in 'raw.bin' is not a number"),
+        ({"offset": "1e3"}, "its offset or length in 'raw.bin' is not a number"),
+        ({"offset": "\u0663"}, "its offset or length in 'raw.bin' is not a number"),  # a digit, but not of ASCII
+        ({"length": "9" * 20}, "its offset or length in 'raw.bin' is not a number"),
+        ({"length": "20"}, r"20 bytes do not match its shape \[2, 3\]"),
         ({"offset": "1"}, "'raw.bin' is too short for it"),
-        ({"location": "sub/../../raw.bin"}, "which is no file beside the model"),
+        ({"location": "sub/../../raw.bin"}, "which is not a file in the model's folder"),
     ],
 )
 def test_places_in_files_that_cannot_be(where: dict[str, str], says: str, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_one_of_several_outputs(tmp_path: Path) -> None:
         imported = import_network(path, options=ImportOptions((name,)))
         assert imported.network.outputs == count
         assert imported.comparison.passed and not imported.comparison.skipped
-    with pytest.raises(ValueError, match="it has no value 'elsewhere'; its outputs are"):
+    with pytest.raises(ValueError, match="the graph has no value 'elsewhere'; its outputs are"):
         import_network(path, options=ImportOptions(("elsewhere",)))
 
 
@@ -111,11 +111,11 @@ def test_indices_and_labels_are_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
     alone = import_network(path)
-    assert any("is cut off: the answer is what goes into it" in note for note in alone.notes)
+    assert any("is left out: its input is the answer" in note for note in alone.notes)
     model.graph.output.append(helper.make_tensor_value_info(scores, TensorProto.FLOAT, None))
     path.write_bytes(model.SerializeToString())
     both = import_network(path)
-    assert any(f"of its 2 outputs, '{label}' are left out" in note for note in both.notes)
+    assert any(f"of the 2 outputs, '{label}' are left out" in note for note in both.notes)
     for imported in (alone, both):
         assert kinds(imported) == [Dense] and imported.comparison.passed and not imported.comparison.skipped
     assert label not in both.network.to_json()
@@ -132,7 +132,7 @@ def test_sides_that_the_file_leaves_open(tmp_path: Path) -> None:
     assert imported.comparison.passed and not imported.comparison.skipped
     fixed = Chain(3, 8, 8)
     fixed.conv((3, 4))
-    with pytest.raises(ValueError, match="is fixed at 8, not 12; leave --input-size out"):
+    with pytest.raises(ValueError, match="is fixed at 8, not 12; omit --input-size"):
         import_network(fixed.save(tmp_path), PreprocessingOptions(size=(12, 8)))
 
 
@@ -145,7 +145,7 @@ def test_pixels_are_not_normalised_twice(numbers: float, range_: tuple[int, int]
     chain.add("Flatten")
     imported = assert_imports(chain, tmp_path)
     source = imported.network.input
-    assert f"the network's first steps take pixels of 0 to {range_[1]} (--input-range)" in imported.assumed
+    assert f"the network's first operations expect pixels of 0 to {range_[1]} (--input-range)" in imported.assumed
     assert source.mean == (0.0,) * 3 and source.std == pytest.approx((1 / (range_[1] - range_[0]),) * 3)
 
 

@@ -35,5 +35,5 @@ def test_a_range_is_one_mean_and_deviation() -> None:
 
 def test_features_take_no_preprocessing() -> None:
     assert network_input((20,), PreprocessingOptions()) == FeatureInput(20)
-    with pytest.raises(ModelError, match="no preprocessing of pictures applies"):
+    with pytest.raises(ModelError, match="the preprocessing of pictures do not apply"):
         network_input((20,), PreprocessingOptions(channel_order="bgr"))

@@ -100,7 +100,7 @@ def test_flipped_channels(tmp_path: Path) -> None:
 def test_what_the_user_says_comes_first_and_nothing_else_is_assumed(tmp_path: Path) -> None:
     write(tmp_path / "preprocessor_config.json", VIT)
     path = network(tmp_path)
-    assert import_network(path).assumed == ("pictures are photos, not digits to be found (--pictures)",)
+    assert import_network(path).assumed == ("pictures are photos, not drawings of a digit (--pictures)",)
     options = PreprocessingOptions(mean=(0.1,), filter="lanczos")
     spec = import_network(path, options).network.input
     assert isinstance(spec, ImageInput)
@@ -162,12 +162,15 @@ def test_networks_of_features_are_not_disturbed(tmp_path: Path) -> None:
     ("data", "says"),
     [
         ([], "not a JSON object"),
-        ({**VIT, "do_pan_and_scan": True}, "the step 'do_pan_and_scan' is not known"),
-        ({**VIT, "resample": 5}, "resample is 5; known are 0, 1, 2, 3"),
-        ({**VIT, "size": {"height": 8}}, "not a configuration of this kind that is known"),
-        ({**VIT, "image_mean": "x"}, "not a configuration of this kind that is known"),
-        ({**VIT, "image_std": None}, "not a configuration of this kind that is known"),
-        ({**VIT, "size": {"height": 12, "width": 10}, "crop_size": 8, "do_center_crop": True}, "of another shape"),
+        ({**VIT, "do_pan_and_scan": True}, "the step 'do_pan_and_scan' is unknown"),
+        ({**VIT, "resample": 5}, "resample is 5; allowed are 0, 1, 2, 3"),
+        ({**VIT, "size": {"height": 8}}, "unknown kind of configuration"),
+        ({**VIT, "image_mean": "x"}, "unknown kind of configuration"),
+        ({**VIT, "image_std": None}, "unknown kind of configuration"),
+        (
+            {**VIT, "size": {"height": 12, "width": 10}, "crop_size": 8, "do_center_crop": True},
+            "which has another aspect ratio",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_where_it_was_named(data: object, says: str, tmp_path: Path) -> None:
@@ -179,7 +182,7 @@ def test_what_cannot_be_read_is_refused_where_it_was_named(data: object, says: s
 
 
 def test_a_folder_without_files(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"has neither preprocessor_config\.json nor config\.json"):
+    with pytest.raises(ModelError, match=r"contains neither preprocessor_config\.json nor config\.json"):
         read_beside(tmp_path / "m.onnx", tmp_path)
     assert read_beside(tmp_path / "m.onnx").files == ()
     with pytest.raises(ModelError, match="no such file"):

@@ -48,13 +48,13 @@ HDF5 = b"\x89HDF\r\n\x1a\n" + bytes(16)
         (lambda f: archive(f / "a.pth", "a/data.pkl"), 'torch.onnx.export(torch.load("{f}/a.pth", weights_only=False)'),
         (lambda f: archive(f / "s.pt", "s/data.pkl", "s/constants.pkl"), 'onnx.export(torch.jit.load("{f}/s.pt")'),
         (lambda f: filled(f / "a.pkl", pickle.dumps([1])), "skl2onnx.to_onnx"),
-        (lambda f: filled(f / "a.bin", pickle.dumps([1])), "a state dict becomes safetensors by python"),
+        (lambda f: filled(f / "a.bin", pickle.dumps([1])), "convert a state dict to safetensors with python"),
         (lambda f: saved_model(f / "model"), "-m tf2onnx.convert --saved-model {f}/model --output {f}/model.onnx"),
-        (lambda f: filled(f / "a.ort", b"xx"), "import the .onnx file that it was made of"),
-        (lambda f: archive(f / "a.zip", "net.onnx"), "an archive, perhaps a damaged one; name the .onnx"),
-        (lambda f: filled(f / "a.zip", b"PK\x03\x04x"), "an archive, perhaps a damaged one"),
+        (lambda f: filled(f / "a.ort", b"xx"), "import the .onnx file that it was made from"),
+        (lambda f: archive(f / "a.zip", "net.onnx"), "an archive, perhaps damaged; unpack it and pass the .onnx"),
+        (lambda f: filled(f / "a.zip", b"PK\x03\x04x"), "an archive, perhaps damaged"),
         (lambda f: filled(f / "a.txt", b"hello"), "neither .onnx nor .safetensors"),
-        (lambda f: f, "a folder; name the .onnx or .safetensors file in it"),
+        (lambda f: f, "a folder; pass the .onnx or .safetensors file in it"),
         (lambda f: f / "none.pt", "no such file"),
     ],
 )  # fmt: skip
@@ -70,7 +70,7 @@ def test_the_lines_are_lines_of_a_shell(name: str, tmp_path: Path) -> None:
     """Each `python -c` of a message parses, in the shell and in Python."""
     with pytest.raises(ModelError) as error:
         import_network(archive(tmp_path / name, "a/data.pkl"))
-    lines = re.findall(r"python -c .*?(?=; a whole network|, with the size)", str(error.value))
+    lines = re.findall(r"python -c .*?(?=, or a whole network|, with the network's own)", str(error.value))
     assert len(lines) == 2
     for line in lines:
         words = shlex.split(line)
@@ -86,7 +86,7 @@ def test_the_line_for_a_state_dict_works(tmp_path: Path) -> None:
     torch.save(net.state_dict(), tmp_path / "net.pt")
     with pytest.raises(ModelError) as error:
         import_network(tmp_path / "net.pt")
-    line = re.search(r"python -c .*?(?=; a whole network)", str(error.value))
+    line = re.search(r"python -c .*?(?=, or a whole network)", str(error.value))
     assert line is not None
     subprocess.run([sys.executable, *shlex.split(line[0])[1:]], check=True)
     assert (tmp_path / "net.safetensors").stat().st_size > 100

@@ -81,11 +81,14 @@ def test_a_sequence_that_the_user_spells(tmp_path: Path) -> None:
         ("relu", "does not use the module 'bn1'"),
         (STEPS.replace("relu, maxpool", "rely, maxpool"), r"step 3 \(rely\): neither a module"),
         (STEPS.replace("maxpool:2", "maxpool:x"), "'x' is not a number"),
-        (STEPS.replace("maxpool:2", "maxpool:-2"), "window and stride must be 1 or more|does not follow"),
-        (STEPS.replace("padding", "pad"), "'pad' is not known; padding, stride, groups are"),
+        (STEPS.replace("maxpool:2", "maxpool:-2"), "window and stride must be 1 or more|cannot be inferred"),
+        (STEPS.replace("padding", "pad"), "'pad' is unknown; known keys are padding, stride, groups"),
         (STEPS.replace("conv1, bn1", "bn1, conv1"), "neither a convolution nor a dense layer"),
         (STEPS.replace("groups=2", "groups=3"), "takes 6 channels of an image"),
-        (STEPS.replace("maxpool:2, ", "globalpool, "), "does not follow from its layers; --input-size HxW"),
+        (
+            STEPS.replace("maxpool:2, ", "globalpool, "),
+            "cannot be inferred from the layers; set it with --input-size HxW",
+        ),
     ],
 )
 def test_steps_that_do_not_fit_are_named(steps: str, says: str, tmp_path: Path) -> None:
@@ -95,5 +98,5 @@ def test_steps_that_do_not_fit_are_named(steps: str, says: str, tmp_path: Path) 
 
 
 def test_a_convolutional_state_dict_is_told_two_ways_out(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"--layers spells any other .*torch\.onnx\.export\(model, example_input"):
+    with pytest.raises(ModelError, match=r"--layers describes any other .*torch\.onnx\.export\(model, example_input"):
         import_network(save(spelled_tensors(), tmp_path))

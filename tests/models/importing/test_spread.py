@@ -39,11 +39,11 @@ def test_every_number_is_repeated_exactly(shape: tuple[int, ...], wide: tuple[in
 def test_only_axes_of_one_are_repeated(shape: tuple[int, ...], wide: tuple[int, ...]) -> None:
     with pytest.raises(ModelError) as error:
         spread(importer_of(*shape), "input", wide)
-    assert str(error.value) == f"{list(shape)} cannot be repeated until it is {list(wide)}"
+    assert str(error.value) == f"{list(shape)} cannot be broadcast to {list(wide)}"
 
 
 def test_more_pixels_than_a_window_has() -> None:
-    with pytest.raises(ModelError, match=r"^repeats numbers over 1025 pixels; 1024 are the most$"):
+    with pytest.raises(ModelError, match=r"^repeats a constant over 1025 pixels; at most 1024 are allowed$"):
         spread(importer_of(1, 1, 1), "input", (1, 1, MAX_KERNEL_SIZE + 1))
 
 

@@ -59,9 +59,9 @@ def test_numbers_broadcast_over_a_view(shape: tuple[int, ...], order: tuple[int,
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        ((4, 4), r"\[1, 4, 4\] does not fit \[batch, 3, 4, 5\]"),
-        ((2, 1, 1, 1), r"has numbers \[2, 1, 1, 1\] for each entry of a batch"),
-        ((2, 1, 3, 4, 5), r"\[2, 1, 3, 4, 5\] does not fit \[batch, 3, 4, 5\]"),
+        ((4, 4), r"\[1, 4, 4\] cannot be broadcast to \[batch, 3, 4, 5\]"),
+        ((2, 1, 1, 1), r"its constant \[2, 1, 1, 1\] differs among the entries of a batch"),
+        ((2, 1, 3, 4, 5), r"\[2, 1, 3, 4, 5\] cannot be broadcast to \[batch, 3, 4, 5\]"),
     ],
 )
 def test_numbers_that_do_not_broadcast(shape: tuple[int, ...], says: str) -> None:
@@ -153,6 +153,7 @@ def test_axes_that_are_repeated_by_turns_are_too_many() -> None:
     importer = importer_of(3, 1, 4)
     channels, _, columns = importer.views["x"].axes
     with pytest.raises(
-        ModelError, match=r"^makes \[2, 3, 2, 4\] of \[batch, 1, 3, 1, 4\]; up to three axes are supported$"
+        ModelError,
+        match=r"^broadcasts to \[2, 3, 2, 4\] an input of \[batch, 1, 3, 1, 4\]; up to three axes are supported$",
     ):
         steps.widen(importer, View("input", ((), channels, (), columns)), (2, 3, 2, 4))

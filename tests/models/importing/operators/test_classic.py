@@ -95,7 +95,7 @@ def test_a_linear_regression_gives_values(intercepts: list[float], tmp_path: Pat
 @pytest.mark.parametrize(
     ("op", "attributes", "says"),
     [
-        ("LinearRegressor", {"coefficients": [1.0] * 5}, "has 5 coefficients, but 4 features come in"),
+        ("LinearRegressor", {"coefficients": [1.0] * 5}, "has 5 coefficients, but its input has 4 features"),
         ("LinearRegressor", {"coefficients": [1.0] * 4, "post_transform": "PROBIT"}, "its post_transform is"),
         ("LinearClassifier", {"coefficients": [1.0] * 4, "intercepts": [0.0]}, "of two classes with one score"),
         ("LinearClassifier", {"coefficients": [1.0] * 8, "post_transform": "PROBIT"}, "its post_transform 'PROBIT'"),
@@ -125,7 +125,7 @@ def test_missing_values_are_not_replaced(tmp_path: Path) -> None:
     chain = Chain(4)
     chain.add("Imputer", imputed_value_floats=[0.0, 1.0, 2.0, 3.0], replaced_value_float=0.0, **ml)
     chain.gemm(4, 3)
-    with pytest.raises(ModelError, match="only the replacement of NaN"):
+    with pytest.raises(ModelError, match="only a replacement of NaN"):
         checked(with_classic(chain), tmp_path)
 
 

@@ -136,13 +136,13 @@ def test_thresholded_relu(alpha: float, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("add", "says"),
     [
-        (lambda chain: chain.add("Greater", chain.constant(np.inf)), "compares with what is not finite numbers"),
+        (lambda chain: chain.add("Greater", chain.constant(np.inf)), "compares with a constant that is not finite"),
         (lambda chain: chain.add("Shrink", lambd=-1.0), "lambd is -1, which is below 0"),
-        (lambda chain: chain.add("Floor"), "rounds data to whole numbers"),
-        (lambda chain: chain.add("Cast", to=TensorProto.INT64), "casts data to whole numbers"),
+        (lambda chain: chain.add("Floor"), "rounds data to integers"),
+        (lambda chain: chain.add("Cast", to=TensorProto.INT64), "casts data to integers"),
         (
             lambda chain: chain.add("Where", chain.constant(0.0), chain.constant(0.0), first=chain.value),
-            "chooses among zeros alone",
+            "selects from constants that are all zero",
         ),
     ],
 )

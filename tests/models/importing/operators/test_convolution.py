@@ -101,7 +101,9 @@ def test_long_filters_of_sounds(tmp_path: Path) -> None:
     ends(chain, 4, tmp_path)
     chain = Chain(1, 80, 80)
     chain.conv((1, 2), (65, 65))
-    with pytest.raises(ModelError, match="filters of 65x65 are too large; 1024 a side and 4096 in all are the most"):
+    with pytest.raises(
+        ModelError, match="filters of 65x65 are too large; at most 1024 per side and 4096 elements in all are allowed"
+    ):
         import_network(chain.save(tmp_path))
 
 
@@ -145,7 +147,9 @@ def test_weights_times_a_batch_of_rows_are_refused(tmp_path: Path) -> None:
     chain = Chain(6)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 3
     chain.add("MatMul", "x", first=chain.weight(5, 3))
-    with pytest.raises(ModelError, match=r"multiplies weights \[5, 3\] by \[batch, 6\], whose rows are the batch's"):
+    with pytest.raises(
+        ModelError, match=r"multiplies weights \[5, 3\] by \[batch, 6\], whose rows are the examples of the batch"
+    ):
         import_network(chain.save(tmp_path))
 
 
@@ -185,10 +189,15 @@ def test_images_of_three_sides(depth: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "weight", "how", "says"),
     [
-        ((1, 2, 6, 5), (2, 1, 3, 3, 3), {}, "a depth of 2 is too large, or leaves nothing"),
-        ((8, 64, 6, 5), (64, 8, 3, 3, 3), {}, "a depth of 64 is too large, or leaves nothing"),
-        ((4, 1, 6, 5), (3, 2, 1, 1, 1), {"group": 2}, "2 groups do not divide|in 2 groups, but 4 channels come in"),
-        ((2, 1, 6, 5), (2, 2, 1, 1, 1), {"strides": [0, 1, 1]}, "in 1 groups, but 2 channels come in"),
+        ((1, 2, 6, 5), (2, 1, 3, 3, 3), {}, "a depth of 2 is too large, or its output is empty"),
+        ((8, 64, 6, 5), (64, 8, 3, 3, 3), {}, "a depth of 64 is too large, or its output is empty"),
+        (
+            (4, 1, 6, 5),
+            (3, 2, 1, 1, 1),
+            {"group": 2},
+            "2 groups do not divide|in 2 groups, but its input has 4 channels",
+        ),
+        ((2, 1, 6, 5), (2, 2, 1, 1, 1), {"strides": [0, 1, 1]}, "in 1 groups, but its input has 2 channels"),
         ((2, 1, 6, 5), (2, 2, 1, 3, 3), {"auto_pad": "SAME_UPPER"}, "or it has an auto_pad"),
     ],
 )

@@ -61,7 +61,7 @@ def test_layer_norm_over_a_whole_image(tmp_path: Path) -> None:
 def test_numbers_that_do_not_fit(tmp_path: Path) -> None:
     chain = Chain(6, 5, 4)
     chain.add("InstanceNormalization", chain.weight(4), chain.weight(4))
-    with pytest.raises(ModelError, match=r"normalises \[batch, 6, 5, 4\] in 4 groups by 4 numbers"):
+    with pytest.raises(ModelError, match=r"normalises \[batch, 6, 5, 4\] in 4 groups with 4 scales"):
         import_network(chain.save(tmp_path))
     for fields, says in (((6, 4), "4 groups do not divide 6 channels"), ((6, 2, 0.0), "epsilon is 0.0")):
         with pytest.raises(ModelError, match=says):
@@ -183,9 +183,9 @@ def test_a_layer_norm_of_features() -> None:
             "LayerNormalization",
             {"axis": 2},
             ("y",),
-            "supported over the channels of each pixel, features, or the whole",
+            "supported over the channels of each pixel, over features, or over a whole",
         ),
-        ("GroupNormalization", {"num_groups": 0}, ("y",), r"normalises \[batch, 4, 3, 2\] in 0 groups by 4 numbers"),
+        ("GroupNormalization", {"num_groups": 0}, ("y",), r"normalises \[batch, 4, 3, 2\] in 0 groups with 4 scales"),
     ],
 )
 def test_norms_that_are_not_supported(op: str, attributes: dict, outputs: tuple[str, ...], says: str) -> None:

@@ -70,7 +70,7 @@ def test_a_batch_that_the_file_fixes_is_not_moved(tmp_path: Path) -> None:
     chain = Chain(3, 4)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 2
     chain.add("Transpose", perm=[1, 0, 2])
-    with pytest.raises(ValueError, match="mixes the 2 inputs of the batch that the file fixes"):
+    with pytest.raises(ValueError, match="mixes the inputs of a batch, which the file fixes at 2"):
         import_network(chain.save(tmp_path))
 
 
@@ -228,5 +228,7 @@ def test_a_choice_names_what_it_reads(tmp_path: Path) -> None:
     chain.gemm(4, 6)
     chain.add("TopK", chain.constant([2]), outputs=2)
     chain.add("Relu")
-    with pytest.raises(ModelError, match="it selects the largest scores; --output-name value0 gives what it reads"):
+    with pytest.raises(
+        ModelError, match="it selects the largest scores; --output-name value0 selects the scores that it reads"
+    ):
         import_network(chain.save(tmp_path))

@@ -48,7 +48,9 @@ def test_means_over_the_batch_too(axes: list[int] | None, keep: int, tmp_path: P
     if keep:
         chain.add("Add", chain.value, first=x)
     imported = checked(chain.model(), tmp_path)
-    assert any("mixes the inputs of a batch: each is computed as a batch of its own" in note for note in imported.notes)
+    assert any(
+        "mixes the inputs of a batch: each input is computed as its own batch" in note for note in imported.notes
+    )
 
 
 def test_the_mean_of_a_long_row(tmp_path: Path) -> None:
