@@ -35,9 +35,9 @@ the network ([H, W, C] if the network was trained so, or with --layout HWC). Inp
 so on.
 
 A picture that cannot be used is named on standard error; the others are
-answered, and the exit status is 2 (--max-errors allows some). The answers of a network of values (a regression, an
-embedding) have values instead of label and probability. For a network with several outputs, json and ndjson have all of
-them by name, csv the leading one.
+answered, and the exit status is 2 (--max-errors allows some). The answers of a network that outputs values (a
+regression, an embedding) have values instead of label and probability. For a network with several outputs, json and ndjson
+contain all of them by name, csv the leading one.
 
 --labels scores the answers: accuracy, top 5, precision, recall and F1 of each
 class, and the confusions. A picture without a label is answered, not scored.
@@ -48,9 +48,9 @@ pictures.
 \b
 Formats:
   table   for people: label and probability (the --top-k if given), layers
-  csv     input,label,class_index,probability,error: a line an answer, then
-          a line an input that could not be used, with the reason as error
-  ndjson  an object a line, distinguished by "type": prediction, layer, error,
+  csv     input,label,class_index,probability,error: one line per answer, then one
+          per input that could not be used, with the reason as error
+  ndjson  one object per line, distinguished by "type": prediction, layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow

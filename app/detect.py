@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 HELP = """Find objects in pictures: a label, a confidence and a box for each.
 
-digits-detect finds the digits of a picture that has several. For other networks of
-boxes, such as YOLO: give an ONNX file that ultralytics exported, or a
+digits-detect finds the digits of a picture that has several. For other detection
+networks, such as YOLO, give an ONNX file that ultralytics exported, or a
 model file that trninfer import made of it (with --boxes for other detectors). Boxes are x1 y1 x2 y2 in pixels of the
-picture. Networks that segment add the mask of each object, networks of poses its keypoints,
-and networks of oriented boxes their corners (outline), which x1 y1 x2 y2 enclose.
+picture. Segmentation networks add the mask of each object, pose networks its keypoints,
+and networks for oriented boxes the corners (outline), which x1 y1 x2 y2 enclose.
 
 Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
 input, .npy and .npz of the network's own input (whose boxes are in its pixels). One that
@@ -43,10 +43,10 @@ any confidence: give --confidence 0.001 to compare with them.
 
 \b
 Formats:
-  table   for people: a row a box, then layers
-  csv     input,label,class_index,confidence,x1,y1,x2,y2,error: a line a box,
-          then a line an input that could not be used
-  ndjson  an object a line, by "type": prediction (with its boxes), layer, error,
+  table   for people: one row per box, then layers
+  csv     input,label,class_index,confidence,x1,y1,x2,y2,error: one line per box,
+          then one per input that could not be used
+  ndjson  one object per line, by "type": prediction (with its boxes), layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
   coco    COCO's results: a list of image_id, category_id, bbox (x, y, width,
@@ -55,7 +55,7 @@ Formats:
 
 Masks are COCO's run lengths: "size" is height and width, "counts" are pixels outside and
 inside in turn, column by column. --output, --resume, --cores, --cluster and the others
-work as for trninfer classify; a finished ndjson can be added to.
+work as for trninfer classify; a finished ndjson can be extended.
 
 \b
 Examples:

@@ -28,18 +28,18 @@ BUNDLED = "digits-ffnn"
 HELP = """Classify rows of features, and time each layer.
 
 \b
-Features (--data), a row an input, all finite:
+Features (--data), one row per input, all finite:
   .bin  raw little-endian float32, row by row; the network
         determines the length of a row
   .npy  one array of real numbers [rows, features]; nothing is unpickled
   .npz  the same; one array, or the one that is named x
-  .csv  a row a line, commas between the numbers (.tsv: tabs), perhaps below
+  .csv  one row per line, numbers separated by commas (.tsv: tabs), perhaps below
         a header
   .parquet  columns of numbers; needs pyarrow
-  -     standard input: a .csv, or another of these, known by how it begins
+  -     standard input: a .csv, or another of these, recognised by its first bytes
 
-In .csv, .tsv and .parquet, columns may be other than features: --id names the column that identifies answers,
---label-column the one with the correct classes, --drop those to leave out, and --columns the features in order. Names
+In .csv, .tsv and .parquet, some columns may not be features: --id names the column that identifies answers,
+--label-column the one with the correct classes, --drop those to omit, and --columns the features in order. Names
 are those of the header; without one, columns are numbered from 0. A single column of text is used as the id, which is
 reported.
 
@@ -52,18 +52,18 @@ infinity or numbers beyond float32 is reported as an error, with exit status 2; 
 than 1000 are wrong.
 
 --labels scores the answers: .bin (raw int32), .npy, .json (a list), .csv or .txt
-(one a line); in text, labels of the network or their numbers.
+(one per line); in text, labels of the network or their numbers.
 
 --weights reads the files of one hidden layer (relu) and a softmax: W1.bin
 [features, hidden], b1.bin [hidden], W2.bin [hidden, classes] and b2.bin
-[classes], raw little-endian float32. All sizes follow from the file sizes.
+[classes], raw little-endian float32. All sizes are inferred from the file sizes.
 
 \b
 Formats:
   table   for people: the first rows, the score with --labels, the layers
-  csv     input,label,class_index,probability,error: a line a row, whose id
-          or number from 0 is its input, then a line a row that could not be used
-  ndjson  an object a line, distinguished by "type": prediction, layer, error,
+  csv     input,label,class_index,probability,error: one line per row, whose id
+          or number from 0 is its input, then one per row that could not be used
+  ndjson  one object per line, distinguished by "type": prediction, layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
@@ -105,7 +105,9 @@ class RowData:
     weights: Annotated[
         Path | None,
         typer.Option(
-            "--weights", metavar="DIR", help="Folder with W1.bin b1.bin W2.bin b2.bin; sizes follow from the files."
+            "--weights",
+            metavar="DIR",
+            help="Folder with W1.bin b1.bin W2.bin b2.bin; sizes are inferred from the files.",
         ),
     ] = None
     labels: Annotated[
@@ -130,9 +132,7 @@ class RowData:
             "--columns", metavar="A,B,...", help="Columns of a table that are features, in order. [default: all others]"
         ),
     ] = None
-    drop: Annotated[str | None, typer.Option("--drop", metavar="A,B,...", help="Columns of a table to leave out.")] = (
-        None
-    )
+    drop: Annotated[str | None, typer.Option("--drop", metavar="A,B,...", help="Columns of a table to omit.")] = None
     id_column: Annotated[
         str | None,
         typer.Option(

@@ -41,11 +41,11 @@ def lint(
     ] = False,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:
-    """Check NKI kernels against the NKI API and what the compiler refuses: path:line: rule: message.
+    """Check NKI kernels against the NKI API and the compiler's rules: path:line: rule: message.
 
     Checks every function decorated with nki.jit and all that it calls, in other files too: calls that the API does not
-    have, memories, dtypes and sizes that an instruction does not take, Python control flow on values of the device.
-    A kernel is also run on the simulator, by shapes alone and in a process of its own, where the file calls it, where
+    have, memories, dtypes and sizes that an instruction does not accept, Python control flow on device values.
+    A kernel is also run on the simulator, with shapes only and in its own process, if the file calls it, if
     all its sizes are literal, or with --shapes. A comment `# noqa: RULE` silences a line.
 
     \b
@@ -55,7 +55,7 @@ def lint(
       trninfer lint kernels/ notebook.ipynb && echo clean
       trninfer lint --rules
 
-    Exit status: 0 clean, or nothing but warnings; 1 with findings; 2 where a file could not be checked.
+    Exit status: 0 clean, or nothing but warnings; 1 with findings; 2 if a file could not be checked.
     """
     from ..simulator.checking.lint import RULES
     from .output import write_stdout

@@ -31,14 +31,14 @@ URL is a server of the Open Inference Protocol, version 2: trninfer serve, KServ
 Triton. Requests have random tensors of the model's inputs, --batch-size of them; or
 they are pictures, named as PATH, which trninfer serve answers at /classify.
 
---concurrency N keeps N requests in flight (several: 1,2,4,8 are a load each, one
-after another). --rate R sends R requests a second whether or not the server keeps up;
+--concurrency N keeps N requests in flight (several, such as 1,2,4,8, are separate loads, one
+after another). --rate R sends R requests per second whether or not the server keeps up;
 times then begin when a request was due. A load ends after --duration seconds, or
 after --requests; the first --warmup seconds are not counted.
 
-Times are of answered requests, in milliseconds at this client: p50, p90, p95 and p99,
-the mean and the longest. Requests that fail are counted by kind: status 429, timeout,
-connection refused. If this client is busy all the time, a line says that it may itself be the limit.
+Times cover answered requests, in milliseconds at this client: p50, p90, p95 and p99,
+the mean and the maximum. Requests that fail are counted by kind: status 429, timeout,
+connection refused. If this client is busy all the time, a line says that the client itself may be the limit.
 
 \b
 Examples:
@@ -163,7 +163,7 @@ def load(
         wait_until_ready(address, options.wait, options.timeout)
         if paths:
             if options.batch_size != 1 or options.model is not None:
-                raise UsageError("pictures are sent one a request, to /classify; leave out --batch-size and --model")
+                raise UsageError("pictures are sent one per request, to /classify; omit --batch-size and --model")
             model, messages = "", _pictures(paths, options.recursive)
         else:
             model, message = tensor_message(address, options.model, options.batch_size, options.timeout)

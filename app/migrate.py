@@ -33,10 +33,12 @@ def migrate(
 ) -> None:
     """Rewrite kernels of older NKI dialects in NKI 0.7; the report goes to standard error.
 
-    Takes kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids, instructions that
-    return tiles) and of NKI 0.2 to 0.6 (device loops, renamed names and arguments). What has no counterpart stays as it
+    Converts kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids,
+    instructions that
+    return tiles) and of NKI 0.2 to 0.6 (device loops, renamed names and arguments). Code without a counterpart
+    stays as it
     was, with a comment `# migrate: ...` and a line in the report. A result that would lack a call or a statement of its
-    source is not written. Nothing is run without --check, which runs the result, and the old file too where it runs on
+    source is not written. Nothing is run without --check, which runs the result, and the old file too if it runs on
     the simulator, and compares their outputs. Needs libcst: pip install "trninfer[migrate]".
 
     \b
@@ -45,8 +47,8 @@ def migrate(
       trninfer migrate --check --output migrated/ old/*.py
       trninfer migrate --in-place kernels.py
 
-    Exit status: 0 all is migrated and lint finds nothing, and with --check one comparison was made and all hold;
-    1 something is left to do; 2 where a file could not be read or written.
+    Exit status: 0 all code is migrated, lint finds nothing, and with --check at least one comparison is made
+    and all hold; 1 something is left to do; 2 if a file could not be read or written.
     """
     if output is not None and in_place:
         raise UsageError("--output and --in-place exclude each other")

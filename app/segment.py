@@ -22,7 +22,8 @@ HELP = """Find the class of each pixel in pictures: the area of each class, and 
 
 For segmentation networks, such as torchvision's fcn, deeplab and lraspp, or SegFormer:
 give an ONNX file, or a model file that trninfer import made of it (with --output-kind map if its output is not
-recognised). The class of a pixel is found on the chip; the map is then resized to the picture by nearest neighbour.
+recognised). The class of each pixel is computed on the chip; the map is then resized to the picture by nearest
+neighbour.
 
 Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
 input, .npy and .npz of the network's own input. One that cannot be used is named on
@@ -30,7 +31,7 @@ standard error; the others are answered, and the exit status is 2 (--max-errors 
 some).
 
 --save DIR writes two files for each picture: NAME.png, a palette PNG whose pixels are the
-numbers of classes (16-bit grey for more than 255 classes), and NAME-overlay.png (.jpg of a JPEG), the picture with its
+numbers of classes (16-bit grey for more than 255 classes), and NAME-overlay.png (.jpg for a JPEG), the picture with its
 classes in colour. 255 (65,535) marks pixels outside the network's crop.
 
 --labels FOLDER scores the maps: intersection over union of each class, and its mean.
@@ -39,15 +40,15 @@ bits) is not scored.
 
 \b
 Formats:
-  table   for people: a row a class of each picture, then layers
-  csv     input,label,class_index,pixels,share,error: a line a class of a
-          picture, then a line an input that could not be used
-  ndjson  an object a line, by "type": prediction (with its areas), layer, error,
+  table   for people: one row per class of each picture, then layers
+  csv     input,label,class_index,pixels,share,error: one line per class of each
+          picture, then one per input that could not be used
+  ndjson  one object per line, by "type": prediction (with its areas), layer, error,
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
 
 --output, --resume, --cores, --cluster and the others work as for trninfer classify; a
-finished ndjson can be added to.
+finished ndjson can be extended.
 
 \b
 Examples:

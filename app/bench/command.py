@@ -25,7 +25,7 @@ HELP = """Time networks, single kernels or published suites.
 Without --model, --kernel and --suite, all bundled networks are shown, one batch of each. On the simulator times
 are predicted, and only shapes are walked unless --verify asks for the values too; on a chip they are measured.
 
-A row is a layer, or a launch of a kernel. It shows its time on the critical path (0 if all its instructions overlap
+Each row is a layer, or a launch of a kernel. It shows its time on the critical path (0 if all its instructions overlap
 with others'), so that rows add up; what bounds it, the resource with most of that time (launch, DMA issue, DMA latency,
 DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time in which its own instructions
 run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from HBM, and their bandwidth

@@ -214,7 +214,7 @@ def test_labels_and_pictures_of_files_beside_the_network(cli, tmp_path: Path) ->
     outcome = cli("import", onnx, "-o", model)
     assert outcome.status == 0 and "labels:   cat, dog, fish, ..., from" in outcome.out
     assert "shorter side to 32, the middle 32x32 (bicubic)" in outcome.out
-    assert f"preprocessing and labels are copied from {tmp_path / 'preprocessor_config.json'} has them" in outcome.out
+    assert f"preprocessing and labels are copied from {tmp_path / 'preprocessor_config.json'}" in outcome.out
     assert load_model(model).network.labels == CLASSES
     cli("import", onnx, "-o", model, "--preprocessor", "none")
     assert load_model(model).network.labels == tuple("01234")
@@ -278,7 +278,7 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("net.onnx", "-o", "m", "--mean", "1_0"), "--mean 1_0: numbers with commas"),
         (("net.onnx", "-o", "m", "--std", "\u0661"), "numbers with commas"),
         (("net.onnx", "-o", "m", "--mean", "nan"), "finite numbers are needed"),
-        (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 numbers"),
+        (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 values"),
         (("net.onnx", "-o", "m", "--labels", "missing.txt"), "--labels missing.txt: no such file"),
         (("net.onnx", "-o", "m", "--labels", "pipe"), "--labels pipe: contains no labels"),
         (("net.onnx", "-o", "m", "--labels", "/dev/null"), "--labels /dev/null: neither a regular file nor a pipe"),

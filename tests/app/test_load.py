@@ -31,7 +31,7 @@ def test_a_row_a_load_with_failures_by_kind(monkeypatch: pytest.MonkeyPatch) -> 
         (["127.0.0.1:1", "--concurrency", "0"], "whole number"),
         (["127.0.0.1:1", "--rate", "5", "--concurrency", "1,2"], "one --concurrency"),
         (["127.0.0.1:1", "nowhere.png"], "nowhere.png"),
-        (["127.0.0.1:1", "x.png", "--batch-size", "2"], "leave out --batch-size"),
+        (["127.0.0.1:1", "x.png", "--batch-size", "2"], "omit --batch-size"),
         (["127.0.0.1:1", "--duration", "9999999"], "seconds"),
     ],
 )

@@ -243,9 +243,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
         )
     slices = (depth + pads[0] + pads[3] - (taps - 1) * dilations[0] - 1) // strides[0] + 1
     if slices < 1 or weight.size * depth * slices > MAX_VOLUME:
-        raise ModelError(
-            f"a depth of {depth} is too large, or its output is empty; only small depths, such as 1, are supported"
-        )
+        raise ModelError(f"a depth of {depth} is too large, or its output is empty; small depths (1) are supported")
     filters = np.zeros((len(weight), slices, weight.shape[1], depth, *weight.shape[3:]), np.float32)
     for made in range(slices):
         for tap in range(taps):
@@ -370,9 +368,7 @@ def _matmul(importer: Importer, node: Node) -> None:
 def _matmul_by_lead(importer: Importer, node: Node, view: View, weight: np.ndarray, left: bool) -> View:
     """Multiply data by weights that have leading axes, in either order."""
     if number(node, "alpha", 1.0) != 1 or integer(node, "transB", 0):
-        raise ModelError(
-            f"its weight is {list(weight.shape)}; with a scale or a transposition, only one matrix is supported"
-        )
+        raise ModelError(f"its weight is {list(weight.shape)}; scaled or transposed, only one matrix is supported")
     if weight.ndim == view.rank and view.batched and len(weight) == 1:
         weight = weight[0]
     if not left:

@@ -29,7 +29,7 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
         known = math.prod(size for size in target if size != -1)
         target[target.index(-1)] = math.prod(before) // known if known > 0 else 0
     if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
-        raise ModelError(f"reshapes {importer.describe(view)} to {target}")
+        raise ModelError(f"reshapes to {target} from {importer.describe(view)}")
     if view.batched and target and target[0] == importer.batch:
         return reshaped(importer, view, tuple(target[1:]), True)
     if view.batched and importer.batch > 1:
@@ -173,9 +173,7 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     if values is None or values.ndim != beside.rank or not values.size:
         raise ModelError("concatenates data with a constant of other axes, which is not supported")
     if beside.batched and len(values) != 1:
-        raise ModelError(
-            "concatenates data with a constant that differs among the entries of a batch, which is not supported"
-        )
+        raise ModelError("concatenates data with a constant that differs within a batch, which is not supported")
     place = importer.axis(beside, axis)
     count = values.shape[place + beside.batched]
     extent = beside.shape[place]
@@ -361,9 +359,7 @@ def _tile(importer: Importer, node: Node) -> None:
     if min(times, default=1) < 1 or (view.batched and times[0] != 1):
         raise ModelError(f"repeats {importer.describe(view)} {times} times")
     if max(times, default=1) > MAX_TILED:
-        raise ModelError(
-            f"repeats {importer.describe(view)} {times} times; at most {MAX_TILED} repeats per axis are allowed"
-        )
+        raise ModelError(f"repeats {importer.describe(view)} {times} times; at most {MAX_TILED} per axis are allowed")
     wide = list(view.shape)
     for axis, count in enumerate(times[view.batched :]):
         if count > 1 and view.shape[axis] > 1:
@@ -377,7 +373,7 @@ def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> No
     """Broadcast axes of size 1 to `target`, which includes the batch axis; a size of 1 leaves an axis unchanged."""
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
-        raise ModelError(f"reshapes {importer.describe(view)} to {target}")
+        raise ModelError(f"reshapes to {target} from {importer.describe(view)}")
     if view.batched and target[0] not in (1, importer.batch):
         raise ModelError("repeats the batch")
     wide = tuple(map(max, target, extents))[view.batched :]
