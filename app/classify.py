@@ -36,8 +36,8 @@ so on.
 
 A picture that cannot be used is named on standard error; the others are
 answered, and the exit status is 2 (--max-errors allows some). The answers of a network that outputs values (a
-regression, an embedding) have values instead of label and probability. For a network with several outputs, json and ndjson
-contain all of them by name, csv the leading one.
+regression, an embedding) have values instead of label and probability. For a network with several outputs, json
+and ndjson contain all of them by name, csv the leading one.
 
 --labels scores the answers: accuracy, top 5, precision, recall and F1 of each
 class, and the confusions. A picture without a label is answered, not scored.
