@@ -48,7 +48,7 @@ def image_then(build) -> Chain:
         (lambda c: c.batch_norm(5), r"for 5 channels, but its input is \[batch, 4, 8, 8\]"),
         (lambda c: c.add("BatchNormalization", *(c.constant([-1.0] * 4) for _ in range(4))), "variance .* above zero"),
         (lambda c: c.add("Relu", "x", first="nowhere"), r"reads 'nowhere', which is the output of no node"),
-        (lambda c: [c.add("Add", "value2"), c.add("Relu")], "'value2', the output of a later node: .* a cycle"),
+        (lambda c: [c.add("Add", "value2"), c.add("Relu")], "'value2', which is .* later node: .* a cycle"),
         (lambda c: [c.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2], outputs=2), c.add("Add", "value1'")],
          "the indices of a maximum are not supported"),
         (lambda c: c.add("LSTM", c.weight(1, 4, 4), c.weight(1, 4, 4)), "recurrent networks are not supported"),
