@@ -88,7 +88,7 @@ MaxInstructionsOption = Annotated[
         "--max-instructions",
         parser=whole(1, 100_000_000),
         metavar="N",
-        help="Stop a kernel after N instructions, of about 2 KB of memory each.",
+        help="Stop a kernel after N instructions, of about 2 kB of memory each.",
         show_default="2000000",
     ),
 ]

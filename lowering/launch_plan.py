@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,6 +23,11 @@ from .pipeline import LaunchPlan, Pipeline
 from .plan_cache import PlanCache, TuningRecord, key_of
 from .search import UNBOUNDED, Search
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
+
+_LOG = logging.getLogger(__name__)
+
+MORE_PICTURES = (2, 4)  # numbers of pictures whose plans are also tried for one picture
+MOST_TRIED_AS_MORE = 1_500  # most instructions of a one-picture launch for which they are tried
 
 
 class LaunchPlanner:
@@ -101,6 +107,8 @@ class LaunchPlanner:
         if use_nki() == "sim":
             with uncollected():
                 plan = replace(self._quickest_way(pictures), cores=cores)
+                if pictures == cores == 1:
+                    plan = self._no_slower_than_more(plan)
         else:
             pipeline = self._pipeline
             request = PlanRequest(
@@ -114,6 +122,23 @@ class LaunchPlanner:
             )
             plan = self._recorded(decide_elsewhere(request), pictures)
         self._cache.put(self._key_of(pictures), TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions))
+        return plan
+
+    def _no_slower_than_more(self, plan: LaunchPlan) -> LaunchPlan:
+        """Return the plan of one picture, or the plan of a few pictures applied to one picture if that is faster; this
+        is tried only for small networks, where the order of the search makes a difference."""
+        if plan.instructions > MOST_TRIED_AS_MORE or not self._pipeline.graph.is_whole:
+            return plan
+        for pictures in MORE_PICTURES:
+            try:
+                more = self.plan(pictures)
+            except Exception:
+                _LOG.exception("no plan for %d images at a time", pictures)
+                continue
+            if more.nanoseconds < plan.nanoseconds:
+                search = Search(self._pipeline, self._cost_model, 1, self._most)
+                search.try_out(more.decisions)
+                plan = min(filter(None, (plan, search.best)), key=lambda each: each.nanoseconds)
         return plan
 
     def _recorded(self, record: TuningRecord, pictures: int) -> LaunchPlan:

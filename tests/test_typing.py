@@ -39,7 +39,16 @@ def test_mypy_reads_the_types_of_an_editable_install(tmp_path: Path) -> None:
     (copy / "docs" / "trninfer.1").touch()
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    words = ("install", "--no-deps", "--no-build-isolation", "--no-index", "-C", "editable_mode=strict", "-e", copy)
+    words = (
+        "install",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--config-settings",
+        "editable_mode=strict",
+        "-e",
+        copy,
+    )
     told = run(python, "-m", "pip", *words, PYTHONPATH=os.pathsep.join(sys.path[1:]))
     assert "Successfully installed trninfer" in told, told
     user.write_text(USER)

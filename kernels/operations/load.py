@@ -16,6 +16,7 @@ from ..tiling.tiles import (
     reshaped,
     tiles,
     transposed_dtype,
+    whole_words,
 )
 from .value import Value, store_value
 
@@ -128,16 +129,19 @@ def _load_features(seen):
     """
     images, features = seen.shape
     rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)
-    load_rows(rows, seen)
     dtype = transposed_dtype(seen.dtype)
+    load_rows(rows, seen)
+    if whole_words(images, dtype) > images:  # duplicate the last row, because PSUM is written in whole words
+        last = images % PARTITIONS
+        copy_by_hardware(dst=rows[last : last + 1, images // PARTITIONS, :], src=seen[images - 1 : images, :])
     turned = []
     for part in tiles(features, PARTITIONS):
         tile = nl.ndarray((part.size, images, 1, 1), dtype=seen.dtype, buffer=nl.sbuf)
         for filling in tiles(images, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):
-            bank = nl.ndarray((part.size, filling.size), dtype=dtype, buffer=nl.psum)
-            for block in tiles(filling.size, PARTITIONS):
+            bank = nl.ndarray((part.size, whole_words(filling.size, dtype)), dtype=dtype, buffer=nl.psum)
+            for block in tiles(bank.shape[1], PARTITIONS):
                 data = rows[0 : block.size, filling.start // PARTITIONS + block.index, part.start : part.end]
                 nisa.nc_transpose(dst=bank[:, block.start : block.end], data=data, engine=nisa.engine.tensor)
-            evict(dst=tile[:, filling.start : filling.end, 0, 0], src=bank, turn=filling.index)
+            evict(dst=tile[:, filling.start : filling.end, 0, 0], src=bank[:, 0 : filling.size], turn=filling.index)
         turned.append(tile)
     return turned

@@ -19,7 +19,7 @@ from ..graph import Graph, Node, NodeId
 from .base import SwitchedPass
 from .lanes import HALF, QUARTER
 from .pack_rows import FEWEST_GROUPS, best_packing, can_read, is_plain
-from .pad_channels import pad_channels
+from .pad_channels import NOT_OF_ZERO, pad_channels
 from .row_packing import RowPacking
 
 OTHERWISE = 4  # rows that pack_rows.py packs
@@ -80,7 +80,8 @@ def _is_split(node: Node) -> bool:
     operation, pool = node.operation, node.operation.folded
     if operation.convolved is not None:
         return operation.convolved.pool_size == POOLED and operation.channels <= HALF and is_plain(node)
-    return isinstance(pool, MaxPool) and pool.kernel == (2 * POOLED,) * 2 and _is_without_overlap(pool)
+    is_alone = len(node.sources[0]) == 1
+    return is_alone and isinstance(pool, MaxPool) and pool.kernel == (2 * POOLED,) * 2 and _is_without_overlap(pool)
 
 
 def _is_without_overlap(pool: MaxPool) -> bool:
@@ -137,9 +138,16 @@ def _first_rows(graph: Graph, number: int) -> int:
     plain = is_plain(node) and node.convolution.pool_size == 1
     if not plain and not (isinstance(pool, MaxPool) and pool.kernel == (POOLED,) * 2 and _is_without_overlap(pool)):
         return 1
-    if node.memory is not Memory.SBUF or node.output is not None:
+    if node.memory is not Memory.SBUF or node.output is not None or len(node.sources[0]) > 1 or _is_infinite(node):
         return 1
     return _most_rows(node, node.operation.rows)
+
+
+def _is_infinite(node: Node) -> bool:
+    """True if the zeros that fill a group of channels (33 to 63) become infinite, which the reader multiplies by 0."""
+    channels, convolution = node.operation.channels, node.operation.convolved
+    is_filled = channels > QUARTER and channels & (channels - 1) > 0
+    return is_filled and convolution is not None and convolution.activation.name in NOT_OF_ZERO
 
 
 def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
@@ -179,4 +187,5 @@ def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
     if reader not in rows:
         is_alone = len(operation.sources[0]) == 1
         return rows[number] if is_alone and can_read(graph, rows, reader, number) else 1
-    return rows[reader] * (1 if (number,) in operation.sources[1:] else graph.nodes[reader].convolution.stride[0])
+    read = rows[reader] * (1 if (number,) in operation.sources[1:] else graph.nodes[reader].convolution.stride[0])
+    return read & -read  # groups are powers of two, and a group of the reader begins with one of its input

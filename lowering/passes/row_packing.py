@@ -261,7 +261,7 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
             whole[row, :, :, row * stride : row * stride + height] = array
         return lanes.ordered(whole.reshape(each * outputs, inputs, tall, width), 0)
 
-    filters = node.filters.changed((each * outputs, inputs, tall, width), spread)
+    filters = node.filters.changed((lanes.count, inputs, tall, width), spread)
     return replace(_in_groups(node, lanes, given), filters=filters).changed(
         kernel=(tall, width),
         stride=(each * stride, operation.stride[1]),

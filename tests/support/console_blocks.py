@@ -166,7 +166,7 @@ BUFFERS = 2
 
 
 @nki.jit
-def double(a):
+def double(a, unread=None):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     for start in range(0, a.shape[1], TILE_N):
         tile = nl.ndarray((a.shape[0], TILE_N), dtype=a.dtype, buffer=nl.sbuf)

@@ -14,7 +14,7 @@ from trninfer.lowering.passes.fill_with_rows import fill_with_rows
 from trninfer.lowering.passes.lanes import Lanes
 from trninfer.lowering.pipeline import Pipeline
 from trninfer.models.errors import ModelError
-from trninfer.models.layers import Affine, Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.layers import Affine, Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
 FILLED = decide(fills_with_rows=True)
@@ -90,6 +90,48 @@ def test_rows_outside_the_image_are_not_in_a_mean() -> None:
     assert_right(Network("n", picture(1, 32, 8), tuple(layers), labels(4)), FILLED, 1)
 
 
+@pytest.mark.parametrize(("stride", "side"), [(3, 96), (5, 80)])
+def test_a_stride_that_is_no_power_of_two(stride: int, side: int) -> None:
+    layers = (
+        same("a", 3, 4, 3),
+        same("b", 4, 4, 5),
+        same("c", 4, 4, 5),
+        Conv2d("d", 4, 4, (stride, stride), activation="relu", stride=(stride, stride)),
+        Flatten("flat"),
+        Dense("first", 4 * (side // stride) ** 2, 8, "relu"),
+        Dense("dense", 8, 4),
+    )
+    assert_right(Network("n", picture(3, side, side), layers, labels(4)), FILLED, 2)
+
+
+@pytest.mark.parametrize("window", [2, 4])
+def test_a_pool_of_stacked_values(window: int) -> None:
+    layers = (
+        same("a", 3, 8, 3),
+        same("b", 8, 8, 3),
+        Concat("stacked", inputs=("a", "b")),
+        Pool("pool", "max", (window, window), (window, window)),
+        same("c", 16, 8, 3),
+        Pool("mean", "average", (32 // window, 16 // window), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 8, 4),
+    )
+    network = Network("n", picture(3, 32, 16), layers, labels(4))
+    assert_right(network, FILLED if fill_with_rows(graph_of(network).with_ids()) else decide(), 2)
+
+
+@pytest.mark.parametrize("activation", ["relu", "reciprocal"])  # 1 / 0 in channels that fill a group
+def test_channels_between_a_quarter_and_half_of_the_partitions(activation: str) -> None:
+    layers = (
+        Conv2d("a", 3, 40, (3, 3), (1, 1, 1, 1), activation=activation, stride=(2, 2)),
+        Conv2d("b", 40, 8, (1, 1), activation="tanh"),
+        same("c", 8, 8, 5),
+        Flatten("flat"),
+        Dense("dense", 8 * 32 * 32, 4),
+    )
+    assert_right(Network("n", picture(3, 64, 64), layers, labels(4)), FILLED, 1)
+
+
 @st.composite
 def very_few_channels(draw: st.DrawFn) -> Network:
     """Convolutions and pools of 1 to 24 channels, residual sums, and an end that reads rows, means or everything."""
@@ -111,7 +153,7 @@ def very_few_channels(draw: st.DrawFn) -> Network:
             window = draw(st.sampled_from([2, 4]))
             layers.append(Pool(name, "max", (window, window), (window, window)))
         else:
-            stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2)])) if kind == "conv" else (1, 1)
+            stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (3, 3)])) if kind == "conv" else (1, 1)
             padding = draw(st.sampled_from([(size // 2,) * 4, (size // 2, 0, size - 1 - size // 2, 1)]))
             pool_size = 2 if kind == "pooled" else 1
             layers.append(
