@@ -60,12 +60,19 @@ def is_number(ctx: Context, node: ast.expr) -> bool:
         return isinstance(node.value, (int, float))
     if not isinstance(node, ast.Name) or ctx.tree is None:
         return False
+    parts = list(ast.walk(ctx.tree))
+    stored = [part for part in parts if isinstance(part, ast.Name) and part.id == node.id and _is_stored(part)]
     values = [
         part.value
-        for part in ast.walk(ctx.tree)
+        for part in parts
         if isinstance(part, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in part.targets)
     ]
-    return bool(values) and all(isinstance(value, ast.Constant) and is_number(ctx, value) for value in values)
+    only_assigned = 0 < len(values) == len(stored)  # not by a loop, and not by `+=`
+    return only_assigned and all(isinstance(value, ast.Constant) and is_number(ctx, value) for value in values)
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def outputs(ex: Expressions, node: ast.expr) -> str:

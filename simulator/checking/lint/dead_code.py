@@ -25,13 +25,24 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
     """Return the names of the module that are bound once, with their literal values."""
     nodes = list(ast.walk(tree))
     bound = Counter(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
-    bound.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    for node in nodes:
+        bound.update(_bound_otherwise(node))
     return {
         node.targets[0].id: node.value.value
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         if isinstance(node.targets[0], ast.Name) and bound[node.targets[0].id] == 1
     }
+
+
+def _bound_otherwise(node: ast.AST) -> list[str]:
+    """Return the names that a node other than a Name binds: parameters, imports, definitions, errors and patterns."""
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+    name = getattr(node, "name", None) or getattr(node, "rest", None)
+    return [name] if isinstance(name, str) else []
 
 
 def _living(body: list[ast.stmt], constants: dict[str, Any]) -> list[ast.stmt]:

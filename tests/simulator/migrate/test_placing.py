@@ -65,6 +65,11 @@ def test_a_number_is_stored(value):
     assert np.array_equal(found, np.full((8, 4), 3 if value == "number" else float(value)))
 
 
+def test_a_sum_that_begins_as_a_number_is_a_tile():
+    body = f"{OUT}total = 0.0\nfor _ in range(2):\n    total += nl.load(a)\nnl.store(out, total)\nreturn out"
+    assert np.array_equal(run_migrated(body, SQUARE), 2 * SQUARE)
+
+
 def test_outputs_in_sbuf_are_stored():
     body = "x = nl.load(a)\nreturn x, nl.add(x, 1.0)"
     first, second = run_migrated(body, SQUARE)

@@ -66,8 +66,9 @@ def test_living_code_is_checked(lines):
     assert rules(lines) == ["tile-size"]
 
 
-def test_a_name_that_changes_is_no_constant():
-    assert "tile-size" in rules(f"if DEBUG: {TOO_LARGE}", constant="DEBUG = True")
+@pytest.mark.parametrize("binding", ["DEBUG = True", "from flags import DEBUG", "from flags import ON as DEBUG"])
+def test_a_name_that_changes_is_no_constant(binding):
+    assert "tile-size" in rules(f"if DEBUG: {TOO_LARGE}", constant=binding)
 
 
 def test_a_long_chain_is_left_as_it_is():
