@@ -10,7 +10,6 @@ groups, in which case its first group may begin half a group above the image.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from ...kernels.program import NO_SIDES, MaxPool, Memory
 from ...simulator.machine.chip import PARTITIONS
@@ -21,9 +20,9 @@ from .lanes import HALF, QUARTER
 from .pack_rows import FEWEST_GROUPS, best_packing, can_read, is_plain
 from .pad_channels import NOT_OF_ZERO, pad_channels
 from .row_packing import RowPacking
+from .split_pools import POOLED, split_pools
 
 OTHERWISE = 4  # rows that pack_rows.py packs
-POOLED = 2  # rows and columns of the windows that halve the partitions
 
 
 class FillWithRows(SwitchedPass):
@@ -50,7 +49,7 @@ def fill_with_rows(graph: Graph) -> Graph | None:
     padded = pad_channels(graph, _zeros) or graph
     pooled = {node.id for node in padded.nodes if _is_split(node)}
     while True:
-        apart = _split_pools(padded, pooled)
+        apart = _with_pools_apart(padded, pooled)
         packing = _packing(apart)
         used = {apart.nodes[n].id for n in packing.rows}
         unused = {each for each in pooled if each.part("convolution") not in used}
@@ -58,6 +57,10 @@ def fill_with_rows(graph: Graph) -> Graph | None:
             break
         pooled -= unused
     return best_packing(packing) if any(each > OTHERWISE for each in packing.rows.values()) else None
+
+
+def _with_pools_apart(graph: Graph, pooled: Collection[NodeId]) -> Graph:
+    return split_pools(graph, lambda node: node.id in pooled)
 
 
 def _zeros(channels: int) -> int:
@@ -86,38 +89,6 @@ def _is_split(node: Node) -> bool:
 
 def _is_without_overlap(pool: MaxPool) -> bool:
     return pool.kernel == pool.stride and pool.padding == NO_SIDES and pool.dilation == (1, 1) and not pool.ceil_mode
-
-
-def _split_pools(graph: Graph, pooled: Collection[NodeId]) -> Graph:
-    """Split pooled convolutions into a convolution and a pool of the same name, and pools of 4x4 into two pools."""
-    apart: list[Node] = []
-    place: dict[int, int] = {}
-    for n, node in enumerate(graph.nodes):
-        node = node.changed(sources=tuple(tuple(place.get(part, part) for part in parts) for parts in node.sources))
-        if node.id in pooled:
-            operation = node.operation
-            between = (operation.channels, POOLED * operation.rows, POOLED * operation.columns)
-            fields = (
-                {"pool_size": 1}
-                if operation.convolved is not None
-                else {"kernel": (POOLED,) * 2, "stride": (POOLED,) * 2}
-            )
-            first = node.changed(rows=between[1], columns=between[2], **fields)
-            apart.append(replace(first, memory=Memory.SBUF, output=None, id=node.id.part("convolution")))
-            pool = MaxPool(
-                name=node.name,
-                sources=((len(apart) - 1,),),
-                channels=operation.channels,
-                rows=operation.rows,
-                columns=operation.columns,
-                is_fp8=operation.is_fp8,
-                kernel=(POOLED, POOLED),
-                stride=(POOLED, POOLED),
-            )
-            node = replace(node, operation=pool, before=between, filters=None, numbers=())
-        apart.append(node)
-        place[n] = len(apart) - 1
-    return graph.with_nodes(apart)
 
 
 def _packing(graph: Graph) -> RowPacking:

@@ -19,13 +19,8 @@ Rows above and below the image, which occur in groups with an offset, are set to
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
-from ...kernels.program import (
-    NO_SIDES,
-    MaxPool,
-    Memory,
-)
+from ...kernels.program import NO_SIDES, Memory
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Choice, Decisions, Kind
@@ -35,6 +30,7 @@ from .lanes import HALF, QUARTER
 from .pad_channels import NOT_OF_ZERO
 from .row_packing import Offsets, RowPacking, is_squeezed, is_sum, rows_of
 from .split_partial_tiles import split_partial_tiles
+from .split_pools import POOLED, split_pools
 
 FEWEST_GROUPS = 2  # groups of rows, below which there is little to gain
 MOST_FILLED = 1.125  # most rows in groups per image row, for readers that compute single rows
@@ -82,7 +78,7 @@ def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
     expanded: set[str] = set()
     if with_expansions:
         graph, expanded = _split_others(graph)
-    apart = _split_pools(graph)
+    apart = split_pools(graph, _is_split)
     packed = _candidates(apart, expanded)
     if not packed:
         return graph
@@ -115,38 +111,17 @@ def has_packed_expansions(graph: Graph) -> bool:
     return any(each.row_fold.count > 1 < each.groups for each in operations if each is not None)
 
 
-def _split_pools(graph: Graph) -> Graph:
-    """Split pooled convolutions of few channels into a convolution and a pool of the same name."""
-    apart: list[Node] = []
-    place: dict[int, int] = {}
-    for n, node in enumerate(graph.nodes):
-        node = node.changed(sources=tuple(tuple(place.get(part, part) for part in parts) for parts in node.sources))
-        operation = node.operation
-        if (
-            operation.convolved is not None
-            and operation.convolved.pool_size == 2
-            and is_plain(node)
-            and _is_large(node, rows_of(node))
-            and operation.channels == HALF
-            and _is_positive(node)
-        ):
-            between = (operation.channels, 2 * operation.rows, 2 * operation.columns)
-            convolution = node.changed(pool_size=1, rows=between[1], columns=between[2])
-            apart.append(replace(convolution, memory=Memory.SBUF, output=None, id=node.id.part("convolution")))
-            pool = MaxPool(
-                name=node.name,
-                sources=((len(apart) - 1,),),
-                channels=operation.channels,
-                rows=operation.rows,
-                columns=operation.columns,
-                is_fp8=operation.is_fp8,
-                kernel=(2, 2),
-                stride=(2, 2),
-            )
-            node = replace(node, operation=pool, before=between, filters=None, numbers=())
-        apart.append(node)
-        place[n] = len(apart) - 1
-    return graph.with_nodes(apart)
+def _is_split(node: Node) -> bool:
+    """True if a node is a pooled convolution of few channels, which becomes a convolution and a pool."""
+    convolution = node.operation.convolved
+    return (
+        convolution is not None
+        and convolution.pool_size == POOLED
+        and is_plain(node)
+        and _is_large(node, rows_of(node))
+        and convolution.channels == HALF
+        and _is_positive(node)
+    )
 
 
 def is_plain(node: Node) -> bool:
@@ -234,11 +209,10 @@ def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
 def _is_packable(node: Node) -> bool:
     """True if a node is a plain convolution, whose first operand may have several parts."""
     operation = node.operation.convolved
-    if operation is None or operation.groups > 1 or len(operation.sources[0]) == 1:
-        return is_plain(node)
-    return is_plain(
-        replace(node, operation=replace(operation, sources=(operation.sources[0][:1], *operation.sources[1:])))
-    )
+    if operation is None or operation.dilation[0] > 1:
+        return False
+    parts, *addends = operation.sources
+    return (len(parts) == 1 or operation.groups == 1) and all(len(addend) == 1 for addend in addends)
 
 
 def _reads_larger_groups(node: Node, found: dict[int, int], each: int) -> bool:
@@ -389,7 +363,8 @@ def can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> 
 def _fill_alike(graph: Graph, packed: dict[int, int], parts: Collection[int]) -> bool:
     """True if all parts are packed alike and fill the partitions; with fewer channels there is little to gain."""
     are_full = all(graph.shape_of(part)[0] in (QUARTER, HALF) for part in parts)
-    return are_full and None not in (alike := {packed.get(part) for part in parts}) and len(alike) == 1
+    rows = {packed.get(part) for part in parts}
+    return are_full and len(rows) == 1 and None not in rows
 
 
 def _fills(rows: int, each: int) -> bool:
