@@ -14,10 +14,9 @@ from .tiling.tiles import (
     PARTITIONS,
     ceil_div,
     check_matrix,
-    copy_by_hardware,
     evict,
     itemsize,
-    load_rows,
+    load_rows_in_words,
     sbuf_tile,
     store_rows,
     tiles,
@@ -30,12 +29,8 @@ def _transpose_block(out, a):
     """Transpose an HBM window of at most 2 KiB by 2 KiB of elements: [rows, columns] -> [columns, rows]."""
     rows, columns = a.shape
     block = sbuf_tile((PARTITIONS, ceil_div(rows, PARTITIONS), columns), a.dtype)
-    load_rows(block, a)
+    load_rows_in_words(block, a)
     dtype = transposed_dtype(a.dtype)
-    if whole_words(rows, dtype) > rows:  # duplicate the last row, because PSUM is written in whole words
-        last = rows // PARTITIONS
-        beside = rows - last * PARTITIONS
-        copy_by_hardware(dst=block[beside : beside + 1, last, :], src=a[rows - 1 : rows, :])
     turned = sbuf_tile((PARTITIONS, ceil_div(columns, PARTITIONS), rows), a.dtype)
     for c in tiles(columns, PARTITIONS):
         for part in tiles(rows, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):

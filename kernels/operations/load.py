@@ -12,7 +12,7 @@ from ..tiling.tiles import (
     evict,
     itemsize,
     load_early,
-    load_rows,
+    load_rows_in_words,
     reshaped,
     tiles,
     transposed_dtype,
@@ -129,11 +129,8 @@ def _load_features(seen):
     """
     images, features = seen.shape
     rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)
+    load_rows_in_words(rows, seen)
     dtype = transposed_dtype(seen.dtype)
-    load_rows(rows, seen)
-    if whole_words(images, dtype) > images:  # duplicate the last row, because PSUM is written in whole words
-        last = images % PARTITIONS
-        copy_by_hardware(dst=rows[last : last + 1, images // PARTITIONS, :], src=seen[images - 1 : images, :])
     turned = []
     for part in tiles(features, PARTITIONS):
         tile = nl.ndarray((part.size, images, 1, 1), dtype=seen.dtype, buffer=nl.sbuf)

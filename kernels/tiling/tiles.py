@@ -96,6 +96,16 @@ def load_rows(dst, src):
         copy_by_hardware(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
 
 
+def load_rows_in_words(dst, src):
+    """Load an HBM matrix as `load_rows` does, to be transposed; the last row is loaded twice if an odd number of rows
+    would end within a word of PSUM (`whole_words`)."""
+    load_rows(dst, src)
+    rows = src.shape[0]
+    if whole_words(rows, transposed_dtype(src.dtype)) > rows:
+        beside = rows % PARTITIONS
+        copy_by_hardware(dst=dst[beside : beside + 1, rows // PARTITIONS, :], src=src[rows - 1 : rows, :])
+
+
 def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
     """Copy with hardware-generated descriptors (DGE) if possible; otherwise the compiler may generate them on GpSimd,
     after its other work (nki-dge). `engine` triggers the DMA.
