@@ -66,7 +66,7 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
     elif function is not None:
         _on_scalar_engine(dst, data, function, bias, scale)
     elif activation == "at_least" and scale is None:
-        _at_least(dst, data, parameters[0], bias)
+        at_least(dst, data, parameters[0], bias)
     # Rounding preserves the order, so bounds may be applied after the cast if that is faster.
     elif activation in ("clip", *BOUNDS):
         x = data
@@ -83,7 +83,7 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
         _in_steps(dst, x, activation, parameters)
 
 
-def _at_least(dst, data, low, bias):
+def at_least(dst, data, low, bias):
     """Compute dst = max(data + bias, low)."""
     if bias is None:
         nisa.tensor_scalar(dst=dst, data=data, op0=nl.maximum, operand0=low)

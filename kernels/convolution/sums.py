@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import nki.isa as nisa
 import nki.language as nl
 
-from ..activation_functions import NEVER_DECREASE, activate, apply_bounds, before_bounds
+from ..activation_functions import NEVER_DECREASE, activate, apply_bounds, at_least, before_bounds
 from ..operation_fields import BOUNDS
 from ..tiling.packing import ceil_div
 from ..tiling.tiles import reshaped, several_columns
@@ -274,7 +274,7 @@ def _is_for_vector_engine(activation, epilogue, turn):
 def _finish_on_vector_engine(target, sums, epilogue, problem):
     name, bias, scale = problem.finish.activation, epilogue.bias, epilogue.scale
     if name == "relu" and scale is None:
-        nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0)
+        at_least(target, sums, 0.0, bias)
         return
     if name == "identity":
         if scale is None:
@@ -289,9 +289,9 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
         return
     low, *high = epilogue.parameters(problem)
     if not high:
-        nisa.tensor_scalar(dst=target, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
+        at_least(target, sums, low, bias)
         return
-    nisa.tensor_scalar(dst=moved, data=sums, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=low)
+    at_least(moved, sums, low, bias)
     nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high[0])
 
 
