@@ -11,6 +11,7 @@ import ast
 from .context import Context, Result, Tensor
 from .expressions import Expressions
 from .instructions import name
+from .names import is_stored
 from .notes import CHECK
 from .sums import Sum
 
@@ -61,7 +62,7 @@ def is_number(ctx: Context, node: ast.expr) -> bool:
     if not isinstance(node, ast.Name) or ctx.tree is None:
         return False
     parts = list(ast.walk(ctx.tree))
-    stored = [part for part in parts if isinstance(part, ast.Name) and part.id == node.id and _is_stored(part)]
+    stored = [part for part in parts if isinstance(part, ast.Name) and part.id == node.id and is_stored(part)]
     values = [
         part.value
         for part in parts
@@ -69,10 +70,6 @@ def is_number(ctx: Context, node: ast.expr) -> bool:
     ]
     only_assigned = 0 < len(values) == len(stored)  # not by a loop, and not by `+=`
     return only_assigned and all(isinstance(value, ast.Constant) and is_number(ctx, value) for value in values)
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
 
 
 def outputs(ex: Expressions, node: ast.expr) -> str:
