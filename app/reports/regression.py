@@ -227,7 +227,7 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
 
 
 def _other_shapes(rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a description of each shape that differs from that of the layer of the same name."""
+    """Yield a description of each shape that differs from the baseline's layer of the same name."""
     shapes = {row["name"]: row for row in before}
     for row in (row for row in rows if row["name"] in shapes):
         old = shapes[row["name"]]

@@ -140,7 +140,7 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
 
 
 def _lines_of(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a run: what is said once, then its rows."""
+    """Yield the objects of a run: first the fields of the whole run, then its rows."""
     kinds = ("machine", "kernels", "networks")
     yield {"type": "selftest", **{key: value for key, value in run.items() if key not in kinds}}
     for kind in kinds:

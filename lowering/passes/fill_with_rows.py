@@ -1,10 +1,10 @@
 """Fill the partitions with rows of an image where channels are very few: 16 rows of 8 channels, 8 rows of 16.
 
-The values are those of pack_rows.py with more rows per group; the numbers of rows are powers of two that divide the
-rows of the image, and channels are padded with zeros to powers of two. A max pool of 2x2 compares the two halves of the
-partitions: the convolution before it computes all even rows of a group in the first half and all odd rows in the
-second. A pool of 4x4 is computed as two pools. A pool either leaves half of the partitions empty, or collects two
-groups, in which case its first group may begin half a group above the image.
+Values are packed as in pack_rows.py, with more rows per group. The number of rows per group is a power of two that
+divides the rows of the image, and channels are padded with zeros to a power of two. A max pool of 2x2 compares the two
+halves of the partitions: the convolution before it computes all even rows of a group in the first half and all odd rows
+in the second. A pool of 4x4 is computed as two pools. A pool either leaves half of the partitions empty, or collects
+two groups, in which case its first group may begin half a group above the image.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
 
 
 def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int) -> int:
-    """Return the most rows per group of a node, given those of the nodes that it reads and of its readers."""
+    """Return the most rows per group of a node, which its sources and its readers limit."""
     node, each = graph.nodes[number], rows[number]
     source, *addends = (parts[0] for parts in node.sources)
     is_pool = node.operation.folded is not None

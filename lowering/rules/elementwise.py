@@ -94,7 +94,7 @@ def _is_behind_bounds(builder: GraphBuilder, layer: Affine) -> bool:
 
 
 def _change_bounds(builder: GraphBuilder, layer: Affine) -> None:
-    """Fold a layer into the convolution that it reads: the bounds are then those of each channel."""
+    """Fold a layer into the convolution that it reads, which then has bounds for each channel."""
     number = builder.places[layer.inputs[0]].parts[0]
     node = builder.nodes[number]
     scale, shift = (builder.tensor(layer, name).astype(np.float64) for name in ("scale", "shift"))

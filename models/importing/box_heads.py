@@ -58,7 +58,7 @@ def find_head(
 
 
 def note_on_tables(outputs: Sequence[BuiltOutput]) -> str:
-    """Return a note for outputs of which one has four numbers per row and another has as many rows; "" for others."""
+    """Return a note if one output has four numbers per row and another output has as many rows, otherwise ""."""
     tables = [built for built in outputs if len(built.shape) == 2]
     for boxes in tables:
         for axis in (0, 1):

@@ -125,7 +125,7 @@ class Names:
         return found
 
     def factor(self, node: ast.expr) -> int:
-        """Return an integer by which an expression can be divided, as far as its factors are known."""
+        """Return the product of the known factors of an expression, which divides it."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             return self.factor(node.left) * self.factor(node.right)
         if isinstance(node, ast.Constant):

@@ -12,7 +12,7 @@ UNKNOWN = object()
 
 
 def drop_dead_code(tree: ast.Module) -> None:
-    """Remove from the functions of a module what is never executed, as far as literals and constants show."""
+    """Remove the code in a module's functions that is never executed according to literals and constants."""
     constants = _constants(tree)
     with suppress(RecursionError):  # a chain of a thousand elifs is checked as it is
         for node in ast.walk(tree):
