@@ -17,6 +17,7 @@ import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -132,6 +133,7 @@ def _read_regular(path: Path) -> bytes:
     return data
 
 
+@lru_cache(maxsize=64)  # files of a folder refer to the same modules
 def parse_module(text: str, shown: str, path: Path | None) -> Module:
     """Parse a text. SourceError is raised if it is not valid Python."""
     try:
@@ -313,6 +315,7 @@ class Files:
 
     def __init__(self) -> None:
         self._modules: dict[Path, Module] = {}
+        self._places: dict[tuple[Path, str], Module | None] = {}
 
     def read(self, path: Path, shown: str | None = None) -> Module:
         """Return the module for a file. SourceError is raised if it cannot be read."""
@@ -344,6 +347,11 @@ class Files:
             folder = folder.parent
 
     def _at(self, folder: Path, dotted: str) -> Module | None:
+        if (folder, dotted) not in self._places:
+            self._places[folder, dotted] = self._search(folder, dotted)
+        return self._places[folder, dotted]
+
+    def _search(self, folder: Path, dotted: str) -> Module | None:
         place = folder.joinpath(*dotted.split(".")) if dotted else folder
         for path in (place.with_name(place.name + ".py") if dotted else None, place / "__init__.py"):
             if path is not None and path.is_file():
