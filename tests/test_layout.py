@@ -48,11 +48,21 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports_of(path: Path, runtime_only: bool = False) -> Iterator[Path]:
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
+@cache
+def imports_of(path: Path, runtime_only: bool = False) -> frozenset[Path]:
     """The files of ours that a file imports; with `runtime_only`, when it is itself imported."""
-    tree = tree_of(path)
-    skipped = {id(node) for node in ast.walk(tree) if runtime_only and _is_deferred(node) for node in ast.walk(node)}
-    for node in ast.walk(tree):
+    return frozenset(_each_import(path, runtime_only))
+
+
+def _each_import(path: Path, runtime_only: bool) -> Iterator[Path]:
+    nodes = nodes_of(path)
+    skipped = {id(node) for node in nodes if runtime_only and _is_deferred(node) for node in ast.walk(node)}
+    for node in nodes:
         if id(node) in skipped:
             continue
         if isinstance(node, ast.ImportFrom) and node.level:

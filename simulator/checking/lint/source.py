@@ -17,7 +17,7 @@ import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -315,7 +315,7 @@ class Files:
 
     def __init__(self) -> None:
         self._modules: dict[Path, Module] = {}
-        self._places: dict[tuple[Path, str], Module | None] = {}
+        self._at = cache(self._search)
 
     def read(self, path: Path, shown: str | None = None) -> Module:
         """Return the module for a file. SourceError is raised if it cannot be read."""
@@ -346,11 +346,6 @@ class Files:
                 return found
             folder = folder.parent
 
-    def _at(self, folder: Path, dotted: str) -> Module | None:
-        if (folder, dotted) not in self._places:
-            self._places[folder, dotted] = self._search(folder, dotted)
-        return self._places[folder, dotted]
-
     def _search(self, folder: Path, dotted: str) -> Module | None:
         place = folder.joinpath(*dotted.split(".")) if dotted else folder
         for path in (place.with_name(place.name + ".py") if dotted else None, place / "__init__.py"):
@@ -373,13 +368,10 @@ class Files:
             return Definition(module, binding)
         if isinstance(binding, Assigned):
             return self._value(module, binding.expression, depth)
-        return self._imported(module, binding, depth)
+        return self.imported(module, binding, depth)
 
-    def imported(self, module: Module, binding: Import) -> Resolved | None:
-        """Resolve a name that an import in a module binds."""
-        return self._imported(module, binding, 0)
-
-    def _imported(self, module: Module, binding: Import, depth: int) -> Resolved | None:
+    def imported(self, module: Module, binding: Import, depth: int = 0) -> Resolved | None:
+        """Resolve a name that an import in a module binds; `depth` counts the imports and aliases followed so far."""
         if binding.name is None:
             return self.find(module, binding.level, binding.module) or External(binding.module)
         source = self.find(module, binding.level, binding.module)
