@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from caches import empty_cache
 from neuron_stand_ins import STAND_INS, stand_in_chip
 from trninfer import simulator
 from trninfer.app import selftest
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.slow
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two kernels alone, in a folder of its own."""
     monkeypatch.setattr(run, "checks", lambda dtype: islice(checks(dtype), 2))
-    monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRNINFER_CACHE", str(empty_cache(tmp_path / "cache")))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "here"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from caches import empty_cache
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from safetensors.numpy import save_file
@@ -136,7 +137,7 @@ class Folder:
             **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTEST_ADDOPTS")},
             **{"COLUMNS": "200", "NO_COLOR": "1", "TRNINFER_BACKEND": "sim"},
             "PATH": f"{self._start / '.bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "TRNINFER_CACHE": str(self._start / ".cache"),
+            "TRNINFER_CACHE": str(empty_cache(self._start / ".cache")),
         }
         return {
             "cwd": self.path,

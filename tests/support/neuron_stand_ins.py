@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from caches import empty_cache
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.device import DeviceArray
 
@@ -63,7 +64,7 @@ def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pyt
     forget_variables(monkeypatch)
     use_packages(monkeypatch, way)
     use_tools(monkeypatch)
-    monkeypatch.setenv("TRNINFER_CACHE", str(cache))
+    monkeypatch.setenv("TRNINFER_CACHE", str(empty_cache(cache)))
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.setattr(environment, "find_way", lambda: environment.Way(way, ()))
     return monkeypatch

@@ -1,0 +1,17 @@
+"""Caches of one test alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def empty_cache(folder: Path) -> Path:
+    """Make a cache in which nothing is compiled. All tests share the plans of launches, which take seconds to make."""
+    plans = folder / "plans"
+    if not plans.exists():
+        shared = Path(os.environ["TRNINFER_CACHE"], "plans")
+        shared.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        plans.symlink_to(shared, target_is_directory=True)
+    return folder
