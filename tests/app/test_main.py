@@ -222,10 +222,7 @@ def test_completion(process) -> None:
         "trninfer cla": "classify",
         "trninfer classify --from": "--from-list",
         "trninfer bench --kernel vec": "vector_add",
-        "trninfer bench --suite cs152-f": "cs152-ffnn",
         "trninfer bench --model digits-c": "digits-cnn",
-        "trninfer classify --model digits-c": "digits-cnn",
-        "trninfer serve --model digits-f": "digits-ffnn",
         "trninfer bench --set dma_sust": "dma_sustained=",
         "trninfer bench --kernel matmul --shape m=1,k=2,n": "m=1,k=2,n=",
     }

@@ -60,6 +60,7 @@ def weights_loaded(run: simulator.Run) -> int:
     st.sampled_from(["float32", "bfloat16", "float16"]),
     st.integers(1, 9),
 )
+@pytest.mark.slow
 def test_answers_are_right_however_early_weights_come(
     network: Network, data: st.DataObject, batch: int, dtype: str, ahead: int
 ) -> None:

@@ -34,6 +34,7 @@ def test_the_last_graph_is_the_one_that_runs(batch: int) -> None:
     assert len(shown.schedule) == len(plan.program.stages) + len(plan.decisions.of(Kind.BANDS))
 
 
+@pytest.mark.slow
 def test_each_kind_of_launch_is_shown_once() -> None:
     network = plan_of()
     limited = plan_of(network.segments[0].plan(3).instructions)

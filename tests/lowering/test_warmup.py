@@ -77,6 +77,7 @@ def test_a_gated_network_is_quicker_with_zeros() -> None:
     assert walked[0].nanoseconds < walked[1].nanoseconds
 
 
+@pytest.mark.slow
 def test_zeros_keep_to_the_instructions_of_a_launch() -> None:
     model = GATED
     plan = planned(model, 1, "bfloat16", forms=worthwhile(False, 2))

@@ -28,6 +28,7 @@ def test_copies_take_the_partitions_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.slow
 def test_copies_are_made_where_they_save_more_than_they_cost(dtype: str) -> None:
     model = load_model("digits-cnn")
     choice = nanoseconds(planned(model, 1, dtype), dtype)

@@ -169,6 +169,7 @@ def try_out(number: int, folder: Path) -> str:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_anything_anywhere_is_refused_in_one_line_or_right(tmp_path: Path) -> None:
     found = Counter(try_out(number, tmp_path) for number in range(60))
     assert found["refused"] and found["right"]
