@@ -21,6 +21,7 @@ from .replay import Recording, Replayed, Replays
 from .run import Run
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of shape-only runs, oldest first
+_REMEMBERED = 200  # their largest number
 _REPLAYS = Replays(prepared)
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_REPLAYS.begin_anew)
@@ -129,5 +130,7 @@ def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, 
 
 def _remember(key: Any, prediction: ProgramTiming) -> None:
     _PREDICTIONS[key] = prediction
+    if len(_PREDICTIONS) > _REMEMBERED:
+        _PREDICTIONS.popitem(last=False)
     while len(_PREDICTIONS) > 1 and sum(len(p.program) for p in _PREDICTIONS.values()) > _REMEMBERED_INSTRUCTIONS:
         _PREDICTIONS.popitem(last=False)

@@ -270,7 +270,8 @@ class Replays:
         found = self._seen.get(key)
         if found is None:
             self._seen[key] = True
-            self._forget()
+            if len(self._seen) > MAX_LAUNCHES:
+                self._seen.popitem(last=False)
             return False
         self._seen.move_to_end(key)
         return found
@@ -301,7 +302,7 @@ class Replays:
         self._buffers.clear()
 
     def _forget(self) -> None:
-        while len(self._seen) > MAX_LAUNCHES or (len(self._seen) > 1 and self._full()):
+        while len(self._seen) > 1 and self._full():
             self._seen.popitem(last=False)
 
     def _full(self) -> bool:
