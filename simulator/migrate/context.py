@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from .indices import Index, Mask
 from .names import Names
 from .notes import Notes
+from .sums import Sum
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,9 @@ def _either(first: Value, second: Value, name: str) -> Value:
 
 
 def view_of(tensor: Tensor, shape: tuple[str, ...] | None, start: str = "") -> Tensor:
-    """Return a description of part of a tensor, with the given shape and first partition."""
+    """Return part of a tensor: its shape, and the partition of the tensor at which it starts."""
+    if start and tensor.start != "0":
+        start = (Sum.of(tensor.start) + Sum.of(start)).text
     return replace(tensor, shape=shape, blocks=0, start=start or tensor.start)
 
 

@@ -11,17 +11,26 @@ EQUAL = {"assertEqual": True, "assertIs": True, "assertNotEqual": False, "assert
 
 def different_lines(tree: ast.AST) -> set[int]:
     """Return the lines of expressions whose value must be false, and of statements that must raise an error."""
+    return _lines(tree, False) - undecided_lines(tree)
+
+
+def undecided_lines(tree: ast.AST) -> set[int]:
+    """Return the lines of expressions of which one must be true (or false) and the others may be either."""
+    return _lines(tree, None)
+
+
+def _lines(tree: ast.AST, wanted: bool | None) -> set[int]:
     lines: set[int] = set()
     for scope in ast.walk(tree):
         if not isinstance(scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         nodes = list(_own(scope))
-        false = [part for node in nodes for part in _false_parts(node)]
-        names = {part.id for part in false if isinstance(part, ast.Name)}
+        found = [part for node in nodes for part, value in _required(node) if value is wanted]
+        names = {part.id for part in found if isinstance(part, ast.Name)}
         for node in nodes:
             if isinstance(node, ast.Assign) and names & {t.id for t in node.targets if isinstance(t, ast.Name)}:
-                false.append(node.value)
-        for part in false:
+                found.append(node.value)
+        for part in found:
             lines.update(range(part.lineno, (part.end_lineno or part.lineno) + 1))
     return lines
 
@@ -34,40 +43,47 @@ def _own(scope: ast.AST) -> Iterator[ast.AST]:
             yield from _own(child)
 
 
-def _false_parts(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """Yield the expressions that a statement or an assertion of unittest requires to be false."""
+def _required(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, bool | None]]:
+    """Yield the expressions in a statement or an assertion of unittest, each with the value that it must have."""
     if isinstance(node, ast.Assert):
-        yield from _negated(node.test, False)
+        yield from _parts(node.test, False)
     elif isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
-        yield from _negated(node.test, True)
+        yield from _parts(node.test, True)
     elif isinstance(node, ast.With):
         if any(_name(item.context_expr) in RAISING for item in node.items):
-            yield from node.body
+            yield from ((statement, False) for statement in node.body)
     elif isinstance(node, ast.Call) and node.args:
         name = _name(node)
         if name in ("assertFalse", "assertTrue"):
-            yield from _negated(node.args[0], name == "assertFalse")
+            yield from _parts(node.args[0], name == "assertFalse")
         elif name in EQUAL and len(node.args) > 1:
             yield from _compared(node.args[0], node.args[1], EQUAL[name], False)
 
 
-def _negated(node: ast.expr, negative: bool) -> Iterator[ast.expr]:
-    """Yield the parts of an expression that must be false for it to be true, or to be false if `negative`."""
+def _parts(node: ast.expr, negative: bool) -> Iterator[tuple[ast.expr, bool | None]]:
+    """Yield the parts of an expression that must be true, or false if `negative`, each with its value if known."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield from _negated(node.operand, not negative)
+        yield from _parts(node.operand, not negative)
     elif isinstance(node, ast.BoolOp):
+        one_is_enough = isinstance(node.op, ast.And) == negative and sum(map(_is_result, node.values)) > 1
         for value in node.values:
-            yield from _negated(value, negative)
+            for part, required in _parts(value, negative):
+                yield part, None if one_is_enough else required
     elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)):
         yield from _compared(node.left, node.comparators[0], isinstance(node.ops[0], (ast.Eq, ast.Is)), negative)
-    elif negative:
-        yield node
+    else:
+        yield node, not negative
 
 
-def _compared(left: ast.expr, right: ast.expr, equal: bool, negative: bool) -> Iterator[ast.expr]:
-    """Yield the parts that must be false in a comparison with True or False."""
+def _is_result(node: ast.expr) -> bool:
+    """Return True for an expression that may be the result of a comparison of arrays: one with a call or a name."""
+    return any(isinstance(part, (ast.Call, ast.Name)) for part in ast.walk(node))
+
+
+def _compared(left: ast.expr, right: ast.expr, equal: bool, negative: bool) -> Iterator[tuple[ast.expr, bool | None]]:
+    """Yield the parts of a comparison with True or False, each with its value."""
     if isinstance(right, ast.Constant) and isinstance(right.value, bool):
-        yield from _negated(left, negative ^ (right.value is not equal))
+        yield from _parts(left, negative ^ (right.value is not equal))
 
 
 def _name(node: ast.expr) -> str:

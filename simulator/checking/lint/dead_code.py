@@ -25,12 +25,16 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
     """Return the names of the module that are bound once, with their literal values."""
     nodes = list(ast.walk(tree))
     bound = Counter(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
+    unknown = 0  # the last line that binds names which the file does not contain
     for node in nodes:
-        bound.update(_bound_otherwise(node))
+        names = _bound_otherwise(node)
+        bound.update(names)
+        if "*" in names:
+            unknown = max(unknown, node.lineno)  # type: ignore[attr-defined]  # an import has a line
     return {
         node.targets[0].id: node.value.value
         for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.lineno > unknown
         if isinstance(node.targets[0], ast.Name) and bound[node.targets[0].id] == 1
     }
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 pytest.importorskip("libcst")
-from trninfer.simulator.migrate.expected import different_lines
+from trninfer.simulator.migrate.expected import different_lines, undecided_lines
 
 SAME = "np.allclose(a, b)"
 
@@ -15,7 +15,7 @@ SAME = "np.allclose(a, b)"
     [
         f"self.assertFalse({SAME})",
         f"assert not {SAME}",
-        f"assert not ({SAME} and np.allclose(a, c))",
+        f"assert not ({SAME} or np.allclose(a, c))",
         f"assert {SAME} is False",
         f"assert {SAME} == False, 'changed'",
         f"assert {SAME} != True",
@@ -52,3 +52,20 @@ def test_a_comparison_that_must_fail(text):
 )
 def test_a_comparison_that_must_hold(text):
     assert 1 not in different_lines(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"assert not ({SAME} and np.allclose(a, c))",
+        f"assert {SAME} or np.allclose(a, c)",
+        f"if {SAME} and np.allclose(a, c):\n  raise ValueError",
+    ],
+)
+def test_comparisons_of_which_one_is_enough(text):
+    tree = ast.parse(text)
+    assert 1 in undecided_lines(tree) and 1 not in different_lines(tree)
+
+
+def test_comparisons_that_must_all_hold_are_decided():
+    assert not undecided_lines(ast.parse(f"assert {SAME} and np.allclose(a, c)"))

@@ -29,6 +29,19 @@ def test_a_part_that_begins_at_any_partition_is_copied_by_a_dma(line, expected):
     assert "a DMA copies there" in migrate_kernel(body).notes[0].message
 
 
+@pytest.mark.parametrize(
+    "lines, starts",
+    [
+        ("v = t[16:64]\nv[0:16, :] = x[0:16, :]", "(16, 0)"),
+        ("v = t[16:64]\nv[16:20, :] = x[0:4, :]", ""),
+        ("v = x[5:64]\nt[0:2, :] = v[3:5, :]", "(0, 8)"),
+    ],
+)
+def test_a_part_of_a_part_begins_at_the_sum_of_both_starts(lines, starts):
+    text = migrated(f"x = nl.load(a[0:64, 0:4])\nt = nl.zeros((64, 4), dtype=nl.float32)\n{lines}\nreturn a")
+    assert (f", {starts})" in text) if starts else "place(" not in text
+
+
 def test_parts_where_engines_start_are_copied_by_engines():
     text = migrated("x = nl.load(a[0:128, 0:4])\nfor i in nl.affine_range(4): x[i * 32:i * 32 + 32, 0:2] = 1")
     assert "nisa.memset(dst=x[" in text and "place" not in text

@@ -66,7 +66,9 @@ def test_living_code_is_checked(lines):
     assert rules(lines) == ["tile-size"]
 
 
-@pytest.mark.parametrize("binding", ["DEBUG = True", "from flags import DEBUG", "from flags import ON as DEBUG"])
+@pytest.mark.parametrize(
+    "binding", ["DEBUG = True", "from flags import DEBUG", "from flags import ON as DEBUG", "from flags import *"]
+)
 def test_a_name_that_changes_is_no_constant(binding):
     assert "tile-size" in rules(f"if DEBUG: {TOO_LARGE}", constant=binding)
 
