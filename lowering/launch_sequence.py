@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -56,15 +57,15 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
 
 class LaunchSequence:
     """A network as segments, each of which is a launch of at most `most` instructions if possible; raises Unsupported
-    if the network cannot be lowered."""
+    if the network cannot be lowered. `batch` is the typical batch size."""
 
-    def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig, most: int) -> None:
+    def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig, most: int, batch: int = 1) -> None:
         self._config, self._network = config, model.network
         self.image = image_of(model)
         self._counts: dict[int, int] = {}  # instruction counts, keyed by number of images
         self.graph = lower_layers(model, dtype, config.eight_bits)
         self.most = most
-        self.segments = self._cut()
+        self.segments = self._whole(batch) or self._cut()
         self.note = self._note()
 
     def images(self, batch: int) -> int:
@@ -134,6 +135,18 @@ class LaunchSequence:
         sizes = dict.fromkeys(min(step, batch - first) for first in range(0, batch, step))
         return [segment.show(size) for size in sizes for segment in self.segments]
 
+    def _whole(self, batch: int) -> tuple[LaunchPlanner, ...]:
+        """Return the network as one segment if a launch holds several images of a batch; a single image then fits too,
+        and need not be planned to find out. Otherwise, or if they cannot be planned, return no segment."""
+        if batch == 1:
+            return ()
+        self.segments = (self._planner(0, len(self.graph.nodes), self.graph.image),)
+        with contextlib.suppress(Unsupported):
+            if self.images(batch) > 1:
+                return self.segments
+        self._counts.clear()
+        return ()
+
     def _cut(self) -> tuple[LaunchPlanner, ...]:
         """Return as few segments as the instruction budget and SBUF allow: each contains all nodes up to the last
         feasible border."""
@@ -150,18 +163,10 @@ class LaunchSequence:
     def _longest(self, first: int, borders: Sequence[int], image: Shape) -> tuple[LaunchPlanner, int]:
         """Return the longest segment from a node on, and its end; `borders`: the possible ends, the first of which may
         exceed the instruction budget."""
-        nodes = self.graph.nodes
         reason = Unsupported("nothing of it fits")
         for last in reversed(borders):
-            part = Graph(
-                _part(nodes, first, last),
-                image,
-                self.graph.itemsize,
-                from_host=first == 0,
-                is_whole=(first, last) == (0, len(nodes)),
-            )
             try:
-                tried = self._config.planner(part, self.most)
+                tried = self._planner(first, last, image)
                 count = tried.plan(1).instructions
             except Unsupported as why:
                 reason = why
@@ -169,6 +174,14 @@ class LaunchSequence:
             if count <= self.most or last == borders[0]:
                 return tried, last
         raise reason
+
+    def _planner(self, first: int, last: int, image: Shape) -> LaunchPlanner:
+        """Return a planner for nodes [first, last), which receive `image`."""
+        nodes = self.graph.nodes
+        is_whole = (first, last) == (0, len(nodes))
+        part = _part(nodes, first, last)
+        graph = Graph(part, image, self.graph.itemsize, from_host=first == 0, is_whole=is_whole)
+        return self._config.planner(graph, self.most)
 
     def _note(self) -> str | None:
         if len(self.segments) == 1:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,20 @@ def plan_folder() -> Path | None:
 
 
 def key_of(graph: Graph, target: str, *settings: Any) -> str:
-    """Return the key of a graph's launch on a target; `settings`: any other values that the plan depends on."""
+    """Return the key of a graph's launch on a target; `settings`: any other values that the plan depends on.
+
+    Names of layers do not matter, only which nodes have the same name.
+    """
+    names: dict[str, str] = {}
     nodes = [
-        (node.operation, node.before, node.memory, node.may_be_fp8, node.may_have_fp8_weights) for node in graph.nodes
+        (
+            replace(node.operation, name=names.setdefault(node.name, str(len(names)))),
+            node.before,
+            node.memory,
+            node.may_be_fp8,
+            node.may_have_fp8_weights,
+        )
+        for node in graph.nodes
     ]
     material = (
         nodes,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ..kernels.operation_fields import Pair
+from ..kernels.program import Program
 from ..simulator import Run
 from ..simulator.machine.chip import PARTITIONS
 from .cost_model import Cost, CostModel
@@ -43,6 +44,7 @@ class Search:
         self.reason = Unsupported("nothing of it fits")
         self._pipeline, self._cost_model, self._pictures, self._most = pipeline, cost_model, pictures, most
         self._tried: set[Decisions] = set()
+        self._spent: dict[Program, int] = {}  # programs that were simulated, and the instructions that this took
         self._finalists: list[tuple[LaunchPlan, Run | None]] = []  # the fastest launches, with their runs
         self._run: Run | None = None  # of the fastest launch, if the run is small
         self._last: Run | None = None  # of the candidate that was tried last
@@ -85,12 +87,13 @@ class Search:
         if decisions in self._tried or (self.is_over and not is_last):
             return False
         self._tried.add(decisions)
-        self._last = None
+        self._last, left = None, self._left
         try:
             plan = self._pipeline.launch(decisions, self._pictures)
-            if self._cannot_be_quicker(plan):
+            if self._is_known(plan.program) or self._cannot_be_quicker(plan):
                 return False
-            plan = self._walk(plan)
+            program, plan = plan.program, self._walk(plan)
+            self._spent[program] = left - self._left
         except Unsupported as why:
             self.reason = why
             return False
@@ -140,6 +143,12 @@ class Search:
             zeros = added(zeros, more)
             yield with_zeros(best.decisions, zeros, best.emitted, best.graph)
             run = self._last
+
+    def _is_known(self, program: Program) -> bool:
+        """True if other decisions resulted in the same program, whose instructions then count against the budget
+        again."""
+        self._left -= self._spent.get(program, 0)
+        return program in self._spent
 
     def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
         """True if one pass of a launch takes at least as long as the best launch, by the costs of its operations."""

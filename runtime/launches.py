@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,10 @@ from ..simulator.machine.chip import find_target
 from .backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
 from .calibration import Calibration, own_calibration
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
-from .layer_launches import KernelStep, plan_layers, row_of, specs_of
+from .layer_launches import KernelStep, plan_layers, predicted_us, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
 from .quicker_layers import quicker
+from .simulated import SimulatedBackend
 from .timing import BATCH, Row, add_times, with_batch
 
 _LOG = logging.getLogger(__name__)
@@ -174,6 +176,16 @@ class LayerLaunches:
         """See `Launches`."""
         return self._times([step.time(backend, batch, self._dtype) for step in self._steps], batch)
 
+    def predicted_us(self, target: str, batch: int, most: float = math.inf) -> float:
+        """Return the predicted microseconds of a batch of the given size, of its first launches alone if these reach
+        `most`."""
+        backend, total = SimulatedBackend(target), 0.0
+        for step in self._steps:
+            total += step.predicted_us(backend, batch, self._dtype)
+            if total >= most:
+                break
+        return total
+
     def show(self, batch: int) -> list[ShownLaunch]:
         """See `Launches`."""
         return [step.show(batch) for step in self._steps]
@@ -199,7 +211,7 @@ class NetworkLaunches:
         from .. import kernels  # only after the backend is chosen
 
         self._dtype = NETWORK_DTYPES[dtype]
-        self._plan = LaunchSequence(model, self._dtype, config, instructions)
+        self._plan = LaunchSequence(model, self._dtype, config, instructions, batch)
         self.note = self._plan.note_of(batch)
         self._kernel = kernels.kernel("run_network")
         self._has_layer_times = has_layer_times
@@ -246,14 +258,22 @@ class NetworkLaunches:
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
         results = []
+        for number, planned in self._planned(batch):
+            result = backend.time(self._kernel, **specs_of(planned, self._dtype), program=planned.program)
+            results.append((number, planned, result))
+        return self._rows_of(results, batch)
+
+    def predicted_us(self, target: str, batch: int) -> float:
+        """Return the predicted microseconds of a batch of the given size; its launches were timed when they were
+        planned."""
+        return sum(predicted_us(planned, target) for _, planned in self._planned(batch))
+
+    def _planned(self, batch: int) -> Iterator[tuple[int, LaunchPlan]]:
+        """Yield the launches of a batch, each with the number of its segment."""
         step = self._plan.images(batch)
         for first in range(0, batch, step):
-            size = min(step, batch - first)
             for number, segment in enumerate(self._plan.segments):
-                planned = segment.plan(size)
-                result = backend.time(self._kernel, **specs_of(planned, self._dtype), program=planned.program)
-                results.append((number, planned, result))
-        return self._rows_of(results, batch)
+                yield number, segment.plan(min(step, batch - first))
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """See `Launches`."""

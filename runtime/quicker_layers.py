@@ -15,10 +15,9 @@ from ..models.layers import Combine, Dense
 from ..models.network import Network
 from ..simulator.timing.constants import machine
 from .backend import NETWORK_DTYPES, BackendInfo, KernelError
-from .simulated import SimulatedBackend
 
 if TYPE_CHECKING:
-    from .launches import Launches
+    from .launches import LayerLaunches, NetworkLaunches
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,8 +26,13 @@ MOST_COMPARED = 16  # largest batch size for which both are timed
 
 
 def quicker(
-    network: Network, dtype: str, info: BackendInfo, batch: int, launches: Launches, make_layers: Callable[[], Launches]
-) -> Launches:
+    network: Network,
+    dtype: str,
+    info: BackendInfo,
+    batch: int,
+    launches: NetworkLaunches,
+    make_layers: Callable[[], LayerLaunches],
+) -> NetworkLaunches | LayerLaunches:
     """Return `launches`, or launches of single layers if these are predicted to be faster.
 
     `batch` is the typical batch size. `launches` are returned on a chip, and if single layers do not fit or cannot be
@@ -37,13 +41,12 @@ def quicker(
     if info.name != "sim" or info.lnc > 1:
         return launches
     size = min(batch, MOST_COMPARED)
-    backend = SimulatedBackend(info.target)
-    together = _microseconds(launches, backend, size)
+    together = launches.predicted_us(info.target, size)
     if together <= least_of_layers(network, dtype, size, info.target):
         return launches
     try:
         layers = make_layers()
-        apart = _microseconds(layers, backend, size)
+        apart = layers.predicted_us(info.target, size, together)
     except KernelError:  # a single layer does not fit
         return launches
     except Exception:  # a bug in planning single layers must not stop the network
@@ -70,8 +73,3 @@ def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> fl
         moved += sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))
     bytes_moved = moved * batch * NETWORK_DTYPES[dtype].itemsize
     return (launches * constants.launch_ns + bytes_moved / constants.dma_sustained) / 1000
-
-
-def _microseconds(launches: Launches, backend: SimulatedBackend, batch: int) -> float:
-    times, _ = launches.time(backend, batch)
-    return sum(time.latency_us for time in times)

@@ -70,22 +70,23 @@ def check(program: list[Instruction], target: Target) -> Memory:
     try:
         return _peaks(program, target, target.usable_sbuf_bytes)
     except CapacityError:
-        early = read_early(program)
-        for order, first in ((early, early), (load_late(program), program), (load_late(early), early)):
+        successors = analyse(program).successors
+        early = read_early(program, successors)
+        for first, is_late in ((early, False), (program, True), (early, True)):
             try:
                 _peaks(first, target, target.sbuf_bytes)
+                order = load_late(first, successors) if is_late else first
                 return _peaks(order, target, target.usable_sbuf_bytes)
             except CapacityError:
                 pass
         raise
 
 
-def read_early(program: list[Instruction]) -> list[Instruction]:
+def read_early(program: list[Instruction], successors: list[list[int]]) -> list[Instruction]:
     """Return the program with readers of PSUM moved up to the point at which their operands are complete.
 
-    The order of the other instructions is unchanged.
+    The order of the other instructions is unchanged. `successors`: see `Dependencies`.
     """
-    successors = analyse(program).successors
     places = [0] * len(program)  # for each instruction, the instruction that it must follow
     for index, instruction in enumerate(program):
         evicts = places[index] and any(access.allocation.region is PSUM for access in instruction.reads)
@@ -96,10 +97,10 @@ def read_early(program: list[Instruction]) -> list[Instruction]:
     return [program[index] for index in sorted(range(len(program)), key=lambda index: (places[index], index))]
 
 
-def load_late(program: list[Instruction]) -> list[Instruction]:
-    """Return the program with memsets and DMAs into SBUF moved down to the first use of their tiles."""
+def load_late(program: list[Instruction], successors: list[list[int]]) -> list[Instruction]:
+    """Return the program with memsets and DMAs into SBUF moved down to the first use of their tiles; `successors`: by
+    index of the instruction (see `Dependencies`)."""
     position = {instruction.index: place for place, instruction in enumerate(program)}
-    successors = analyse(sorted(program, key=lambda instruction: instruction.index)).successors
     places = list(range(len(program)))  # for each instruction, the instruction that it must precede
     for place in range(len(program) - 1, -1, -1):
         instruction = program[place]

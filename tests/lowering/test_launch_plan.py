@@ -15,6 +15,7 @@ from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.graph import Graph, Unsupported
 from trninfer.lowering.launch_plan import LaunchPlanner
+from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.lowering.plan_cache import PlanCache, TuningRecord
 from trninfer.lowering.search import Search
@@ -228,3 +229,13 @@ def test_a_slow_plan_of_one_picture_becomes_that_of_two(monkeypatch: pytest.Monk
     monkeypatch.setattr(LaunchPlanner, "_quickest_way", slow)
     tried = LaunchPlanner(replace(GRAPH, is_whole=True), (), ROOM, CostModel("trn2", 4), PlanCache(None))
     assert tried.plan(1).nanoseconds <= 1.01 * tried.plan(2).nanoseconds
+
+
+def test_a_batch_that_fits_is_planned_without_one_picture() -> None:
+    cache = PlanCache(None)
+    config = LoweringConfig("trn2", 4, cache=cache)
+    sequence = LaunchSequence(model_of(NETWORK), np.dtype(np.float32), config, 50_000, 2)
+    assert len(sequence.segments) == 1 and [key[-2:] for key in cache.records] == ["-2"]
+    fewer = sequence.segments[0].plan(2).instructions - 1
+    cut = LaunchSequence(model_of(NETWORK), np.dtype(np.float32), config, fewer, 2)
+    assert cut.images(2) == 1 and [segment.plan(1).instructions <= fewer for segment in cut.segments] == [True]

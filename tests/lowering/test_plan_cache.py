@@ -130,6 +130,9 @@ def test_a_key_is_of_all_that_a_plan_depends_on() -> None:
     key = key_of(GRAPH, "trn2", 1)
     assert key not in others and len(set(others)) == len(others)
     assert key == key_of(graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)])), "trn2", 1)
+    assert key == key_of(graph_of(ending_in_dense((3, 6, 5), [conv("b", 3, 8, 3)])), "trn2", 1)
+    alike = [node.changed(name="a") for node in GRAPH.nodes]
+    assert key != key_of(GRAPH.with_nodes(alike), "trn2", 1)  # its nodes are of one layer
 
 
 def test_the_folder_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.program import Program
 from trninfer.lowering import search as searching
 from trninfer.lowering.cost_model import Cost, CostModel
-from trninfer.lowering.decisions import Decisions, Kind
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.graph import OutOfSbuf, Unsupported
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.lowering.schedule import StageOf, scaled
@@ -99,6 +99,17 @@ def test_of_many_alike_passes_two_are_walked() -> None:
     assert many.best.nanoseconds == pytest.approx(whole, rel=0.05) and many.best.instructions > few.best.instructions
 
 
+def test_a_program_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever led to it; its instructions count again, so that the search ends where it would."""
+    search, walked = search_of(1), list[int]()
+    walk = search._walk
+    monkeypatch.setattr(search, "_walk", lambda plan: walked.append(search._left) or walk(plan))
+    for eighths in (8, 6):  # nothing is left to load earlier
+        search.try_out(staged(1).having(Choice(Kind.PREFETCH, value=eighths)))
+    assert len(walked) == 1 and search.best is not None
+    assert search._left == walked[0] - 2 * search.best.instructions
+
+
 def test_stages_are_scaled_to_one_image_at_least() -> None:
     stages = decide(stages=[StageOf(2, 1)], at_once=9)
     assert scaled(stages, 1, 2) == decide(stages=[StageOf(2, 1)], at_once=4)
@@ -123,6 +134,7 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
 
     monkeypatch.setattr(search, "_walk", walk)
     monkeypatch.setattr(search, "_cannot_be_quicker", lambda plan: False)
+    monkeypatch.setattr(search, "_is_known", lambda program: False)
     monkeypatch.setattr(search._cost_model, "loading", lambda numbers: filling)
     search.improve(search._early)
     return [*walked, search.best.decisions.value(Kind.PREFETCH)]

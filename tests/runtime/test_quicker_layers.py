@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from random_networks import KINDS_OF_LAYERS, of_kind
-from trninfer.runtime.backend import KernelError, LaunchTime
+from trninfer.runtime.backend import KernelError
 from trninfer.runtime.launch_options import LaunchOptions
+from trninfer.runtime.launches import LayerLaunches, NetworkLaunches, config_of
 from trninfer.runtime.quicker_layers import least_of_layers, quicker
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
@@ -21,8 +22,8 @@ class Fixed:
     def __init__(self, microseconds: float) -> None:
         self.microseconds, self.note, self.rows = microseconds, None, ()
 
-    def time(self, backend: object, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[None, ...]]:
-        return (LaunchTime(self.microseconds / 4), LaunchTime(self.microseconds * 3 / 4)), (None, None)
+    def predicted_us(self, target: str, batch: int, most: float = 0.0) -> float:
+        return self.microseconds
 
 
 def choose(together: float, apart: float, info: Any = INFO) -> Any:
@@ -58,6 +59,18 @@ def test_layers_that_cannot_be_planned_are_not_taken(fault: Exception, caplog: p
     told = [] if isinstance(fault, KernelError) else [f"{NETWORK.name}: no plan layer by layer in float32"]
     assert [record.message for record in caplog.records] == told
     caplog.clear()  # or the test fails (conftest.py)
+
+
+def test_launches_are_predicted_from_their_plans() -> None:
+    """As they are timed; no more layers than are needed to reach a limit."""
+    model, backend = of_kind("dilated"), SimulatedBackend("trn2")
+    config = config_of("float32", INFO, LaunchOptions())
+    together = NetworkLaunches(model, "float32", config, 50_000, 2, has_layer_times=True)
+    layers = LayerLaunches(model, "float32", None, config)
+    for each in (together, layers):
+        times, _ = each.time(backend, 2)
+        assert each.predicted_us("trn2", 2) == pytest.approx(sum(time.latency_us for time in times))
+    assert 1.0 <= layers.predicted_us("trn2", 2, 1.0) < layers.predicted_us("trn2", 2) / 2
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
