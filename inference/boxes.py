@@ -56,7 +56,8 @@ class Found(NamedTuple):
     classes: np.ndarray  # int64 [K]
     masks: np.ndarray  # float32 [K, masks]: coefficients of the mask prototypes
     keypoints: np.ndarray  # float32 [K, keypoints, 2 or 3]
-    oriented: np.ndarray | None = None  # float32 [K, 5]: centre, width, height, angle; corners enclose these boxes
+    oriented: np.ndarray | None = None  # float32 [K, 5]: centre, width, height, angle in the network's image
+    outlines: np.ndarray | None = None  # float32 [K, 4, 2]: corners of oriented boxes in the picture
 
 
 def find_boxes(
@@ -219,15 +220,25 @@ def _keypoints(
 
 
 def move_to_picture(found: Found, frame: Frame) -> Found:
-    """Convert boxes to pixels of the picture, clipped to its edges; oriented boxes are not clipped."""
+    """Convert boxes to pixels of the picture, clipped to its edges; outlines are not clipped."""
     if found.oriented is not None:
-        scale = np.array(frame.scale, np.float32)
-        middle = (found.oriented[:, :2] + np.array((frame.left, frame.top), np.float32)) / scale
-        oriented = np.concatenate([middle, found.oriented[:, 2:4] / scale, found.oriented[:, 4:]], axis=1)
+        turned = _outlines(found.oriented, frame)
         last = np.array((frame.width, frame.height) * 2, np.float32)
-        corners = np.clip(enclosing(outlines(oriented)), np.float32(0), last)
-        return found._replace(corners=corners, oriented=oriented)
+        return found._replace(corners=np.clip(enclosing(turned), np.float32(0), last), outlines=turned)
     corners = frame.to_picture(found.corners.reshape(-1, 2, 2)).reshape(-1, 4)
     keypoints = found.keypoints.copy()
     keypoints[..., :2] = frame.to_picture(keypoints[..., :2])
     return found._replace(corners=corners, keypoints=keypoints)
+
+
+def _outlines(oriented: np.ndarray, frame: Frame) -> np.ndarray:
+    """Return the corners of oriented boxes [K, 5] in the picture, float32 [K, 4, 2].
+
+    A box stays a rectangle, whose sides are divided by the scales as in YOLO's implementation, unless the picture is
+    squashed.
+    """
+    scale, first = np.array(frame.scale, np.float32), np.array((frame.left, frame.top), np.float32)
+    if frame.is_squashed:
+        return (outlines(oriented) + first) / scale
+    middle = (oriented[:, :2] + first) / scale
+    return outlines(np.concatenate([middle, oriented[:, 2:4] / scale, oriented[:, 4:]], axis=1))

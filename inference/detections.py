@@ -16,7 +16,6 @@ from ..models.inputs import ImageInput
 from ..models.network import Network
 from .boxes import Found, Limits, find_boxes, move_to_picture
 from .class_maps import map_record
-from .oriented import outlines
 from .predictions import Prediction
 
 Sizes = MutableMapping["str | int", tuple[int, int]]  # name to (width, height) of in-flight pictures
@@ -161,7 +160,6 @@ def _boxes(
 ) -> tuple[Box, ...]:
     """Return the boxes in pixels of the picture, excluding boxes with an empty mask."""
     boxes = []
-    turned = None if found.oriented is None else outlines(found.oriented)
     for number, (corners, confidence, kind) in enumerate(zip(found.corners, found.confidences, found.classes)):
         mask = None
         if head.masks:
@@ -170,7 +168,7 @@ def _boxes(
                 continue
         x1, y1, x2, y2 = (round(float(side), _DECIMALS) for side in corners)
         points = found.keypoints[number].astype(float).round(_DECIMALS).tolist()
-        outline = [] if turned is None else turned[number].astype(float).round(_DECIMALS).tolist()
+        outline = [] if found.outlines is None else found.outlines[number].astype(float).round(_DECIMALS).tolist()
         boxes.append(
             Box(
                 label=labels[kind],

@@ -27,6 +27,11 @@ class Frame(NamedTuple):
         """The number of pixels in the network's image per pixel of the picture, along x and y."""
         return self.resized_width / self.width, self.resized_height / self.height
 
+    @property
+    def is_squashed(self) -> bool:
+        """True if the scales along x and y differ by more than the rounding of the resized size."""
+        return abs(self.resized_width * self.height - self.resized_height * self.width) > max(self.width, self.height)
+
     def to_picture(self, points: np.ndarray) -> np.ndarray:
         """Map points (x, y) [..., 2] of the network's image to the picture, clipped to its edges; float32."""
         first, scale, last = (np.array(pair, np.float32) for pair in ((self.left, self.top), self.scale, self[:2]))

@@ -77,6 +77,17 @@ def test_boxes_in_the_picture() -> None:
     assert found.corners[1] == pytest.approx([60 - reach, 16 - reach, 64, 16 + reach], abs=1e-4)  # ends at the edge
 
 
+def test_corners_where_the_picture_is_squashed() -> None:
+    """A square on its tip stays upright where one axis is stretched: it becomes a rhombus, not a rectangle."""
+    rows = np.array([[16, 16, 8, 8, 0.9, 0.1, math.pi / 4]], np.float32).T
+    found = move_to_picture(find_boxes(HEAD, (32, 32), rows, {}, Limits(0.25, 0.7, 300)), Frame(128, 32, 32, 32, 0, 0))
+    assert found.outlines is not None
+    reach = 4 * math.sqrt(2)
+    tips = [[64, 16 + reach], [64 - 4 * reach, 16], [64, 16 - reach], [64 + 4 * reach, 16]]
+    assert sorted(found.outlines[0].tolist()) == pytest.approx(np.array(sorted(tips)), abs=1e-4)
+    assert found.corners[0] == pytest.approx([64 - 4 * reach, 16 - reach, 64 + 4 * reach, 16 + reach], abs=1e-4)
+
+
 def test_records_pictures_and_coco() -> None:
     outline = ((5.0, 1.0), (9.0, 5.0), (5.0, 9.0), (1.0, 5.0))
     box = Box("cat", 0, 0.5, 1.0, 1.0, 9.0, 9.0, outline=outline)
