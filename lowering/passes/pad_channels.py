@@ -2,7 +2,8 @@
 
 Engines can write only from partitions that are multiples of a quarter on. After a row of 40 channels, no second row
 that begins at such a partition fits; after a row of 64 channels, one does. The zeros are computed on rows and columns
-of the Tensor Engine that would otherwise be idle.
+of the Tensor Engine that would otherwise be idle. Values that are added are padded alike; the filters of values that
+are read stacked have zeros between those of the parts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..decisions import Choice, Decisions, Kind
 from ..graph import Graph, Node
 from .base import SwitchedPass
 from .lanes import HALF, QUARTER
+from .row_packing import is_sum
 
 FEWEST_CHANNELS = 9  # below this number, more than four rows would have to be packed
 NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations of 0 that zero weights may not cancel
@@ -48,7 +50,8 @@ def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None) -> Gra
         return None
     padded: list[Node] = []
     for n, node in enumerate(graph.nodes):
-        more_in = zeros(node.before[0]) if node.sources[0][0] in wide else 0
+        parts = [(graph.shape_of(part)[0], part in wide) for part in node.sources[0]]
+        more_in = [(channels, zeros(channels) if is_wide else 0) for channels, is_wide in parts]
         padded.append(_with_zeros(node, more_in, zeros(node.operation.channels) if n in wide else 0))
     return graph.with_nodes(padded)
 
@@ -73,12 +76,12 @@ def _zeros(channels: int) -> int:
 def _may(node: Node) -> bool:
     """True if a node's channels may include zeros."""
     operation = node.operation
-    alone = all(len(parts) == 1 for parts in operation.sources)
     convolution = operation.convolved
     if convolution is not None:
-        full = convolution.groups == 1 or node.is_depthwise()
-        return alone and full and convolution.activation.name not in NOT_OF_ZERO
-    return alone and (operation.is_mean or operation.folded is not None)
+        full = convolution.groups == 1 or (node.is_depthwise() and len(operation.sources[0]) == 1)
+        return full and convolution.activation.name not in NOT_OF_ZERO
+    alone = all(len(parts) == 1 for parts in operation.sources)
+    return alone and (operation.is_mean or operation.folded is not None or is_sum(node))
 
 
 def _fits(graph: Graph, wide: set[int], number: int) -> bool:
@@ -87,7 +90,7 @@ def _fits(graph: Graph, wide: set[int], number: int) -> bool:
     node = graph.nodes[number]
     mixes = node.operation.convolved is not None and not node.is_depthwise()
     as_it_is = node.sources[1:] if mixes else node.sources
-    if not all(parts[0] in wide for parts in as_it_is):
+    if not all(len(parts) == 1 and parts[0] in wide for parts in as_it_is):
         return False
     return all(n in wide or _can_read(graph.nodes[n], number) for n, _ in graph.readers(number))
 
@@ -96,18 +99,20 @@ def _can_read(node: Node, number: int) -> bool:
     """True if a node can read additional channels by means of zeros in its filters."""
     operation = node.operation
     plain = operation.filtered is not None and operation.filtered.filter_groups == 1
-    return plain and operation.sources[0] == (number,) and (number,) not in operation.sources[1:]
+    return plain and all(number not in parts for parts in operation.sources[1:])
 
 
-def _with_zeros(node: Node, more_in: int, more_out: int) -> Node:
-    """Return a node that reads and computes more channels, which are zero."""
+def _with_zeros(node: Node, parts: Sequence[tuple[int, int]], more_out: int) -> Node:
+    """Return a node that reads and computes more channels, which are zero; `parts`: the channels of each part of its
+    first operand, and the zeros that follow them."""
     operation = node.operation
     grouped = node.is_depthwise()
+    more_in = sum(zeros for _, zeros in parts)
     filters = node.filters
     if filters is not None:
-        more = (more_out, 0 if grouped else more_in, 0, 0)
-        shape = tuple(size + zeros for size, zeros in zip(filters.shape, more))
-        filters = filters.changed(shape, lambda array: np.pad(array, [(0, zeros) for zeros in more]))
+        outputs, inputs, *window = filters.shape
+        shape = (outputs + more_out, inputs + (0 if grouped else more_in), *window)
+        filters = filters.changed(shape, lambda array: _spread(array, [(inputs, 0)] if grouped else parts, more_out))
     padded = replace(
         node,
         before=(node.before[0] + more_in, *node.before[1:]),
@@ -116,3 +121,12 @@ def _with_zeros(node: Node, more_in: int, more_out: int) -> Node:
     )
     fields = {"groups": operation.channels + more_out} if grouped else {}
     return padded.changed(channels=operation.channels + more_out, **fields)
+
+
+def _spread(filters: np.ndarray, parts: Sequence[tuple[int, int]], more_out: int) -> np.ndarray:
+    """Return filters with zeros after the input channels of each part, and after the output channels."""
+    ends = np.cumsum([channels for channels, _ in parts])
+    apart = np.split(filters, ends[:-1], axis=1)
+    rest = [(0, 0)] * (filters.ndim - 2)
+    padded = [np.pad(own, [(0, more_out), (0, zeros), *rest]) for own, (_, zeros) in zip(apart, parts, strict=True)]
+    return np.concatenate(padded, axis=1)

@@ -200,3 +200,37 @@ class BoundedNetwork(RandomNetwork):
         elif name:
             chain.add(name)
         self.words.append(name)
+
+
+class StagedNetwork(RandomNetwork):
+    """Stages as in YOLO, then other layers: a convolution whose halves are sliced, convolutions of one half, with or
+    without a sum, and a convolution of all of them stacked."""
+
+    def _convolve(self) -> None:
+        if max(self._high, self._wide) < 4 or self._random.random() < 0.3:
+            super()._convolve()
+            return
+        random, chain = self._random, self._chain
+        half = int(random.choice([9, 12, 16, 16, 20, 24, 32, 33, 40, 64]))
+        self._conv(2 * half, int(random.choice([1, 3])), int(random.choice([1, 1, 2, 3, 4, 5])))
+        self._activate()
+        size = (self._high, self._wide)
+        chain.add("Split", chain.constant([half, half]), outputs=2, axis=1)
+        parts = list(chain.nodes[-1].output)
+        for _ in range(int(random.integers(1, 3))):
+            chain.value, self._channels = parts[-1], half
+            for kernel in random.choice([1, 3, 3], 2).tolist():
+                weight = chain.weight(half, half, kernel, kernel, scale=1.4 / (half * kernel * kernel) ** 0.5)
+                chain.add("Conv", weight, chain.weight(half, scale=0.2), pads=[kernel // 2] * 4)
+                self._activate()
+            if random.random() < 0.6:
+                chain.add("Add", parts[-1])
+                self.words.append("+ half")
+            parts.append(chain.value)
+        read = [parts[n] for n in random.permutation(len(parts))][int(random.random() < 0.2) :]
+        chain.add("Concat", *read[1:], first=read[0], axis=1)
+        self._channels, (self._high, self._wide) = len(read) * half, size
+        self.words.append(f"stage of {len(read)} x {half}")
+        outputs, kernel = int(random.choice([16, 32, 40, 64, 72, 128])), int(random.choice([1, 1, 3]))
+        self._conv(outputs, kernel, int(random.choice([1, 2])))
+        self._activate()

@@ -1,18 +1,37 @@
 """Channels that are padded with zeros, so that two rows fit the partitions."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from batched_networks import StagedNetwork
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowered import assert_right, convolution_of, decide, decided, graph_of, nanoseconds
-from random_networks import labels, picture
+from lowered import (
+    answers,
+    applicable,
+    assert_right,
+    convolution_of,
+    decide,
+    decided,
+    graph_of,
+    nanoseconds,
+    nodes_of,
+    operation_of,
+)
+from onnx_chain import run_onnx
+from random_networks import conv, labels, picture
 from trninfer.kernels.program import Activation, Convolution
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.lazy import LazyArray
+from trninfer.lowering.passes.pack_rows import pack_rows
 from trninfer.lowering.passes.pad_channels import pad_channels
-from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.files import Model
+from trninfer.models.importing import ImportOptions, import_network
+from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
+from trninfer.runtime.tolerances import network_tolerance
 
 WIDE = decide(pads_channels=True, packs_rows=True)
 
@@ -78,6 +97,35 @@ def test_what_is_read_as_it_is_keeps_its_channels(end: str, wide: list[str]) -> 
             assert np.count_nonzero(filters) == np.count_nonzero(own)
 
 
+def test_values_that_are_added_or_stacked_are_padded() -> None:
+    """A stage of YOLO: zeros follow the channels of each part."""
+    layers = (
+        conv("stem", 3, 32, 3),
+        Conv2d("a", 32, 16, (1, 1), activation="silu", inputs=("stem",)),
+        Conv2d("b", 32, 16, (1, 1), activation="silu", inputs=("stem",)),
+        Conv2d("c", 16, 16, (3, 3), (1, 1, 1, 1), activation="silu", inputs=("b",)),
+        Combine("d", "add", inputs=("c", "b")),
+        Concat("all", inputs=("a", "b", "d")),
+        conv("wide", 48, 64, 1),
+        Flatten("flat"),
+        Dense("dense", 64 * 32 * 5, 4),
+    )
+    network = Network("n", picture(3, 32), layers, labels(4))
+    plain, padded = graph_of(network), pad_channels(graph_of(network))
+    assert padded is not None
+    assert [operation_of(padded, name).channels for name in ("a", "b", "c", "d")] == [32] * 4
+    before, after = (convolution_filters(graph, "wide") for graph in (plain, padded))
+    np.testing.assert_array_equal(after.reshape(64, 3, 32)[:, :, :16], before.reshape(64, 3, 16))
+    assert np.count_nonzero(after) == np.count_nonzero(before)
+    assert operation_of(pack_rows(padded), "d").channels == 128
+
+
+def convolution_filters(graph: Graph, name: str) -> np.ndarray:
+    (node,) = nodes_of(graph, name)
+    assert node.filters is not None
+    return node.filters.make()
+
+
 def test_nothing_is_wider_where_zeros_would_not_stay_harmless() -> None:
     def of(activation: str) -> Graph:
         shapes = (3, 9, 9), (40, 9, 9)
@@ -96,3 +144,29 @@ def test_pairs_of_rows_are_quicker_for_a_batch_of_40_channels() -> None:
     wide, plain = (decided(blocks(40, ""), decisions, 8) for decisions in (WIDE, Decisions()))
     assert (convolution_of(wide.graph, "a").kernel, convolution_of(wide.graph, "a").channels) == ((2, 3), 128)
     assert nanoseconds(wide) < nanoseconds(plain)
+
+
+def assert_as_onnx_runtime(seed: int, folder: Path, dtype: str, target: str, batch: int) -> None:
+    """A network of stages, with rows packed, as ONNX Runtime answers it."""
+    network = StagedNetwork(seed, 5, 36)
+    path = network.saved(folder)
+    imported = import_network(path, options=ImportOptions(output_kind="values"))
+    model = Model(imported.network, imported.tensors, {})
+    x = np.random.default_rng(seed).standard_normal((batch, *network.shape)).astype(np.float32)
+    expected = run_onnx(path, x)
+    decisions = applicable(model, decide(pads_channels=True, packs_rows=True, splits_phases=seed % 2 == 1), batch)
+    error = np.abs(answers(model, decided(model, decisions, batch, dtype), x, dtype, target) - expected).max()
+    tolerance = 1e-4 if dtype == "float32" else network_tolerance(dtype)
+    assert error <= tolerance * max(1.0, np.abs(expected).max()), (error, network.words)
+
+
+@pytest.mark.parametrize(("seed", "batch"), list(enumerate([1, 2, 3, 4, 7, 16])))
+def test_stages_are_answered_as_onnx_runtime_answers_them(seed: int, batch: int, tmp_path: Path) -> None:
+    assert_as_onnx_runtime(seed, tmp_path, "float32", "trn2", batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 34))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3"])
+def test_more_stages_are_answered_as_onnx_runtime_answers_them(seed: int, dtype: str, tmp_path: Path) -> None:
+    assert_as_onnx_runtime(seed, tmp_path, dtype, f"trn{1 + seed % 3}", (1, 2, 3, 4, 7, 16)[seed % 6])
