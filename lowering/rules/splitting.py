@@ -63,11 +63,13 @@ def split_for_slices(builder: GraphBuilder, source: str) -> bool:
 
 
 def _is_laid_out(builder: GraphBuilder, name: str, channels: int, total: int) -> bool:
-    """True if a layer that reads some of `total` channels requires them as a separate value."""
+    """True if a layer that reads some of `total` channels requires them as a separate value, or may read them with
+    packed rows."""
     fewer = ceil_div(channels, PARTITIONS) < ceil_div(total, PARTITIONS)
     for layer in (layer for layer in builder.model.network.layers if name in layer.inputs):
         if isinstance(layer, Conv2d):
-            if fewer and 1 < layer.groups == layer.in_channels:
+            has_packed_rows = layer.groups == 1 < layer.kernel_size[0] and channels <= PARTITIONS // 2
+            if has_packed_rows or (fewer and 1 < layer.groups == layer.in_channels):
                 return True
         elif not isinstance(layer, (Activation, Affine, ChannelShuffle, ChannelSlice, Concat, Pool, PRelu)):
             return True

@@ -6,6 +6,7 @@ from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.passes.pack_rows import has_packed_rows
 from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import (
     Activation,
@@ -24,6 +25,23 @@ from trninfer.models.network import Network
 from trninfer.models.outputs import Output
 
 VALUES = Output("values")
+
+
+@pytest.mark.parametrize(("half", "size", "is_split"), [(32, 3, True), (64, 3, True), (65, 3, False), (32, 1, False)])
+def test_a_slice_whose_rows_may_be_packed_is_computed_alone(half: int, size: int, is_split: bool) -> None:
+    """As in YOLO's stages: one half is read by a convolution, and both are read stacked."""
+    layers = [
+        conv("both", 3, 2 * half, 3),
+        ChannelSlice("left", 0, half, inputs=("both",)),
+        ChannelSlice("right", half, 2 * half, inputs=("both",)),
+        conv("a", half, half, size, inputs=("right",)),
+        Concat("all", inputs=("left", "right", "a")),
+        conv("b", 3 * half, 8, 1),
+    ]
+    network = ending_in_dense((3, 16, 6), layers)
+    assert (len([node for node in graph_of(network).nodes if node.name == "both"]) == 2) == is_split
+    plan = assert_right(network, decide(packs_rows=True), 2)
+    assert has_packed_rows(plan.graph) == is_split
 
 
 @pytest.mark.parametrize("half", [1, 12, 65])
