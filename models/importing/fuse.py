@@ -32,6 +32,7 @@ from ..layers import (
     Pool,
 )
 from . import fold
+from .linear import LinearLayers
 from .sink import sink_affines
 from .taps import drop_unmet_taps
 
@@ -49,6 +50,7 @@ def fuse_layers(
     fusing.sink()
     for fuse in _AFTER_SINKING:
         fusing.run(fuse)
+    fusing.merge_linear()
     return fusing.result()
 
 
@@ -91,6 +93,14 @@ class _Fusing:
         self.layers, self.tensors, self.outputs = sink_affines(self.layers, self.tensors, self.shapes, self.outputs)
         for name, layer in self.layers.items():
             self.shapes[name] = layer.output_shape(*(self.shapes[read] for read in layer.inputs))
+        self._drop_unread()
+
+    def merge_linear(self) -> None:
+        """Merge layers that are linear together."""
+        linear = LinearLayers(self.layers, self.tensors, self.shapes)
+        for layer in tuple(self.layers.values()):
+            merged = linear.merged(layer, self.reads, set(self.outputs)) if isinstance(layer, Affine) else None
+            self.layers.update({each.name: each for each in merged or ()})
         self._drop_unread()
 
     def source(self, layer: Layer) -> Layer | None:

@@ -1,0 +1,141 @@
+"""Merge layers that are linear together, as the decoding of boxes is, into one convolution and one affine layer.
+
+Slices, sums, differences, concatenations and affine layers of one value u compute M u + b, with a matrix M over the
+channels and a shift b for each element. If an affine layer reads all of it, two layers remain: a convolution with a 1x1
+filter, merged into a convolution that computes u, and the affine layer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, MutableMapping, Set
+from typing import NamedTuple
+
+import numpy as np
+
+from ..checks import Shape
+from ..layers import Affine, ChannelSlice, Combine, Concat, Conv2d, Layer
+
+FEWEST = 4  # layers that are worth merging
+MOST_CHANNELS = 128  # of u, and of the result
+SIGNS = {"add": 1.0, "subtract": -1.0}
+
+
+class _Linear(NamedTuple):
+    """M u + b: M [channels, channels of u], and b [channels, pixels]."""
+
+    matrix: np.ndarray
+    shift: np.ndarray
+
+
+class LinearLayers:
+    """The layers of a network by name, with their tensors and shapes; both may be changed."""
+
+    def __init__(
+        self, layers: Mapping[str, Layer], tensors: MutableMapping[str, np.ndarray], shapes: MutableMapping[str, Shape]
+    ) -> None:
+        self._layers, self._tensors, self._shapes = layers, tensors, shapes
+        self._bases: dict[str, str] = {}
+
+    def merged(self, last: Affine, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer] | None:
+        """Return the layers that replace the affine layer `last` and what it reads, in order; None if there is too
+        little to merge, or if other layers read some of it."""
+        shape, source = self._shapes[last.name], last.inputs[0]
+        if len(last.shape) < 3 or shape[0] > MOST_CHANNELS:
+            return None
+        base = self._base_of(source)
+        cone = self._cone(last.name, base)
+        own = Counter(read for name in cone for read in self._layers[name].inputs)
+        if len(cone) < FEWEST or any(reads[name] > own[name] or name in outputs for name in cone if name != last.name):
+            return None
+        found = self._value_of(source, base)
+        scale, shift = self._numbers(last)
+        matrix, shift = found.matrix, found.shift * scale + shift
+        if bool((scale == scale[:, :1]).all()):
+            matrix, scale = matrix * scale[:, :1], np.ones_like(scale)
+        for part, numbers in (("scale", scale), ("shift", shift)):
+            self._tensors[f"{last.name}.{part}"] = numbers.reshape(shape).astype(np.float32)
+        is_free = reads[base] == own[base] and base not in outputs
+        convolution = self._convolution(matrix, base, source, is_free)
+        self._shapes[source], self._bases[source] = shape, source
+        return [convolution, dataclasses.replace(last, inputs=(source,))]
+
+    def _convolution(self, matrix: np.ndarray, base: str, name: str, is_free: bool) -> Conv2d:
+        """Return a convolution `name` that computes M u; if a convolution that no other layer reads computes u, that
+        is merged into it."""
+        outputs, inputs = matrix.shape
+        made = Conv2d(name, inputs, outputs, (1, 1), inputs=(base,))
+        weight, bias = matrix[:, :, None, None], np.zeros(outputs)
+        before = self._layers.get(base)
+        if is_free and isinstance(before, Conv2d) and _is_mergeable(before):
+            made = dataclasses.replace(before, name=name, out_channels=outputs, groups=1)
+            own = self._tensors[f"{base}.weight"].astype(np.float64)
+            dense = np.zeros((inputs, before.groups, *own.shape[1:]))
+            dense[np.arange(inputs), np.arange(inputs) // (inputs // before.groups)] = own
+            weight = np.tensordot(matrix, dense.reshape(inputs, before.in_channels, *own.shape[2:]), 1)
+            bias = matrix @ self._tensors[f"{base}.bias"].astype(np.float64)
+        self._tensors[f"{name}.weight"] = weight.astype(np.float32)
+        self._tensors[f"{name}.bias"] = bias.astype(np.float32)
+        return made
+
+    def _base_of(self, name: str) -> str:
+        """Return the layer that computes u, where the value of a layer is M u + b; the layer itself if no other
+        does."""
+        if name not in self._bases:
+            layer = self._layers.get(name)
+            bases = (
+                {self._base_of(read) for read in layer.inputs} if layer is not None and self._is_linear(layer) else ()
+            )
+            self._bases[name] = bases.pop() if len(bases) == 1 else name
+        return self._bases[name]
+
+    def _is_linear(self, layer: Layer) -> bool:
+        """True if a layer of images of few channels is linear, with the same coefficients for all pixels."""
+        shapes = [self._shapes[name] for name in (layer.name, *layer.inputs)]
+        if not all(len(each) == 3 and each[0] <= MOST_CHANNELS and each[1:] == shapes[0][1:] for each in shapes):
+            return False
+        if isinstance(layer, Affine):
+            scale = self._numbers(layer)[0]
+            return layer.activation == "identity" and bool((scale == scale[:, :1]).all())
+        if isinstance(layer, Combine):
+            return layer.activation == "identity" and layer.operation in SIGNS and shapes[1] == shapes[2]
+        return isinstance(layer, (ChannelSlice, Concat))
+
+    def _cone(self, name: str, base: str) -> list[str]:
+        """Return the names of the layers from `base`, exclusive, to `name`."""
+        found, left = dict[str, None](), [name]
+        while left:
+            each = left.pop()
+            if each != base and each not in found:
+                found[each] = None
+                left += self._layers[each].inputs
+        return list(found)
+
+    def _numbers(self, layer: Affine) -> tuple[np.ndarray, np.ndarray]:
+        """Return scale and shift, [channels, 1] or [channels, pixels]."""
+        scale, shift = (self._tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift"))
+        return scale.reshape(len(scale), -1), shift.reshape(len(shift), -1)
+
+    def _value_of(self, name: str, base: str) -> _Linear:
+        """Return the value of a layer as M u + b."""
+        if name == base:
+            channels, rows, columns = self._shapes[name]
+            return _Linear(np.eye(channels), np.zeros((channels, rows * columns)))
+        layer = self._layers[name]
+        first, *rest = (self._value_of(read, base) for read in layer.inputs)
+        if isinstance(layer, Affine):
+            scale, shift = self._numbers(layer)
+            return _Linear(first.matrix * scale[:, :1], first.shift * scale[:, :1] + shift)
+        if isinstance(layer, ChannelSlice):
+            return _Linear(*(each[layer.first : layer.last] for each in first))
+        if isinstance(layer, Combine):
+            sign = SIGNS[layer.operation]
+            return _Linear(*(one + sign * other for one, other in zip(first, rest[0], strict=True)))
+        return _Linear(*(np.concatenate(each) for each in zip(first, *rest, strict=True)))
+
+
+def _is_mergeable(convolution: Conv2d) -> bool:
+    """True if a convolution may compute other channels; the filters of large groups would become larger."""
+    is_small = convolution.groups == 1 or convolution.kernel_size == (1, 1)
+    return is_small and convolution.activation == "identity" and convolution.pool_size == 1
