@@ -3,7 +3,7 @@ data and does not import `nki`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .convolution.adding import Adding
@@ -22,6 +22,7 @@ from .operation_fields import (
     Pair,
     RowFold,
     WeightsAt,
+    with_fields,
 )
 from .output_order import OutputOrder
 from .tiling.packing import Taps, ceil_div
@@ -42,7 +43,7 @@ class Filtered(Operation):
 
     def fields_unplaced(self) -> dict[str, Any]:
         """See `Operation`."""
-        return {"weights": replace(self.weights, loads=(), are_resident=False), "bias": 0}
+        return {"weights": with_fields(self.weights, loads=(), are_resident=False), "bias": 0}
 
     def count_constants(self, partitions: int) -> int:
         """Return the number of columns of constants that the operation uses."""

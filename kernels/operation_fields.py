@@ -7,12 +7,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, TypeVar
 
 from .tensor_names import OpId
 
 ZERO_COLUMNS = 128  # columns of a warm-up matmul of zeros: few, so that matmuls that become ready need not wait long
 
 Pair = tuple[int, int]  # (rows, columns)
+
+T = TypeVar("T")
+
+
+def with_fields(value: T, **fields: Any) -> T:
+    """Return an operation, or another frozen dataclass without `__post_init__`, with some of its fields replaced.
+
+    `dataclasses.replace` takes several times as long, which was a tenth of the time of planning.
+    """
+    made = object.__new__(type(value))
+    made.__dict__.update(value.__dict__, **fields)
+    if len(made.__dict__) > len(value.__dict__):
+        raise TypeError(f"{type(value).__name__} does not have all of the fields {', '.join(fields)}")
+    return made
 
 
 class Memory(Enum):

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import kernels, simulator
-from ..kernels.operation_fields import Pair
+from ..kernels.operation_fields import Pair, with_fields
 from ..kernels.program import (
     LAUNCH_INPUT,
     NO_SIDES,
@@ -216,7 +216,7 @@ class _Alone:
     def __init__(self, graph: Graph, number: int) -> None:
         self._graph, self._node = graph, graph.nodes[number]
         operation = self._node.operation
-        self._operation = replace(operation, name="", margin=NO_SIDES, **operation.fields_unplaced())
+        self._operation = with_fields(operation, name="", margin=NO_SIDES, **operation.fields_unplaced())
         self._packed = graph.packed_in(self._node)
 
     @property
@@ -234,7 +234,7 @@ class _Alone:
     def key(self) -> tuple[Any, ...]:
         """Everything that the cost depends on."""
         operands, sources = self._operands(None)
-        return replace(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
+        return with_fields(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 
     def launch(self, images: int, passes: int, bands: int) -> tuple[Program, list[Shape], Sizes]:
         """Return a program that runs `passes` of `images` for one band of rows, the shapes of its inputs, and the sizes
@@ -245,14 +245,14 @@ class _Alone:
             own = operation.whole_rows((0, ceil_div(operation.rows, bands)))
             reach = reach_of(self._node, own)
             rows = (own, reach)
-            operation = replace(banded(replace(self._node, operation=operation), own, reach), margin=NO_SIDES)
+            operation = with_fields(banded(with_fields(self._node, operation=operation), own, reach), margin=NO_SIDES)
             high = reach.inside[1]
         operands, sources = self._operands(rows)
         pictures = images * passes * self._packed
         if operation.filtered is not None:
             loads = placed(loads_of(self._graph, self._node), 0)
-            operation = replace(operation.filtered, weights=replace(operation.filtered.weights, loads=loads))
-        operations = (*operands, replace(operation, sources=sources))
+            operation = with_fields(operation.filtered, weights=with_fields(operation.filtered.weights, loads=loads))
+        operations = (*operands, with_fields(operation, sources=sources))
         program = Program((Stage(operations, images),), self._packed, pictures)
         inputs: list[Shape] = [(pictures, channels, high, wide)] * len(self._graph.inputs)
         return program, inputs, self._sizes

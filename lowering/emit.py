@@ -7,9 +7,10 @@ the launch returns it. Any other value is the result of a single operation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from ..kernels.operation_fields import with_fields
 from ..kernels.program import (
     Copies,
     Filtered,
@@ -63,7 +64,7 @@ def band_rows(rows: int, bands: int) -> Iterator[Rows]:
 
 def _resident_weights(operation: Filtered) -> dict[str, Any]:
     """Return the changed fields of an operation whose weights stay in SBUF."""
-    return {"weights": replace(operation.weights, are_resident=True)}
+    return {"weights": with_fields(operation.weights, are_resident=True)}
 
 
 class _Emission:
@@ -99,14 +100,14 @@ class _Emission:
         if number in self._buffers:  # its value was already written by its phases
             self._places[number] = self._buffers[number]
             return
-        operation = replace(node.operation, sources=self._sources(node))
+        operation = with_fields(node.operation, sources=self._sources(node))
         whole = self._interleaved(number)
         if whole is not None:
             reader, phase = whole
             if reader not in self._buffers:
                 self._buffers[reader] = self._add_buffer(reader)
             step = self._graph.nodes[reader].operation.step_between
-            self._append(replace(operation, into=WriteRegion(self._buffers[reader], divmod(phase, step[1]), step)))
+            self._append(with_fields(operation, into=WriteRegion(self._buffers[reader], divmod(phase, step[1]), step)))
             return
         if self._memory(number) is None:
             self._places[number] = self._append(operation)
@@ -156,12 +157,12 @@ class _Emission:
                 continue
             self._number = number
             node = self._node(number)
-            operation = replace(
+            operation = with_fields(
                 banded(node, plan.rows[number], plan.reaches[number]),
                 windows=windows_of(self._graph, number, plan, first),
             )
             if operation.filtered is not None:
-                operation = replace(operation, **_resident_weights(operation.filtered))
+                operation = with_fields(operation, **_resident_weights(operation.filtered))
             operation = self._with_loads(node, operation)
             if number == end - 1:
                 self._write(operation, WriteRegion(buffer, (plan.rows[number][0], 0)))
@@ -217,7 +218,7 @@ class _Emission:
                     own.append(part if part < 0 else self._places[part])
             sources.append(tuple(own))
             windows.append(tuple(rows))
-        return replace(operation, sources=tuple(sources), windows=tuple(windows))
+        return with_fields(operation, sources=tuple(sources), windows=tuple(windows))
 
     def _reads_hbm(self, node: Node, part: int, operand: int) -> bool:
         """True if a node reads a value directly from HBM."""
@@ -268,11 +269,11 @@ class _Emission:
         memory = self._memory(number) or Memory.SBUF
         if operation.loads_taps:
             raise Unsupported("the taps of an input are loaded by each stage that reads them")
-        buffer = replace(buffer_of(operation, memory), whole_batch=self._is_read_later(number))
+        buffer = with_fields(buffer_of(operation, memory), whole_batch=self._is_read_later(number))
         if memory is Memory.SBUF:
             copies = getattr(operation, "copies", Copies())
             heights = tuple(self._graph.heights((number,)))
-            buffer = replace(buffer, margin=operation.margin, heights=heights, copies=copies)
+            buffer = with_fields(buffer, margin=operation.margin, heights=heights, copies=copies)
         return self._append(buffer, number)
 
     def _write(self, operation: Operation, place: WriteRegion) -> None:
@@ -281,9 +282,9 @@ class _Emission:
         buffer = self.operations[place.buffer].buffer
         assert buffer is not None
         if buffer.memory is Memory.SBUF or operation.writes_hbm:
-            self._append(replace(operation, into=place))
+            self._append(with_fields(operation, into=place))
             return
-        value = self._append(replace(operation, margin=(0, 0, 0, 0)))
+        value = self._append(with_fields(operation, margin=(0, 0, 0, 0)))
         self._append(store_of(operation, value, place))
 
     def _append(self, operation: Operation, number: int | None = None) -> int:

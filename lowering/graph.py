@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.operation_fields import with_fields
 from ..kernels.program import (
     Convolution,
     Memory,
@@ -97,7 +98,7 @@ class Node:
 
     def changed(self, **fields: Any) -> Node:
         """Return the node with some fields of its operation replaced."""
-        return replace(self, operation=replace(self.operation, **fields))
+        return with_fields(self, operation=with_fields(self.operation, **fields))
 
     @property
     def has_fp8_weights(self) -> bool:

@@ -8,9 +8,9 @@ the DMA engines to be efficient, and short enough that the next load arrives whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 
+from ..kernels.operation_fields import with_fields
 from ..kernels.program import Unit, WeightLoad
 
 LOAD_BYTES = 16 * 1024  # per partition: 2 MiB per load
@@ -20,7 +20,7 @@ def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
     """Return the loads with consecutive offsets, the first of which is `offset`."""
     found = []
     for load in loads:
-        found.append(replace(load, offset=offset))
+        found.append(with_fields(load, offset=offset))
         offset += load.numbers
     return tuple(found)
 
@@ -78,7 +78,7 @@ def _consecutive(units: Sequence[Unit], most: int) -> Iterator[tuple[Unit, ...]]
         if group and filled + unit.elements > most:
             yield tuple(group)
             group, filled = [], 0
-        group.append(replace(unit, first=filled))
+        group.append(with_fields(unit, first=filled))
         filled += unit.elements
     yield tuple(group)
 

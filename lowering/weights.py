@@ -4,12 +4,13 @@ columns."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..kernels.convolution.forms import Form, matrices
+from ..kernels.operation_fields import with_fields
 from ..kernels.program import Filtered, WeightLoad
 from ..kernels.tiling.packing import filter_steps
 from ..models.checks import Shape
@@ -124,7 +125,7 @@ def lay_out_weights(graph: Graph) -> WeightLayout:
         if filtered is not None:
             loads = placed(loads_of(graph, node), numbers[node.has_fp8_weights])
             numbers[node.has_fp8_weights] += numbers_of(loads)
-            node = node.changed(weights=replace(filtered.weights, loads=loads), bias=columns)
+            node = node.changed(weights=with_fields(filtered.weights, loads=loads), bias=columns)
         elif operation.numbered is not None:
             node = node.changed(constants=columns)
         elif operation.attended is not None:

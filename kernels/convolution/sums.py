@@ -11,13 +11,13 @@ over two steps of the filter (double_rows.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import nki.isa as nisa
 import nki.language as nl
 
 from ..activation_functions import NEVER_DECREASE, activate, apply_bounds, at_least, before_bounds
-from ..operation_fields import BOUNDS
+from ..operation_fields import BOUNDS, with_fields
 from ..tiling.packing import ceil_div
 from ..tiling.tiles import reshaped, several_columns
 from ..tiling.warm_up import psum_tile
@@ -156,7 +156,7 @@ def _summed_at_once(plan, group, piece, tiles):
     index = _window(plan, group, piece, Matmul(tiles[0], 0, 0))[1]
     if can_be_doubled(tiles[0][index]):
         return [piece]
-    return [replace(piece, image=image, images=1) for image in range(piece.image, piece.image + piece.images)]
+    return [with_fields(piece, image=image, images=1) for image in range(piece.image, piece.image + piece.images)]
 
 
 def _sum(sums, weights, output, tiles, piece, warm):

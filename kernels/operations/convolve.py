@@ -13,8 +13,6 @@ copy the result to later partitions, if the next operation reads copies
 | result | [output channels, images, rows, columns] | one PSUM bank of pixels per piece |
 """
 
-from dataclasses import replace
-
 import nki.language as nl
 
 from ..convolution.adding import Adding
@@ -24,6 +22,7 @@ from ..convolution.plan import plan_groups, psum_pieces, sum_columns
 from ..convolution.problem import Movement, Problem
 from ..convolution.resident import plan_resident
 from ..convolution.sums import QUICK_MATMULS, Epilogue, OutputTile, convolve_tile, diagonal_of
+from ..operation_fields import with_fields
 from ..program import Convolution, RowFold, WriteRegion
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, itemsize, sbuf_tile, several_columns
@@ -103,7 +102,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
             own = WriteRegion(place.buffer, (row, 0), (order.rows, 1))
             down, (step, _) = place.first[0] + place.step[0] * row, place.step
-            target = replace(place, first=(down, place.first[1]), step=(step * order.rows, place.step[1]))
+            target = with_fields(place, first=(down, place.first[1]), step=(step * order.rows, place.step[1]))
             at = place.tile + part  # index among the tiles of the buffer
             lanes = slice(at * PARTITIONS, at * PARTITIONS + out_tile.size)
             if out.hbm is None:
@@ -121,7 +120,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             pieces = psum_pieces(plan, filled)
             is_last = index == len(plan.groups) - 1 and out_tile.index == len(out_tiles) - 1
             output = OutputTile(result, filled, pieces=pieces, turn=turn, is_last=is_last)
-            end = replace(ends[part], addend=added)
+            end = with_fields(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
             if index == len(plan.groups) - 1 and not operation.weights.are_resident:
                 weights.units[out_tile.index] = {}  # drop the reference, or the simulator keeps the tiles
@@ -198,7 +197,7 @@ def _filled(group, images, rows):
     """Return a group limited to `images` images and to rows below `rows`; None if it is empty."""
     if images < 1 or rows <= group.row:
         return None
-    return replace(group, images=min(group.images, images), rows=min(group.rows, rows - group.row))
+    return with_fields(group, images=min(group.images, images), rows=min(group.rows, rows - group.row))
 
 
 def _window(tile, images, place, group, pool_size):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import nki.isa as nisa
 import nki.language as nl
 
+from ..operation_fields import with_fields
 from ..program import NO_SIDES, Copies, Sides
 from ..tiling.column_phases import ColumnPhases
 from ..tiling.packing import ceil_div, tile_sizes
@@ -71,19 +72,19 @@ class Value:
         pictures = min(self.pictures, end * self.packed) - first * self.packed
         hbm = None if self.hbm is None else self.hbm[first:end]
         tiles = tuple(tile[:, first:end] for tile in self.tiles)
-        return replace(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures)
+        return with_fields(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures)
 
     def of_rows(self, first: int, end: int) -> Value:
         """Return rows [first, end); the margin above or below is kept if they reach that border."""
         if self.hbm is not None:
-            return replace(self, hbm=self.hbm[:, :, first:end], rows=end - first)
+            return with_fields(self, hbm=self.hbm[:, :, first:end], rows=end - first)
         tiles, margins = [], []
         for tile, (top, left, bottom, right) in zip(self.tiles, self.margins, strict=True):
             above = top if first == 0 else 0
             below = bottom if end == self.rows else 0
             tiles.append(tile[:, :, top + first - above : top + end + below])
             margins.append((above, left, below, right))
-        return replace(self, tiles=tuple(tiles), margins=tuple(margins), rows=end - first)
+        return with_fields(self, tiles=tuple(tiles), margins=tuple(margins), rows=end - first)
 
 
 def value_in_hbm(hbm, packed, pictures):
@@ -107,7 +108,7 @@ def join(values):
     first = values[0]
     if len(values) == 1:
         return first
-    return replace(
+    return with_fields(
         first,
         tiles=tuple(tile for value in values for tile in value.tiles),
         margins=tuple(margin for value in values for margin in value.margins),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
+from ...kernels.operation_fields import with_fields
 from ...kernels.program import LAUNCH_INPUT, Memory
 from ..decisions import Ask, Decisions, Kind
 from ..graph import Graph, Node, NodeId
@@ -28,7 +28,7 @@ def assign_memory(graph: Graph, spilled: Collection[NodeId | None], ends: Collec
     """Place the values of `spilled` nodes in HBM, from which convolutions read them in groups of rows; `ends`: the last
     nodes of regions that run in bands."""
     placed = graph.with_nodes(
-        replace(node, memory=Memory.HBM if node.id in spilled else node.memory, in_bands=node.id in ends)
+        with_fields(node, memory=Memory.HBM if node.id in spilled else node.memory, in_bands=node.id in ends)
         for node in graph.nodes
     )
     return placed.with_nodes(

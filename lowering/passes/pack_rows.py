@@ -94,8 +94,17 @@ def best_packing(packing: RowPacking) -> Graph:
         if not packing.follows(n) and len(combinations) * len(possible) <= MOST_COMBINATIONS:
             combinations = [{**chosen, n: offset} for chosen in combinations for offset in possible]
     choices = [packing.offsets(chosen) for chosen in combinations]
-    depending = [n for n, node in enumerate(graph.nodes) if n in packed or node.sources[0][0] in packed]
-    fewest = min(choices, key=lambda offsets: sum(packing.columns(offsets, n) for n in depending))
+    read = {n: node.sources[0][0] for n, node in enumerate(graph.nodes)}
+    depending = [n for n in read if n in packed or read[n] in packed]
+    known: dict[tuple[int, int | None, int | None], int] = {}  # columns by node, its offset and that of its input
+
+    def columns(offsets: Offsets, n: int) -> int:
+        key = n, offsets.get(n), offsets.get(read[n])
+        if key not in known:
+            known[key] = packing.columns(offsets, n)
+        return known[key]
+
+    fewest = min(choices, key=lambda offsets: sum(columns(offsets, n) for n in depending))
     return graph.with_nodes(packing.packed(fewest, n) for n in range(len(graph.nodes)))
 
 
