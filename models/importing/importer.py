@@ -26,12 +26,14 @@ class Importer:
         wanted: Set[str],
         batch: int,
         opset: int,
+        is_open: bool = False,
     ) -> None:
         self.builder = builder
         self.constants = dict(constants)
         self.views = dict(views)
         self.wanted = wanted  # names of the values that are read
         self.batch = batch  # size of the batch axis, or 1 if it is not fixed
+        self.is_open = is_open  # True if the file does not fix the size of the batch axis
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to hold values, not scores
@@ -140,9 +142,13 @@ class Importer:
             raise ModelError(f"mixes the inputs of a batch, which the file fixes at {self.batch}")
         return View(view.layer, ((), *view.axes), False)
 
-    def with_axis(self, view: View, axis: int) -> View:
-        """Return a view in which an ONNX axis is an ordinary one: an axis of size 1 if it is the batch."""
-        return self.single(view) if view.batched and axis in (0, -view.rank) else view
+    def with_axis(self, view: View, axis: int, node: Node) -> View:
+        """Return a view in which the axis of an operator is an ordinary one: an axis of size 1 if it is the batch."""
+        if not view.batched or axis not in (0, -view.rank):
+            return view
+        if self.is_open:
+            self.note(f"{node} mixes the inputs of a batch: each input is computed as its own batch")
+        return self.single(view)
 
     def describe(self, view: View) -> str:
         """Return the shape of a view in ONNX's order, for use in messages."""

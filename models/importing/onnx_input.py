@@ -34,7 +34,8 @@ _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "D
 class SourcePart:
     """One input of a graph and the batch size.
 
-    `view` maps the elements of the network's input to the axes of the graph. `scale` is the quantization scale of an
+    `view` maps the elements of the network's input to the axes of the graph. `batch` is None if the file leaves the size
+    of the batch axis open. `scale` is the quantization scale of an
     integer input. For `inner`, see `assumed`.
     """
 
@@ -42,7 +43,7 @@ class SourcePart:
     dtype: np.dtype[Any]
     input: PartInput
     view: View
-    batch: int
+    batch: int | None
     inner: tuple[float, float] | None = None
     scale: Scale | None = None
 
@@ -63,7 +64,12 @@ class GraphSource:
     @property
     def batch(self) -> int:
         """The size of the batch axis, or 1 if it is not fixed."""
-        return max(part.batch for part in self.parts)
+        return max(part.batch or 1 for part in self.parts)
+
+    @property
+    def is_open(self) -> bool:
+        """True if the size of the batch axis is not fixed."""
+        return any(part.batch is None for part in self.parts)
 
     def views(self, importer: Importer) -> dict[str, View]:
         """Return the view of each input by name; if there are several inputs, they are slices of one row."""
@@ -110,7 +116,7 @@ def _source(
     else:
         batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
     batched = batched or sizes == [None]  # one number per example
-    batch = (sizes.pop(0) or 1) if batched else 1
+    batch = sizes.pop(0) if batched else 1
     if len(sizes) == 4:
         return _volume(given, given.dtype, sizes, options, batch, scale)
     layout = _layout(sizes, nodes, weights, given.name)
@@ -141,7 +147,7 @@ def _volume(
     dtype: np.dtype[Any],
     sizes: list[int | None],
     options: PreprocessingOptions,
-    batch: int,
+    batch: int | None,
     scale: Scale | None,
 ) -> SourcePart:
     """Return an input of volumes, [C, D, H, W], as an image with C x D channels."""

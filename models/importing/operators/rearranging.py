@@ -245,7 +245,7 @@ def mix_entries(importer: Importer, view: View, axis: int, matrix: np.ndarray) -
 
 
 def _split(importer: Importer, node: Node) -> None:
-    view = importer.with_axis(importer.data(node), integer(node, "axis", 0))
+    view = importer.with_axis(importer.data(node), integer(node, "axis", 0), node)
     axis = importer.axis(view, integer(node, "axis", 0))
     sizes = split_sizes(node, [None, importer.constant(node, 1)], view.shape[axis])
     first = 0
@@ -300,7 +300,7 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
 
 
 def _gather(importer: Importer, node: Node) -> None:
-    view = importer.with_axis(importer.data(node), integer(node, "axis", 0))
+    view = importer.with_axis(importer.data(node), integer(node, "axis", 0), node)
     indices = importer.constant(node, 1)
     axis = importer.axis(view, integer(node, "axis", 0))
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:

@@ -208,7 +208,8 @@ def test_entries_at_equal_distances_are_a_view(size: int, kernel: int, tmp_path:
 
 @pytest.mark.parametrize("op", ["Gather", "Split"])
 @pytest.mark.parametrize("axis", [0, -4])
-def test_the_only_image_of_a_batch(op: str, axis: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_open", [False, True])
+def test_the_only_image_of_a_batch(op: str, axis: int, is_open: bool, tmp_path: Path) -> None:
     """As torch's exporters write `output[0]`."""
     chain = Chain(3, 6, 5)
     chain.conv((3, 4))
@@ -219,8 +220,12 @@ def test_the_only_image_of_a_batch(op: str, axis: int, tmp_path: Path) -> None:
         chain.add("Split", chain.constant([1]), axis=axis)
     chain.add("Sigmoid")
     chain.add("Reshape", chain.constant([1, 4, -1]))
-    network = checked(chain.model(), tmp_path).network
-    assert len(network.layers) <= 4
+    model = chain.model()
+    if not is_open:
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    imported = checked(model, tmp_path)
+    assert len(imported.network.layers) <= 4
+    assert any("mixes the inputs of a batch" in note for note in imported.notes) == is_open
 
 
 def test_a_choice_names_what_it_reads(tmp_path: Path) -> None:
