@@ -34,9 +34,8 @@ _BETWEEN = ("Identity", "Cast", "Sub", "Mul", "Add", "Div", "QuantizeLinear", "D
 class SourcePart:
     """One input of a graph and the batch size.
 
-    `view` maps the elements of the network's input to the axes of the graph. `batch` is None if the file leaves the size
-    of the batch axis open. `scale` is the quantization scale of an
-    integer input. For `inner`, see `assumed`.
+    `view` maps the elements of the network's input to the axes of the graph. `batch` is None if the file leaves the
+    size of the batch axis open. `scale` is the quantization scale of an integer input. For `inner`, see `assumed`.
     """
 
     name: str
