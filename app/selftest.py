@@ -155,11 +155,12 @@ def _installed() -> str:
 def _samples() -> Iterator[tuple[Model, tuple[str, ...], np.ndarray]]:
     """Yield the bundled networks with their sample inputs."""
     ignore_warnings()
-    model = load_model("digits-cnn")
-    assert isinstance(model.network.input, ImageInput)
-    paths = sorted(str(path) for path in SAMPLES.iterdir() if path.suffix in (".png", ".jpg"))
-    ((_, x),) = PictureBatches(paths, model.network.input, len(paths))
-    yield model, tuple(Path(path).name for path in paths), x
+    for name, folder in (("digits-cnn", SAMPLES), ("digits-detect", SAMPLES / "several-digits")):
+        model = load_model(name)
+        assert isinstance(model.network.input, ImageInput)
+        paths = sorted(str(path) for path in folder.iterdir() if path.suffix in (".png", ".jpg"))
+        ((_, x),) = PictureBatches(paths, model.network.input, len(paths))
+        yield model, tuple(Path(path).name for path in paths), x
     model = load_model("digits-ffnn")
     rows = np.fromfile(SAMPLES / "digits-X.bin", "<f4").reshape(-1, *model.network.input.shape)[:FEATURE_ROWS]
     yield model, tuple(f"digits-X.bin[{row}]" for row in range(len(rows))), rows

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from ...inference.boxes import Limits
+from ...inference.detections import Detector
 from ...inference.predictions import make_predictions
 from ...models.files import Model
 from ...runtime.backend import DEVICE_LABEL, BackendInfo
@@ -131,7 +133,9 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
     }
     result, comparison = outcome.result, outcome.comparison
     if result is not None:
-        answers = make_predictions(outcome.inputs, model.network, result.classes, result.probabilities, TOP_LABELS)
+        given = outcome.inputs, model.network, result.classes, result.probabilities
+        has_boxes = model.network.output.kind == "boxes"  # in pixels of the network's image
+        answers = Detector(Limits(), {})(*given) if has_boxes else make_predictions(*given, TOP_LABELS)
         row["predictions"] = [prediction_record(answer) for answer in answers]
         row["rows"] = [dataclasses.asdict(layer) for layer in result.layers]
     if comparison is not None:

@@ -21,11 +21,13 @@ from trninfer.runtime.selftest import run
 from trninfer.runtime.selftest.checks import checks
 
 pytestmark = pytest.mark.slow
+ALL_SAMPLES = selftest._samples
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Two kernels alone, in a folder of its own."""
+    """Two kernels alone and networks without boxes, in a folder of its own."""
+    keep_networks(monkeypatch, "digits-cnn", "digits-ffnn")
     monkeypatch.setattr(run, "checks", lambda dtype: islice(checks(dtype), 2))
     monkeypatch.setenv("TRNINFER_CACHE", str(empty_cache(tmp_path / "cache")))
     (tmp_path / "here").mkdir()
@@ -64,8 +66,13 @@ def compiler(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pyte
 @pytest.fixture
 def one_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smaller of the networks alone."""
-    samples = list(selftest._samples())
-    monkeypatch.setattr(selftest, "_samples", lambda: samples[1:])
+    keep_networks(monkeypatch, "digits-ffnn")
+
+
+def keep_networks(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Test some of the bundled networks alone."""
+    samples = [each for each in selftest._samples() if each[0].network.name in names]
+    monkeypatch.setattr(selftest, "_samples", lambda: samples)
 
 
 def unpacked(path: Path) -> dict[str, str]:
@@ -88,6 +95,17 @@ def test_on_the_simulator_it_says_so_and_measures_nothing(cli, few) -> None:
     assert [network["model"] for network in document["networks"]] == ["digits-cnn", "digits-ffnn"]
     assert [answer["label"] for answer in document["networks"][0]["predictions"]] == list("23456789")
     assert {row["check"] for row in document["machine"]} >= {"trninfer", "neuron driver", "nki", "target"}
+
+
+def test_all_bundled_networks_are_tested(cli, few, monkeypatch) -> None:
+    assert [model.network.name for model, *_ in ALL_SAMPLES()] == ["digits-cnn", "digits-detect", "digits-ffnn"]
+    monkeypatch.setattr(selftest, "_samples", ALL_SAMPLES)
+    keep_networks(monkeypatch, "digits-detect")
+    told = json.loads(cli("doctor", "--selftest", "--format", "json").out)
+    (network,) = told["networks"]
+    assert told["passed"] and network["model"] == "digits-detect" and network["verify"]["passed"]
+    assert [answer["input"] for answer in network["predictions"]] == ["meter.png", "notes.jpg"]
+    assert all(len(answer["boxes"]) > 2 for answer in network["predictions"])
 
 
 def test_forms_for_programs(cli, few, one_network) -> None:
