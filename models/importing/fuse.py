@@ -99,8 +99,8 @@ class _Fusing:
         """Merge layers that are linear together."""
         linear = LinearLayers(self.layers, self.tensors, self.shapes)
         for layer in tuple(self.layers.values()):
-            merged = linear.merged(layer, self.reads, set(self.outputs)) if isinstance(layer, Affine) else None
-            self.layers.update({each.name: each for each in merged or ()})
+            merged = linear.merged(layer, self.reads, set(self.outputs))
+            self.layers.update({each.name: each for each in merged})
         self._drop_unread()
 
     def source(self, layer: Layer) -> Layer | None:

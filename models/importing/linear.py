@@ -8,8 +8,9 @@ filter, merged into a convolution that computes u, and the affine layer.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Set
+from collections.abc import Mapping, MutableMapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -17,48 +18,62 @@ import numpy as np
 from ..checks import Shape
 from ..layers import Affine, ChannelSlice, Combine, Concat, Conv2d, Layer
 
-FEWEST = 4  # layers that are worth merging
+FEWEST, MOST = 4, 64  # layers that are merged
 MOST_CHANNELS = 128  # of u, and of the result
+MOST_NUMBERS = 1 << 18  # of a value
 SIGNS = {"add": 1.0, "subtract": -1.0}
 
 
 class _Linear(NamedTuple):
-    """M u + b: M [channels, channels of u], and b [channels, pixels]."""
+    """M u + b: M [channels, channels of u], and b [channels, pixels], or [channels, 1] if it is the same for all."""
 
     matrix: np.ndarray
     shift: np.ndarray
 
 
 class LinearLayers:
-    """The layers of a network by name, with their tensors and shapes; both may be changed."""
+    """The layers of a network by name, in order, with their tensors and shapes; tensors and shapes may be changed."""
 
     def __init__(
         self, layers: Mapping[str, Layer], tensors: MutableMapping[str, np.ndarray], shapes: MutableMapping[str, Shape]
     ) -> None:
         self._layers, self._tensors, self._shapes = layers, tensors, shapes
-        self._bases: dict[str, str] = {}
+        self._order = {name: number for number, name in enumerate(layers)}
+        self._bases: dict[str, str] = {}  # the layer that computes u, of each layer that was passed so far
 
-    def merged(self, last: Affine, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer] | None:
-        """Return the layers that replace the affine layer `last` and what it reads, in order; None if there is too
-        little to merge, or if other layers read some of it."""
+    def merged(self, layer: Layer, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer]:
+        """Return the layers that replace a layer and what it reads, in order: itself alone if there is too little to
+        merge, or if other layers read some of it. Must be called for all layers in order."""
+        merged = self._merged(layer, reads, outputs) if isinstance(layer, Affine) else None
+        for each in merged or [layer]:
+            bases = {self._bases.get(read, read) for read in each.inputs} if self._is_linear(each) else ()
+            self._bases[each.name] = bases.pop() if len(bases) == 1 else each.name
+        return merged or [layer]
+
+    def _merged(self, last: Affine, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer] | None:
+        """Return the layers that replace the affine layer `last` and what it reads, if possible."""
         shape, source = self._shapes[last.name], last.inputs[0]
-        if len(last.shape) < 3 or shape[0] > MOST_CHANNELS:
+        if len(last.shape) < 3 or shape[0] > MOST_CHANNELS or math.prod(shape) > MOST_NUMBERS:
             return None
-        base = self._base_of(source)
+        base = self._bases.get(source, source)
         cone = self._cone(last.name, base)
         own = Counter(read for name in cone for read in self._layers[name].inputs)
-        if len(cone) < FEWEST or any(reads[name] > own[name] or name in outputs for name in cone if name != last.name):
+        is_short = FEWEST <= len(cone) <= MOST
+        if not is_short or any(reads[name] > own[name] or name in outputs for name in cone if name != last.name):
             return None
-        found = self._value_of(source, base)
+        found = self._value_of(source, base, sorted(cone, key=self._order.__getitem__))
         scale, shift = self._numbers(last)
         matrix, shift = found.matrix, found.shift * scale + shift
         if bool((scale == scale[:, :1]).all()):
             matrix, scale = matrix * scale[:, :1], np.ones_like(scale)
+        if not all(np.isfinite(numbers.astype(np.float32)).all() for numbers in (matrix, scale, shift)):
+            return None
         for part, numbers in (("scale", scale), ("shift", shift)):
-            self._tensors[f"{last.name}.{part}"] = numbers.reshape(shape).astype(np.float32)
+            whole = np.broadcast_to(numbers, (shape[0], shape[1] * shape[2]))
+            self._tensors[f"{last.name}.{part}"] = whole.reshape(shape).astype(np.float32)
         is_free = reads[base] == own[base] and base not in outputs
         convolution = self._convolution(matrix, base, source, is_free)
-        self._shapes[source], self._bases[source] = shape, source
+        self._shapes[source] = shape
         return [convolution, dataclasses.replace(last, inputs=(source,))]
 
     def _convolution(self, matrix: np.ndarray, base: str, name: str, is_free: bool) -> Conv2d:
@@ -79,21 +94,12 @@ class LinearLayers:
         self._tensors[f"{name}.bias"] = bias.astype(np.float32)
         return made
 
-    def _base_of(self, name: str) -> str:
-        """Return the layer that computes u, where the value of a layer is M u + b; the layer itself if no other
-        does."""
-        if name not in self._bases:
-            layer = self._layers.get(name)
-            bases = (
-                {self._base_of(read) for read in layer.inputs} if layer is not None and self._is_linear(layer) else ()
-            )
-            self._bases[name] = bases.pop() if len(bases) == 1 else name
-        return self._bases[name]
-
     def _is_linear(self, layer: Layer) -> bool:
         """True if a layer of images of few channels is linear, with the same coefficients for all pixels."""
         shapes = [self._shapes[name] for name in (layer.name, *layer.inputs)]
         if not all(len(each) == 3 and each[0] <= MOST_CHANNELS and each[1:] == shapes[0][1:] for each in shapes):
+            return False
+        if max(map(math.prod, shapes)) > MOST_NUMBERS:
             return False
         if isinstance(layer, Affine):
             scale = self._numbers(layer)[0]
@@ -103,9 +109,9 @@ class LinearLayers:
         return isinstance(layer, (ChannelSlice, Concat))
 
     def _cone(self, name: str, base: str) -> list[str]:
-        """Return the names of the layers from `base`, exclusive, to `name`."""
+        """Return the names of the layers from `base`, exclusive, to `name`; if they are too many, some of them."""
         found, left = dict[str, None](), [name]
-        while left:
+        while left and len(found) <= MOST:
             each = left.pop()
             if each != base and each not in found:
                 found[each] = None
@@ -117,13 +123,18 @@ class LinearLayers:
         scale, shift = (self._tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift"))
         return scale.reshape(len(scale), -1), shift.reshape(len(shift), -1)
 
-    def _value_of(self, name: str, base: str) -> _Linear:
-        """Return the value of a layer as M u + b."""
-        if name == base:
-            channels, rows, columns = self._shapes[name]
-            return _Linear(np.eye(channels), np.zeros((channels, rows * columns)))
-        layer = self._layers[name]
-        first, *rest = (self._value_of(read, base) for read in layer.inputs)
+    def _value_of(self, source: str, base: str, cone: Sequence[str]) -> _Linear:
+        """Return the value of a layer as M u + b; `cone`: the layers from u on, in order."""
+        channels = self._shapes[base][0]
+        values = {base: _Linear(np.eye(channels), np.zeros((channels, 1)))}
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name in cone[:-1]:
+                values[name] = self._applied(self._layers[name], [values[read] for read in self._layers[name].inputs])
+        return values[source]
+
+    def _applied(self, layer: Layer, operands: Sequence[_Linear]) -> _Linear:
+        """Return what a layer makes of its operands."""
+        first = operands[0]
         if isinstance(layer, Affine):
             scale, shift = self._numbers(layer)
             return _Linear(first.matrix * scale[:, :1], first.shift * scale[:, :1] + shift)
@@ -131,8 +142,10 @@ class LinearLayers:
             return _Linear(*(each[layer.first : layer.last] for each in first))
         if isinstance(layer, Combine):
             sign = SIGNS[layer.operation]
-            return _Linear(*(one + sign * other for one, other in zip(first, rest[0], strict=True)))
-        return _Linear(*(np.concatenate(each) for each in zip(first, *rest, strict=True)))
+            return _Linear(first.matrix + sign * operands[1].matrix, first.shift + sign * operands[1].shift)
+        widest = max(each.shift.shape[1] for each in operands)
+        shifts = [np.broadcast_to(each.shift, (len(each.shift), widest)) for each in operands]
+        return _Linear(np.concatenate([each.matrix for each in operands]), np.concatenate(shifts))
 
 
 def _is_mergeable(convolution: Conv2d) -> bool:

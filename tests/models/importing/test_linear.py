@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx_chain import Chain, assert_imports, kinds
 from trninfer.models.importing import ImportOptions
-from trninfer.models.layers import Affine, Conv2d
+from trninfer.models.layers import Affine, Conv2d, Flatten
 
 VALUES = ImportOptions(output_kind="values")
 
@@ -105,3 +105,13 @@ def test_random_layers_are_answered_as_onnx_runtime_answers_them(seed: int, tmp_
 def test_more_random_layers_are_answered_as_onnx_runtime_answers_them(tmp_path: Path) -> None:
     for seed in range(10, 400):
         assert_imports(random_chain(seed), tmp_path, options=VALUES)
+
+
+def test_sums_of_sums_are_merged_in_one_pass(tmp_path: Path) -> None:
+    chain = Chain(3, 4, 3)
+    chain.conv((3, 2), pads=[1] * 4)
+    for _ in range(30):
+        chain.add("Add", chain.value)
+    chain.add("Mul", chain.weight(1, 2, 4, 3))
+    imported = assert_imports(chain, tmp_path, options=VALUES)
+    assert kinds(imported) == [Conv2d, Affine, Flatten]
