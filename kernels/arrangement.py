@@ -4,6 +4,9 @@ Matrix transposes use the Tensor Engine, because a DMA would move them element b
 DMAs.
 """
 
+from collections.abc import Sequence
+from math import prod
+
 from .tiling.tiles import copy_by_hardware
 from .transpose import transpose_into
 
@@ -19,15 +22,26 @@ def permute_images(out, x, split, order):
         return
     for image in range(batch):
         source, target = x[image : image + 1].reshape((numbers,)), out[image : image + 1].reshape((numbers,))
-        if len(sizes) == 2 and min(sizes) > 1:
-            transpose_into(target.reshape((sizes[1], sizes[0])), source.reshape((sizes[0], sizes[1])))
+        if are_matrices(split, order):
+            matrices = prod(sizes[:-2])
+            before = source.reshape((matrices, *sizes[-2:]))
+            after = target.reshape((matrices, *reversed(sizes[-2:])))
+            for matrix in range(matrices):
+                transpose_into(after[matrix], before[matrix])
         else:
             assert len(sizes) <= MAX_DMA_AXES, f"at most {MAX_DMA_AXES} axes can move on their own, got {order}"
             turned = source.reshape(tuple(sizes)).permute(tuple(places))
             copy_by_hardware(dst=target.reshape(turned.shape), src=turned)
 
 
-def _merged(split, order):
+def are_matrices(split: Sequence[int], order: Sequence[int]) -> bool:
+    """True if the permutation transposes matrices: it exchanges the last two axes that do not stay adjacent."""
+    sizes, places = _merged(split, order)
+    last = len(sizes) - 1
+    return last > 0 and places == [*range(last - 1), last, last - 1]
+
+
+def _merged(split: Sequence[int], order: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the sizes and the order of the axes after merging axes that stay adjacent and dropping axes of
     size 1."""
     runs: list[list[int]] = []  # [first axis, last axis, size] in the new order
@@ -45,6 +59,6 @@ def _merged(split, order):
     return [size for _, _, size in sorted(runs)], places
 
 
-def _next_axis(split, axis):
+def _next_axis(split: Sequence[int], axis: int) -> int:
     """Return the next axis longer than 1."""
     return next((later for later in range(axis + 1, len(split)) if split[later] > 1), len(split))

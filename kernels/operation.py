@@ -99,6 +99,7 @@ class Operation:
     is_load: ClassVar[bool] = False  # the operation loads a value from HBM into SBUF
     has_answers: ClassVar[bool] = False  # the value is in HBM and is returned by the launch
     has_scores: ClassVar[bool] = False  # the operation outputs scores and classes, not only classes
+    moves_numbers: ClassVar[bool] = False  # the operation moves the numbers of each image by way of HBM
     reads_hbm: ClassVar[bool] = False  # can read the first operand from HBM, as operations with filters can
 
     def can_cut_rows(self, window: Pair) -> bool:

@@ -83,12 +83,13 @@ class RowFold:
 @dataclass(frozen=True)
 class WriteRegion:
     """The region that an operation writes: in a buffer, starting at `first` (row, column) in steps of `step`, and
-    starting at tile `tile`."""
+    starting at tile `tile`; or, for `Rearrange`, starting at number `number` of each image in HBM."""
 
     buffer: int
     first: tuple[int, int] = (0, 0)
     step: tuple[int, int] = (1, 1)
     tile: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True)

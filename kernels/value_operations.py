@@ -272,6 +272,8 @@ class Rearrange(Operation):
     order: tuple[int, ...]
     first: int = 0
 
+    writes_hbm: ClassVar[bool] = True
+    moves_numbers: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE

@@ -134,13 +134,15 @@ class GraphBuilder:
 
     def gather(self, name: str) -> None:
         """Rearrange channels into the order of their layer, by a 1x1 convolution with a permutation matrix, whose sums
-        have a single non-zero term; large numbers of channels in contiguous runs are copied by way of HBM."""
+        have a single non-zero term. Large numbers of channels in contiguous runs are copied by way of HBM, and so are
+        values that come from there."""
         shape = self.shapes[name]
         count = shape[0]
         kinds = {layer.name: layer.kind for layer in self.model.network.layers}
         has_row = any(node.name == name for node in self.nodes)
         label, kind = (self.inner(name), "gather") if has_row else (name, kinds.get(name, "gather"))
-        if count > MOST_GATHERED:
+        place = self.places[name]
+        if count > MOST_GATHERED or (len(place.parts) > 1 and place.are_plain and self._are_moved(place)):
             self._gather_in_hbm(label, name, kind)
             return
         ones = LazyArray((count, count, 1, 1), lambda: np.eye(count, dtype=np.float32).reshape(count, count, 1, 1))
@@ -170,11 +172,29 @@ class GraphBuilder:
     def cut(self, label: str, name: str, after: Shape, kind: str) -> None:
         """Append a value of shape `after` with the numbers of `name`, copied by way of HBM; its channels must form a
         contiguous run or be all channels of several parts."""
+        if self._moves(name):
+            number = self.places[name].parts[0]
+            channels, rows, columns = after
+            self.nodes[number] = self.nodes[number].changed(channels=channels, rows=rows, columns=columns)
+            self.places[label], self.shapes[label] = Channels.of(number, channels), after
+            return
         if self.places[name].run is None:
             self.make_plain(name)
         first = self.places[name].run or 0
         first *= math.prod(self.shapes[name][1:])
         self.add(Rearrange, label, (name,), after, kind=kind, split=(math.prod(after),), order=(0,), first=first)
+
+    def _moves(self, name: str) -> bool:
+        """True if a name denotes a value that is copied by way of HBM and read once, so that its shape may change."""
+        place = self.places[name]
+        if len(place.parts) > 1 or not place.are_plain or not self._are_moved(place):
+            return False
+        names = [other for other, its in self.places.items() if place.parts[0] in its.parts]
+        return self.nodes[place.parts[0]].output is None and all(map(self.is_read_once, names))
+
+    def _are_moved(self, place: Channels) -> bool:
+        """True if all parts are copied by way of HBM."""
+        return all(part >= 0 and self.nodes[part].operation.moves_numbers for part in place.parts)
 
     def make_plain(self, name: str) -> None:
         """Rearrange channels into the order of their layer, unless they already are."""

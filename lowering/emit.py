@@ -6,6 +6,7 @@ the launch returns it. Any other value is the result of a single operation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -97,8 +98,9 @@ class _Emission:
         """Append a node that computes all rows of its value together."""
         self._number = number
         node = self._node(number)
-        if number in self._buffers:  # its value was already written by its phases
+        if number in self._buffers:  # its value was already written by its phases or parts
             self._places[number] = self._buffers[number]
+            self._return(number)
             return
         operation = with_fields(node.operation, sources=self._sources(node))
         whole = self._interleaved(number)
@@ -106,8 +108,7 @@ class _Emission:
             reader, phase = whole
             if reader not in self._buffers:
                 self._buffers[reader] = self._add_buffer(reader)
-            step = self._graph.nodes[reader].operation.step_between
-            self._append(with_fields(operation, into=WriteRegion(self._buffers[reader], divmod(phase, step[1]), step)))
+            self._append(with_fields(operation, into=self._region(reader, phase)))
             return
         if self._memory(number) is None:
             self._places[number] = self._append(operation)
@@ -116,13 +117,26 @@ class _Emission:
             self._write(operation, WriteRegion(self._places[number]))
         self._return(number)
 
+    def _region(self, reader: int, part: int) -> WriteRegion:
+        """Return the region of a node's buffer that one of its parts writes: a phase, or numbers after one another."""
+        operation = self._graph.nodes[reader].operation
+        if operation.moves_numbers:
+            before = operation.sources[0][:part]
+            return WriteRegion(self._buffers[reader], number=sum(math.prod(self._graph.shape_of(n)) for n in before))
+        step = operation.step_between
+        return WriteRegion(self._buffers[reader], divmod(part, step[1]), step)
+
     def _interleaved(self, number: int) -> tuple[int, int] | None:
-        """Return the node whose value contains this convolution's value as a phase, and the index of the phase; None if
-        there is no such node."""
+        """Return the node whose value contains this convolution's value as a phase, or this node's numbers after one
+        another, and the index of the phase or part; None if there is no such node."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
-        if len(readers) != 1 or node.operation.convolved is None or self._memory(number) is not None:
+        if len(readers) != 1 or self._memory(number) is not None:
             return None
         reader, phase = readers[0]
+        if node.operation.moves_numbers:
+            return self._joined(number, reader)
+        if node.operation.convolved is None:
+            return None
         other = self._graph.nodes[reader].operation
         alike = other.step_between != (1, 1) and other.packed == node.operation.packed
         alike = alike and self._memory(reader) in (None, Memory.SBUF)
@@ -131,13 +145,37 @@ class _Emission:
             return None
         return reader, phase
 
+    def _joined(self, number: int, reader: int) -> tuple[int, int] | None:
+        """Return the node in HBM that joins the numbers of this one and of others, and the index of this part; None if
+        there is no such node."""
+        operation = self._graph.nodes[reader].operation
+        parts = operation.sources[0]
+        count = sum(math.prod(self._graph.shape_of(part)) for part in parts)
+        is_in_hbm = self._memory(reader) in (Memory.HBM, Memory.OUTPUT) and self._schedule.region_of(reader) is None
+        if not is_in_hbm or not operation.moves_numbers or not operation.keeps_numbers(count):
+            return None
+        if len(set(parts)) < len(parts) or not all(self._is_part(part, reader) for part in parts):
+            return None
+        return reader, parts.index(number)
+
+    def _is_part(self, number: int, reader: int) -> bool:
+        """True if a node moves numbers by way of HBM, and its images are packed like those of its reader."""
+        if number < 0 or not self._is_alone(number, reader):
+            return False
+        operation = self._graph.nodes[number].operation
+        return operation.moves_numbers and operation.packed == self._graph.nodes[reader].operation.packed
+
     def _is_phase(self, number: int, reader: int) -> bool:
         """True if a node is a convolution outside of any region that only one node, in the same stage, reads."""
+        return self._is_alone(number, reader) and self._graph.nodes[number].operation.convolved is not None
+
+    def _is_alone(self, number: int, reader: int) -> bool:
+        """True if a node outside of any region is read only by one node, in the same stage."""
         node = self._graph.nodes[number]
         alone = [other for other, _ in self._graph.readers(number)] == [reader]
         same = self._schedule.stage_of(number) == self._schedule.stage_of(reader)
         free = self._schedule.region_of(number) is None and node.memory is Memory.SBUF
-        return alone and same and free and node.operation.convolved is not None
+        return alone and same and free and node.output is None
 
     def _add_region(self, region: Region) -> None:
         """Append nodes that run band by band; the value of the last one is assembled in a buffer."""

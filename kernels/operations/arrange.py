@@ -24,7 +24,7 @@ from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, even_tiles, sbuf_tile
 from ..tiling.windows import Span, fill_border
 from .load import load_tiles
-from .value import stored_value, value_in_hbm
+from .value import store_value, stored_value, value_in_hbm
 
 ENGINES = (nisa.engine.vector, nisa.engine.gpsimd)  # engines that share copies
 
@@ -126,15 +126,24 @@ def _permute_pixels(target, pixels, operation: ReshapePixels):
 
 
 def rearrange(launch, number, operation: Rearrange, operands):
-    """Permute the elements of each image through HBM."""
+    """Permute the elements of each image through HBM; they are written directly to a buffer in HBM, if there is one,
+    and are otherwise loaded from there."""
     (value,) = operands
-    stored = stored_value(launch, value)
     images = value.images * value.packed
     numbers = operation.channels * operation.rows * operation.columns
-    given = stored.reshape((images, value.channels * value.rows * value.columns))
-    flat = given[:, operation.first : operation.first + numbers]
+    target = launch.numbers_of(operation, images)
+    is_whole = numbers == value.channels * value.rows * value.columns
+    is_in_order = operation.order == tuple(range(len(operation.order)))
+    if target is not None and is_whole and is_in_order and value.packed == 1 and value.hbm is None:
+        store_value(value, target.reshape_dim(1, (value.channels, value.rows, value.columns)))
+        return launch.output_of(operation, ())
+    stored = stored_value(launch, value).reshape((images, value.channels * value.rows * value.columns))
+    flat = stored[:, operation.first : operation.first + numbers]
+    if target is not None:
+        permute_images(target, flat, operation.split, operation.order)
+        return launch.output_of(operation, ())
     turned = flat
-    if numbers < given.shape[1] or operation.order != tuple(range(len(operation.order))):
+    if not (is_whole and is_in_order):
         turned = nl.ndarray((images, numbers), dtype=launch.dtype, buffer=nl.private_hbm)
         permute_images(turned, flat, operation.split, operation.order)
     lanes = operation.packed * operation.channels

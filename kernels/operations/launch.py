@@ -238,6 +238,17 @@ class Launch:
         first = operation.into.first[0]
         return buffer.of_rows(first, first + operation.rows)
 
+    def numbers_of(self, operation, images):
+        """Return the numbers of each image, [images, numbers], that an operation writes to a buffer in HBM; None if it
+        has no such buffer."""
+        buffer = None if operation.into is None else self._values[operation.into.buffer].hbm
+        if buffer is None:
+            return None
+        _, lanes, rows, columns = buffer.shape
+        numbers = operation.channels * operation.rows * operation.columns
+        flat = buffer.reshape((images, buffer.shape[0] * lanes * rows * columns // images))
+        return flat[:, operation.into.number : operation.into.number + numbers]
+
     def answers(self, number, operation):
         """Return the outputs of an operation in HBM for the pictures of the pass: (scores, classes) for
         `ClassifierHead`, (classes,) for `PixelArgmax`."""

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...kernels.arrangement import are_matrices
 from ...kernels.attention_operation import ReshapePixels
 from ...kernels.program import Convolution, PixelShuffle, Rearrange
 from ...models.checks import INPUT, Shape
-from ...models.layers import Transpose
+from ...models.layers import Concat, Flatten, Reshape, Transpose
 from ..builder import GraphBuilder, lowers
 from ..graph import Node
 from ..lazy import LazyArray
@@ -34,7 +35,7 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
     if pixels is not None:
         builder.add_by_channel(ReshapePixels, layer, after, split=pixels[0], order=pixels[1])
         return
-    origin = _origin(layer)
+    origin = None if _is_returned(builder, layer) else _origin(layer)
     if origin is not None:
         image = _image_of_tokens(origin, before, after)
         if image is not None:
@@ -45,6 +46,21 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
             return
     builder.make_plain(layer.inputs[0])
     builder.add(Rearrange, layer.name, layer.inputs, after, kind=layer.kind, split=layer.split, order=layer.order)
+
+
+def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
+    """True if a layer transposes matrices whose numbers are only reshaped, joined and returned: they move to HBM in any
+    case."""
+    network = builder.model.network
+    if not builder.is_whole or network.output.is_labelled or not are_matrices(layer.split, layer.order):
+        return False
+    names = [layer.name]
+    for name in names:
+        readers = [each for each in network.layers if name in each.inputs]
+        if not all(isinstance(each, Flatten | Reshape | Concat) for each in readers):
+            return False
+        names += [each.name for each in readers if each.name not in names]
+    return True
 
 
 def _image_of_tokens(origin: np.ndarray, before: Shape, after: Shape) -> Shape | None:
