@@ -291,12 +291,13 @@ class TapsLoad(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Store(Operation):
-    """An operation that stores a value from SBUF to a buffer in HBM."""
+    """An operation that stores a value from SBUF to a buffer in HBM, its parts one after the other."""
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False
-    packing: ClassVar[Packing] = Packing.ANY
+    packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
     cuts_rows: ClassVar[bool] = False
+    writes_hbm: ClassVar[bool] = True
 
 
 def aligned(rows: Rows, unit: int, count: int) -> Rows:

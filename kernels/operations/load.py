@@ -18,7 +18,7 @@ from ..tiling.tiles import (
     transposed_dtype,
     whole_words,
 )
-from .value import Value, store_value
+from .value import Value, store_value, stored_value
 
 MOST_AXES = 5  # maximum number of axes of an access pattern
 FEW_ROWS = 1  # up to this many rows of features, a descriptor per number is cheaper than transposing the rows
@@ -51,8 +51,11 @@ def load_tiles(output, value):
 
 
 def store(launch, number, operation: Store, operands):
-    """Store a value to HBM."""
+    """Store a value to a buffer in HBM, or to HBM of its own if it has no buffer, as when it is priced alone."""
     (value,) = operands
+    if operation.into is None:
+        stored_value(launch, value)
+        return value
     output = launch.output_of(operation, value.heights)
     store_value(value, output.hbm)
     return output

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ...kernels.program import DenseHead, Ending
+from ...kernels.program import DenseHead, Ending, Store
 from ...kernels.program import PixelArgmax as PixelArgmaxOperation
 from ...models.layers import PixelArgmax, Softmax
 from ...simulator.machine.chip import PARTITIONS
@@ -40,6 +40,11 @@ def end(builder: GraphBuilder) -> None:
         if number == 0:
             _end_in_scores(builder, named.layer)
         place = builder.places[named.layer]
+        if _is_stored_by_parts(builder, named.layer):
+            stored, shape = builder.inner(named.layer), builder.shapes[named.layer]
+            builder.add(Store, stored, (named.layer,), shape, kind="store")
+            builder.mark_output(stored, number)
+            continue
         if len(place.parts) > 1 or not place.are_plain or place.parts[0] < 0:
             builder.gather(named.layer)
             place = builder.places[named.layer]
@@ -50,6 +55,13 @@ def end(builder: GraphBuilder) -> None:
     for node in builder.nodes:
         if any(answers.intersection(parts) for parts in node.sources):
             raise Unsupported(f"layer {node.name!r} ({node.kind}) reads a softmax")
+
+
+def _is_stored_by_parts(builder: GraphBuilder, name: str) -> bool:
+    """True if the parts of an output are stored one after the other: only the caller reads it."""
+    place = builder.places[name]
+    is_read = builder.model.network.readers()[name] > 0
+    return len(place.parts) > 1 and place.are_plain and min(place.parts) >= 0 and not is_read
 
 
 def _end_in_scores(builder: GraphBuilder, name: str) -> None:

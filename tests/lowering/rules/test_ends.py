@@ -1,21 +1,28 @@
 """The last layers of networks: scores, softmax, and other outputs."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
-from lowered import assert_right, decide, graph_of, kinds_of, planned
+from lowered import assert_right, decide, decided, graph_of, kinds_of, planned
+from onnx_chain import Chain, run_onnx
 from random_networks import conv, labels, model_of, picture
-from trninfer.kernels.program import ClassifierHead, Convolution, DenseHead, Ending
+from trninfer.kernels.program import Buffer, ClassifierHead, Convolution, DenseHead, Ending, Store
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph import Unsupported
 from trninfer.lowering.launch_sequence import lower_layers
+from trninfer.models.files import Model
 from trninfer.models.golden import run_network
+from trninfer.models.importing import ImportOptions, import_network
 from trninfer.models.inputs import FeatureInput
-from trninfer.models.layers import ChannelShuffle, Conv2d, Dense, Flatten, Layer, Pool, Softmax
+from trninfer.models.layers import ChannelShuffle, Concat, Conv2d, Dense, Flatten, Layer, Pool, Softmax
 from trninfer.models.network import Network
 from trninfer.models.outputs import NamedOutput, Output
 from trninfer.runtime.backend import DTYPES
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
+from trninfer.runtime.tolerances import network_tolerance
 
 
 def test_a_network_that_ends_in_a_shuffle() -> None:
@@ -111,3 +118,64 @@ def test_a_dense_layer_whose_weights_are_too_large_runs_as_the_others_do() -> No
     assert kinds == ["dense", "dense", "scores"]
     values = Network("wide", FeatureInput(8), layers, (), Output("values"))
     assert [node.kind for node in graph_of(values).nodes] == ["dense", "dense"]
+
+
+def stacked_output(seed: int) -> Chain:
+    """A network whose output is a stack of up to three values, which are also read, returned or stacked again."""
+    random = np.random.default_rng(seed)
+    channels, high, wide = random.integers((1, 1, 1), (5, 9, 9)).tolist()
+    chain = Chain(channels, high, wide, seed=seed)
+    parts = []
+    for _ in range(int(random.integers(2, 4))):
+        kernel, outputs = int(random.choice([1, 3])), int(random.choice([1, 2, 4, 5, 24, 80, 130]))
+        weight = chain.weight(outputs, channels, kernel, kernel)
+        chain.add("Conv", weight, chain.weight(outputs), first="x", pads=[kernel // 2] * 4)
+        if random.random() < 0.5:
+            chain.add(str(random.choice(["Relu", "Sigmoid"])))
+        if random.random() < 0.2:
+            chain.add("Mul", chain.weight(1, outputs, high, wide))
+        parts.append(chain.value)
+    if random.random() < 0.2:
+        parts.append(parts[0])
+    chain.add("Concat", *parts[1:], first=parts[0], axis=1)
+    if random.random() < 0.5:
+        chain.add("Reshape", chain.constant([0, -1, high * wide]))
+    return chain
+
+
+def assert_stack_is_right(seed: int, folder: Path, combinations: Sequence[tuple[str, str, int]], batch: int) -> None:
+    chain = stacked_output(seed)
+    path = chain.save(folder)
+    imported = import_network(path, options=ImportOptions(output_kind="values"))
+    model = Model(imported.network, imported.tensors, {})
+    x = np.random.default_rng(seed).standard_normal((batch, *imported.network.input.shape)).astype(np.float32)
+    expected = run_onnx(path, x).reshape(batch, -1)
+    for dtype, target, lnc in combinations:
+        found = Session(model, SimulatedBackend(target, lnc=lnc), dtype, batch).run(x).probabilities
+        share = 1e-4 if dtype == "float32" else network_tolerance(dtype)
+        assert np.abs(found - expected).max() <= share * max(1.0, np.abs(expected).max()), (dtype, target, lnc)
+
+
+@pytest.mark.parametrize(("seed", "batch"), list(enumerate([1, 2, 3, 4, 7, 16])))
+def test_a_stack_is_returned_as_onnx_runtime_returns_it(seed: int, batch: int, tmp_path: Path) -> None:
+    assert_stack_is_right(seed, tmp_path, [("float32", "trn2", 1 + seed % 2)], batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6, 40))
+def test_more_stacks_are_returned_as_onnx_runtime_returns_them(seed: int, tmp_path: Path) -> None:
+    machines = [("float32", "trn1", 1), ("bfloat16", "trn2", 2), ("float8_e4m3", "trn3", 1)]
+    assert_stack_is_right(seed, tmp_path, machines, (1, 2, 3, 4, 7, 16)[seed % 6])
+
+
+def test_a_stack_is_stored_part_by_part(tmp_path: Path) -> None:
+    chain = Chain(3, 6, 5)
+    chain.conv((3, 4), (1, 1))
+    first = chain.value
+    chain.add("Conv", chain.weight(80, 3, 1, 1), first="x")
+    chain.add("Concat", first, axis=1)
+    imported = import_network(chain.save(tmp_path), options=ImportOptions(output_kind="values"))
+    model = Model(imported.network, imported.tensors, {})
+    assert isinstance(graph_of(model).nodes[-1].operation, Store)
+    operations = decided(model, Decisions()).program.operations
+    assert [type(operation) for operation in operations[-2:]] == [Buffer, Store]
