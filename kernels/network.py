@@ -18,7 +18,7 @@ import nki
 import nki.language as nl
 
 from .attention_operation import Attention, ReshapePixels
-from .operations.arrange import pad, rearrange, reshape_pixels, shuffle_pixels
+from .operations.arrange import pad, place_beside, rearrange, reshape_pixels, shuffle_pixels
 from .operations.attention import attend
 from .operations.convolve import convolve
 from .operations.elementwise import combine, scale_and_shift, slope
@@ -34,6 +34,7 @@ from .operations.value import allocate_value
 from .program import (
     Affine,
     AveragePool,
+    Beside,
     Buffer,
     ChannelSoftmax,
     ClassifierHead,
@@ -74,6 +75,7 @@ BODIES: dict[type, Any] = {
     ClassifierHead: find_answers,
     Attention: attend,
     AveragePool: pool_means,
+    Beside: place_beside,
     ChannelSoftmax: soften_channels,
     Combine: combine,
     Convolution: convolve,

@@ -49,6 +49,7 @@ from .pool_operations import Pool as Pool
 from .pool_operations import RowFoldPool as RowFoldPool
 from .tensor_names import OpId as OpId
 from .value_operations import Affine as Affine
+from .value_operations import Beside as Beside
 from .value_operations import ChannelSoftmax as ChannelSoftmax
 from .value_operations import Combine as Combine
 from .value_operations import GroupNorm as GroupNorm

@@ -249,6 +249,19 @@ class PixelShuffle(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside(Operation):
+    """The pixels of operand n, row by row, in columns from `starts[n]` on of one row; zeros in other columns."""
+
+    starts: tuple[int, ...]
+    activation: Activation = IDENTITY
+
+    cuts_channels: ClassVar[bool] = False
+    mixes_channels: ClassVar[bool] = False
+    packing: ClassVar[Packing] = Packing.ANY
+    cuts_rows: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class PixelArgmax(Operation):
     """The channel with the largest number at each pixel (the first, if equal), as int32 in HBM: a class map."""
 

@@ -17,6 +17,7 @@ from . import rules  # noqa: F401 (registers them)
 from .arrangement import image_of
 from .builder import RULES, GraphBuilder
 from .config import LoweringConfig
+from .copies import copies_first
 from .eight_bits import EightBits, layers_with_weights, quantize_graph
 from .gates import find_gates, sum_means
 from .graph import Graph, Node, Unsupported
@@ -46,13 +47,15 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
         row = builder.row_of(layer.name)
         if row is not None:
             rows.append((layer.name, row))
+    known = {node.name for node in builder.nodes}  # a later layer may compute a value together with its own
+    rows = [(layer, row if row in known else builder.row_of(layer) or row) for layer, row in rows]
     end(builder)
     graph = find_gates(spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize, layers=tuple(rows))))
     if eight_bits is None:
-        return graph if dtype == np.float16 else sum_means(graph)
+        return copies_first(graph if dtype == np.float16 else sum_means(graph))
     places = ((layer.name, builder.places[layer.name]) for layer in model.network.layers)
     layers = {place.parts[0]: name for name, place in places if len(place.parts) == 1 and place.are_all}
-    return quantize_graph(graph, model.network, layers, eight_bits)
+    return copies_first(quantize_graph(graph, model.network, layers, eight_bits))
 
 
 class LaunchSequence:

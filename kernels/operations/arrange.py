@@ -4,6 +4,7 @@
         result[inside] = value; result[border] = a constant, or rows and columns of the value    # Pad
         result[:, :, row::step, column::step] = operand of that phase                            # PixelShuffle
         result = pixels of each channel, reshaped or permuted                                    # ReshapePixels
+    result[:, :, 0, start:end] = activation(pixels of an operand, row by row)                # Beside
     out = elements of each image, permuted from HBM to HBM                                       # Rearrange
 
 | tile | shape | bounds |
@@ -17,9 +18,10 @@ import math
 import nki.isa as nisa
 import nki.language as nl
 
+from ..activation_functions import activate
 from ..arrangement import permute_images
 from ..attention_operation import ReshapePixels
-from ..program import NO_SIDES, Border, Pad, PixelShuffle, Rearrange
+from ..program import NO_SIDES, Beside, Border, Pad, PixelShuffle, Rearrange
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, even_tiles, sbuf_tile
 from ..tiling.windows import Span, fill_border
@@ -81,6 +83,27 @@ def shuffle_pixels(launch, number, operation: PixelShuffle, operands):
         for t in range(len(value.tiles)):
             target = output.inside(t)[:, :, row : operation.rows : down, column : operation.columns : across]
             nisa.tensor_copy(dst=target, src=value.inside(t), engine=ENGINES[phase % 2])
+    return output
+
+
+def place_beside(launch, number, operation: Beside, operands):
+    """Place the pixels of values in one row, next to each other."""
+    output = launch.output_of(operation, operands[0].heights)
+    name, parameters = operation.activation.name, operation.activation.parameters
+    spans = sorted((start, value.rows * value.columns) for start, value in zip(operation.starts, operands, strict=True))
+    for t in range(len(output.tiles)):
+        row, end = output.inside(t)[:, :, 0], 0
+        for start, count in [*spans, (operation.columns, 0)]:
+            if end < start:
+                nisa.memset(dst=row[:, :, end:start], value=0.0, engine=nisa.engine.gpsimd)
+            end = start + count
+        for n, (value, start) in enumerate(zip(operands, operation.starts)):
+            target = row[:, :, start : start + value.rows * value.columns]
+            target = target.reshape_dim(2, (value.rows, value.columns))
+            if operation.activation.is_identity:
+                nisa.tensor_copy(dst=target, src=value.inside(t), engine=ENGINES[n % 2])
+            else:
+                activate(target, value.inside(t), name, parameters)
     return output
 
 

@@ -15,6 +15,7 @@ from ...kernels.tiling.packing import ceil_div
 from ...models.layers import Activation, Affine, Combine, PRelu
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_COLUMNS, GraphBuilder, lowers
+from .columns import place_beside
 
 FLOAT32 = float(np.finfo(np.float32).max)
 Numbered = TypeVar("Numbered", Affine, PRelu)
@@ -25,6 +26,8 @@ def combine(builder: GraphBuilder, layer: Combine) -> None:
     """Append an elementwise combination, or fuse an addition into a convolution that is read only by it. The
     convolution then runs once both operands are available."""
     activation = Function(layer.activation, layer.activation_parameters)
+    if place_beside(builder, layer, activation):
+        return
     for name, other in (layer.inputs, layer.inputs[::-1]):
         if layer.operation == "add" and _feeds_alone(builder, name, other):
             _add_to_sums(builder, layer.name, name, other, activation)

@@ -16,7 +16,7 @@ from trninfer.models.files import Model
 from trninfer.models.golden import run_network
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.models.inputs import FeatureInput
-from trninfer.models.layers import ChannelShuffle, Concat, Conv2d, Dense, Flatten, Layer, Pool, Softmax
+from trninfer.models.layers import ChannelShuffle, Conv2d, Dense, Flatten, Layer, Pool, Softmax
 from trninfer.models.network import Network
 from trninfer.models.outputs import NamedOutput, Output
 from trninfer.runtime.backend import DTYPES

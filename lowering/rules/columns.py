@@ -1,0 +1,107 @@
+"""Values side by side: padded values whose columns do not overlap are placed in one row instead of being added."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...kernels.attention_operation import ReshapePixels
+from ...kernels.program import Activation, Beside
+from ...models.layers import Combine, Layer, Pad, Reshape
+from ..builder import GraphBuilder
+from ..graph import Node
+
+ACTIVATIONS = ("identity", "sigmoid")  # computed by one instruction for each value
+
+
+class _Pieces(NamedTuple):
+    """Values beside each other: the first column of each by its layer, and the layers that are computed with them."""
+
+    starts: dict[str, int]
+    merged: tuple[str, ...]
+
+
+def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) -> bool:
+    """Place values beside each other if `layer` adds them, padded with zeros; return True if it does."""
+    if layer.operation != "add" or activation.name not in ACTIVATIONS:
+        return False
+    found = [_pieces(builder, name) for name in layer.inputs]
+    pieces = [each for each in found if each is not None]
+    starts = {name: start for each in pieces for name, start in each.starts.items()}
+    names, after = sorted(starts, key=lambda name: starts[name]), builder.shapes[layer.inputs[0]]
+    if len(pieces) < 2 or len(starts) < sum(len(each.starts) for each in pieces) or not _are_alike(builder, names):
+        return False
+    ends = [starts[name] + math.prod(builder.shapes[name][1:]) for name in names]
+    borders = [*(starts[name] for name in names), after[2]]
+    gaps = [start - end for start, end in zip(borders, [0, *ends], strict=True)]
+    if min(gaps) < 0 or (any(gaps) and not activation.is_identity):
+        return False
+    merged: list[str] = []
+    for name in (name for each in pieces for name in each.merged):
+        own = builder.places[name].parts
+        merged += [other for other, place in builder.places.items() if place.parts == own]
+        builder.move_to_end(own[0])
+        builder.nodes.pop()
+    fields: dict[str, Any] = {"kind": layer.kind, "shown": (after, after), "activation": activation}
+    builder.add(Beside, layer.name, tuple(names), after, starts=tuple(borders[:-1]), **fields)
+    builder.places.update(dict.fromkeys(merged, builder.places[layer.name]))
+    return True
+
+
+def _pieces(builder: GraphBuilder, name: str) -> _Pieces | None:
+    """Return the values that a layer places in a row of zeros; None for any other layer."""
+    node = _node_of(builder, name)
+    layer = _layers(builder).get(name)
+    if node is None or layer is None:
+        return None
+    if isinstance(node.operation, Beside) and node.operation.activation.is_identity:
+        return _Pieces(_starts(builder, layer), (name,))
+    if not isinstance(layer, Pad) or layer.mode != "constant" or layer.value or layer.padding[::2] != (0, 0):
+        return None
+    if min(layer.padding) < 0 or builder.shapes[name][1] > 1:
+        return None
+    reshaped = _reshaped(builder, layer)
+    return _Pieces(_starts(builder, layer), (name,) if reshaped is None else (name, reshaped.name))
+
+
+def _starts(builder: GraphBuilder, layer: Layer) -> dict[str, int]:
+    """Return the first column of each value that a padding, or a layer that places values, reads."""
+    if isinstance(layer, Pad):
+        reshaped = _reshaped(builder, layer)
+        return {(reshaped or layer).inputs[0]: layer.padding[1]}
+    layers = _layers(builder)
+    return {name: start for read in layer.inputs for name, start in _starts(builder, layers[read]).items()}
+
+
+def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
+    """Return the layer that made a row of the pixels of an image for a padding alone; None if there is none, or if it
+    is needed."""
+    layer = _layers(builder).get(pad.inputs[0])
+    if not isinstance(layer, Reshape):
+        return None
+    place = builder.places[layer.name]
+    if place.parts[0] >= 0 and isinstance(builder.nodes[place.parts[0]].operation, Beside):  # placed before
+        return layer
+    node = _node_of(builder, layer.name)
+    is_copy = node is not None and isinstance(node.operation, ReshapePixels) and not node.operation.split
+    return layer if is_copy else None
+
+
+def _node_of(builder: GraphBuilder, name: str) -> Node | None:
+    """Return the node whose value only one layer reads, as it is; None if there is no such node."""
+    place = builder.places[name]
+    is_own = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain and builder.is_read_once(name)
+    node = builder.nodes[place.parts[0]] if is_own else None
+    return node if node is not None and node.name == name else None
+
+
+def _layers(builder: GraphBuilder) -> dict[str, Layer]:
+    return {layer.name: layer for layer in builder.model.network.layers}
+
+
+def _are_alike(builder: GraphBuilder, names: Sequence[str]) -> bool:
+    """True if values are whole, each of one part, with equally many channels."""
+    places = [builder.places[name] for name in names]
+    are_whole = all(len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain for place in places)
+    return are_whole and len({place.sizes for place in places}) == 1 and builder.shapes[names[0]][0] == places[0].total
