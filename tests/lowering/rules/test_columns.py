@@ -72,7 +72,7 @@ def assert_as_onnx_runtime(seed: int, folder: Path, dtype: str, target: str, lnc
 @pytest.mark.parametrize(("seed", "batch"), list(enumerate(BATCHES)))
 def test_heads_are_answered_as_onnx_runtime_answers_them(seed: int, batch: int, tmp_path: Path) -> None:
     graph = assert_as_onnx_runtime(seed, tmp_path, "float32", "trn2", 1 + seed % 2, batch)
-    assert sum(isinstance(node.operation, Beside) for node in graph.nodes) == 2
+    assert any(isinstance(node.operation, Beside) for node in graph.nodes)
 
 
 @pytest.mark.slow
