@@ -41,6 +41,8 @@ class Filtered(Operation):
     bias: int = 0
     taps: Taps = field(default_factory=lambda: Taps(1, 1, 0))
 
+    reads_hbm: ClassVar[bool] = True
+
     def fields_unplaced(self) -> dict[str, Any]:
         """See `Operation`."""
         return {"weights": with_fields(self.weights, loads=(), are_resident=False), "bias": 0}
@@ -135,6 +137,11 @@ class Convolution(Filtered):
     def convolved(self) -> Convolution:
         """See `Operation`."""
         return self
+
+    @property
+    def copies_made(self) -> Copies:
+        """See `Operation`."""
+        return self.copies
 
     def whole_rows(self, rows: Rows) -> Rows:
         """See `Operation`."""

@@ -93,14 +93,13 @@ class Operation:
     packing: ClassVar[Packing]  # permitted packing of the images of the first operand
     cuts_rows: ClassVar[bool]  # the operation can compute a subset of the rows of its value
 
-    loads_taps: ClassVar[bool] = False  # the operation loads an image once for each filter column
     writes_hbm: ClassVar[bool] = False  # the operation can write its value directly to HBM
     is_mean: ClassVar[bool] = False  # whether the operation computes means or sums over windows
     is_load: ClassVar[bool] = False  # the operation loads a value from HBM into SBUF
     has_answers: ClassVar[bool] = False  # the value is in HBM and is returned by the launch
     has_scores: ClassVar[bool] = False  # the operation outputs scores and classes, not only classes
     moves_numbers: ClassVar[bool] = False  # the operation moves the numbers of each image by way of HBM
-    reads_hbm: ClassVar[bool] = False  # can read the first operand from HBM, as operations with filters can
+    reads_hbm: ClassVar[bool] = False  # the operation can read the first operand from HBM
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True if a subset of the rows can be computed, by reading windows of (rows, columns)."""
@@ -182,6 +181,11 @@ class Operation:
         return None
 
     @property
+    def copies_made(self) -> Copies | None:
+        """The copies of its value that the operation creates on later partitions; None if it cannot create any."""
+        return None
+
+    @property
     def folded(self) -> MaxPool | RowFoldPool | None:
         """The operation itself if it computes maxima of windows, else None."""
         return None
@@ -189,6 +193,11 @@ class Operation:
     @property
     def filtered(self) -> Filtered | None:
         """The operation itself if it multiplies by filters, else None."""
+        return None
+
+    @property
+    def taps_load(self) -> TapsLoad | None:
+        """The operation itself if it loads an image once for each filter column, else None."""
         return None
 
     @property
@@ -281,12 +290,16 @@ class TapsLoad(Operation):
     fills: bool = False
     copies: Copies = ONE_COPY
 
-    loads_taps: ClassVar[bool] = True
     is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
+
+    @property
+    def taps_load(self) -> TapsLoad:
+        """See `Operation`."""
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)

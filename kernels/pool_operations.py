@@ -119,6 +119,11 @@ class RowFoldPool(Operation):
         """See `Operation`."""
         return self
 
+    @property
+    def copies_made(self) -> Copies:
+        """See `Operation`."""
+        return self.copies
+
     def rows_read(self, rows: Rows) -> Rows:
         """See `Operation`."""
         image = rows

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..kernels.convolution.forms import Form
-from ..kernels.program import TapsLoad
 from ..models.checks import Shape
 from .graph import Graph, Node
 
@@ -50,7 +49,7 @@ def _form_of(parts: Sequence[Node]) -> str | None:
     if not convolutions:
         return "8-bit weights" if any(part.has_fp8_weights for part in parts) else None
     first = convolutions[0]
-    loads = [part.operation.kernel_columns for part in parts if isinstance(part.operation, TapsLoad)]
+    loads = [load.kernel_columns for part in parts if (load := part.operation.taps_load) is not None]
     taps = max(operation.taps.count for operation in convolutions) * (loads[0] if loads else 1)
     rows = max(first.row_fold.count, first.rows_at_once)
     more = {

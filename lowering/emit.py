@@ -305,11 +305,11 @@ class _Emission:
     def _add_buffer(self, number: int) -> int:
         operation = self._graph.nodes[number].operation
         memory = self._memory(number) or Memory.SBUF
-        if operation.loads_taps:
+        if operation.taps_load is not None:
             raise Unsupported("the taps of an input are loaded by each stage that reads them")
         buffer = with_fields(buffer_of(operation, memory), whole_batch=self._is_read_later(number))
         if memory is Memory.SBUF:
-            copies = getattr(operation, "copies", Copies())
+            copies = operation.copies_made or Copies()
             heights = tuple(self._graph.heights((number,)))
             buffer = with_fields(buffer, margin=operation.margin, heights=heights, copies=copies)
         return self._append(buffer, number)

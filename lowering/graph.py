@@ -196,11 +196,9 @@ class Graph:
         return self.packed_of(node.sources[0][0])
 
     def is_from_hbm(self, node: Node) -> bool:
-        """True if a node reads its first operand from HBM, as a single whole value. Only operations with filters, and
-        those that find classes, can do so."""
+        """True if a node reads its first operand from HBM, as a single whole value."""
         parts = node.sources[0]
-        reads = node.operation.filtered is not None or node.operation.reads_hbm
-        return reads and len(parts) == 1 and self.is_in_hbm(parts[0])
+        return node.operation.reads_hbm and len(parts) == 1 and self.is_in_hbm(parts[0])
 
     def is_in_hbm(self, part: int) -> bool:
         """True if the value of a node, or the input, is in HBM."""

@@ -137,7 +137,7 @@ def _is_alone(graph: Graph, node: Node) -> bool:
         or any(graph.is_in_hbm(part) for part in operation.sources[0])
     ):
         return False
-    return not any(graph.nodes[part].operation.loads_taps for part in operation.sources[0])
+    return not any(graph.nodes[part].operation.taps_load for part in operation.sources[0])
 
 
 def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node | None:
@@ -146,7 +146,7 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
     if operation is None or not operation.can_be_combined:
         return None
     source = operation.sources[0][0]
-    if source >= 0 and graph.nodes[source].operation.loads_taps:
+    if source >= 0 and graph.nodes[source].operation.taps_load is not None:
         return None
     loaded = graph.is_from_hbm(node)
     rows = graph.heights(operation.sources[0])

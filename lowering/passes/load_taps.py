@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Convolution, DenseHead, Load, PixelArgmax, Rearrange, TapsLoad
+from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Load, Rearrange, TapsLoad
 from ...simulator.machine.chip import PARTITIONS
 from ..arrangement import Arrangement
 from ..decisions import Ask, Decisions
@@ -50,9 +50,7 @@ def load_input(graph: Graph) -> Graph:
         return graph
     if len(readers) == 1 and readers[0][1] == 0:
         reader = graph.nodes[readers[0][0]]
-        if isinstance(reader.operation, (Convolution, Load, PixelArgmax, DenseHead)) and reader.sources[0] == (
-            LAUNCH_INPUT,
-        ):
+        if (reader.operation.reads_hbm or reader.operation.is_load) and reader.sources[0] == (LAUNCH_INPUT,):
             return graph
     channels, rows, columns = graph.image
     load = Load(name=graph.nodes[0].name, sources=((LAUNCH_INPUT,),), channels=channels, rows=rows, columns=columns)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeGuard
 
 from ...kernels.convolution.forms import Form
-from ...kernels.program import Convolution, Copies, Memory, Operation, RowFoldPool, TapsLoad
+from ...kernels.program import Copies, Memory
 from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Ask, Choice, Decisions, Kind, Option, Question, one_of
@@ -60,7 +59,7 @@ def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
             continue
         source = node.sources[0][0]
         copied, own = graph.nodes[source].changed(copies=copies), node.changed(taps=taps)
-        if copied.operation.loads_taps:
+        if copied.operation.taps_load is not None:
             if filled:
                 copied, own = _filled(copied, own, filled)
             graph = graph.replacing({source: copied, number: own})
@@ -94,8 +93,8 @@ def strides_of_filled(graph: Graph) -> list[int]:
     """Return the possible distances in partitions between adjacent taps of the input if one DMA loads all of them:
     without gaps, or such that more than half of all partitions are used. Empty if the first node does not load taps for
     all rows of a filter."""
-    load, reader = (node.operation for node in (graph.nodes[0], graph.nodes[min(1, len(graph.nodes) - 1)]))
-    if not isinstance(load, TapsLoad) or not isinstance(reader, Convolution):
+    load, reader = graph.nodes[0].operation.taps_load, graph.nodes[min(1, len(graph.nodes) - 1)].operation.convolved
+    if load is None or reader is None:
         return []
     copies, lanes = load.copies, load.channels * load.packed
     if copies.count == 1 or copies.count < reader.kernel[0]:
@@ -106,8 +105,8 @@ def strides_of_filled(graph: Graph) -> list[int]:
 
 def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
     """Return a load of taps that also fills the partitions between its copies, and the convolution that reads it."""
-    operation = load.operation
-    assert isinstance(operation, TapsLoad)
+    operation = load.operation.taps_load
+    assert operation is not None
     taps = replace(node.convolution.taps, stride=stride)
     return load.changed(copies=replace(operation.copies, stride=stride), fills=True), node.changed(taps=taps)
 
@@ -133,7 +132,7 @@ def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
     if len(rows) > 1:
         return alone, None
     dilation = 1 if operation.convolved is None else operation.convolved.dilation[0]
-    if graph.nodes[source].operation.loads_taps:
+    if graph.nodes[source].operation.taps_load is not None:
         taps = taps_in_partitions(rows[0], operation.kernel, PARTITIONS)
         return taps, Copies(taps.rows, dilation, taps.stride)
     taps = copies_in_partitions(rows[0], operation.kernel[0], PARTITIONS)
@@ -150,21 +149,16 @@ def _could_have_copies(graph: Graph, node: Node) -> bool:
         return False
     source = operation.sources[0][0]
     return (
-        source >= 0 and _makes_copies(graph.nodes[source].operation) and possible_taps(graph, node)[0] != operation.taps
+        source >= 0
+        and graph.nodes[source].operation.copies_made is not None
+        and possible_taps(graph, node)[0] != operation.taps
     )
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:
     """True if a node can create such copies, and all of its readers access it by partition."""
     node = graph.nodes[number]
-    operation = node.operation
-    if not _makes_copies(operation) or node.memory is not Memory.SBUF or node.in_bands:
+    if node.operation.copies_made not in (Copies(), copies) or node.memory is not Memory.SBUF or node.in_bands:
         return False
     readers = [graph.nodes[n].operation for n, _ in graph.readers(number)]
-    plain = all(other.convolved is not None and (number,) in other.sources for other in readers)
-    return plain and operation.copies in (Copies(), copies)
-
-
-def _makes_copies(operation: Operation) -> TypeGuard[Convolution | RowFoldPool]:
-    """True if an operation can create copies of its value on later partitions."""
-    return isinstance(operation, (Convolution, RowFoldPool))
+    return all(other.convolved is not None and (number,) in other.sources for other in readers)

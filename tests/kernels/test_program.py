@@ -69,3 +69,8 @@ def test_programs_are_made_before_a_backend_is_chosen() -> None:
     code = "import sys, trninfer.kernels.program; print([name for name in sys.modules if name.split('.')[0] == 'nki'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_only_convolutions_and_pools_of_packed_rows_make_copies() -> None:
+    makers = {kind.__name__ for kind in OPERATIONS if kind.copies_made is not Operation.copies_made}
+    assert makers == {"Convolution", "RowFoldPool"}
