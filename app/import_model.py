@@ -121,17 +121,19 @@ def _unwritable(output: Path, error: OSError) -> UsageError:
 def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None) -> str:
     """Describe an import: what was read, assumed and checked and, if `output` is given, what was written."""
     from ..models.checks import describe_shape
-    from ..models.inputs import ImageInput, NamedInput, SeveralInputs
+    from ..models.inputs import ImageInput, SeveralInputs
     from .network_text import describe_answers, describe_preprocessing, first_labels
 
     network = imported.network
     parameters = sum(tensor.size for tensor in imported.tensors.values())
     lines = [("read", f"{imported.source}: {len(network.layers)} layers, {parameters:,} parameters")]
-    several = isinstance(network.input, SeveralInputs)
-    parts = network.input.parts if isinstance(network.input, SeveralInputs) else (NamedInput("x", network.input),)
-    for part in parts:
-        lines.append(("input", (f"{part.name}: " if several else "") + describe_shape(part.input.shape)))
-        lines += [("pictures", describe_preprocessing(part.input))] if isinstance(part.input, ImageInput) else []
+    spec = network.input
+    inputs = [("", spec)]
+    if isinstance(spec, SeveralInputs):
+        inputs = [(f"{part.name}: ", part.input) for part in spec.parts]
+    for prefix, each in inputs:
+        lines.append(("input", prefix + describe_shape(each.shape)))
+        lines += [("pictures", describe_preprocessing(each))] if isinstance(each, ImageInput) else []
     for named in network.named_outputs:
         name = f"{named.name} {list(named.shape)}: " if network.others else ""
         labelled = bool(imported.labels_from) and named is network.named_outputs[0]
@@ -139,7 +141,7 @@ def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None)
     if imported.labels_from not in ("", "the user"):
         lines.append(("labels", f"{first_labels(network.labels)}, from {imported.labels_from}"))
     for title, notes in (("noted", imported.notes), ("assumed", imported.assumed)):
-        lines += [(title if not position else "", note) for position, note in enumerate(notes)]
+        lines += zip((title, *[""] * len(notes)), notes)
     lines += [("checked", _describe(imported.comparison)), ("", _tried(trial))]
     lines += [("wrote", str(output))] if output is not None else []
     return "".join(f"{name + ':' if name else '':<10}{printable(text)}\n" for name, text in lines)

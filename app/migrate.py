@@ -148,12 +148,12 @@ def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
     found, old_run = compare(old, migration.text, path) if check else (None, "")
     if findings:
         parts.append(f"lint: {len(findings)}, the first: {findings[0]}")
-    elif found is not None and found.runs:
-        parts.append("lints clean and runs")
+    elif found is None:
+        parts.append("lint finds nothing; not run (--check runs it)")
     else:
-        parts.append("lint finds nothing" + ("" if check else "; not run (--check runs it)"))
+        parts.append("lints clean and runs" if found.runs else "lint finds nothing")
     if found is not None:
-        parts.append(f"check: {found.shown}" + (f"; {old_run}" if old_run else ""))
+        parts += filter(None, [f"check: {found.shown}", old_run])
         well &= found.well
     write_stderr(f"{shown}: {printable('; '.join(parts))}\n")
     return well

@@ -128,10 +128,11 @@ def _finish(
         if outcome.comparison is not None
     }
     write_bytes(_zip({name: redactor.text(text) for name, text in files.items()}), path, "--archive")
-    if options.form != "table" and options.form != "markdown":
-        write_output(render_machine(document, options.form), options.output)
+    if options.form in ("table", "markdown"):
+        text = "\n".join(render(test, stream_of(options.output)) for test in tests)
     else:
-        write_output("\n".join(render(test, stream_of(options.output)) for test in tests), options.output)
+        text = render_machine(document, options.form)
+    write_output(text, options.output)
     for test in tests:
         if test.stopped:
             complain(f"the self-test did not finish: {test.stopped}")

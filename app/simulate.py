@@ -157,11 +157,12 @@ def simulate(
     from ..simulator import NkiValidationError
 
     _check(file, trace, report, output_format)
+    command = [str(file), *(arguments or [])]
     if sweeps:
         if any((trace, report, sanitize, sanitize_for, compare_archive)):
             others = "--trace, --report, --sanitize and --compare-archive"
             raise UsageError(f"--sweep goes without {others}: run the variant that you choose")
-        raise typer.Exit(_sweep([str(file), *(arguments or [])], sweeps, target))
+        raise typer.Exit(_sweep(command, sweeps, target))
     trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
     source = Path(os.path.abspath(file))
     archived = _read_archive(compare_archive) if compare_archive is not None else []
@@ -169,7 +170,7 @@ def simulate(
     launches = _Launches(source, str(file), lines, trace is not None or report is not None, archived)
     options = _Options(target, sanitize_for or sanitize, disable_dge, max_instructions, output_format == "json")
     try:
-        status, is_migrated = _run([str(file), *(arguments or [])], launches.observe, options)
+        status, is_migrated = _run(command, launches.observe, options)
     except NkiValidationError as error:
         raise UsageError(str(error)) from None
     if not launches.summaries and not status:

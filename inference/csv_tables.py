@@ -144,7 +144,8 @@ def _is_before_rows(table: _Table, record: list[str], number: int, header: str) 
 
 
 def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> None:
-    expected = table.width or (table.header_width if table.header_line is not None else len(record))
+    header_width = len(record) if table.header_line is None else table.header_width
+    expected = table.width or header_width
     if not table.width and len(record) == expected:
         _select(table, record)
     chosen = table.selection if len(record) == expected else None
@@ -155,15 +156,19 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
         hint = HINT if table.columns is not None else ""
         raise ValueError(f"line {line}{_what_is_wrong(record, column, delimiter, hint)}")
     if len(record) != expected:
-        above = f"{table.width} before it"
-        if not table.width:
-            above = f"line {table.header_line}, taken as a header, has {expected}"
-        raise ValueError(f"line {line}: {len(record)} values, but {above}")
+        raise ValueError(f"line {line}: {len(record)} values, but {_describe_width(table, expected)}")
     table.width = len(record)
     if chosen is not None and table.sides is not None:
         _add_sides(table.sides, chosen, record, table.budget)
     table.budget.take(table.values.itemsize * len(row), f"a table up to line {line}")
     table.values.extend(row)  # type: ignore[arg-type]  # no element is None
+
+
+def _describe_width(table: _Table, expected: int) -> str:
+    """Describe the number of values that a line must have, and the lines above it that determine the number."""
+    if table.width:
+        return f"{table.width} before it"
+    return f"line {table.header_line}, taken as a header, has {expected}"
 
 
 def _add_sides(sides: Sides, chosen: Selection, record: list[str], budget: Budget) -> None:

@@ -41,19 +41,24 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
     width = max(2, round(max(image.size) / 400))
     font = ImageFont.load_default(max(14, round(max(image.size) / 40)))
     for box in reversed(boxes):  # the most confident boxes are drawn last
-        color = series_color(box.class_index)
-        if box.outline:
-            points = [(round(x * scale[0]), round(y * scale[1])) for x, y in box.outline]
-            pen.line([*points, *points[:2]], fill=color, width=width, joint="curve")
-        else:
-            corners = [side * scale[axis % 2] for axis, side in enumerate((box.x1, box.y1, box.x2, box.y2))]
-            x1, y1, x2, y2 = (round(side) for side in corners)
-            pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=color, width=width)
+        _draw_outline(pen, box, scale, width)
         _draw_keypoints(pen, box, scale, 2 * width)
     taken: list[_Area] = []
     for box in boxes:
         _draw_label(pen, box, (box.x1 * scale[0], box.y1 * scale[1]), image.size, font, taken)
     return image
+
+
+def _draw_outline(pen: ImageDraw.ImageDraw, box: Box, scale: tuple[float, float], width: int) -> None:
+    """Draw the outline of an oriented box, or the rectangle of an upright one."""
+    color = series_color(box.class_index)
+    if box.outline:
+        points = [(round(x * scale[0]), round(y * scale[1])) for x, y in box.outline]
+        pen.line([*points, *points[:2]], fill=color, width=width, joint="curve")
+        return
+    corners = [side * scale[axis % 2] for axis, side in enumerate((box.x1, box.y1, box.x2, box.y2))]
+    x1, y1, x2, y2 = (round(side) for side in corners)
+    pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=color, width=width)
 
 
 def _blend_mask(image: Image.Image, box: Box, scale: tuple[float, float]) -> None:

@@ -65,34 +65,39 @@ def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> 
     process = WorkerProcess(ParquetReader)
     try:
         table: _Table = process.ask((name if content is None else content, columns))
-        shape = (table.rows, table.width)
-        budget = Budget.for_file(size)
-        budget.take(math.prod(shape) * table.dtype.itemsize, f"an array of shape {list(shape)}")
-        values = np.empty(shape, table.dtype)
-        filled = 0
-        ids: list[str] = []
-        labels: list[str] = []
-        while (part := process.ask(None)) is not None:
-            if part.values.shape[1] != table.width or filled + len(part.values) > table.rows:
-                raise ValueError("holds lists of different lengths, or more rows than its metadata claims")
-            values[filled : filled + len(part.values)] = part.values
-            filled += len(part.values)
-            budget.take(sum(TEXT_BYTES + len(text) for text in (*part.ids, *part.labels)), "a table with its ids")
-            ids += part.ids
-            labels += part.labels
+        values, ids, labels = _read_parts(process, table, Budget.for_file(size))
     except WorkerEnded:
         raise _over_limit() from None
     finally:
         process.kill()
         process.close()
-    if filled < table.rows:
-        raise ValueError(f"holds {filled} rows; its metadata claims {table.rows}")
     rows = FeatureRows.in_memory(name, values)
     rows.notes = table.notes
     if table.id_name is not None or table.label_name is not None:
         has_ids, has_labels = table.id_name is not None, table.label_name is not None
         rows.sides = Sides(table.id_name or "", ids if has_ids else None, labels if has_labels else None)
     return rows
+
+
+def _read_parts(process: WorkerProcess, table: _Table, budget: Budget) -> tuple[np.ndarray, list[str], list[str]]:
+    """Return all values of a table with its ids and labels, which a process reads part by part."""
+    shape = (table.rows, table.width)
+    budget.take(math.prod(shape) * table.dtype.itemsize, f"an array of shape {list(shape)}")
+    values = np.empty(shape, table.dtype)
+    filled = 0
+    ids: list[str] = []
+    labels: list[str] = []
+    while (part := process.ask(None)) is not None:
+        if part.values.shape[1] != table.width or filled + len(part.values) > table.rows:
+            raise ValueError("holds lists of different lengths, or more rows than its metadata claims")
+        values[filled : filled + len(part.values)] = part.values
+        filled += len(part.values)
+        budget.take(sum(TEXT_BYTES + len(text) for text in (*part.ids, *part.labels)), "a table with its ids")
+        ids += part.ids
+        labels += part.labels
+    if filled < table.rows:
+        raise ValueError(f"holds {filled} rows; its metadata claims {table.rows}")
+    return values, ids, labels
 
 
 class ParquetReader:
@@ -187,16 +192,10 @@ def _check_texts(types: Any, schema: Any, names: Iterable[str]) -> None:
 def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     """Select the columns to read. The index columns of pandas are omitted unless they are named."""
     names = list(schema.names)
-    notes: list[str] = []
     if named is None:
-        chosen = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
+        chosen, notes = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ()), []
     else:
-        kinds = schema.types  # the attribute creates a new list on each access
-        found = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
-        features = [names[column] for column in found.features]
-        id_name, label_name = (None if column is None else names[column] for column in (found.id, found.label))
-        notes += filter(None, [found.note(names)])
-        chosen = _Chosen(features, id_name, label_name, ())
+        chosen, notes = _select_named(types, schema, named)
     _check_texts(types, schema, chosen.texts)
     dropped = () if named is None else named.drop
     used = {*chosen.features, *chosen.texts, *dropped}
@@ -204,6 +203,15 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     if left:
         notes.insert(0, f"left out as pandas' index: {', '.join(left)}")
     return replace(chosen, notes=tuple(notes))
+
+
+def _select_named(types: Any, schema: Any, named: Columns) -> tuple[_Chosen, list[str]]:
+    """Select columns by the user's options; also return a note on the choice, if there is one."""
+    names, kinds = list(schema.names), schema.types  # the attribute `types` creates a new list on each access
+    found = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
+    features = [names[column] for column in found.features]
+    id_name, label_name = (None if column is None else names[column] for column in (found.id, found.label))
+    return _Chosen(features, id_name, label_name, ()), list(filter(None, [found.note(names)]))
 
 
 def _is_text(types: Any, kind: Any) -> bool:

@@ -23,6 +23,7 @@ from ..models.files import Model
 from ..models.golden import argmax, run_network
 from ..models.importing.picture import IMAGENET_MEAN, IMAGENET_STD, default_resize
 from ..models.inputs import ImageInput
+from ..models.network import Network
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .pictures import MAX_THREADS, decode_ahead
@@ -81,10 +82,7 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
         raise InputError(f"--check-pictures {folder}: no picture whose class is known{told}")
     ways = _ways(spec)
     shapes = network.shapes()
-    work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
-    count = min(len(named), max(FEWEST, MAX_WORK // max(1, work * len(ways))))
-    chosen = [named[place] for place in np.linspace(0, len(named) - 1, count).round().astype(int)]
-    Random(0).shuffle(chosen)  # so that the pictures run before the time limit cover all classes
+    chosen = _sample(named, network, len(ways))
     held = max(math.prod(shape) for shape in (*shapes.values(), spec.shape)) * FLOAT_BYTES
     at_once = max(1, min(AT_ONCE, BATCH_BYTES // (held * len(ways))))
     right = dict.fromkeys(range(len(ways)), 0)
@@ -100,6 +98,16 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
         raise InputError(f"--check-pictures {folder}: {problems[0].input}: {problems[0].message}")
     results = tuple(Way(name, options, right[number], total) for number, (name, options, _) in enumerate(ways))
     return PictureCheck(results, tuple(problems), len(named) - len(tried))
+
+
+def _sample(names: Sequence[str], network: Network, ways: int) -> list[str]:
+    """Return as many pictures, evenly distributed, as the limit of work allows if each is preprocessed in all ways."""
+    shapes = network.shapes()
+    work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
+    count = min(len(names), max(FEWEST, MAX_WORK // max(1, work * ways)))
+    chosen = [names[place] for place in np.linspace(0, len(names) - 1, count).round().astype(int)]
+    Random(0).shuffle(chosen)  # so that the pictures run before the time limit cover all classes
+    return chosen
 
 
 def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.session import BatchSession
+from ..runtime.session import BatchAnswer, BatchSession
 from ..runtime.timing import LayerTiming, Totals, named_timelines
 from ..runtime.verify import Verification, Verifier
 from .predictions import MakePredictions, PredictionSink
@@ -65,9 +65,7 @@ def answer_batches(
 
     for answer in session.stream(taken(), progress):
         names, inputs = waiting.popleft()
-        for position, reason in sorted(answer.failures.items()):
-            refuse(names[position], reason)
-        answered = sorted({*range(len(names))}.difference(answer.failures))
+        answered = _answered(names, answer, refuse)
         if not answered:
             continue
         names = [names[position] for position in answered]
@@ -80,3 +78,10 @@ def answer_batches(
             break
     verdict = verifier.verdict if verifier is not None else None
     return StreamResult(totals.count, totals.layers(), totals.worker_us, verdict, timelines)
+
+
+def _answered(names: Sequence[str | int], answer: BatchAnswer, refuse: Callable[[str | int, str], None]) -> list[int]:
+    """Return the positions of the answered inputs of a batch, and call `refuse` for the others."""
+    for position, reason in sorted(answer.failures.items()):
+        refuse(names[position], reason)
+    return [position for position in range(len(names)) if position not in answer.failures]

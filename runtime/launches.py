@@ -169,7 +169,7 @@ class LayerLaunches:
             values = {name: value for name, value in values.items() if left[name] or name not in step.reads}
             progress(len(launches) / len(self._steps))
         classes = _no_classes(size) if self._of_values else np.asarray(launches[-1].outputs[0])
-        scores = answers[0] if len(answers) == 1 else np.concatenate([answers[n] for n in sorted(answers)], axis=1)
+        scores = np.concatenate([answers[n] for n in sorted(answers)], axis=1)
         return BatchRun(scores, classes, *self._times(launches, size))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from .. import simulator
 from ..lowering.owners import name_of, owners_of
@@ -22,6 +23,7 @@ from .backend import LaunchTime
 
 LAUNCH = ""  # owner of instructions that belong to no layer
 _WARM_UP = "warm_up"
+_Key = TypeVar("_Key")
 
 
 class _Share:
@@ -86,15 +88,18 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
         if layer is not None and not _is_early(instruction) and (not parts or parts[-1] != layer):
             parts.append(layer)
         numbers.append(-1 if layer is None else len(parts) - 1)
-    firsts = {layer: number for number, layer in reversed(list(enumerate(parts)))}
-    # a buffer gets its name in its first pass
-    ever = {name: number for number, (_, name) in reversed(list(enumerate(parts)))}
-    early = [number for number, instruction in enumerate(program) if _is_early(instruction)]
-    for number, layer in ((number, layer_of[number]) for number in early):
-        if layer is not None:
+    firsts = _first_places(parts)
+    ever = _first_places([name for _, name in parts])  # a buffer gets its name in its first pass
+    for number, (instruction, layer) in enumerate(zip(program, layer_of)):
+        if layer is not None and _is_early(instruction):
             at = max(0, numbers[number])  # the part loads only weights if other operations write the layer's value
             numbers[number] = firsts.get(layer, ever.get(layer[1], at))
     return [layer for _, layer in parts], numbers
+
+
+def _first_places(keys: Sequence[_Key]) -> dict[_Key, int]:
+    """Return the index of the first occurrence of each key."""
+    return {key: number for number, key in reversed(list(enumerate(keys)))}
 
 
 def _names_layer(instruction: Instruction) -> bool:

@@ -37,23 +37,29 @@ def bench_networks(
         result, verdict = _bench_network(session, options.verify, calibration)
         if is_compared(options):
             report.agreement = agreement_of(session, calibration, options.batch_size)
-        verdicts += [verdict] if verdict is not None else []
+        if verdict is not None:
+            verdicts.append(verdict)
         prefix = "" if len(names) == 1 else f"{network}/"
         title = f"{network}: a batch of {options.batch_size}"
         floor = floor_of(loaded.network, report.dtype, options.batch_size, backend.info.target, options.lnc)
-        if subject.show_lowering:
-            launches = session.show(options.batch_size)
-            shown = NetworkLowering(network, report.dtype, options.batch_size, backend.info.target, launches)
-            report.lowering = [*(report.lowering or []), shown]
         table = LayerTable(title, prefix, result.layers, floor)
         report.tables.append(table)
-        if subject.graph is not None:
-            told = GraphTitle(report.latency_kind, backend.info.target, report.dtype, options.batch_size)
-            write_output(render_graph(loaded.network, table, told), subject.graph, "--graph")
+        _add_views(report, subject, session, table)
         timelines += [(f"{prefix}{row}", timeline) for row, timeline in result.timelines]
     if verdicts:
         report.verify = merge(verdicts)
     return timelines
+
+
+def _add_views(report: Report, subject: BenchSubject, session: Session, table: LayerTable) -> None:
+    """Add the lowering of a network to the report and write its graph, if requested."""
+    network, target, batch = session.model.network, session.info.target, session.batch_size
+    if subject.show_lowering:
+        shown = NetworkLowering(network.name, report.dtype, batch, target, session.show(batch))
+        report.lowering = [*(report.lowering or []), shown]
+    if subject.graph is not None:
+        title = GraphTitle(report.latency_kind, target, report.dtype, batch)
+        write_output(render_graph(network, table, title), subject.graph, "--graph")
 
 
 def _bench_network(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...models.bundled import bundled_models
 from ...models.files import Model
-from ...runtime.backend import latency_note
+from ...runtime.backend import Backend, latency_note
 from ...runtime.floor import floor_of
 from ...runtime.simulated import what_if
 from ...runtime.sweep import SweepPoint, marked, shared_hbm, sweep_point, with_cores
@@ -45,6 +45,12 @@ def check_sweep(
         raise UsageError(f"{' and '.join(wrong)}: of one bench; give one --batch-size, --target and --dtype")
 
 
+def _check_backend(backend: Backend, sweep: SweepOptions) -> None:
+    """Raise UsageError if a sweep needs predicted times and the backend measures them."""
+    if backend.info.latency_kind != "predicted" and (sweep.cores or len(sweep.target or ()) > 1):
+        raise UsageError("--cores and several --target are predicted; add --backend sim")
+
+
 def bench_sweep(
     subject: BenchSubject, sweep: SweepOptions, options: RunOptions, constants: Values, started: float
 ) -> Report:
@@ -60,8 +66,7 @@ def bench_sweep(
         for model in models:
             for each in combinations:
                 backend = open_backend(each)
-                if backend.info.latency_kind != "predicted" and (sweep.cores or len(sweep.target or ()) > 1):
-                    raise UsageError("--cores and several --target are predicted; add --backend sim")
+                _check_backend(backend, sweep)
                 report = report or Report.on("bench", subject.model and model.network.name, backend.info, each.dtype)
                 points.append(_point(model, each, constants, sweep.cores))
                 progress(len(points))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO, Any
@@ -159,10 +159,7 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
         else:
             put(_set(_shortened(name, name_width), name_width, False) + Text(" " * GAP) + line(texts))
 
-    height = max(len(column.lines) for column in (names, *shown))
-    for level in range(height):
-        heads = [Text(_level(column, level, height), "bold") for column in shown]
-        name = Text(_level(names, level, height), "bold")
+    for name, heads in _heading_rows(names, shown):
         row(name, heads) if not stacked or name.plain else put(Text("  ") + line(heads))
     rule = _width(shown) + 2 if stacked else name_width + (GAP + _width(shown) if shown else 0)
     put(Text("-" * rule))
@@ -171,6 +168,14 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
     missing = [column.heading for column in figures if column not in shown]
     if missing:
         print_line(console, f"not shown: {', '.join(missing)} (--wide)", palette.TERMINAL_MINOR)
+
+
+def _heading_rows(names: Column, shown: Sequence[Column]) -> Iterator[tuple[Text, list[Text]]]:
+    """Yield the lines of the headings, from top to bottom: that of the names and those of the figures."""
+    height = max(len(column.lines) for column in (names, *shown))
+    for level in range(height):
+        name, *heads = (Text(_level(column, level, height), "bold") for column in (names, *shown))
+        yield name, heads
 
 
 def _fitting(columns: Sequence[Column], room: int) -> list[Column]:

@@ -165,13 +165,7 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
     labels = []
     for point, x, y, _ in circles:
         if point.hardware_rate > RING * point.rate:
-            high, own = axes.y(point.hardware_rate), bound_class(point.layer)
-            marks.append(
-                element(
-                    "line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=f"{y:.1f}", y2=f"{high + 4:.1f}", class_=f"reach {own}"
-                )
-            )
-            marks.append(element("circle", cx=f"{x:.1f}", cy=f"{high:.1f}", r=4, class_=f"ring {own}"))
+            marks += _hardware_ring(point, x, y, axes.y(point.hardware_rate))
     for point, x, y, radius in circles:
         marks.append(
             element(
@@ -199,6 +193,13 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         f"{left_out}"
     )
     return element("figure", svg, element("figcaption", told), class_="roofline", tabindex=0)
+
+
+def _hardware_ring(point: Point, x: float, y: float, high: float) -> tuple[Markup, Markup]:
+    """Return the ring at the height `high` of a layer's hardware FLOPs, and the line from its circle to the ring."""
+    own = bound_class(point.layer)
+    line = element("line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=f"{y:.1f}", y2=f"{high + 4:.1f}", class_=f"reach {own}")
+    return line, element("circle", cx=f"{x:.1f}", cy=f"{high:.1f}", r=4, class_=f"ring {own}")
 
 
 def _describe(point: Point, kind: str) -> str:

@@ -31,13 +31,23 @@ def _columns_of_cores(points: Sequence[SweepPoint]) -> list[Column]:
 
 def print_sweep(console: Console, report: Report) -> None:
     """Print the points, and one line for each best point."""
-    points = report.sweep or []
-    shapes = len({point.input_shape for point in points}) > len({point.network for point in points})
-    networks = len({point.network for point in points}) > 1
-    columns = [
+    columns = _columns(report, report.sweep or [])
+    title = "one batch of each size" if report.lnc == 1 else f"one batch of each size, LNC {report.lnc}"
+    print_rows(console, title, columns, report.wide)
+    for line in best_lines(report):
+        print_line(console, line)
+    console.print()
+
+
+def _columns(report: Report, points: Sequence[SweepPoint]) -> list[Column]:
+    """Return the columns of the table; networks and input shapes have a high rank if they differ."""
+    networks = len({point.network for point in points})
+    network_rank = 0 if networks > 1 else 9
+    shape_rank = 0 if len({point.input_shape for point in points}) > networks else 10
+    return [
         Column("batch", [cell(f"{point.batch_size}{' *' * point.best}", "bold") for point in points], False),
-        Column("network", [cell(point.network) for point in points], False, 0 if networks else 9),
-        Column("input", [cell("x".join(map(str, point.input_shape))) for point in points], False, 0 if shapes else 10),
+        Column("network", [cell(point.network) for point in points], False, network_rank),
+        Column("input", [cell("x".join(map(str, point.input_shape))) for point in points], False, shape_rank),
         Column("target", [cell(point.target) for point in points], False, 2),
         Column("dtype", [cell(point.dtype) for point in points], False, 2),
         _numbers(f"{report.latency_kind} us", [microseconds(point.total_us) for point in points], 0),
@@ -48,13 +58,8 @@ def print_sweep(console: Console, report: Report) -> None:
         _numbers("HFU", [_share(point.hfu) for point in points], 7),
         _numbers("SBUF peak", [_kib(point.sbuf_peak_bytes) for point in points], 6),
         _numbers("x floor", ["-" if p.times_floor is None else f"{p.times_floor:.2f}" for p in points], 5),
+        *_columns_of_cores(points),
     ]
-    columns += _columns_of_cores(points)
-    title = "one batch of each size" if report.lnc == 1 else f"one batch of each size, LNC {report.lnc}"
-    print_rows(console, title, columns, report.wide)
-    for line in best_lines(report):
-        print_line(console, line)
-    console.print()
 
 
 def _numbers(heading: str, texts: Sequence[str], rank: int) -> Column:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -90,8 +89,7 @@ def compile_alone(
     `simulate`: also run BIRSim on the inputs, if that works. Exceptions of the compiler about a kernel propagate.
     """
     tried: list[tuple[str, str]] = []
-    for way, birsim in itertools.product(_WAYS, (True, False) if simulate else (False,)):
-        label = f"{way}, BIRSim" if birsim else way
+    for label, way, birsim in _attempts(simulate):
         folder = artifacts / label.replace(", ", "-").replace(" ", "-")
         try:
             compiled = _WAYS[way](kernel, inputs, parameters, folder, birsim)
@@ -107,6 +105,12 @@ def compile_alone(
             estimate, tried = alone or estimate, tried + failures
         return CompileReport(label, tuple(tried), estimate, _simulated(compiled) if birsim else None)
     return None
+
+
+def _attempts(simulate: bool) -> list[tuple[str, str, bool]]:
+    """Return the ways to compile, in order: a label, the key of `_WAYS`, and whether BIRSim is to run."""
+    runs = (True, False) if simulate else (False,)
+    return [(f"{way}, BIRSim" if birsim else way, way, birsim) for way in _WAYS for birsim in runs]
 
 
 def _reason(error: Exception) -> str:

@@ -118,8 +118,13 @@ def _problem(value: Any) -> str | None:
         return next((problem for problem in map(_problem, value) if problem is not None), None)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return f"holds a {kind}; numbers, strings, tuples and frozen dataclasses are allowed beside tensors"
+    return _problem_of_record(value, kind)
+
+
+def _problem_of_record(value: Any, kind: str) -> str | None:
+    """Return a description of the problem with a dataclass or one of its fields, or None."""
     fields = dataclasses.fields(value)
-    if not type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+    if not type(value).__dataclass_params__.frozen:
         return f"holds a {kind}, which is not frozen"
     hidden = [field.name for field in fields if not (field.repr and field.compare)]
     if hidden:

@@ -321,13 +321,7 @@ class WorkerPool:
                 await answering
             raise WorkerEnded(f"a batch took longer than {self._rules.timeout:g} s, so its worker was ended") from None
         except (KernelError, OverflowedError, WorkerFault) as error:
-            if len(jobs) > 1:
-                for job in jobs:
-                    await self._answer(worker, [job])
-                return
-            _fail(jobs[0], error)
-            if isinstance(error, WorkerFault):
-                self._observer.note("error", "fault of the program", reason=str(error))
+            await self._answer_singly(worker, jobs, error)
             return
         seconds = time.monotonic() - began
         recent = len(jobs) / max(seconds, 1e-6)
@@ -338,6 +332,16 @@ class WorkerPool:
                 _fail(job, result)
             elif not job.result.done():
                 job.result.set_result(result)
+
+    async def _answer_singly(self, worker: PoolWorker, jobs: list[_Job], error: Exception) -> None:
+        """Answer the inputs of a failed batch one by one; the error of a batch of one is that of its input."""
+        if len(jobs) > 1:
+            for job in jobs:
+                await self._answer(worker, [job])
+            return
+        _fail(jobs[0], error)
+        if isinstance(error, WorkerFault):
+            self._observer.note("error", "fault of the program", reason=str(error))
 
     def _send_again(self, jobs: list[_Job], error: WorkerEnded) -> None:
         for job in jobs:
