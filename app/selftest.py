@@ -128,7 +128,7 @@ def _finish(
         if outcome.comparison is not None
     }
     write_bytes(_zip({name: redactor.text(text) for name, text in files.items()}), path, "--archive")
-    if options.form in ("table", "markdown"):
+    if options.form == "table" or options.form == "markdown":
         text = "\n".join(render(test, stream_of(options.output)) for test in tests)
     else:
         text = render_machine(document, options.form)

@@ -192,8 +192,9 @@ def _check_texts(types: Any, schema: Any, names: Iterable[str]) -> None:
 def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     """Select the columns to read. The index columns of pandas are omitted unless they are named."""
     names = list(schema.names)
+    notes: list[str] = []
     if named is None:
-        chosen, notes = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ()), []
+        chosen = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
     else:
         chosen, notes = _select_named(types, schema, named)
     _check_texts(types, schema, chosen.texts)

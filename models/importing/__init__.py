@@ -269,31 +269,47 @@ def _decide_outputs(
         labels = properties.labels if exporter is None else exporter.names
         found = _find_boxes(outputs, source, spec, None if labels is None else len(labels))
     if found is not None:
-        outputs = found.outputs
-        if spec is None:  # the kind was guessed, so use the usual preprocessing of this kind
-            properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
-            source = graph_input(graph, part, properties.pictures)
-            walk.importer.builder.input = source.input
-        guessed = found.spec if spec is None else None
-        return _Meaning(outputs, source, properties, _notes_on_boxes(found, properties.labels), guessed)
-    if options.output_kind == "map" or (
-        options.output_kind is None and looks_like_map(walk.importer, outputs[0], source.input)
-    ):
-        outputs = as_map(walk.importer, outputs, source.input, is_guessed=options.output_kind is None)
+        notes = _notes_on_boxes(found, properties.labels)
+        if spec is not None:
+            return _Meaning(found.outputs, source, properties, notes)
+        # The kind was guessed, so use the usual preprocessing of this kind.
+        properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
+        return _Meaning(found.outputs, _read_again(walk, graph, part, properties), properties, notes, found.spec)
+    is_guessed = options.output_kind is None
+    if options.output_kind == "map" or (is_guessed and looks_like_map(walk.importer, outputs[0], source.input)):
+        outputs = as_map(walk.importer, outputs, source.input, is_guessed)
         properties = properties.with_pictures(WHOLE_PICTURES)
-        source = graph_input(graph, part, properties.pictures)
-        walk.importer.builder.input = source.input
-        return _Meaning(outputs, source, properties, [])
-    leading = outputs[0].output
-    if options.output_kind and options.output_kind != leading.kind:
-        leading = Output(options.output_kind, "raw" if options.output_kind == "classes" else "")
-        outputs[0] = replace(outputs[0], output=leading)
-    elif not options.output_kind and _are_named_chances(outputs[0], graph):
-        outputs[0] = replace(outputs[0], output=Output("classes", "softmax"))
-    elif not options.output_kind and _are_regressions(outputs[0], graph):
-        outputs[0] = replace(outputs[0], output=Output("values"))
-    note = "" if options.output_kind else note_on_tables(outputs)
+        return _Meaning(outputs, _read_again(walk, graph, part, properties), properties, [])
+    leading = _leading_output(outputs[0], graph, options.output_kind)
+    outputs[0] = replace(outputs[0], output=leading)
+    note = note_on_tables(outputs) if is_guessed else ""
     return _Meaning(outputs, source, properties, [note] if note else [])
+
+
+def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) -> GraphSource:
+    """Return the input of a graph whose preprocessing has changed, which the builder uses from now on."""
+    source = graph_input(graph, part, properties.pictures)
+    walk.importer.builder.input = source.input
+    return source
+
+
+def _leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output:
+    """Return the meaning of the first output: of the kind that the user states, or else as the graph suggests."""
+    if kind:
+        return built.output if kind == built.output.kind else Output(kind, "raw" if kind == "classes" else "")
+    if _are_named_chances(built, graph):
+        return Output("classes", "softmax")
+    return Output("values") if _are_regressions(built, graph) else built.output
+
+
+def _compare(imported: ImportedGraph, unchecked: bool) -> Comparison:
+    """Compare an import with ONNX Runtime; if the outputs differ, raise ModelError unless `unchecked`."""
+    try:
+        return compare(imported)
+    except RejectedError as error:
+        if not unchecked:
+            raise ModelError(f"{error}; --unchecked imports it without this check") from None
+        return Comparison(str(error))
 
 
 def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
@@ -303,10 +319,9 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         wanted = outputs_before_selection(graph)
         exporter = replace(exporter, has_all_rows=bool(wanted))
     part = cut_graph(graph, wanted)
-    if options.boxes is not None:
-        properties = properties.with_pictures(options.boxes.pictures)
-    elif exporter is not None:
-        properties = properties.with_pictures(exporter.pictures)
+    specified = options.boxes or exporter
+    if specified is not None:
+        properties = properties.with_pictures(specified.pictures)
     walk = _walk(graph, part, properties)
     meaning = _decide_outputs(walk, graph, part, exporter, properties, options)
     outputs, source, known = meaning.outputs, meaning.source, meaning.properties
@@ -315,24 +330,18 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
     check_tensors(network, tensors)
     notes = (*known.notes, *part.notes, *walk.importer.notes, *meaning.notes)
     names = tuple(built.name for built in outputs)
-    try:
-        comparison = compare(
-            ImportedGraph(
-                path=path,
-                graph=graph,
-                part=part,
-                source=source,
-                network=network,
-                tensors=tensors,
-                names=names,
-                notes=notes,
-                map_is_last=is_channels_last(outputs[0], source.input),
-            )
-        )
-    except RejectedError as error:
-        if not options.unchecked:
-            raise ModelError(f"{error}; --unchecked imports it without this check") from None
-        comparison = Comparison(str(error))
+    imported_graph = ImportedGraph(
+        path=path,
+        graph=graph,
+        part=part,
+        source=source,
+        network=network,
+        tensors=tensors,
+        names=names,
+        notes=notes,
+        map_is_last=is_channels_last(outputs[0], source.input),
+    )
+    comparison = _compare(imported_graph, options.unchecked)
     if network.output.kind == "classes" and options.output_kind is None and comparison.outputs:
         network = replace(network, output=fit_to_scores(network.output, names[0], comparison.outputs[0]))
     if network.output.scores != "raw":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,29 +61,22 @@ def find_head(
 def note_on_tables(outputs: Sequence[BuiltOutput]) -> str:
     """Return a note if one output has four numbers per row and another output has as many rows, otherwise ""."""
     tables = [built for built in outputs if len(built.shape) == 2]
-    for boxes in tables:
-        for axis in (0, 1):
-            count = boxes.shape[1 - axis]
-            same = [built for built in tables if built is not boxes and built.shape[1 - axis] == count]
-            if boxes.shape[axis] == 4 and count >= LEAST_ROWS and same:
-                told = " and ".join(f"{built.name} {list(built.shape)}" for built in (boxes, same[0]))
-                return f"{told} may be boxes and their scores; import them with --boxes SPEC to detect objects"
+    for boxes, axis in itertools.product(tables, (0, 1)):
+        count = boxes.shape[1 - axis]
+        same = [built for built in tables if built is not boxes and built.shape[1 - axis] == count]
+        if boxes.shape[axis] == 4 and count >= LEAST_ROWS and same:
+            told = " and ".join(f"{built.name} {list(built.shape)}" for built in (boxes, same[0]))
+            return f"{told} may be boxes and their scores; import them with --boxes SPEC to detect objects"
     return ""
 
 
 def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, int], labels: int | None) -> FoundBoxes:
     """Return the outputs together with the head derived from a specification and their shapes."""
     fields = dict(spec.fields)
-    apart = dict(_parts_apart(outputs, fields, size)) if fields.get("layout") == "rows" else {}
-    fields |= {key: name for key, name in apart.items() if key not in spec.fields}
-    others = {fields.get("scores_from"), fields.get("keypoints_from")}
-    tables = [built for built in outputs if len(built.shape) == 2 and built.name not in others]
+    if fields.get("layout") == "rows":
+        fields = {**dict(_parts_apart(outputs, fields, size)), **fields}
+    rows = _table_of_boxes(outputs, fields)
     maps = [built for built in outputs if len(built.shape) == 3]
-    if not tables:
-        told = ", ".join(f"{built.name} {list(built.shape)}" for built in outputs[:8])
-        raise ModelError(f"no output is a table of boxes; the outputs are {told}")
-    named = [built for built in tables if any(word in built.name.lower() for word in _BOXES)]
-    rows = (named or tables)[0]
     masks = fields.get("masks", maps[0].shape[0] if maps and "prototypes" not in fields else 0)
     if maps and masks:
         fields |= {"masks": masks, "prototypes": fields.get("prototypes") or maps[0].name}
@@ -96,6 +90,17 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
     leading = dataclasses.replace(rows, output=Output("boxes", boxes=head))
     rest = [dataclasses.replace(built, output=Output("values")) for built in outputs if built is not rows]
     return FoundBoxes([leading, *rest], spec)
+
+
+def _table_of_boxes(outputs: Sequence[BuiltOutput], fields: Mapping[str, Any]) -> BuiltOutput:
+    """Return the output that holds the boxes: the first table whose name says so, or else the first table."""
+    others = {fields.get("scores_from"), fields.get("keypoints_from")}
+    tables = [built for built in outputs if len(built.shape) == 2 and built.name not in others]
+    if not tables:
+        told = ", ".join(f"{built.name} {list(built.shape)}" for built in outputs[:8])
+        raise ModelError(f"no output is a table of boxes; the outputs are {told}")
+    named = [built for built in tables if any(word in built.name.lower() for word in _BOXES)]
+    return (named or tables)[0]
 
 
 def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str, Any], labels: int | None) -> int:
@@ -135,19 +140,21 @@ Guess = tuple[BoxSpec, dict[str, Any]]
 
 def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
     """Recognise a YOLO network with one row per grid cell (v8 and X) or three, one per prior (v5)."""
-    tables = [built for built in outputs if len(built.shape) == 2]
+    tables = [built.shape for built in outputs if len(built.shape) == 2]
+    if len(tables) != 1:
+        return None
+    rows, columns = tables[0]
     for strides in _GRIDS:
         cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
-        for built in tables[:1] if len(tables) == 1 else ():
-            rows, columns = built.shape
-            if columns == cells and rows > 4:
-                return BOX_KINDS["yolov8"], {}
-            if rows == 3 * cells and columns > 5:
-                return BOX_KINDS["yolov5"], {}
-            if rows == cells and columns > 5:
-                if labels is not None and columns == labels + 4:
-                    return BOX_KINDS["yolov8"], {"layout": "rows"}
-                return BOX_KINDS["yolox"], {"strides": strides}
+        guesses: list[tuple[bool, Guess]] = [
+            (columns == cells and rows > 4, (BOX_KINDS["yolov8"], {})),
+            (rows == 3 * cells and columns > 5, (BOX_KINDS["yolov5"], {})),
+            (rows == cells and columns > 5 and columns - 4 == labels, (BOX_KINDS["yolov8"], {"layout": "rows"})),
+            (rows == cells and columns > 5, (BOX_KINDS["yolox"], {"strides": strides})),
+        ]
+        for is_true, guess in guesses:
+            if is_true:
+                return guess
     return None
 
 

@@ -13,6 +13,14 @@ from .importer import Importer
 from .view import Factor, View
 
 
+def _add_padded(importer: Importer, total: str, inner: str, padding: tuple[int, int, int, int]) -> str:
+    """Pad a layer with zeros, add it to the layer `total` ("" for none), and return the result."""
+    padded = importer.add(Pad(importer.name("beside"), padding, inputs=(inner,))).layer
+    if not total:
+        return padded
+    return importer.add(Combine(importer.name("add"), "add", inputs=(total, padded))).layer
+
+
 def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: int) -> View | None:
     """Concatenate values along an axis that corresponds to the pixels of their layers; return None for other axes.
 
@@ -24,27 +32,25 @@ def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: 
     if len(names) < 2 or place < 0 or not all(_are_columns(importer, view, first, place) for view in found):
         return None
     order = (*(other for other in found[0].order() if other != place), place)
-    arrays = [None if view is not None else _constant(importer, name, first) for name, view in zip(names, views)]
-    if any(view is None and array is None for view, array in zip(views, arrays)):
+    operands: list[View | np.ndarray | None] = [
+        _constant(importer, name, first) if view is None else view for name, view in zip(names, views)
+    ]
+    known = [operand for operand in operands if operand is not None]
+    if len(known) < len(operands):
         return None
     sizes = [first.shape[axis] for axis in order[:-1]]
-    shapes = [view.shape if view is not None else np.asarray(array).shape for view, array in zip(views, arrays)]
-    counts = [shape[place] for shape in shapes]
+    counts = [operand.shape[place] for operand in known]
     channels, total = math.prod(sizes), sum(counts)
     numbers, start, source = np.zeros((channels, 1, total), np.float32), 0, ""
-    for view, array, count in zip(views, arrays, counts):
-        if view is None:
-            assert array is not None
-            fitting = np.broadcast_to(array.transpose(order), (*sizes, count))
-            numbers[:, 0, start : start + count] = fitting.reshape(channels, count)
+    for operand, count in zip(known, counts):
+        if isinstance(operand, View):
+            inner = importer.builder.arrange(operand.permuted(order), (channels, 1, count))
+            source = _add_padded(importer, source, inner, (0, start, 0, total - start - count))
         else:
-            inner = importer.builder.arrange(view.permuted(order), (channels, 1, count))
-            padding = (0, start, 0, total - start - count)
-            padded = importer.add(Pad(importer.name("beside"), padding, inputs=(inner,))).layer
-            sums = Combine(importer.name("add"), "add", inputs=(source, padded))
-            source = importer.add(sums).layer if source else padded
+            fitting = np.broadcast_to(operand.transpose(order), (*sizes, count))
+            numbers[:, 0, start : start + count] = fitting.reshape(channels, count)
         start += count
-    if any(array is not None for array in arrays):
+    if len(found) < len(views):
         layer = Affine(importer.name("affine"), numbers.shape, inputs=(source,))
         source = importer.add(layer, {"scale": np.ones_like(numbers), "shift": numbers}).layer
     spread = View.of(source, (channels, 1, total)).reshaped((*sizes, total), first.batched)

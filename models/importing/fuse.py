@@ -76,14 +76,14 @@ class _Fusing:
         renamed: dict[str, str] = {}
         for name in tuple(self.layers):
             layer = self.layers[name]
-            if any(source in renamed for source in layer.inputs):
+            if not renamed.keys().isdisjoint(layer.inputs):
                 inputs = tuple(renamed.get(source, source) for source in layer.inputs)
                 layer = self.layers[name] = dataclasses.replace(layer, inputs=inputs)
             given = fuse(self, layer)
             if isinstance(given, str):
                 target = renamed[name] = renamed.get(given, given)
                 self.reads[target] += self.reads[name] - 1
-                self.outputs = [target if output == name else output for output in self.outputs]
+                self.outputs = [renamed.get(output, output) for output in self.outputs]
             elif given is not None:
                 self.layers[name] = given
         self._drop_unread()
@@ -221,20 +221,14 @@ def _affine(state: _Fusing, layer: Layer) -> str | None:
         return _into_norm(state, before, layer)
     if not isinstance(before, (Conv2d, Dense, Affine)) or before.activation != "identity":
         return None
-    if isinstance(before, Conv2d) and before.pool_size > 1:
+    has_same_axes = layer.shape == before.shape if isinstance(before, Affine) else len(layer.shape) == 1
+    if not has_same_axes or getattr(before, "pool_size", 1) > 1:
         return None
     affine = fold.ScaleShift(*(state.tensors[f"{layer.name}.{part}"].astype(np.float64) for part in ("scale", "shift")))
-    if isinstance(before, Affine):
-        if before.shape != layer.shape:
-            return None
-        names = (f"{before.name}.scale", f"{before.name}.shift")
-        folded = fold.after_affine(state.tensors[names[0]], state.tensors[names[1]], affine)
-    elif len(layer.shape) > 1:
-        return None
-    else:
-        names = (f"{before.name}.weight", f"{before.name}.bias")
-        after = fold.after_conv2d if isinstance(before, Conv2d) else fold.after_dense
-        folded = after(state.tensors[names[0]], state.tensors[names[1]], affine)
+    after = {Affine: fold.after_affine, Conv2d: fold.after_conv2d, Dense: fold.after_dense}[type(before)]
+    parts = ("scale", "shift") if isinstance(before, Affine) else ("weight", "bias")
+    names = [f"{before.name}.{part}" for part in parts]
+    folded = after(state.tensors[names[0]], state.tensors[names[1]], affine)
     state.tensors.update(zip(names, folded, strict=True))
     return state.absorb(before, activation=layer.activation, activation_parameters=layer.activation_parameters)
 
@@ -285,6 +279,13 @@ def _max_pool(state: _Fusing, layer: Layer) -> str | None:
     return state.absorb(before, pool_size=2)
 
 
+def _is_cut_at_zero(layer: Layer | None) -> bool:
+    """Return True if the activation of a layer makes its values nonnegative and passes zero."""
+    low = getattr(layer, "activation_parameters", ()) or (math.inf,)
+    activation = getattr(layer, "activation", "")
+    return activation == "relu" or (activation == "clip" and low[0] == 0)
+
+
 def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     """Merge the zero padding of an image into the convolution or pool that reads it."""
     if not isinstance(layer, (Conv2d, Pool)):
@@ -300,10 +301,7 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
         return None
     if layer.method == "max":
         # If all inputs are nonnegative, zero never exceeds the other values of a window.
-        before = state.layers.get(zeros.inputs[0])
-        low = getattr(before, "activation_parameters", ()) or (math.inf,)
-        activation = getattr(before, "activation", "")
-        if any(layer.padding) or not (activation == "relu" or (activation == "clip" and low[0] == 0)):
+        if any(layer.padding) or not _is_cut_at_zero(state.layers.get(zeros.inputs[0])):
             return None
         return dataclasses.replace(layer, padding=padding, inputs=zeros.inputs)
     if any(layer.padding) and not layer.count_include_pad:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,15 @@ def parse_labels(content: bytes, suffix: str = "") -> tuple[str, ...]:
         labels = _of_json(text)
     else:
         labels = tuple(line.strip() for line in text.rstrip().split("\n"))
+    _check_labels(labels, "label" if suffix in (".csv", ".tsv", ".json") else "line")
+    return labels
+
+
+def _check_labels(labels: Sequence[str], what: str) -> None:
+    """Raise ModelError if a label is empty or not printable; `what`: the word for an entry of the file."""
     for number, label in enumerate(labels, start=1):
         if not label or not label.isprintable():
-            what = "line" if suffix not in (".csv", ".tsv", ".json") else "label"
             raise ModelError(f"{what} {number} is {'not printable' if label else 'empty'}")
-    return labels
 
 
 def _of_json(text: str) -> tuple[str, ...]:
@@ -65,8 +70,11 @@ def _of_json(text: str) -> tuple[str, ...]:
 def _as_labels(data: Any) -> tuple[str, ...] | None:
     if isinstance(data, list):
         return tuple(map(str, data)) if all(isinstance(label, (str, int)) for label in data) else None
-    if not isinstance(data, dict):
-        return None
+    return _of_mapping(data) if isinstance(data, dict) else None
+
+
+def _of_mapping(data: dict[Any, Any]) -> tuple[str, ...] | None:
+    """Return the labels of id2label, of names mapped to their numbers, or of Keras's ImageNet index."""
     if data and all(type(number) is int for number in data.values()):  # names mapped to their numbers, as in Keras
         turned = {str(number): name for name, number in data.items()}
         return read_id2label(turned) if len(turned) == len(data) else None
@@ -78,22 +86,26 @@ def _as_labels(data: Any) -> tuple[str, ...] | None:
 def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
     """Return the label column, found by name or else the last one, sorted by the column of numbers if there is one."""
     try:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
+        rows = [list(map(str.strip, row)) for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
     except csv.Error as error:
         raise ModelError(f"not a table: {error}") from None
     header = [cell.lower() for cell in rows[0]]
     named = next((place for place, cell in enumerate(header) if cell in _NAMED), None)
-    if named is not None or any(cell in _NUMBERED[:-1] for cell in header):
+    if named is not None or not set(_NUMBERED[:-1]).isdisjoint(header):
         rows = rows[1:]
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         raise ModelError("the table has no rows, or rows of different lengths")
     column = widths.pop() - 1 if named is None else named
-    labels = [row[column] for row in rows]
-    for place in range(len(rows[0])):
-        numbers = [row[place] for row in rows]
-        if place != column and all(number.isascii() and number.isdigit() for number in numbers):
-            order = [int(number) for number in numbers]
-            if sorted(order) == list(range(len(order))):
-                return tuple(label for _, label in sorted(zip(order, labels)))
-    return tuple(labels)
+    columns = [list(cells) for cells in zip(*rows)]
+    labels = columns.pop(column)
+    order = next(filter(None, map(_numbering, columns)), range(len(rows)))
+    return tuple(label for _, label in sorted(zip(order, labels)))
+
+
+def _numbering(cells: Sequence[str]) -> list[int] | None:
+    """Return the numbers in a column if they are 0 to its length, each once; otherwise None."""
+    if not all(cell.isascii() and cell.isdigit() for cell in cells):
+        return None
+    order = [int(cell) for cell in cells]
+    return order if sorted(order) == list(range(len(order))) else None

@@ -7,6 +7,7 @@ have the same size, their mean is computed instead.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -124,9 +125,9 @@ def _quotient(
         elif node.op == "Add":
             continue  # the other operand is not available yet
         elif node.op == "Div" and node.inputs[0] in sums and entry is not None:
-            each = {(row, column) for row in range(shape[1]) for column in range(shape[3])}
             divisor = _spread(entry, counted.shape)
-            if sums[node.inputs[0]] != Counter(each) or divisor is None or (divisor != counted).any():
+            is_mean = divisor is not None and not (divisor != counted).any()
+            if not is_mean or sums[node.inputs[0]] != Counter(itertools.product(range(shape[1]), range(shape[3]))):
                 return None
             members.append(node)
             return node

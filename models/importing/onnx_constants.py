@@ -64,23 +64,42 @@ class Folder:
 def _size(node: Node, inputs: Sequence[np.ndarray | None]) -> int:
     """Return the number of elements that a node will produce, without computing it."""
     known = [value for value in inputs if value is not None]
-    if node.op in ("ConstantOfShape", "Expand"):
-        shape = known[-1].ravel()[:16].tolist()
-        if any(size < 0 for size in shape) and node.op == "ConstantOfShape":
-            raise ModelError("its shape has negative sizes")
-        return math.prod(max(1, abs(int(size))) for size in shape) * (known[0].size if node.op == "Expand" else 1)
-    if node.op == "Range":
-        start, limit, step = (float(value.ravel()[0]) for value in known)
-        return max(0, math.ceil((limit - start) / step)) if step else MAX_MADE * 2
-    if node.op == "Tile":
-        return known[0].size * math.prod(max(0, int(times)) for times in known[1].ravel()[:16])
-    if node.op == "Gather":
-        return known[0].size // max(1, known[0].shape[integer(node, "axis", 0)]) * known[1].size
+    if node.op in _SIZES:
+        return _SIZES[node.op](node, known)
     if node.op in _BINARY or node.op in ("Where", "Mod", "Max", "Min"):
         return math.prod(np.broadcast_shapes(*(value.shape for value in known)))
     if node.op in _VIEWS and (node.op not in ("Reshape", "Flatten") or known[0].flags.c_contiguous):
         return 0
     return sum(value.size for value in known)
+
+
+def _size_of_shape(node: Node, known: Sequence[np.ndarray]) -> int:
+    shape = known[-1].ravel()[:16].tolist()
+    if min(shape, default=0) < 0 and node.op == "ConstantOfShape":
+        raise ModelError("its shape has negative sizes")
+    return math.prod(max(1, abs(int(size))) for size in shape) * (known[0].size if node.op == "Expand" else 1)
+
+
+def _size_of_range(node: Node, known: Sequence[np.ndarray]) -> int:
+    start, limit, step = (float(value.ravel()[0]) for value in known)
+    return max(0, math.ceil((limit - start) / step)) if step else MAX_MADE * 2
+
+
+def _size_of_tiles(node: Node, known: Sequence[np.ndarray]) -> int:
+    return known[0].size * math.prod(max(0, int(times)) for times in known[1].ravel()[:16])
+
+
+def _size_of_entries(node: Node, known: Sequence[np.ndarray]) -> int:
+    return known[0].size // max(1, known[0].shape[integer(node, "axis", 0)]) * known[1].size
+
+
+_SIZES: dict[str, Callable[[Node, Sequence[np.ndarray]], int]] = {
+    "ConstantOfShape": _size_of_shape,
+    "Expand": _size_of_shape,
+    "Range": _size_of_range,
+    "Tile": _size_of_tiles,
+    "Gather": _size_of_entries,
+}
 
 
 def _constant(node: Node, inputs: Any) -> np.ndarray:

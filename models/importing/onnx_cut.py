@@ -69,27 +69,26 @@ def sorted_nodes(nodes: Sequence[Node]) -> list[Node]:
     """
     producers = {name: node for node in nodes for name in node.outputs if name}
     place = {id(node): number for number, node in enumerate(nodes)}
-    done: set[int] = set()
-    ordered: list[Node] = []
+    ordered: dict[int, Node] = {}
+
+    def missing_before(node: Node) -> list[Node]:
+        before = {id(producers[name]): producers[name] for name in node.inputs if name in producers}
+        return [other for key, other in before.items() if key not in ordered]
+
     for first in nodes:
         waiting = [first]
         opened: set[int] = set()
         while waiting:
             node = waiting[-1]
-            if id(node) in done:
-                waiting.pop()
-                continue
-            before = {id(producers[name]): producers[name] for name in node.inputs if name in producers}
-            missing = [other for key, other in before.items() if key not in done]
+            missing = missing_before(node)
             if id(node) in opened or not missing:
                 waiting.pop()
                 if not missing:
-                    done.add(id(node))
-                    ordered.append(node)
+                    ordered.setdefault(id(node), node)
                 continue
             opened.add(id(node))
             waiting += sorted(missing, key=lambda other: -place[id(other)])
-    return ordered + [node for node in nodes if id(node) not in done]
+    return [*ordered.values(), *(node for node in nodes if id(node) not in ordered)]
 
 
 def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) -> tuple[list[str], list[str]]:

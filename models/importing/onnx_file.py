@@ -9,7 +9,7 @@ import contextlib
 import gzip
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,6 +162,13 @@ def _decoded(path: Path) -> onnx.ModelProto:
     return model
 
 
+def _keep(entries: Any, is_kept: Callable[[Any], bool]) -> None:
+    """Remove the other entries from a repeated field of a message."""
+    held = [entry for entry in entries if is_kept(entry)]
+    del entries[:]
+    entries.extend(held)
+
+
 def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     """Return the model reduced to the nodes that `nodes` depend on and to the given outputs.
 
@@ -177,16 +184,10 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     own = [node for node in model.graph.node if wanted.intersection(node.output)]
     read = {name for node in own for name in _read_by(node)}
     constant = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output} & read
-    kept = [node for node in model.graph.node if (wanted | constant).intersection(node.output)]
-    for place, values in (
-        (model.graph.node, kept),
-        (model.graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name in read]),
-        (model.graph.input, [value for value in model.graph.input if value.name in read]),
-        (model.graph.output, [value for value in model.graph.output if value.name in outputs]),
-    ):
-        held = list(values)
-        del place[:]
-        place.extend(held)
+    _keep(model.graph.node, lambda node: not (wanted | constant).isdisjoint(node.output))
+    _keep(model.graph.initializer, lambda tensor: tensor.name in read)
+    _keep(model.graph.input, lambda value: value.name in read)
+    _keep(model.graph.output, lambda value: value.name in outputs)
     for output in set(outputs) - {value.name for value in model.graph.output}:
         known = [value for value in model.graph.value_info if value.name == output]
         model.graph.output.extend(known or [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
@@ -203,6 +204,36 @@ def _read_by(node: onnx.NodeProto) -> Iterator[str]:
         yield from (value.name for value in attribute.g.output)
 
 
+def _check_graph(model: onnx.ModelProto, inputs: Sequence[onnx.ValueInfoProto]) -> None:
+    """Raise ModelError if a graph is too large, has sparse weights or unprintable names, or lacks inputs or outputs."""
+    graph = model.graph
+    if len(graph.node) > MAX_NODES:
+        raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
+    if graph.sparse_initializer:
+        raise ModelError("sparse weights are not supported")
+    named = (*graph.input, *graph.output, *graph.initializer)
+    _check_text(graph.name, model.producer_name, model.producer_version, *(value.name for value in named))
+    for kind, values in (("input", inputs), ("output", graph.output)):
+        if not values:
+            raise ModelError(f"it has no {kind}")
+
+
+def _nodes_and_constants(graph: onnx.GraphProto, reader: TensorReader) -> tuple[list[Node], dict[str, np.ndarray]]:
+    """Return the nodes of a graph, and its weights together with the values of its Constant nodes."""
+    constants: dict[str, np.ndarray] = {}
+    for tensor in graph.initializer:
+        with contextlib.suppress(UnknownTypeError):
+            constants[tensor.name] = reader.read(tensor)
+    nodes = []
+    for node in (_node(proto, reader) for proto in graph.node):
+        value = next((node.attributes[name] for name in _CONSTANT_VALUES if name in node.attributes), None)
+        if node.op == "Constant" and value is not None and not isinstance(value, str):
+            constants.setdefault(node.outputs[0], np.asarray(value))
+        else:
+            nodes.append(node)
+    return nodes, constants
+
+
 def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     graph = model.graph
     opset = max((entry.version for entry in model.opset_import if entry.domain in _ONNX_DOMAINS), default=0)
@@ -211,29 +242,10 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     if model.functions:
         model = _without_functions(model)
         graph = model.graph
-    if len(graph.node) > MAX_NODES:
-        raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
-    if graph.sparse_initializer:
-        raise ModelError("sparse weights are not supported")
-    reader = TensorReader(path.parent)
-    named = (*graph.input, *graph.output, *graph.initializer)
-    _check_text(graph.name, model.producer_name, model.producer_version, *(value.name for value in named))
-    constants: dict[str, np.ndarray] = {}
-    for tensor in graph.initializer:
-        with contextlib.suppress(UnknownTypeError):
-            constants[tensor.name] = reader.read(tensor)
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]  # old files also list weights as inputs
-    for kind, values in (("input", inputs), ("output", graph.output)):
-        if not values:
-            raise ModelError(f"it has no {kind}")
-    nodes = []
-    for node in map(lambda node: _node(node, reader), graph.node):
-        value = next((node.attributes[name] for name in _CONSTANT_VALUES if name in node.attributes), None)
-        if node.op == "Constant" and value is not None and not isinstance(value, str):
-            constants.setdefault(node.outputs[0], np.asarray(value))
-        else:
-            nodes.append(node)
+    _check_graph(model, inputs)
+    nodes, constants = _nodes_and_constants(graph, TensorReader(path.parent))
     outputs = tuple(value.name for value in graph.output)
     made_by = f"{model.producer_name} {model.producer_version}".strip()
     is_quantized = any("Quantize" in node.op or "QLinear" in node.op or "QGemm" in node.op for node in nodes)

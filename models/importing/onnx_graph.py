@@ -62,6 +62,10 @@ def unsupported(graph: Graph, cut: Cut) -> str:
     return _describe(blockers) if blockers else ""
 
 
+def _is_constant(node: Node) -> bool:
+    return node.op == "Constant" and not node.inputs
+
+
 def _is_known(node: Node) -> bool:
     return node.op in OPERATORS or node.op in CONSTANT_OPS or node.op in REFERENCE_OPS or node.op in ("Shape", "If")
 
@@ -84,22 +88,12 @@ class Walk:
 
     def run(self) -> list[BuiltOutput]:
         """Return the outputs, the leading one first; raise ModelError that lists all unsupported nodes."""
-        for node in self._cut.nodes:
-            if node.op == "Constant" and not node.inputs:
-                self._try(node)
+        for node in filter(_is_constant, self._cut.nodes):
+            self._try(node)
         self._nodes = join_patterns(self._cut.nodes, self.importer.constants, self._cut.outputs)
-        self.importer.readers = {
-            name: [node for node in self._nodes if name in node.inputs]
-            for expanding in self._nodes
-            if expanding.op in ("Expand", "Tile")
-            for name in expanding.outputs
-        }
-        readers = Counter(name for node in self._nodes for name in node.inputs)
-        for node in self._nodes:
-            if node.outputs[0] not in self.importer.constants:
-                self._try(node)
-            readers.subtract(node.inputs)
-            self._release(name for name in node.inputs if not readers[name])
+        expanded = [name for node in self._nodes if node.op in ("Expand", "Tile") for name in node.outputs]
+        self.importer.readers = {name: [node for node in self._nodes if name in node.inputs] for name in expanded}
+        self._try_all()
         if self._blockers:
             raise ModelError(_describe(self._blockers) + self._advice())
         for name in self._cut.outputs:
@@ -156,13 +150,32 @@ class Walk:
         self._unknown.update(node.outputs)
         self._blockers.setdefault((node.op, message), []).append(node)
 
-    def _step(self, node: Node) -> None:
-        importer = self.importer
+    def _try_all(self) -> None:
+        """Convert the nodes in order, and release each value after its last reader."""
+        readers = Counter(name for node in self._nodes for name in node.inputs)
+        for node in self._nodes:
+            if node.outputs[0] not in self.importer.constants:
+                self._try(node)
+            readers.subtract(node.inputs)
+            self._release(name for name in node.inputs if not readers[name])
+
+    def _check_inputs(self, node: Node) -> None:
+        """Raise ModelError if an input of a node is not known."""
         for name in node.inputs:
-            if name and name not in importer.views and name not in importer.constants:
+            if name and name not in self.importer.views and name not in self.importer.constants:
                 later = any(name in other.outputs for other in self._nodes)
                 what = "the output of a later node: the graph has a cycle" if later else "the output of no node"
                 raise ModelError(f"reads {name!r}, which is {what}, or has an unsupported type")
+
+    def _shape_or_size(self, node: Node, view: View) -> np.ndarray:
+        shape = np.array((self.importer.batch, *view.shape) if view.batched else view.shape, np.int64)
+        if node.op == "Size":
+            return np.asarray(shape.prod())
+        return shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)]
+
+    def _step(self, node: Node) -> None:
+        importer = self.importer
+        self._check_inputs(node)
         data = [name for name in node.inputs if name in importer.views]
         if node.op == "If":
             self._take_branch(node)
@@ -171,10 +184,7 @@ class Walk:
             for position, value in enumerate(self._folder.evaluate(node, given)):
                 importer.give(node, value, position)
         elif node.op in ("Shape", "Size"):
-            view = importer.views[data[0]]
-            shape = np.array((importer.batch, *view.shape) if view.batched else view.shape, np.int64)
-            part = shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)]
-            importer.give(node, part if node.op == "Shape" else shape.prod())
+            importer.give(node, self._shape_or_size(node, importer.views[data[0]]))
         elif node.op not in OPERATORS:
             raise ModelError(_remedy(node))
         elif not reads_scores(importer, node) or not self._keeps_scores(node):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,15 +106,7 @@ def _source(
             "and floats of 8 to 64 bits are supported"
         )
     scale = input_scale(nodes, graph.constants, given.name) if given.dtype.kind in "iu" else None
-    sizes = list(given.shape)
-    if None in sizes:
-        sizes = _sizes_by_weights(sizes, part, graph.constants, given.name)
-    if _is_column(sizes, part, graph.constants, given.name):
-        sizes = [sizes[0], 1]
-        batched = False
-    else:
-        batched = _is_batched(sizes, nodes, weights, given.name) and not _is_made_one(graph, part, given)
-    batched = batched or sizes == [None]  # one number per example
+    sizes, batched = _sizes_of_input(graph, part, given)
     batch = sizes.pop(0) if batched else 1
     if len(sizes) == 4:
         return _volume(given, given.dtype, sizes, options, batch, scale)
@@ -161,33 +153,35 @@ def _volume(
     return SourcePart(given.name, dtype, source, view, batch, scale=scale)
 
 
+def _sizes_of_input(graph: Graph, part: Cut, given: GraphInput) -> tuple[list[int | None], bool]:
+    """Return the sizes of an input, and whether the first one is that of the batch."""
+    sizes = list(given.shape)
+    if None in sizes:
+        sizes = _sizes_by_weights(sizes, part, graph.constants, given.name)
+    if _is_column(sizes, part, graph.constants, given.name):
+        return [sizes[0], 1], False
+    weights = {name: value.shape for name, value in graph.constants.items()}
+    batched = _is_batched(sizes, part.nodes, weights, given.name) and not _is_made_one(graph, part, given)
+    return sizes, batched or sizes == [None]  # [None]: one number per example
+
+
 def _sizes_by_weights(
     sizes: list[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str
 ) -> list[int | None]:
     """Fill in the number of channels or features from the first weights if the input does not fix it."""
-    names = {name}
-    for node in part.nodes:
-        if not names.intersection(node.inputs):
-            continue
-        if node.op in (*_BETWEEN, "Transpose"):
-            names.update(node.outputs)
-            continue
-        last = _first(part.nodes, {key: value.shape for key, value in constants.items()}, name) == "NHWC"
-        weight = constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
-        if weight is None:
-            return sizes
-        known = list(sizes)
-        if node.op.endswith("Conv") and weight.ndim == len(sizes) and len(sizes) > 2:
-            axis = len(sizes) - 1 if last else 1
-            known[axis] = known[axis] or weight.shape[1] * integer(node, "group", 1)
-        elif node.op == "BatchNormalization" and len(sizes) > 1:
-            known[1] = known[1] or len(weight)
-        elif node.op in ("Gemm", "MatMul") and weight.ndim == 2:
-            known[-1] = known[-1] or weight.shape[bool(integer(node, "transB", 0))]
-        elif node.op in ("ai.onnx.ml.LinearClassifier", "ai.onnx.ml.Scaler"):
-            return sizes
-        return known
-    return sizes
+    node, _ = _first_reader(part.nodes, name, (*_BETWEEN, "Transpose"))
+    weight = constants.get(node.inputs[1]) if node is not None and len(node.inputs) > 1 else None
+    if node is None or weight is None:
+        return sizes
+    known = list(sizes)
+    if node.op.endswith("Conv") and weight.ndim == len(sizes) and len(sizes) > 2:
+        axis = len(sizes) - 1 if _first(part.nodes, {}, name) == "NHWC" else 1
+        known[axis] = known[axis] or weight.shape[1] * integer(node, "group", 1)
+    elif node.op == "BatchNormalization" and len(sizes) > 1:
+        known[1] = known[1] or len(weight)
+    elif node.op in ("Gemm", "MatMul") and weight.ndim == 2:
+        known[-1] = known[-1] or weight.shape[bool(integer(node, "transB", 0))]
+    return known
 
 
 def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_several: bool) -> bool:
@@ -227,20 +221,15 @@ def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
 
 def _is_column(sizes: Sequence[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str) -> bool:
     """Return True if the first operation multiplies the input, [features, columns], by weights from the left."""
-    names = {name}
-    for node in part.nodes if len(sizes) == 2 else ():
-        if not names.intersection(node.inputs):
-            continue
-        if node.op in _BETWEEN:
-            names.update(node.outputs)
-            continue
-        if node.op == "Gemm" and node.inputs[0] in names:
-            return bool(integer(node, "transA", 0))
-        is_left = node.op in ("MatMul", "Gemm") and len(node.inputs) > 1 and node.inputs[1] in names
-        weight = constants.get(node.inputs[0]) if is_left and not integer(node, "transB", 0) else None
-        columns = None if weight is None else weight.shape[-2 if integer(node, "transA", 0) else -1]
-        return columns is not None and sizes[0] in (None, columns) and sizes[1] in (None, 1)
-    return False
+    node, names = _first_reader(part.nodes, name, _BETWEEN)
+    if len(sizes) != 2 or node is None:
+        return False
+    if node.op == "Gemm" and node.inputs[0] in names:
+        return bool(integer(node, "transA", 0))
+    is_left = node.op in ("MatMul", "Gemm") and len(node.inputs) > 1 and node.inputs[1] in names
+    weight = constants.get(node.inputs[0]) if is_left and not integer(node, "transB", 0) else None
+    columns = None if weight is None else weight.shape[-2 if integer(node, "transA", 0) else -1]
+    return columns is not None and sizes[0] in (None, columns) and sizes[1] in (None, 1)
 
 
 def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:
@@ -257,20 +246,25 @@ def _layout(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, t
 
 def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> str:
     """Return the operation that determines the layout: "Conv", "NHWC" (a transpose to channels first) or another."""
+    node, _ = _first_reader(nodes, name, _BETWEEN)
+    if node is None:
+        return ""
+    if node.op == "Transpose" and node.attributes.get("perm") == (0, 3, 1, 2):
+        return "NHWC"
+    rank = len(weights.get(node.inputs[1], ())) if len(node.inputs) > 1 else 0
+    return "Conv" if node.op.endswith("Conv") and rank in (0, 3, 4, 5) else node.op
+
+
+def _first_reader(nodes: Sequence[Node], name: str, between: Collection[str]) -> tuple[Node | None, set[str]]:
+    """Return the first node that reads a value, apart from operators `between`, and the names of the value there."""
     names = {name}
     for node in nodes:
-        if not names.intersection(node.inputs):
+        if names.isdisjoint(node.inputs):
             continue
-        if node.op == "Transpose" and node.attributes.get("perm") == (0, 3, 1, 2):
-            return "NHWC"
-        if node.op in _BETWEEN:
-            names.update(node.outputs)
-            continue
-        if node.op.endswith("Conv"):
-            rank = len(weights.get(node.inputs[1], ())) if len(node.inputs) > 1 else 0
-            return "Conv" if rank in (0, 3, 4, 5) else node.op
-        return node.op
-    return ""
+        if node.op not in between:
+            return node, names
+        names.update(node.outputs)
+    return None, names
 
 
 def _fixed(name: str, sizes: list[int | None], layout: str, options: PreprocessingOptions) -> tuple[int, ...]:
@@ -298,19 +292,14 @@ def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, flo
     Integers (uint8), or arithmetic that subtracts more than 2 or divides by more than 2, expect pixels of 0 to 255;
     other arithmetic expects 0 to 1.
     """
-    names, found = {given.name}, None
-    for node in part.nodes:
-        if not names.intersection(node.inputs):
-            continue
-        if node.op in ("Identity", "Cast", "Transpose", "Reshape"):
-            names.update(node.outputs)
-            continue
-        values = [graph.constants[name] for name in node.inputs if name in graph.constants]
-        if node.op in ("Sub", "Div", "Mul", "Add") and values and values[0].size:
-            largest = float(np.abs(np.asarray(values[0], np.float64)).max())
-            wide = largest < 0.1 if node.op == "Mul" else largest > 2
-            found = (0.0, 255.0) if wide else (0.0, 1.0)
-        break
     if given.dtype is not None and given.dtype.kind in "iu":
         return (-128.0, 127.0) if given.dtype == np.int8 else (0.0, 255.0)
-    return found
+    node, _ = _first_reader(part.nodes, given.name, ("Identity", "Cast", "Transpose", "Reshape"))
+    if node is None or node.op not in ("Sub", "Div", "Mul", "Add"):
+        return None
+    values = [graph.constants[name] for name in node.inputs if name in graph.constants]
+    if not values or not values[0].size:
+        return None
+    largest = float(np.abs(np.asarray(values[0], np.float64)).max())
+    wide = largest < 0.1 if node.op == "Mul" else largest > 2
+    return (0.0, 255.0) if wide else (0.0, 1.0)

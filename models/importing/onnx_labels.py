@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,18 +30,22 @@ def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
         found = _parse(graph.metadata.get(key, ""))
         if found:
             yield found
+    for node, name in itertools.product(graph.nodes, _ATTRIBUTES):
+        value = node.attributes.get(name)
+        if isinstance(value, tuple) and value:
+            yield tuple(map(str, value))
     for node in graph.nodes:
-        for name in _ATTRIBUTES:
-            value = node.attributes.get(name)
-            if isinstance(value, tuple) and value:
-                yield tuple(map(str, value))
-    for node in graph.nodes:  # a list of names from which an index selects one
         if node.op in ("ai.onnx.ml.ArrayFeatureExtractor", "Gather") and node.inputs:
-            texts, numbers = graph.texts.get(node.inputs[0]), graph.constants.get(node.inputs[0])
-            if texts:
-                yield texts
-            elif numbers is not None and numbers.dtype.kind in "iu" and numbers.size == max(numbers.shape, default=0):
-                yield tuple(map(str, numbers.ravel().tolist()))
+            yield from _names_to_select(graph, node.inputs[0])
+
+
+def _names_to_select(graph: Graph, source: str) -> Iterator[tuple[str, ...]]:
+    """Yield the constant `source`, from which an index selects one entry, if it is a list of names or of integers."""
+    texts, numbers = graph.texts.get(source), graph.constants.get(source)
+    if texts:
+        yield texts
+    elif numbers is not None and numbers.dtype.kind in "iu" and numbers.size == max(numbers.shape, default=0):
+        yield tuple(map(str, numbers.ravel().tolist()))
 
 
 def _parse(text: str) -> tuple[str, ...] | None:

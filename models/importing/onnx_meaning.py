@@ -30,6 +30,20 @@ class FoundOutput:
     output: Output
 
 
+def _computes_values(layer: Layer) -> bool:
+    """True if a layer bounds its numbers as no classifier does, or divides them by a norm, as embeddings are."""
+    if isinstance(layer, Combine):
+        return layer.operation == "divide"
+    return isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
+
+
+def _is_array(shape: tuple[int, ...], layer: Layer | None) -> bool:
+    """True if the value of a layer is an image, or a table of boxes or points."""
+    if len(shape) == 3:
+        return max(shape[1:]) > 1 and not isinstance(layer, Pool)
+    return len(shape) == 2 and min(shape) > 1
+
+
 def meaning_of(importer: Importer, view: View) -> Output:
     """Infer the meaning of an output from the layer that computes it."""
     layers = importer.builder.layers
@@ -37,8 +51,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
     layer = last_step(layers, view.layer)
     if isinstance(layer, Softmax):
         return Output("classes", "log_softmax" if layer.log else "softmax")
-    array = len(view.shape) == 3 and max(view.shape[1:]) > 1 and not isinstance(layer, Pool)
-    array = array or (len(view.shape) == 2 and min(view.shape) > 1)  # an image, or a table of boxes or points
+    array = _is_array(view.shape, layer)
     again = count > 1 and count in _images(importer.builder.input)  # an image (perhaps flattened) computed from one
     if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
         return Output("values" if array or again else "sigmoid")
@@ -46,10 +59,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
         return Output("classes", "softmax")
     while isinstance(layer, Affine) and layer.activation == "identity":  # for example, an action from -2 to 2
         layer = layers.get(layer.inputs[0])
-    values = isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
-    # divided by its norm, like embeddings
-    values = values or (isinstance(layer, Combine) and layer.operation == "divide")
-    values = values or (layer is not None and layer.name in importer.values)
+    values = layer is not None and (_computes_values(layer) or layer.name in importer.values)
     if not array and _is_flattened_map(importer, view.layer):
         importer.note(
             f"its {count} numbers are a flattened image or table, and are read as values "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -35,17 +35,8 @@ def join_patterns(
     joined: dict[int, Node] = {}  # replacements, by the identity of the replaced node
     gone: set[int] = set()
     for node in nodes:
-        found = None
-        if node.op == "Erf" and len(node.inputs) == 1:
-            found = search.around(node)
-        elif node.op == "Sqrt" and len(node.inputs) == 1:
-            found = search.norm_around(node)
-        elif node.op == "Where" and len(node.inputs) == 3:
-            found = search.softplus_before(node)
-        elif node.op == "Concat" and len(node.inputs) == 2:
-            found = search.roll_before(node)
-        elif node.op == "GatherND" and len(node.inputs) == 2:
-            found = search.adaptive_pool(node)
+        find = _PATTERNS.get((node.op, len(node.inputs)))
+        found = find(search, node) if find is not None else None
         if found and search.is_closed(found[1]):
             whole, members = found
             joined[id(members[-1])] = whole
@@ -227,3 +218,13 @@ class _Search:
     def _only_reader(self, node: Node) -> Node | None:
         readers = self._readers[node.outputs[0]]
         return readers[0] if len(readers) == 1 else None
+
+
+# The search for the group of a node, by its operator and its number of inputs.
+_PATTERNS: dict[tuple[str, int], Callable[[_Search, Node], tuple[Node, list[Node]] | None]] = {
+    ("Erf", 1): _Search.around,
+    ("Sqrt", 1): _Search.norm_around,
+    ("Where", 3): _Search.softplus_before,
+    ("Concat", 2): _Search.roll_before,
+    ("GatherND", 2): _Search.adaptive_pool,
+}

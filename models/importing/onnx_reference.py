@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ModelError
 from .onnx_file import Node
+
+if TYPE_CHECKING:
+    import onnx
 
 # Operators that are pure functions of their inputs. Random numbers, loops and operators with side effects are excluded.
 _NAMES = """
@@ -24,31 +27,41 @@ REFERENCE_OPS = frozenset(_NAMES.split())
 _NOT_LARGER = ("NonZero", "Unique", "Compress")  # at most the input's size times its rank
 
 
-def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset: int, most: int) -> list[np.ndarray]:
-    """Return the outputs of a node; raise ModelError if it fails or produces more than `most` elements."""
-    import onnx
+def _model_of(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> onnx.ModelProto:
+    """Return a model of one node whose inputs are constants."""
     from onnx import helper, numpy_helper
-    from onnx.reference import ReferenceEvaluator
 
     names = [f"x{n}" if value is not None else "" for n, value in enumerate(inputs)]
     outputs = [f"y{n}" if name else "" for n, name in enumerate(node.outputs)]
-    given = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
+    attributes: dict[str, Any] = {
+        name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+        for name, value in node.attributes.items()
+    }
+    made = helper.make_node(node.op, names, outputs, **attributes)
+    results = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
+    weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in zip(names, inputs) if name]
+    graph = helper.make_graph([made], "constants", [], results, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def _check_size(model: onnx.ModelProto, most: int) -> None:
+    """Raise ModelError if the outputs of a model have more than `most` elements by ONNX's shape inference."""
+    import onnx
+
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    known = {value.name: value for value in (*inferred.graph.output, *inferred.graph.value_info)}
+    if sum(_numbers(known.get(output.name), most) for output in model.graph.output) > most:
+        raise ModelError("the file's constants are too large to evaluate")
+
+
+def evaluate_by_reference(node: Node, inputs: Sequence[np.ndarray | None], opset: int, most: int) -> list[np.ndarray]:
+    """Return the outputs of a node; raise ModelError if it fails or produces more than `most` elements."""
+    from onnx.reference import ReferenceEvaluator
+
     try:
-        attributes: dict[str, Any] = {
-            name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-            for name, value in node.attributes.items()
-        }
-        made = helper.make_node(node.op, names, outputs, **attributes)
-        results = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
-        weights = [numpy_helper.from_array(value, name) for name, value in given.items()]
-        graph = helper.make_graph([made], "constants", [], results, weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        model = _model_of(node, inputs, opset)
         if node.op not in _NOT_LARGER:
-            inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-            known = {value.name: value for value in (*inferred.graph.output, *inferred.graph.value_info)}
-            numbers = sum(_numbers(known.get(name), most) for name in outputs if name)
-            if numbers > most:
-                raise ModelError("the file's constants are too large to evaluate")
+            _check_size(model, most)
         return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, {})]
     except ModelError:
         raise

@@ -122,13 +122,17 @@ def compare(imported: ImportedGraph) -> Comparison:
             run_network(network, imported.tensors, inputs[first : first + step]).outputs
             for first in range(0, count, step)
         ]
-    results = []
-    for number, wanted in enumerate(expected):
-        is_map = imported.network.named_outputs[number].output.kind == "map"
-        parts = [run[number].logits if before[number] or is_map else run[number].scores for run in runs]
-        if is_map:
-            parts = [_scores_of_map(part, wanted.shape[1], imported.map_is_last) for part in parts]
-        results.append(_difference(imported, number, np.concatenate(parts), wanted))
+
+    def computed(number: int, count: int) -> np.ndarray:
+        outputs = [run[number] for run in runs]
+        if imported.network.named_outputs[number].output.kind == "map":
+            return np.concatenate([_scores_of_map(each.logits, count, imported.map_is_last) for each in outputs])
+        return np.concatenate([each.logits if before[number] else each.scores for each in outputs])
+
+    results = [
+        _difference(imported, number, computed(number, wanted.shape[1]), wanted)
+        for number, wanted in enumerate(expected)
+    ]
     worst = max(results, key=lambda result: result._badness)
     found = [rows[:KEPT] if value is None and len(rows) else None for value, rows in zip(before, expected)]
     return replace(worst, outputs=tuple(found))
@@ -166,31 +170,36 @@ def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequ
     return {layer: function for layer, function in squeezed.items() if layer not in kept}
 
 
+def _model_to_run(imported: ImportedGraph, names: Sequence[str]) -> str | bytes:
+    """Return the path or content of the file, or the content of its imported part, that computes the values `names`."""
+    graph, part = imported.graph, imported.part
+    is_whole = len(part.nodes) == len(graph.nodes) and set(names) <= set(graph.outputs)
+    if not is_whole or len(part.sources) != len(graph.inputs):
+        return cut(graph, [node.outputs[0] for node in part.nodes], names)
+    return str(imported.path) if graph.stripped is None else graph.stripped.message
+
+
 def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
     """Return the values `names` computed by the file for all examples, each of shape [count, size]."""
     import onnxruntime
 
-    graph, part, parts = imported.graph, imported.part, imported.source.parts
+    graph, parts = imported.graph, imported.source.parts
     options = onnxruntime.SessionOptions()
     # Without this option, products of uint8 and int8 saturate at 16 bits on x86 processors that lack VNNI.
     options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 4  # errors are raised as exceptions anyway
-    whole = len(part.nodes) == len(graph.nodes) and set(names) <= set(graph.outputs)
-    whole = whole and len(part.sources) == len(graph.inputs)
     try:
-        if whole:
-            model: str | bytes = str(imported.path) if graph.stripped is None else graph.stripped.message
-        else:
-            model = cut(graph, [node.outputs[0] for node in part.nodes], names)
+        model = _model_to_run(imported, names)
         if isinstance(model, bytes):  # its small weights may still be in external files
             folder = str(imported.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        lent = {name: graph.constants[name] for name in graph.stripped.names} if graph.stripped is not None else {}
         asked = {value.name for value in session.get_inputs()}
+        stripped = graph.stripped.names if graph.stripped is not None else ()
+        lent = {name: graph.constants[name] for name in stripped if name in asked}
         batch, found = imported.source.batch, []
         for first in range(0, len(arrays[0]), batch):
-            fed = {name: value for name, value in lent.items() if name in asked}
+            fed = dict(lent)
             for each, array in zip(parts, arrays):
                 shape = (batch, *each.view.shape) if each.view.batched else each.view.shape
                 fed[each.name] = np.ascontiguousarray(array[first : first + batch].reshape(shape), each.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from .onnx_cut import needed_names, sorted_nodes
@@ -32,16 +33,19 @@ def _last_before(nodes: Sequence[Node], inputs: set[str], needed: set[str], outp
     """
     places = {name: 0 for name in inputs}  # of the node that computes each value; 0 is the image
     dominators, depths, are_selected, made = [0], [0], [False], [""]
+
+    def nearest_common(one: int, other: int) -> int:
+        while one != other:
+            if depths[one] < depths[other]:
+                one, other = other, one
+            one = dominators[one]
+        return one
+
     for node in nodes:
         read = [places[name] for name in node.inputs if name in places]
         if not read or node.op in ("Shape", "Size") or not needed.intersection(node.outputs):
             continue
-        common = read[0]
-        for other in read[1:]:
-            while common != other:
-                if depths[common] < depths[other]:
-                    common, other = other, common
-                common = dominators[common]
+        common = functools.reduce(nearest_common, read)
         places |= dict.fromkeys(filter(None, node.outputs), len(made))
         dominators.append(common)
         depths.append(depths[common] + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,6 +26,20 @@ Pads = tuple[int, int, int, int]
 Pair = tuple[int, int]
 
 
+def _pads(node: Node, rank: int, wanted: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the pads before and after each side; `wanted`: the total pads of an automatic padding."""
+    way = text(node, "auto_pad", "NOTSET")
+    if way == "NOTSET":
+        pads = integers(node, "pads", 2 * rank, (0,) * (2 * rank))
+        return pads[:rank], pads[rank:]
+    if way == "VALID":
+        return (0,) * rank, (0,) * rank
+    small, large = tuple(pad // 2 for pad in wanted), tuple(pad - pad // 2 for pad in wanted)
+    if way not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ModelError(f"its auto_pad is {way!r}")
+    return (small, large) if way == "SAME_UPPER" else (large, small)
+
+
 def geometry(
     node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]
 ) -> tuple[tuple[int, int], tuple[int, int], Pads]:
@@ -33,21 +48,11 @@ def geometry(
     strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
     if min(*strides, *dilations) < 1:
         raise ModelError("its strides or dilations are below 1")
-    way = text(node, "auto_pad", "NOTSET")
-    if way == "NOTSET":
-        pads = integers(node, "pads", 2 * rank, (0,) * (2 * rank))
-        before, after = pads[:rank], pads[rank:]
-    elif way == "VALID":
-        before = after = (0,) * rank
-    elif way in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = [
-            max(0, (-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side)
-            for side, size, stride, dilation in zip(sides, kernel, strides, dilations)
-        ]
-        small, large = tuple(pad // 2 for pad in wanted), tuple(pad - pad // 2 for pad in wanted)
-        before, after = (small, large) if way == "SAME_UPPER" else (large, small)
-    else:
-        raise ModelError(f"its auto_pad is {way!r}")
+    wanted = [  # the padding with which there is an output for each stride
+        max(0, (-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side)
+        for side, size, stride, dilation in zip(sides, kernel, strides, dilations)
+    ]
+    before, after = _pads(node, rank, wanted)
     if min(*before, *after) < 0:
         raise ModelError("negative pads are not supported")
     if max(*before, *after, *strides, *dilations) > MAX_STRIDE:
@@ -336,6 +341,14 @@ def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
     return (made if made.batched == view.batched else importer.single(made)).permuted(order)
 
 
+def _matmul_from_right(importer: Importer, view: View, weight: np.ndarray, turned: bool) -> View:
+    """Multiply data by weights [in, out], or [out, in] if `turned`, or by a vector, which removes the last axis."""
+    if weight.ndim == 1:
+        made = dense(importer, view, weight[:, None], None)
+        return replace(made, axes=made.axes[:-1])
+    return dense(importer, view, weight.T if turned else weight, None)
+
+
 def _matmul(importer: Importer, node: Node) -> None:
     left = node.inputs[0] not in importer.views  # the left operand is constant: (x.T @ weights.T).T
     if not left and len(node.inputs) > 1 and node.inputs[1] in importer.views:
@@ -355,9 +368,7 @@ def _matmul(importer: Importer, node: Node) -> None:
     weight = weight if alpha == 1 else weight * alpha  # avoid copying large weights
     turned = bool(integer(node, "transB", 0))
     if not left:
-        is_vector = weight.ndim == 1
-        made = dense(importer, view, weight[:, None] if is_vector else weight.T if turned else weight, None)
-        importer.give(node, replace(made, axes=made.axes[:-1]) if is_vector else made)
+        importer.give(node, _matmul_from_right(importer, view, weight, turned))
         return
     if turned:
         view = importer.single(view)

@@ -37,24 +37,17 @@ def _pad(importer: Importer, node: Node) -> None:
         importer.give(node, _pad_by_pixels(importer, view, pads, mode))
         return
     before, after = pads[view.batched : rank], pads[rank + view.batched :]
-    if rank > 4:  # unpadded axes of size 1 are removed, and restored afterwards
-        kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
-        padded = _pad_with(
-            importer,
-            View(view.layer, tuple(view.axes[axis] for axis in kept), view.batched),
-            [before[axis] for axis in kept],
-            [after[axis] for axis in kept],
-            value,
-        )
-        axes = iter(padded.axes)
-        importer.give(
-            node,
-            View(
-                padded.layer, tuple(next(axes) if axis in kept else () for axis in range(len(view.axes))), view.batched
-            ),
-        )
-        return
-    importer.give(node, _pad_with(importer, view, before, after, value))
+    pad = _pad_without_single_axes if rank > 4 else _pad_with
+    importer.give(node, pad(importer, view, before, after, value))
+
+
+def _pad_without_single_axes(importer: Importer, view: View, before: list[int], after: list[int], value: float) -> View:
+    """Pad a view without its unpadded axes of size 1, which are restored afterwards."""
+    kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
+    inner = View(view.layer, tuple(view.axes[axis] for axis in kept), view.batched)
+    padded = _pad_with(importer, inner, [before[axis] for axis in kept], [after[axis] for axis in kept], value)
+    axes = dict(zip(kept, padded.axes))
+    return View(padded.layer, tuple(axes.get(axis, ()) for axis in range(len(view.axes))), view.batched)
 
 
 def _pad_with(
@@ -122,7 +115,7 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
     order = view.order()
     by_matrix = order[:1] if len(order) in (2, 3) else order
     for axis, (extent, (before, after)) in enumerate(zip(view.shape, sides)):
-        if min(before, after) < 0 or max(before, after) > (extent - (mode == "reflect")):
+        if not 0 <= min(before, after) <= max(before, after) <= extent - (mode == "reflect"):
             raise ModelError(f"pads an axis of {extent} entries with {before} and {after} of its own entries")
         if axis in by_matrix and (before or after):
             entries = np.pad(np.arange(extent), (before, after), mode=mode)  # type: ignore[call-overload]
@@ -130,7 +123,8 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
     beside = [(0, 0) if axis in by_matrix else pair for axis, pair in enumerate(sides)]
     if not any(map(any, beside)):
         return view
-    return _pad_with(importer, view, [pair[0] for pair in beside], [pair[1] for pair in beside], 0.0, mode)
+    befores, afters = map(list, zip(*beside))
+    return _pad_with(importer, view, befores, afters, 0.0, mode)
 
 
 def _roll(importer: Importer, node: Node) -> None:

@@ -77,14 +77,14 @@ def _squeeze(importer: Importer, node: Node) -> None:
     given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if given is None:
-        axes = {axis for axis, extent in enumerate(extents) if extent == 1 and not (axis == 0 and view.batched)}
+        axes = {axis for axis in range(view.batched, view.rank) if extents[axis] == 1}
     else:
         axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
     if any(extents[axis] != 1 for axis in axes) or (given is not None and len(axes) != len(given)):
         raise ModelError(f"squeezes axes {list(given or ())} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
-    kept = [axis for number, axis in enumerate(view.axes) if number + view.batched not in axes]
-    importer.give(node, View(view.layer, tuple(kept), batched))
+    kept = tuple(axis for number, axis in enumerate(view.axes, start=view.batched) if number not in axes)
+    importer.give(node, View(view.layer, kept, batched))
 
 
 def _unsqueeze(importer: Importer, node: Node) -> None:
@@ -263,19 +263,22 @@ def _slice(importer: Importer, node: Node) -> None:
             if (start, step) == (0, 1) and end >= importer.batch:
                 continue
             raise ModelError("selects a part of the batch")
-        inner = axis - view.batched
-        extent = view.shape[inner]
-        if step < 0:
-            entries = list(range(extent))[slice(start, end, step)]
-            if not entries:
-                raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are an empty selection")
-            view = select_entries(importer, view, inner, entries)
-            continue
-        first, last, _ = slice(start, end, max(1, step)).indices(extent)
-        if step == 0 or first >= last:
-            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are not supported")
-        view = _part(importer, view, inner, first, last, step)
+        view = _slice_axis(importer, view, axis - view.batched, start, end, step)
     importer.give(node, view)
+
+
+def _slice_axis(importer: Importer, view: View, axis: int, start: int, end: int, step: int) -> View:
+    """Select entries of an axis, which is numbered without the batch axis."""
+    extent = view.shape[axis]
+    if step < 0:
+        entries = list(range(extent))[slice(start, end, step)]
+        if not entries:
+            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are an empty selection")
+        return select_entries(importer, view, axis, entries)
+    first, last, _ = slice(start, end, max(1, step)).indices(extent)
+    if step == 0 or first >= last:
+        raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are not supported")
+    return _part(importer, view, axis, first, last, step)
 
 
 def _part(importer: Importer, view: View, axis: int, first: int, last: int, step: int) -> View:

@@ -22,35 +22,38 @@ MAX_IN_PLACE = 1 << 21  # maximum number of weights of a convolution that sums c
 Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
 
+def _image_and_window(view: View, lead: int) -> tuple[tuple[int, int, int], tuple[int, int]]:
+    """Return the image (channels, rows, columns) and the window to pool the axes of a view after the first `lead`."""
+    sizes = view.shape
+    channels = math.prod(sizes[:lead])
+    long = [size for size in sizes[lead:] if size > 1]
+    if len(long) >= 2:
+        rows, columns = long[0], math.prod(long[1:])
+        return (channels, rows, columns), (rows, columns)
+    if view.arrangement() is None and lead == 2:
+        return (sizes[0], sizes[1], sizes[2]), (1, sizes[2])  # over the width only
+    columns = math.prod(sizes[lead:])
+    return (channels, 1, columns), (1, columns)
+
+
 def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str, keep: bool) -> View:
     """Compute the mean or maximum of a view over some or all of its axes, which are numbered without the batch axis."""
     if method == "average" and _are_channels(importer, view, axes):
         return _mean_of_channels(importer, view, axes[0], keep)
     count = math.prod(view.shape[axis] for axis in axes)
-    if method == "average":
-        stacked = _sum_in_place(importer, view, axes, 1 / count)
-        if stacked is not None:
-            return _kept(stacked, axes, len(view.axes)) if keep else stacked
+    stacked = _sum_in_place(importer, view, axes, 1 / count) if method == "average" else None
+    if stacked is not None:
+        return _kept(stacked, axes, len(view.axes)) if keep else stacked
     if method == "average" and len(importer.shape(view)) == 1 and count == math.prod(view.shape):
         left = view.shape if keep else tuple(size for axis, size in enumerate(view.shape) if axis not in axes)
         return _mean_of_features(importer, view).reshaped((1,) * len(left), view.batched)
     rest = tuple(axis for axis in view.order() if axis not in axes)
     inner = tuple(axis for axis in view.order() if axis in axes)
     ordered = view.permuted((*rest, *inner))
-    sizes = ordered.shape
-    channels = math.prod(sizes[: len(rest)])
-    long = [size for size in sizes[len(rest) :] if size > 1]
-    if len(long) >= 2:
-        image: tuple[int, ...] = (channels, long[0], math.prod(long[1:]))
-    elif ordered.arrangement() is None and len(rest) == 2:
-        image = sizes  # over the width only
-    else:
-        image = (channels, 1, math.prod(sizes[len(rest) :]))
-    window = (image[1] if len(long) >= 2 else 1, image[2])
-    source = importer.builder.arrange(ordered, (image[0], image[1], image[2]))
+    image, window = _image_and_window(ordered, len(rest))
+    source = importer.builder.arrange(ordered, image)
     made = importer.add(Pool(importer.name("pool"), method, window, window, inputs=(source,)))
-    left = tuple(sizes[: len(rest)])
-    spread = made.reshaped(left, view.batched)
+    spread = made.reshaped(ordered.shape[: len(rest)], view.batched)
     kept = spread.permuted(tuple(rest.index(axis) for axis in sorted(rest)))
     return _kept(kept, axes, len(view.axes)) if keep else kept
 
