@@ -21,7 +21,7 @@ from ..machine.configs import NO_CONFIGS
 from ..machine.dtypes import Array, lookup
 from ..machine.errors import NkiValidationError, UndefinedOnChipWarning, ours
 from ..machine.instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, Settled, Transfer, engine
-from ..machine.memory import PSUM, SBUF, Arena, MemoryRegion, allocate, place
+from ..machine.memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
 from ..machine.pair import Pair
 from ..machine.psum_writes import Written
 from ..machine.world import World
@@ -105,21 +105,17 @@ class NeuronCore:
             check_name(self, name)
         if shape == (1,) and (region is SBUF or region is PSUM):
             shape = (1, 1)  # on-chip tensors have at least two dimensions (see the examples of register_load)
+        make = partial(allocate, region, found, shape, name, line, self.target)
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
-            make = partial(allocate, region, found, shape, name, line, self.target)
             storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)
             if storage.owner is not None:
                 return NkiTensor(storage.shape, found, storage)
         else:
-            storage = allocate(region, found, shape, name, line, self.target)
+            storage = make()
         if self.recording is not None:
             self.recording.allocated(storage.size * storage.dtype.itemsize)
         if address is not None:
-            if self.recording is not None:
-                self.recording.spoil()
-            if not storage.on_chip:
-                raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
-            place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(region))
+            self._place(storage, address)
         else:
             storage.owner = self._note(region, storage.row_bytes, storage.identity, line, argument)
             storage.core = self
@@ -148,6 +144,14 @@ class NeuronCore:
         if found is None:
             found = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
         return found
+
+    def _place(self, storage: Storage, address: tuple[int, int]) -> None:
+        """Put a storage at an explicit address of SBUF or PSUM."""
+        if self.recording is not None:
+            self.recording.spoil()
+        if not storage.on_chip:
+            raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
+        place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(storage.region))
 
     def issue(
         self,

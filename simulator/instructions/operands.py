@@ -101,20 +101,11 @@ class Scalar(Operand):
         operator: AluOperator | None = getattr(call, self.operator) if self.operator else None
         if (value is None and self.optional) or (self.operator and operator is None):
             return
-        if operator is not None and operator.unary:
-            if value is not None and not (isinstance(value, (int, float)) and value == 0):
-                why = f"{name} must be None or 0, because nl.{operator.name} takes one input"
-                raise NkiValidationError(f"{call.instruction}: {why}")
-            return
+        if operator is not None:
+            _check_for_operator(call, name, value, operator)
+            if operator.unary:
+                return
         bits = operator is not None and operator.bits
-        if (
-            operator is not None
-            and bits
-            and not (value._dtype.is_integer if isinstance(value, NkiTensor) else _is_whole(value))
-        ):
-            came = value.label if isinstance(value, NkiTensor) else repr(value)
-            why = f"{name} of nl.{operator.name} must be an integer or an integer tile, got {came}"
-            raise NkiValidationError(f"{call.instruction}: {why}")
         if isinstance(value, NkiTensor):
             self._check_tile(call, name, tile(call.instruction, name, value), bits)
         elif not isinstance(value, (bool, int, float, np.integer, np.floating)):
@@ -137,8 +128,20 @@ class Scalar(Operand):
         return f"a number or one element per partition of {self.of}{dtypes}"
 
 
+def _check_for_operator(call: Call, name: str, value: Any, operator: AluOperator) -> None:
+    """Raise unless the second operand of an operator is absent or 0 if it takes one, or whole if it works on bits."""
+    if operator.unary:
+        if value is not None and (not isinstance(value, (int, float)) or value != 0):
+            why = f"{name} must be None or 0, because nl.{operator.name} takes one input"
+            raise NkiValidationError(f"{call.instruction}: {why}")
+    elif operator.bits and not _is_whole(value):
+        came = value.label if isinstance(value, NkiTensor) else repr(value)
+        why = f"{name} of nl.{operator.name} must be an integer or an integer tile, got {came}"
+        raise NkiValidationError(f"{call.instruction}: {why}")
+
+
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer))
+    return value._dtype.is_integer if isinstance(value, NkiTensor) else isinstance(value, (int, np.integer))
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,15 +57,17 @@ class _Layout:
     element_shape: tuple[int, ...]
     rows: int = 0
 
+    def _part_of_tensor(self, dimensions: tuple[_Dimension, ...]) -> NkiTensor:
+        """Return the selected part of a tensor that has the same dimensions as the grid."""
+        kept = tuple(d for d in dimensions if d.tiled or not d.indexed)
+        keys = tuple(d.start if d.indexed and not d.tiled else slice(d.start, d.stop) for d in dimensions)
+        found = self.tensor[keys]
+        return found if found.ndim == len(kept) else found._reshape(tuple(d.stop - d.start for d in kept), "reshape")
+
     def view(self, dimensions: tuple[_Dimension, ...]) -> NkiTensor | None:
         """Return the selected tensor as a view, or None if the selection cannot be represented as a view."""
         if not self.rows:
-            kept = tuple(d for d in dimensions if d.tiled or not d.indexed)
-            keys = tuple(d.start if d.indexed and not d.tiled else slice(d.start, d.stop) for d in dimensions)
-            found = self.tensor[keys]
-            return (
-                found if found.ndim == len(kept) else found._reshape(tuple(d.stop - d.start for d in kept), "reshape")
-            )
+            return self._part_of_tensor(dimensions)
         lead, partitions, free = dimensions[: -self._rank], dimensions[-self._rank], dimensions[1 - self._rank :]
         at, size = partitions.start % self.rows, partitions.stop - partitions.start
         if any(d.stop - d.start != 1 for d in lead) or at + size > self.rows:

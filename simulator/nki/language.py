@@ -257,17 +257,23 @@ def _as_float32(column: NkiTensor) -> NkiTensor:
 _COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
 
 
+def _tiles_of(name: str, x: Any, y: Any) -> list[NkiTensor]:
+    """Return the tiles among two operands; raise NkiValidationError if there is none or their sizes do not match."""
+    tensors = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
+    if not tensors:
+        raise NkiValidationError(f"nl.{name}: x or y must be a tile")
+    sizes = {operand.free_size for operand in tensors}
+    if tensors[0].shape[0] != tensors[-1].shape[0] or len(sizes - {1}) > 1:
+        raise NkiValidationError(
+            f"nl.{name}: x {x.label} and y {y.label} must have the same number of partitions and of elements in "
+            "each, or one of them one element; use nl.broadcast_to"
+        )
+    return tensors
+
+
 def _binary(name: str) -> Callable[..., NkiTensor]:
     def function(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-        tensors = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
-        if not tensors:
-            raise NkiValidationError(f"nl.{name}: x or y must be a tile")
-        sizes = {operand.free_size for operand in tensors}
-        if tensors[0].shape[0] != tensors[-1].shape[0] or len(sizes - {1}) > 1:
-            raise NkiValidationError(
-                f"nl.{name}: x {x.label} and y {y.label} must have the same number of partitions and of elements in "
-                "each, or one of them one element; use nl.broadcast_to"
-            )
+        tensors = _tiles_of(name, x, y)
         if len(tensors) == 2 and x.free_size == y.free_size:
             result = _tile_like(x, dtype)
             tensor_tensor(result, x, y, function)

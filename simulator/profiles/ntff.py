@@ -68,21 +68,23 @@ class _Message(Mapping[int, "list[int | bytes]"]):
         at = 0
         while at < len(data):
             key, at = self._varint(data, at)
-            number, kind = key >> 3, key & 7
-            value: int | bytes
-            if kind == 0:
-                value, at = self._varint(data, at)
-            else:
-                if kind == 2:
-                    size, at = self._varint(data, at)
-                elif kind in (1, 5):
-                    size = 8 if kind == 1 else 4
-                else:
-                    raise ProfileError(f"{where}: damaged: the kind of a field must be 0, 1, 2 or 5, got {kind}")
-                if size > len(data) - at:
-                    raise ProfileError(f"{where}: cut off: a field of {size:,} bytes where {len(data) - at:,} are left")
-                value, at = data[at : at + size], at + size
-            self._fields.setdefault(number, []).append(value)
+            value, at = self._value(data, at, key & 7)
+            self._fields.setdefault(key >> 3, []).append(value)
+
+    def _value(self, data: bytes, at: int, kind: int) -> tuple[int | bytes, int]:
+        """Return the value of a field and the position after it."""
+        if kind == 0:
+            return self._varint(data, at)
+        if kind == 2:
+            size, at = self._varint(data, at)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+        else:
+            raise ProfileError(f"{self.where}: damaged: the kind of a field must be 0, 1, 2 or 5, got {kind}")
+        if size > len(data) - at:
+            left = len(data) - at
+            raise ProfileError(f"{self.where}: cut off: a field of {size:,} bytes where {left:,} are left")
+        return data[at : at + size], at + size
 
     def _varint(self, data: bytes, at: int) -> tuple[int, int]:
         value = 0

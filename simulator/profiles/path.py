@@ -79,9 +79,9 @@ def critical_path(run: MeasuredRun) -> list[PathStep]:
     The steps cover the run without gaps.
     """
     work = [i for i in run.instructions if i.ours and i.opcode not in _WAITS]
-    moving = _union((p.start_ns, p.end_ns) for p in run.packets)
     if not work:
         return [PathStep(0, run.total_ns, "launch", "", "")]
+    moving = _union((p.start_ns, p.end_ns) for p in run.packets)
     by_id = {i.id: i for i in run.instructions}
     previous = _previous(work)
     by_end = sorted(work, key=lambda i: i.end_ns)
@@ -92,8 +92,8 @@ def critical_path(run: MeasuredRun) -> list[PathStep]:
     while current is not None and horizon > 0:
         start = min(current.start_ns, horizon)
         steps.append(PathStep(start, horizon, current.engine, current.opcode, current.line))
-        told = [by_id[one] for one in current.after if one in by_id]
-        before = _before(start, told, previous.get(current.id), by_end, ends)
+        awaited = list(filter(None, map(by_id.get, current.after)))
+        before = _before(start, awaited, previous.get(current.id), by_end, ends)
         if before is None:
             steps.append(PathStep(0, start, "launch", "", ""))
         else:

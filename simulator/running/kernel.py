@@ -30,7 +30,7 @@ from ..tensors.tensor import NkiTensor
 from ..timing.capacity import Memory, check
 from ..timing.program_timing import PairTiming, ProgramTiming
 from ..timing.transfers import keep_scratch
-from .replay import never_changes
+from .replay import Recording, never_changes
 from .run import Run
 from .torch_tensors import array_of, is_tensor, tensor_of
 
@@ -177,6 +177,21 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 observers: list[Callable[[Run, list[str]], None]] = []  # called with every launch and the shapes of its arguments
 
 
+def _record(recording: Recording, arguments: list[tuple[Any, NkiTensor]], returned: Any) -> None:
+    """Record the arguments of a kernel, whether their arrays never change, and the outputs."""
+    recording.arguments = [tensor for _, tensor in arguments]
+    recording.fixed = [never_changes(array) for array, _ in arguments]
+    recording.outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+
+
+def _check_programs(cores: list[NeuronCore], kernel: Kernel, returned: Any) -> None:
+    """Reorder the program of each core by the schedule of a kernel, and check that it fits in memory."""
+    for core in cores:
+        _follow(core.program, kernel.schedule)
+        keep_scratch(core.program, _tensors(returned))
+        core.memory = check(core.program, core.target)
+
+
 def execute(
     core: NeuronCore,
     kernel: Callable[..., Any],
@@ -218,13 +233,8 @@ def execute(
         raise NkiValidationError(f"{made.__name__}: a kernel must not yield or await; return the outputs")
     _compare_loops(cores)
     if core.recording is not None:
-        core.recording.arguments = [tensor for _, tensor in arguments]
-        core.recording.fixed = [never_changes(array) for array, _ in arguments]
-        core.recording.outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
-    for each in cores:
-        _follow(each.program, made.schedule)
-        keep_scratch(each.program, _tensors(returned))
-        each.memory = check(each.program, each.target)
+        _record(core.recording, arguments, returned)
+    _check_programs(cores, made, returned)
     if core.sanitizer is not None:
         core.sanitizer.finish(_tensors(returned))
     if observers:

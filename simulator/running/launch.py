@@ -75,6 +75,13 @@ class _Launch(NamedTuple):
     functional: bool
 
 
+def _keep_replay(key: Any, core: NeuronCore, prediction: Any) -> None:
+    """Keep the recording of a launch, so that the next one with the same key is replayed."""
+    if core.partner is not None:  # the instructions of the partner were not recorded
+        core.recording.spoil()
+    _REPLAYS.keep(key, _REPLAYS.make(core.recording, len(core.program), core.registers), prediction)
+
+
 def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     """Run a launch with the current constants; see `run`.
 
@@ -82,13 +89,11 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     """
     kernel, arrays, parameters, target, dge, profiled, functional = launch
     name = getattr(kernel, "__name__", "kernel")
-    again: Any = None
-    if functional:
-        again = _REPLAYS.seen(key)
-        if isinstance(again, Replayed):
-            given = [value for value in (*arrays, *parameters.values()) if isinstance(value, np.ndarray)]
-            notify(again.prediction, name, given)
-            return Run(again.prediction, _REPLAYS.run(again, given), name, profiled)
+    again = _REPLAYS.seen(key) if functional else None
+    if isinstance(again, Replayed):
+        given = [value for value in (*arrays, *parameters.values()) if isinstance(value, np.ndarray)]
+        notify(again.prediction, name, given)
+        return Run(again.prediction, _REPLAYS.run(again, given), name, profiled)
     known = _PREDICTIONS.get(key) if key is not None and not functional else None
     if known is not None:
         _PREDICTIONS.move_to_end(key)
@@ -102,9 +107,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     prediction = predict(core)
     if core.recording is not None:
-        if core.partner is not None:  # the instructions of the partner were not recorded
-            core.recording.spoil()
-        _REPLAYS.keep(key, _REPLAYS.make(core.recording, len(core.program), core.registers), prediction)
+        _keep_replay(key, core, prediction)
     elif key is not None and not functional:
         prediction.blank_outputs = outputs
         _remember(key, prediction)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,7 +118,7 @@ class Replay:
         kept = {id(tensor.storage) for tensor in self._outputs}
         _share_memory(self._steps, given | self._fixed, kept, buffers)
         views = {id(view): view for _, operands in recording.steps for view in views_of(operands)}
-        self._views = [*self._arguments, *[view for view in views.values() if id(view.storage) in given]]
+        self._views = [*self._arguments, *(view for view in views.values() if id(view.storage) in given)]
         self._let_go()
 
     def __call__(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -175,20 +175,17 @@ def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
     These storages receive the same values in every replay.
     """
     sizes = {id(s): s.size * s.dtype.held.itemsize for _, operands in steps for s in _storages(operands)}
-    # The storages that each storage is computed from; None if it is also computed from something else.
-    writes: dict[int, set[int] | None] = {}
+    sources: defaultdict[int, set[int]] = defaultdict(set)  # the storages that each storage is computed from
+    varying = set(changing)
     for step in steps:
         key, operands = id(_written(step)), step[1][1:]
-        read = writes.setdefault(key, set())
-        if read is None or any(isinstance(operand, np.ndarray) for operand in operands):
-            writes[key] = None
-        else:
-            read.update(id(storage) for storage in _storages(operands))
-    varying = set(changing)
+        sources[key].update(id(storage) for storage in _storages(operands))
+        if any(isinstance(operand, np.ndarray) for operand in operands):
+            varying.add(key)
     before = -1
     while before != len(varying):
         before = len(varying)
-        varying |= {key for key, read in writes.items() if read is None or not varying.isdisjoint(read)}
+        varying |= {key for key, read in sources.items() if not varying.isdisjoint(read)}
     return {key: size for key, size in sizes.items() if key not in varying}
 
 
@@ -198,19 +195,27 @@ def _written(step: Step) -> Storage:
     return first.storage if isinstance(first, StridedMemory) else first
 
 
-def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: Buffers) -> None:
-    """Assign memory from `buffers` to each storage for as long as steps use it, and to `kept` storages until the
-    end."""
+def _lifetimes(
+    steps: list[Step], given: set[int], kept: set[int]
+) -> tuple[dict[int, list[Storage]], dict[int, list[Storage]]]:
+    """Return the storages that are first used, and last used, by each step; a step after the last one ends `kept`."""
     used = [(storage, number) for number, (_, operands) in enumerate(steps) for storage in _storages(operands)]
     storages = {id(storage): storage for storage, _ in used if id(storage) not in given}
     last = {id(storage): len(steps) if id(storage) in kept else number for storage, number in used}
     first = {id(storage): number for storage, number in reversed(used)}
-    begins: dict[int, list[Storage]] = {}
-    ends: dict[int, list[Storage]] = {}
+    begins: defaultdict[int, list[Storage]] = defaultdict(list)
+    ends: defaultdict[int, list[Storage]] = defaultdict(list)
     for key, storage in storages.items():
-        begins.setdefault(first[key], []).append(storage)
-        ends.setdefault(last[key], []).append(storage)
-    for number in range(len(steps) + 1):
+        begins[first[key]].append(storage)
+        ends[last[key]].append(storage)
+    return begins, ends
+
+
+def _share_memory(steps: list[Step], given: set[int], kept: set[int], buffers: Buffers) -> None:
+    """Assign memory from `buffers` to each storage for as long as steps use it, and to `kept` storages until the
+    end."""
+    begins, ends = _lifetimes(steps, given, kept)
+    for number in sorted({*begins, *ends}):
         for storage in begins.get(number, ()):
             assert storage.array is not None
             size = storage.array.dtype, storage.array.size

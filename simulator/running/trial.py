@@ -30,6 +30,7 @@ from .install import install
 from .kernel import Kernel, TensorSpec
 from .launch import run
 from .literal import literal_kernels
+from .run import Run
 
 RULE = "refused"
 UNWRITTEN = ("uninitialised", "unwritten", "not begun")  # kinds of faults that the sanitizer finds without values
@@ -77,7 +78,8 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
     _execute_module(tree, names, space, path)
     findings: list[Finding] = []
     literal = literal_kernels(path) if given is None else {}
-    for name, kernel in [(name, space[name]) for name in names if isinstance(space.get(name), Kernel)]:
+    kernels = {name: space[name] for name in names if isinstance(space.get(name), Kernel)}
+    for name, kernel in kernels.items():
         examples = list(_arguments(name, given, tree, space, path))
         for arguments, keywords in examples:
             findings += _tried(kernel, arguments, keywords, path, target)
@@ -85,7 +87,7 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
             tried = _tried(kernel, [], literal[name], path, target)
             findings += [found for found in tried if _is_certain(found, tree, list(literal[name]))]
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return sorted({found for found in findings if found.path != str(path) or not is_silenced(found, lines)})
+    return sorted({found for found in findings if not (found.path == str(path) and is_silenced(found, lines))})
 
 
 def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
@@ -206,6 +208,18 @@ def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]
     return list(value) if starred else [value]
 
 
+def _findings_of(found: Run, name: str, path: Path, target: str) -> Iterator[Finding]:
+    """Yield a finding for each read of memory that a kernel has not written, and for a tile whose reuse delays it."""
+    for fault in found.findings:
+        place, _, number = fault.line.rpartition(":")
+        if fault.kind in UNWRITTEN and place == str(path):
+            yield Finding(place, int(number), "uninitialised", f"{name}: {fault.why}")
+    if found.reuse is not None:
+        file, line = found.reuse.tiles[0].line
+        message = f"{name}: {found.reuse.describe(found.latency_us)}, predicted on {target}"
+        yield Finding(file or str(path), line or 1, "reused-tile", message)
+
+
 def _tried(
     kernel: Kernel, arguments: list[Any], keywords: dict[str, Any], path: Path, target: str
 ) -> Iterator[Finding]:
@@ -228,14 +242,8 @@ def _tried(
             return
         except Exception:  # errors from checks in the file itself are not reported
             return
-    for fault in found.findings if found is not None else ():
-        place, _, number = fault.line.rpartition(":")
-        if fault.kind in UNWRITTEN and place == str(path):
-            yield Finding(place, int(number), "uninitialised", f"{kernel.__name__}: {fault.why}")
-    if found is not None and found.reuse is not None:
-        file, line = found.reuse.tiles[0].line
-        message = f"{kernel.__name__}: {found.reuse.describe(found.latency_us)}, predicted on {target}"
-        yield Finding(file or str(path), line or 1, "reused-tile", message)
+    if found is not None:
+        yield from _findings_of(found, kernel.__name__, path, target)
     for each in caught:
         if issubclass(each.category, (ReportedOnChipWarning, UndefinedOnChipWarning)) and each.filename == str(path):
             yield Finding(str(path), each.lineno, "otherwise", f"{kernel.__name__}: {each.message}")

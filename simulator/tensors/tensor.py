@@ -76,19 +76,15 @@ class NkiTensor(TensorViews):
         pairs = [integers(pair, f"ap of {self.label}: pair") for pair in pattern]
         if any(len(pair) != 2 for pair in pairs):
             raise NkiValidationError(f"ap of {self.label}: pattern {pattern} must be pairs [stride, count]")
-        strides = tuple(step for step, _ in pairs)
+        strides, shape = (tuple(pair[place] for pair in pairs) for place in (0, 1))
         if vector_offset is not None:
             strides = (0, *strides[1:])  # the indices determine the rows, and the given stride is ignored (nki-aps.rst)
-        shape = tuple(count for _, count in pairs)
         start = self.offset * self._dtype.itemsize // target.itemsize if offset is None else offset
         for watcher in watchers if self.offset else ():
             watcher.based(self, offset)
         view = NkiTensor(shape, target, self.storage, strides=strides, offset=start)
         what = f"ap of {self.label}: pattern {pattern} at offset {start}"
-        if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 1 or min(strides) < 0 or start < 0:
-            raise NkiValidationError(f"{what} must have 1 to {MAX_DIMENSIONS} pairs of a stride >= 0 and a count >= 1")
-        if self.storage.on_chip and shape[0] > 1 and strides[0] != view.row:
-            raise NkiValidationError(f"{what}: the partition stride must be the {view.row} elements of a partition")
+        _check_pattern(view, what)
         if reaches_outside(view, shape, strides, start):
             return OutsideTensor(view, f"{what} reaches outside {self.storage.label}")
         if scalar_offset is None and vector_offset is None:
@@ -211,6 +207,15 @@ class NkiTensor(TensorViews):
         reach = sum(stride * (count - 1) for stride, count in zip(strides[first:], shape[first:]))
         room = pattern.row - 1 - reach - pattern.offset % pattern.row
         return IndirectTensor(pattern, vector if scalar is None else scalar, step, room // step + 1, vector is not None)
+
+
+def _check_pattern(view: NkiTensor, what: str) -> None:
+    """Raise NkiValidationError unless the hardware can access a view with an explicit access pattern."""
+    shape, strides = view.shape, view.strides
+    if not 1 <= len(shape) <= MAX_DIMENSIONS or min(shape) < 1 or min(strides) < 0 or view.offset < 0:
+        raise NkiValidationError(f"{what} must have 1 to {MAX_DIMENSIONS} pairs of a stride >= 0 and a count >= 1")
+    if view.storage.on_chip and shape[0] > 1 and strides[0] != view.row:
+        raise NkiValidationError(f"{what}: the partition stride must be the {view.row} elements of a partition")
 
 
 class OutsideTensor(NkiTensor):

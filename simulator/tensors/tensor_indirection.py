@@ -42,19 +42,16 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     if core.target.generation < 4:
         raise NkiValidationError(f"{op}: indirect() needs NeuronCore-v4 (trn3), got {core.target.name}")
     sources = reads[: SOURCES.get(op, 0)]
-    taken = (*writes[:1], *sources) if op in SOURCES else ()
+    taken = {id(tensor) for tensor in (*writes[:1], *sources)} if op in SOURCES else set()
     for view in views:
-        if not any(view is tensor for tensor in taken):
+        if id(view) not in taken:
             raise NkiValidationError(f"{op}: {view.label} is columns of indirect(), which this operand cannot be")
         view.group = _TENSOR_GROUP if unit is engine.tensor else _GROUP
         view.check_room(op)
         if core.functional:
             _groups_agree(core, op, view)
-    if op == "tensor_copy" and unit is engine.gpsimd:
-        raise NkiValidationError("tensor_copy: columns of indirect() on the gpsimd engine; allowed: vector, scalar")
     dst = writes[0]
-    if isinstance(dst, ColumnsTensor) and unit is engine.scalar and dst.storage.region is PSUM:
-        raise NkiValidationError(f"{op}: dst {dst.label}: the Scalar Engine scatters into SBUF only")
+    _check_engine(op, unit, dst)
     if op == "tensor_scalar" and dst.dtype in _INT32 and sources[0].dtype in _INT32:
         core.warn("tensor_scalar: indirect() does not go with address arithmetic, as int32 into int32 may be")
     _partitions(op, dst, sources)
@@ -72,16 +69,28 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
             return
 
 
+def _check_engine(op: str, unit: engine, dst: NkiTensor) -> None:
+    """Reject indirect columns on an engine that cannot access them."""
+    if op == "tensor_copy" and unit is engine.gpsimd:
+        raise NkiValidationError("tensor_copy: columns of indirect() on the gpsimd engine; allowed: vector, scalar")
+    if isinstance(dst, ColumnsTensor) and unit is engine.scalar and dst.storage.region is PSUM:
+        raise NkiValidationError(f"{op}: dst {dst.label}: the Scalar Engine scatters into SBUF only")
+
+
+def _at_quadrant(op: str, index: NkiTensor) -> None:
+    """Reject an index that does not start at a quadrant."""
+    first = _start(index)
+    if first is not None and first % _QUADRANT:
+        raise NkiValidationError(
+            f"{op}: index {index.label} of indirect() starts at partition {first}; allowed: multiples of {_QUADRANT}"
+        )
+
+
 def _partitions(op: str, dst: NkiTensor, sources: tuple[NkiTensor, ...]) -> None:
     """Reject an index of indirect() that does not start at a quadrant, or that starts at a different partition than
     its operand."""
     for view in (view for view in (dst, *sources) if isinstance(view, ColumnsTensor)):
-        first = _start(view.index)
-        if first is not None and first % _QUADRANT:
-            raise NkiValidationError(
-                f"{op}: index {view.index.label} of indirect() starts at partition {first}; allowed: multiples "
-                f"of {_QUADRANT}"
-            )
+        _at_quadrant(op, view.index)
     for source in (source for source in sources if isinstance(source, ColumnsTensor)):
         _same_start(op, source, source.index)
     if isinstance(dst, ColumnsTensor):

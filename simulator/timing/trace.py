@@ -29,6 +29,13 @@ ORDER = tuple(TITLES)  # order of the tracks from the top; DMA queues follow
 Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, float]], Sequence[Step]]]
 
 
+def _span_of_step(step: Any, begin: float) -> dict[str, Any]:
+    """Return the span of a step of the critical path of a launch that begins at `begin` microseconds."""
+    details = {"instruction": step.name or step.op, "waited for": step.waited or "nothing"}
+    details |= {"line": f"{step.line[0]}:{step.line[1]}"} if step.line[0] else {}
+    return _span(step.resource, begin + step.start_ns / 1000, (step.end_ns - step.start_ns) / 1000, details)
+
+
 def chrome_trace(launches: Launches) -> dict[str, Any]:
     """Return a trace of consecutive launches.
 
@@ -43,11 +50,7 @@ def chrome_trace(launches: Launches) -> dict[str, Any]:
         spans.append(("launch", _span(name, clock, end - clock, {"launch us": launch})))
         for part, first, last in parts:
             spans.append(("part", _span(part, begin + first / 1000, (last - first) / 1000, {})))
-        for step in steps:
-            start, length = begin + step.start_ns / 1000, (step.end_ns - step.start_ns) / 1000
-            details = {"instruction": step.name or step.op, "waited for": step.waited or "nothing"}
-            details |= {"line": f"{step.line[0]}:{step.line[1]}"} if step.line[0] else {}
-            spans.append(("critical", _span(step.resource, start, length, details)))
+        spans += [("critical", _span_of_step(step, begin)) for step in steps]
         for event in timeline:
             start, length = begin + event.start_ns / 1000, (event.end_ns - event.start_ns) / 1000
             spans.append((event.engine, _span(event.name or event.op, start, length, _details(event))))
