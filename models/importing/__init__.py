@@ -262,10 +262,11 @@ def _decide_outputs(
     options: ImportOptions,
 ) -> _Meaning:
     """Determine the meaning of the outputs from the options, the exporter, or else their last layers and shapes."""
-    spec = options.boxes or (exporter.boxes if exporter is not None and options.output_kind is None else None)
+    is_guessed = options.output_kind is None
+    spec = options.boxes or (exporter.boxes if exporter is not None and is_guessed else None)
     outputs, source = walk.run(), walk.source
     found = None
-    if spec is not None or (options.output_kind is None and exporter is None):
+    if spec is not None or (is_guessed and exporter is None):
         labels = properties.labels if exporter is None else exporter.names
         found = _find_boxes(outputs, source, spec, None if labels is None else len(labels))
     if found is not None:
@@ -275,7 +276,6 @@ def _decide_outputs(
         # The kind was guessed, so use the usual preprocessing of this kind.
         properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
         return _Meaning(found.outputs, _read_again(walk, graph, part, properties), properties, notes, found.spec)
-    is_guessed = options.output_kind is None
     if options.output_kind == "map" or (is_guessed and looks_like_map(walk.importer, outputs[0], source.input)):
         outputs = as_map(walk.importer, outputs, source.input, is_guessed)
         properties = properties.with_pictures(WHOLE_PICTURES)
@@ -302,6 +302,16 @@ def _leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Outpu
     return Output("values") if _are_regressions(built, graph) else built.output
 
 
+def _exporter_and_outputs(graph: Graph, wanted: tuple[str, ...]) -> tuple[UltralyticsFile | None, tuple[str, ...]]:
+    """Return what ultralytics' metadata say of a file, and the outputs to import: those before a selection of boxes
+    unless the user states which."""
+    exporter = read_ultralytics(graph.metadata)
+    if exporter is None or exporter.boxes is None or not exporter.selects_boxes or wanted:
+        return exporter, wanted
+    wanted = outputs_before_selection(graph)
+    return replace(exporter, has_all_rows=bool(wanted)), wanted
+
+
 def _compare(imported: ImportedGraph, unchecked: bool) -> Comparison:
     """Compare an import with ONNX Runtime; if the outputs differ, raise ModelError unless `unchecked`."""
     try:
@@ -313,11 +323,7 @@ def _compare(imported: ImportedGraph, unchecked: bool) -> Comparison:
 
 
 def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
-    exporter = read_ultralytics(graph.metadata)
-    wanted = options.output_names
-    if exporter is not None and exporter.boxes is not None and exporter.selects_boxes and not wanted:
-        wanted = outputs_before_selection(graph)
-        exporter = replace(exporter, has_all_rows=bool(wanted))
+    exporter, wanted = _exporter_and_outputs(graph, options.output_names)
     part = cut_graph(graph, wanted)
     specified = options.boxes or exporter
     if specified is not None:

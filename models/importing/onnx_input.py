@@ -100,25 +100,22 @@ def _source(
 ) -> SourcePart:
     """Return one input of a graph; with several inputs, picture options apply only to pictures."""
     nodes, weights = part.nodes, {name: value.shape for name, value in graph.constants.items()}
-    if given.dtype is None:
-        raise ModelError(
-            f"its input {given.name!r} is of type {given.type_name or 'unknown'}; integers "
-            "and floats of 8 to 64 bits are supported"
-        )
-    scale = input_scale(nodes, graph.constants, given.name) if given.dtype.kind in "iu" else None
+    dtype = _known_dtype(given)
+    scale = input_scale(nodes, graph.constants, given.name) if dtype.kind in "iu" else None
     sizes, batched = _sizes_of_input(graph, part, given)
     batch = sizes.pop(0) if batched else 1
     if len(sizes) == 4:
-        return _volume(given, given.dtype, sizes, options, batch, scale)
+        return _volume(given, dtype, sizes, options, batch, scale)
     layout = _layout(sizes, nodes, weights, given.name)
     if _is_row(sizes, options, is_one_of_several) and _first(nodes, weights, given.name) not in ("Conv", "NHWC"):
-        row = network_input((math.prod(size or 1 for size in sizes),), PreprocessingOptions())
-        seen = View.of(INPUT, row.shape).reshaped(tuple(size or 1 for size in sizes), batched)
-        return SourcePart(given.name, given.dtype, row, seen, batch, scale=scale)
+        axes = tuple(size or 1 for size in sizes)
+        row = network_input((math.prod(axes),), PreprocessingOptions())
+        seen = View.of(INPUT, row.shape).reshaped(axes, batched)
+        return SourcePart(given.name, dtype, row, seen, batch, scale=scale)
     shape = _fixed(given.name, sizes, layout, options)
     if len(shape) == 1:
         source = network_input(shape, PreprocessingOptions() if is_one_of_several else options)
-        return SourcePart(given.name, given.dtype, source, View.of(INPUT, source.shape, batched), batch, scale=scale)
+        return SourcePart(given.name, dtype, source, View.of(INPUT, source.shape, batched), batch, scale=scale)
     extents = dict(zip(layout, shape))
     image = (extents.get("C", 1), extents.get("H", 1), extents.get("W", 1))
     inner = None
@@ -128,9 +125,7 @@ def _source(
     source = network_input(image, options, layout)
     whole = View.of(INPUT, image, batched)
     seen = whole.permuted(tuple("CHW".index(axis) for axis in layout))
-    return SourcePart(
-        name=given.name, dtype=given.dtype, input=source, view=seen, batch=batch, inner=inner, scale=scale
-    )
+    return SourcePart(name=given.name, dtype=dtype, input=source, view=seen, batch=batch, inner=inner, scale=scale)
 
 
 def _volume(
@@ -151,6 +146,15 @@ def _volume(
     source = network_input((channels * depth, height, width), options)
     view = View.of(INPUT, source.shape, True).reshaped((channels, depth, height, width), True)
     return SourcePart(given.name, dtype, source, view, batch, scale=scale)
+
+
+def _known_dtype(given: GraphInput) -> np.dtype[Any]:
+    if given.dtype is None:
+        raise ModelError(
+            f"its input {given.name!r} is of type {given.type_name or 'unknown'}; integers "
+            "and floats of 8 to 64 bits are supported"
+        )
+    return given.dtype
 
 
 def _sizes_of_input(graph: Graph, part: Cut, given: GraphInput) -> tuple[list[int | None], bool]:

@@ -52,14 +52,14 @@ def meaning_of(importer: Importer, view: View) -> Output:
     if isinstance(layer, Softmax):
         return Output("classes", "log_softmax" if layer.log else "softmax")
     array = _is_array(view.shape, layer)
-    again = count > 1 and count in _images(importer.builder.input)  # an image (perhaps flattened) computed from one
     if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
-        return Output("values" if array or again else "sigmoid")
+        is_image = count > 1 and count in _images(importer.builder.input)  # (perhaps flattened) computed from one
+        return Output("values" if array or is_image else "sigmoid")
     if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer.builder, layer):
         return Output("classes", "softmax")
     while isinstance(layer, Affine) and layer.activation == "identity":  # for example, an action from -2 to 2
         layer = layers.get(layer.inputs[0])
-    values = layer is not None and (_computes_values(layer) or layer.name in importer.values)
+    values = array or (layer is not None and (_computes_values(layer) or layer.name in importer.values))
     if not array and _is_flattened_map(importer, view.layer):
         importer.note(
             f"its {count} numbers are a flattened image or table, and are read as values "
@@ -67,7 +67,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
             "scores)"
         )
         values = True
-    if count == 1 or values or array or count == math.prod(importer.builder.shapes[INPUT]):
+    if count == 1 or values or count == math.prod(importer.builder.shapes[INPUT]):
         return Output("values")
     return Output("classes", "raw")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..before_answers import squeezed_outputs, without_squeezing
 from ..errors import ModelError
-from ..golden import run_network
+from ..golden import OutputRun, run_network
 from ..inputs import ImageInput, PartInput, SeveralInputs
 from ..layers import Softmax
 from ..network import Network
@@ -93,6 +93,15 @@ class ImportedGraph:
     map_is_last: bool = False  # in the file, the class axis of a map follows the rows and columns
 
 
+def _values_to_compare(
+    imported: ImportedGraph, number: int, outputs: Sequence[OutputRun], count: int, before_squeezing: bool
+) -> np.ndarray:
+    """Return what the golden model computed for an output, which has `count` numbers per example in ONNX Runtime."""
+    if imported.network.named_outputs[number].output.kind == "map":
+        return np.concatenate([_scores_of_map(each.logits, count, imported.map_is_last) for each in outputs])
+    return np.concatenate([each.logits if before_squeezing else each.scores for each in outputs])
+
+
 def compare(imported: ImportedGraph) -> Comparison:
     """Run the golden model and ONNX Runtime on the same random inputs; raise RejectedError if the latter rejects it.
 
@@ -122,17 +131,11 @@ def compare(imported: ImportedGraph) -> Comparison:
             run_network(network, imported.tensors, inputs[first : first + step]).outputs
             for first in range(0, count, step)
         ]
-
-    def computed(number: int, count: int) -> np.ndarray:
+    results = []
+    for number, wanted in enumerate(expected):
         outputs = [run[number] for run in runs]
-        if imported.network.named_outputs[number].output.kind == "map":
-            return np.concatenate([_scores_of_map(each.logits, count, imported.map_is_last) for each in outputs])
-        return np.concatenate([each.logits if before[number] else each.scores for each in outputs])
-
-    results = [
-        _difference(imported, number, computed(number, wanted.shape[1]), wanted)
-        for number, wanted in enumerate(expected)
-    ]
+        computed = _values_to_compare(imported, number, outputs, wanted.shape[1], bool(before[number]))
+        results.append(_difference(imported, number, computed, wanted))
     worst = max(results, key=lambda result: result._badness)
     found = [rows[:KEPT] if value is None and len(rows) else None for value, rows in zip(before, expected)]
     return replace(worst, outputs=tuple(found))

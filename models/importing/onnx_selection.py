@@ -26,6 +26,15 @@ def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
     return ()
 
 
+def _nearest_common(dominators: Sequence[int], depths: Sequence[int], one: int, other: int) -> int:
+    """Return the last value that dominates two values."""
+    while one != other:
+        if depths[one] < depths[other]:
+            one, other = other, one
+        one = dominators[one]
+    return one
+
+
 def _last_before(nodes: Sequence[Node], inputs: set[str], needed: set[str], output: str) -> str:
     """Return the last value that dominates `output` and depends on no selection, or "" if nothing is selected.
 
@@ -33,19 +42,11 @@ def _last_before(nodes: Sequence[Node], inputs: set[str], needed: set[str], outp
     """
     places = {name: 0 for name in inputs}  # of the node that computes each value; 0 is the image
     dominators, depths, are_selected, made = [0], [0], [False], [""]
-
-    def nearest_common(one: int, other: int) -> int:
-        while one != other:
-            if depths[one] < depths[other]:
-                one, other = other, one
-            one = dominators[one]
-        return one
-
     for node in nodes:
         read = [places[name] for name in node.inputs if name in places]
         if not read or node.op in ("Shape", "Size") or not needed.intersection(node.outputs):
             continue
-        common = functools.reduce(nearest_common, read)
+        common = functools.reduce(functools.partial(_nearest_common, dominators, depths), read)
         places |= dict.fromkeys(filter(None, node.outputs), len(made))
         dominators.append(common)
         depths.append(depths[common] + 1)

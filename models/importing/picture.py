@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..checks import MAX_CHANNELS, MAX_SIDE
 from ..errors import ModelError
@@ -76,10 +77,10 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
             f"it reads an image of {sizes}; at most {MAX_CHANNELS} channels and sides of {MAX_SIDE} are allowed"
         )
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
-    if pictures == "none" and options.is_beside:
-        options = PreprocessingOptions()
-    if pictures == "none" and replace(options, size=None).is_given:
-        raise ModelError(f"the network reads {channels} channels, which no picture has; it accepts only arrays")
+    if pictures == "none":
+        options = PreprocessingOptions() if options.is_beside else options
+        if replace(options, size=None).is_given:
+            raise ModelError(f"the network reads {channels} channels, which no picture has; it accepts only arrays")
     low, high = options.input_range or (0.0, 1.0)
     if low == high:
         raise ModelError(f"the input range {low:g},{high:g} is empty")
@@ -90,15 +91,10 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     step = -1 if bgr else 1  # the default values are in RGB order
     mean = _each("mean", options.mean or (IMAGENET_MEAN[::step] if imagenet else (0.0,)), channels)
     std = _each("std", options.std or (IMAGENET_STD[::step] if imagenet else (1.0,)), channels)
-    mode, side = options.resize_mode or "crop", max(height, width)
-    usual = default_resize(height, width) if mode == "crop" else side
-    resize = (options.resize or usual) if pictures == "photo" else 0
+    resizing = _resizing(height, width, options) if pictures == "photo" else {}
     if (options.resize or options.resize_mode or options.filter) and pictures != "photo":
         raise ModelError(f"--resize, --resize-mode and --filter are only for photos, not for pictures of a {pictures}")
-    if mode == "pad" and resize != side:
-        raise ModelError(f"--resize-mode pad fits pictures into {height}x{width}; omit --resize")
-    is_padded = mode == "pad" and pictures == "photo"
-    if not is_padded and options.resize_mode is None and options.pad_colour is not None:
+    if options.resize_mode is None and options.pad_colour is not None:
         raise ModelError("--pad-colour requires --resize-mode pad")
     return ImageInput(
         channels=channels,
@@ -107,14 +103,22 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         preprocess=pictures,
         mean=tuple((value - low) / (high - low) for value in mean),
         std=tuple(value / (high - low) for value in std),
-        resize=resize,
         layout=layout,
         channel_order="bgr" if bgr else "rgb",
-        resize_mode=mode if pictures == "photo" else "crop",
-        filter=(options.filter or "bilinear") if pictures == "photo" else "bilinear",
-        pad_colour=(options.pad_colour or 0) if is_padded else 0,
-        pad_place=(options.pad_place or "centre") if is_padded else "centre",
+        **resizing,
     )
+
+
+def _resizing(height: int, width: int, options: PreprocessingOptions) -> dict[str, Any]:
+    """Return the fields of an input that determine how photos are resized."""
+    mode, side = options.resize_mode or "crop", max(height, width)
+    usual = default_resize(height, width) if mode == "crop" else side
+    fields = {"resize": options.resize or usual, "resize_mode": mode, "filter": options.filter or "bilinear"}
+    if mode != "pad":
+        return fields
+    if fields["resize"] != side:
+        raise ModelError(f"--resize-mode pad fits pictures into {height}x{width}; omit --resize")
+    return {**fields, "pad_colour": options.pad_colour or 0, "pad_place": options.pad_place or "centre"}
 
 
 def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, float] | None = None) -> list[str]:
@@ -134,13 +138,15 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
         notes.append(f"pixels are normalised {usual} (--mean, --std, --input-range)")
     if options.channel_order is None and source.channels == 3:
         notes.append("channels are in the order red, green, blue (--channel-order)")
-    if options.resize is None and options.resize_mode is None and source.preprocess == "photo":
+    if source.preprocess != "photo":
+        return notes
+    if options.resize is None and options.resize_mode is None:
         notes.append(
             f"the shorter side is resized to {source.resize}, and the rest is cropped (--resize, --resize-mode)"
         )
-    if options.filter is None and source.preprocess == "photo":
+    if options.filter is None:
         notes.append("pictures are resized by a bilinear filter (--filter)")
-    if not options.invert and source.channels == 1 and source.preprocess == "photo":
+    if not options.invert and source.channels == 1:
         notes.append("light pixels have high values (--invert)")
     return notes
 

@@ -10,6 +10,7 @@ is instead: the launch folds it into the bounds (lowering/rules/elementwise.py).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -75,29 +76,28 @@ class _Sinking:
             commutes = not (pool.count_include_pad and any(pool.padding))
         if not commutes:
             return False
-        renamed: dict[str, Layer] = {}
-        for name, layer in self.layers.items():
-            if name == affine.name:
-                renamed[pool.name] = dataclasses.replace(pool, inputs=affine.inputs)
-            elif name == pool.name:
-                renamed[affine.name] = dataclasses.replace(affine, inputs=(pool.name,))
-            else:
-                inputs = tuple(affine.name if read == pool.name else read for read in layer.inputs)
-                renamed[name] = dataclasses.replace(layer, inputs=inputs) if inputs != layer.inputs else layer
-        self.layers = renamed
-        self.outputs = [affine.name if output == pool.name else output for output in self.outputs]
+        renamed = {pool.name: affine.name}
+        swapped: dict[str, Layer] = {
+            affine.name: dataclasses.replace(pool, inputs=affine.inputs),
+            pool.name: dataclasses.replace(affine, inputs=(pool.name,)),
+        }
+        layers = (swapped.get(name) or _reading(layer, renamed) for name, layer in self.layers.items())
+        self.layers = {layer.name: layer for layer in layers}
+        self.outputs = [renamed.get(output, output) for output in self.outputs]
         self.shapes[affine.name] = self.shapes[pool.name]
         return True
+
+    def _behind_flatten(self, reader: Layer) -> Sequence[Layer]:
+        """Return the readers of a Flatten that is no output, or else the reader itself."""
+        if isinstance(reader, Flatten) and reader.name not in self.outputs:
+            return self._readers(reader.name)
+        return [reader]
 
     def _into_readers(self, affine: Affine, readers: Sequence[Layer]) -> bool:
         """Fold an affine map into the weights of all its readers, if possible."""
         _, shift = self._numbers(affine)
-        folded: list[Layer] = []
-        for reader in readers:
-            if isinstance(reader, Flatten) and reader.name not in self.outputs:
-                folded += self._readers(reader.name)
-            else:
-                folded.append(reader)
+        behind = [self._behind_flatten(reader) for reader in readers]
+        folded = list(itertools.chain.from_iterable(behind))
         if not folded or not all(isinstance(each, (Conv2d, Dense)) for each in folded):
             return False
         padded = [each for each in folded if isinstance(each, Conv2d) and any(each.padding)]
@@ -158,10 +158,7 @@ class _Sinking:
                 weight = weight * np.repeat(scale, pixels)[:, None]
             else:
                 assert isinstance(reader, Conv2d)
-                own = np.arange(len(weight)) // (len(weight) // reader.groups)  # the group of each output
-                by_group = [numbers.reshape(reader.groups, -1)[own][:, :, None, None] for numbers in (scale, shift)]
-                shifted = (weight * by_group[1]).sum(axis=1, keepdims=True)
-                weight = weight * by_group[0]
+                weight, shifted = _fold_into_filters(weight, scale, shift, reader.groups)
                 if constant is None:
                     bias = bias + shifted.sum(axis=(1, 2, 3))
                 else:
@@ -200,7 +197,20 @@ class _Sinking:
 
     def _drop(self, affine: Affine) -> None:
         del self.layers[affine.name]
-        for name, layer in self.layers.items():
-            if affine.name in layer.inputs:
-                inputs = tuple(affine.inputs[0] if read == affine.name else read for read in layer.inputs)
-                self.layers[name] = dataclasses.replace(layer, inputs=inputs)
+        renamed = {affine.name: affine.inputs[0]}
+        self.layers = {name: _reading(layer, renamed) for name, layer in self.layers.items()}
+
+
+def _reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:
+    """Return a layer with renamed inputs."""
+    inputs = tuple(renamed.get(read, read) for read in layer.inputs)
+    return layer if inputs == layer.inputs else dataclasses.replace(layer, inputs=inputs)
+
+
+def _fold_into_filters(
+    weight: np.ndarray, scale: np.ndarray, shift: np.ndarray, groups: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return filters multiplied by the scales of their inputs, and [Cout, 1, k, k] of their sums over the shifts."""
+    own = np.arange(len(weight)) // (len(weight) // groups)  # the group of each output
+    scales, shifts = (numbers.reshape(groups, -1)[own][:, :, None, None] for numbers in (scale, shift))
+    return weight * scales, (weight * shifts).sum(axis=1, keepdims=True)

@@ -67,6 +67,14 @@ def _meaning(last: str, sequence: Sequence) -> Output:
     return Output("values") if math.prod(sequence.shape) == 1 else Output("classes", "raw")
 
 
+def _pool(sequence: Sequence, name: str, parts: list[str]) -> None:
+    """Append a pool of which the window and, if it differs, the stride are stated."""
+    window, stride = int(_number(parts[0])), int(_number(parts[-1]))
+    if min(window, stride) < 1:
+        raise ModelError("window and stride must be 1 or more")
+    sequence.pool("max" if name == "maxpool" else "average", window, stride)
+
+
 def _step(sequence: Sequence, tensors: Mapping[str, np.ndarray], modules: set[str], step: str) -> None:
     name, *parts = step.split(":")
     if name in modules:
@@ -75,10 +83,7 @@ def _step(sequence: Sequence, tensors: Mapping[str, np.ndarray], modules: set[st
         parameters = tuple(_number(part) for part in parts) or _DEFAULTS.get(name, ())
         sequence.activate(name, parameters)
     elif name in ("maxpool", "avgpool") and 1 <= len(parts) <= 2:
-        window, stride = int(_number(parts[0])), int(_number(parts[-1]))
-        if min(window, stride) < 1:
-            raise ModelError("window and stride must be 1 or more")
-        sequence.pool("max" if name == "maxpool" else "average", window, stride)
+        _pool(sequence, name, parts)
     elif name == "globalpool" and not parts:
         sequence.pool("average", 0, 0)
     elif name == "flatten" and not parts:

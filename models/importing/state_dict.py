@@ -178,6 +178,17 @@ def _perceptron(
     return builder, "perceptron"
 
 
+def _order_that_fits(takes: Mapping[str, int], gives: Mapping[str, int]) -> list[str]:
+    """Return layers such that only the next one takes the features that each gives, as far as that is unambiguous."""
+    ordered = [layer for layer in takes if takes[layer] not in gives.values()][:1]
+    while ordered:
+        following = [layer for layer in takes if takes[layer] == gives[ordered[-1]] and layer not in ordered]
+        if len(following) != 1:
+            break
+        ordered += following
+    return ordered
+
+
 def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
     """Return the dense layers in execution order: by the numbers in their names, or else in the order that fits."""
     takes = {layer: shapes[f"{layer}.weight"][1] for layer in layers}
@@ -186,12 +197,7 @@ def _in_order(layers: list[str], shapes: Mapping[str, Shape]) -> list[str]:
         ordered = sorted(layers, key=_numbers)
         if all(gives[a] == takes[b] for a, b in itertools.pairwise(ordered)):
             return ordered
-    ordered = [layer for layer in layers if takes[layer] not in gives.values()][:1]
-    while ordered:
-        following = [layer for layer in layers if takes[layer] == gives[ordered[-1]] and layer not in ordered]
-        if len(following) != 1:
-            break
-        ordered += following
+    ordered = _order_that_fits(takes, gives)
     if len(ordered) != len(layers):
         names = ", ".join(f"{layer} {list(shapes[f'{layer}.weight'])}" for layer in layers[:6])
         raise ModelError(

@@ -56,6 +56,20 @@ def chosen_everywhere(importer: Importer, node: Node) -> View | None:
     return view if np.broadcast_shapes(*shapes) == shapes[0] else None
 
 
+def _with_axes_of(importer: Importer, view: View, values: np.ndarray) -> np.ndarray:
+    """Return values that broadcast over a view with its number of axes, without the batch axis."""
+    if math.prod(values.shape[: max(0, values.ndim - view.rank)]) != 1:
+        raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
+    values = values.reshape(((1,) * view.rank + values.shape)[-view.rank :] if view.rank else ())
+    if view.batched:
+        if len(values) != 1:
+            raise ModelError(f"its constant {list(values.shape)} differs among the entries of a batch")
+        values = values[0]
+    if any(extent not in (1, size) for extent, size in zip(values.shape, view.shape)):
+        raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
+    return values
+
+
 def channel_numbers(
     importer: Importer, view: View, values: np.ndarray
 ) -> tuple[str, np.ndarray, Callable[[View], View]]:
@@ -64,19 +78,7 @@ def channel_numbers(
     Returns the layer to read, the values in the shape [C] or the full shape of the layer, and a function that restores
     the view.
     """
-    if values.ndim > view.rank:
-        extra = values.shape[: values.ndim - view.rank]
-        if any(extent != 1 for extent in extra):
-            raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
-        values = values.reshape(values.shape[len(extra) :])
-    values = values.reshape((1,) * (view.rank - values.ndim) + values.shape)
-    if view.batched:
-        if len(values) != 1:
-            raise ModelError(f"its constant {list(values.shape)} differs among the entries of a batch")
-        values = values[0]
-    shape = view.shape
-    if any(extent not in (1, size) for extent, size in zip(values.shape, shape)):
-        raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
+    values, shape = _with_axes_of(importer, view, values), view.shape
     order = view.order()
     ordered = view.permuted(order)
     whole = importer.shape(view)
@@ -204,20 +206,24 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
 
 def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shape]:
     """Merge adjacent axes along which two views are broadcast in the same way to the result shape `full`."""
-    kinds = [(a == extent, b == extent) if extent > 1 else None for a, b, extent in zip(large.shape, small.shape, full)]
     groups: list[list[int]] = []
     last: tuple[bool, bool] | None = None
-    for axis, kind in enumerate(kinds):
+    for axis, (one, other, extent) in enumerate(zip(large.shape, small.shape, full)):
+        kind = (one == extent, other == extent) if extent > 1 else None
         if groups and (kind is None or last in (None, kind)):
             groups[-1].append(axis)
         else:
             groups.append([axis])
         last = kind or last
-    shapes = [
-        tuple(math.prod(shape[axis] for axis in group) for group in groups)
-        for shape in (large.shape, small.shape, full)
-    ]
-    return large.reshaped(shapes[0], large.batched), small.reshaped(shapes[1], small.batched), shapes[2]
+
+    def merged(shape: Shape) -> Shape:
+        return tuple(math.prod(shape[axis] for axis in group) for group in groups)
+
+    return (
+        large.reshaped(merged(large.shape), large.batched),
+        small.reshaped(merged(small.shape), small.batched),
+        merged(full),
+    )
 
 
 def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from string import ascii_uppercase
+from typing import NamedTuple
 
 from ...errors import ModelError
 from ..importer import Importer
@@ -36,35 +37,22 @@ def _einsum(importer: Importer, node: Node) -> None:
     dots = unused[: max(0, view.rank - len(terms[place]) + 3)]
     letters, others = (terms[at].replace("...", dots) for at in (place, 1 - place))
     result = (result if arrow else _implicit(inputs)).replace("...", dots)
-    extents = dict(zip(others, weight.shape))
-    kept = "".join(letter for letter in letters if letter in result or letter not in others)
-    summed = "".join(letter for letter in letters if letter not in kept)
-    lead = "".join(letter for letter in kept if letter in others)
-    new = "".join(letter for letter in others if letter not in letters)
+    product = _product(letters, others, result)
     first = int(view.batched)
-    if (
-        (len(letters), len(others)) != (view.rank, weight.ndim)
-        or max(Counter(letters).values(), default=0) > 1
-        or len(extents) != weight.ndim
-        or not summed
-        or sorted(result) != sorted(kept + new)
-        or result[:first] != kept[:first]
-        or (first and letters[0] != kept[:1])
-        or (first and lead[:1] == letters[0])
-    ):
+    has_all_axes = (len(letters), len(others)) == (view.rank, weight.ndim)
+    if not has_all_axes or not product.is_supported(letters, others, result, first):
         raise ModelError(
             f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
             "supported; only sums over axes of both operands that the result lacks are"
         )
-    sizes = dict(zip(letters[first:], view.shape))
-    if any(sizes[letter] != extents[letter] for letter in summed):
+    kept, summed, lead, new = product
+    sizes, extents = dict(zip(letters[first:], view.shape)), dict(zip(others, weight.shape))
+    if any(sizes[letter] != extents[letter] for letter in summed + lead):
         raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
     depth = math.prod(extents[letter] for letter in summed)
-    rows = lead + "".join(letter for letter in kept[first:] if letter not in lead)
+    rows = lead + _without(kept[first:], lead)
     ordered = view.permuted(tuple(letters.index(letter) - first for letter in rows + summed))
     outer = tuple(sizes[letter] for letter in rows)
-    if any(extents[letter] != sizes[letter] for letter in lead):
-        raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
     matrices = weight.transpose([others.index(letter) for letter in lead + summed + new])
     if lead:
         groups, pixels = math.prod(outer[: len(lead)]), math.prod(outer[len(lead) :])
@@ -76,6 +64,38 @@ def _einsum(importer: Importer, node: Node) -> None:
         )
     spread = reshaped(importer, made, (*outer, *(extents[letter] for letter in new)), view.batched)
     importer.give(node, spread.permuted(tuple((rows + new).index(letter) for letter in result[first:])))
+
+
+class _Product(NamedTuple):
+    """The axes of a product of data and weights.
+
+    `kept` are the axes of the data that the result has, `summed` those that it lacks. `lead` are the kept axes that the
+    weights have, and `new` the axes of the weights that the data lack.
+    """
+
+    kept: str
+    summed: str
+    lead: str
+    new: str
+
+    def is_supported(self, letters: str, others: str, result: str, batched: int) -> bool:
+        """True if axes are summed, no operand has an axis twice, and the batch axis, if any, stays the first."""
+        if len(set(letters)) < len(letters) or len(set(others)) < len(others) or not self.summed:
+            return False
+        if batched and (letters[0] != self.kept[:1] or self.lead[:1] == letters[0] or result[:1] != letters[0]):
+            return False
+        return sorted(result) == sorted(self.kept + self.new)
+
+
+def _product(letters: str, others: str, result: str) -> _Product:
+    """Return the axes of a product of data with axes `letters` and weights with axes `others`."""
+    kept = "".join(letter for letter in letters if letter in result or letter not in others)
+    lead = "".join(letter for letter in kept if letter in others)
+    return _Product(kept, _without(letters, kept), lead, _without(others, letters))
+
+
+def _without(letters: str, left_out: str) -> str:
+    return "".join(letter for letter in letters if letter not in left_out)
 
 
 def _of_values(importer: Importer, node: Node, equation: str) -> View:
@@ -91,16 +111,16 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
         if not all(view.batched and term[0] == result[:1] for view, term in zip(views, terms)):
             raise ModelError(f"its equation {equation!r} mixes the examples of a batch")
         first, second, result = first[1:], second[1:], result[1:]
-    lead = [letter for letter in first if letter in second and letter in result]
-    summed = [letter for letter in first if letter in second and letter not in result]
-    rows = [letter for letter in first if letter not in second]
-    columns = [letter for letter in second if letter not in first]
+    rows, columns = _without(first, second), _without(second, first)
+    both = _without(first, rows)
+    summed = _without(both, result)
+    lead = _without(both, summed)
     if (len(summed), len(rows), len(columns)) != (1, 1, 1) or sorted(result) != sorted(lead + rows + columns):
         raise ModelError(f"its equation {equation!r} of two values is not supported")
-    left = views[0].permuted(tuple(first.index(letter) for letter in lead + rows + summed))
-    right = views[1].permuted(tuple(second.index(letter) for letter in lead + summed + columns))
-    made = [*lead, *rows, *columns]
-    return multiply_values(importer, left, right).permuted(tuple(made.index(letter) for letter in result))
+    left = views[0].permuted(tuple(map(first.index, lead + rows + summed)))
+    right = views[1].permuted(tuple(map(second.index, lead + summed + columns)))
+    made = lead + rows + columns
+    return multiply_values(importer, left, right).permuted(tuple(map(made.index, result)))
 
 
 def _implicit(inputs: str) -> str:

@@ -54,7 +54,7 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
     source = importer.builder.arrange(ordered, image)
     made = importer.add(Pool(importer.name("pool"), method, window, window, inputs=(source,)))
     spread = made.reshaped(ordered.shape[: len(rest)], view.batched)
-    kept = spread.permuted(tuple(rest.index(axis) for axis in sorted(rest)))
+    kept = spread.permuted(tuple(map(rest.index, sorted(rest))))
     return _kept(kept, axes, len(view.axes)) if keep else kept
 
 

@@ -37,14 +37,20 @@ _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _resize(importer: Importer, node: Node) -> None:
-    """Convert Resize, and its predecessor Upsample."""
-    view = importer.data(node)
+def _mode(node: Node) -> str:
+    """Return how Resize interpolates; raise ModelError if that is not supported."""
     way = text(node, "mode", "nearest")
     if way not in ("nearest", "linear", "cubic"):
         raise ModelError(f"its mode {way!r} is not supported; nearest, linear and cubic are")
     if integer(node, "antialias", 0) or text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ModelError("its antialias or keep_aspect_ratio_policy is not supported")
+    return way
+
+
+def _resize(importer: Importer, node: Node) -> None:
+    """Convert Resize, and its predecessor Upsample."""
+    view = importer.data(node)
+    way = _mode(node)
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     matrices: dict[int, np.ndarray] = {}
     regions = _regions(importer, node, len(extents))
@@ -60,14 +66,18 @@ def _resize(importer: Importer, node: Node) -> None:
         place = _places(node, importer.opset < 11, Resized(extent, size, scale, regions[axis]))
         matrices[axis - view.batched] = _interpolation(node, importer.opset < 11, way, extent, place)
     view = _resized(importer, view, matrices)
-    outside = number(node, "extrapolation_value", 0.0)
-    blank = [np.flatnonzero(~matrix.any(axis=1)) for matrix in matrices.values()]
-    if outside and any(map(len, blank)):
-        shift = np.zeros(view.shape)
-        for axis, rows in zip(matrices, blank):
-            np.moveaxis(shift, axis, 0)[rows] = outside
-        view = affine_view(importer, view, np.ones(1), shift[None] if view.batched else shift)
-    importer.give(node, view)
+    importer.give(node, _fill_outside(importer, view, matrices, number(node, "extrapolation_value", 0.0)))
+
+
+def _fill_outside(importer: Importer, view: View, matrices: dict[int, np.ndarray], outside: float) -> View:
+    """Set the pixels that no pixel of the image contributes to, whose rows of the `matrices` of the axes are zero."""
+    blank = {axis: np.flatnonzero(~matrix.any(axis=1)) for axis, matrix in matrices.items()}
+    if not outside or not any(map(len, blank.values())):
+        return view
+    shift = np.zeros(view.shape)
+    for axis, rows in blank.items():
+        np.moveaxis(shift, axis, 0)[rows] = outside
+    return affine_view(importer, view, np.ones(1), shift[None] if view.batched else shift)
 
 
 def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) -> View:
@@ -254,6 +264,16 @@ def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
     return matrix / matrix.sum(axis=1, keepdims=True)  # the sum differs from 1 only if pixels are excluded
 
 
+def _places_in_region(axis: Resized) -> np.ndarray:
+    """Return the position of each new pixel if a region of the old pixels is resized."""
+    start, end = (np.float32(share) for share in axis.region or (0.0, 1.0))
+    last = np.float32(axis.extent - 1)
+    if axis.size == 1:
+        return np.full(1, np.float32(0.5) * (start + end) * last)
+    new = np.arange(axis.size, dtype=np.float32)
+    return start * last + new * ((end - start) * last / np.float32(axis.size - 1))
+
+
 def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
     """Return the position of each new pixel in the coordinates of the old pixels."""
     rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
@@ -269,11 +289,7 @@ def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
     if rule == "tf_half_pixel_for_nn":
         return (new.astype(np.float32) + np.float32(0.5)) / np.float32(scale)
     if rule == "tf_crop_and_resize":
-        start, end = (np.float32(share) for share in axis.region or (0.0, 1.0))
-        last = np.float32(extent - 1)
-        if size == 1:
-            return np.full(1, np.float32(0.5) * (start + end) * last)
-        return start * last + new.astype(np.float32) * ((end - start) * last / np.float32(size - 1))
+        return _places_in_region(axis)
     if rule == "pytorch_half_pixel":
         return new * 0
     if rule == "asymmetric":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -91,6 +92,14 @@ def _by_phases(
     return without_height(image, rank)
 
 
+def _check_output_shape(sizes: Sequence[int], sides: Shape, most: list[int]) -> None:
+    """Raise ModelError if an output of a transposed convolution is larger than `most`."""
+    if any(size > limit for size, limit in zip(sizes, most)):
+        raise ModelError(
+            f"its output_shape is {list(sizes)}, but at most {most} are possible for an input of {list(sides)}"
+        )
+
+
 def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     """Return a transposed convolution with explicit pads, which are derived from its `output_shape` or `auto_pad`."""
     way, rank = text(node, "auto_pad", "NOTSET"), len(sides)
@@ -102,18 +111,13 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     sizes = listed(node, "output_shape")[-rank:] if given else tuple(n * step for n, step in zip(sides, strides))
     if len(sizes) != rank:
         raise ModelError(f"its output_shape is not {rank} integers")
-    full = [
+    full = [  # without pads
         (n - 1) * step + extra + (size - 1) * apart + 1
         for n, step, extra, size, apart in zip(sides, strides, more, kernel, dilations)
     ]
-    most_with_blanks = [most + step - 1 for most, step in zip(full, strides)]
-    if given and any(size > most for size, most in zip(sizes, most_with_blanks)):
-        raise ModelError(
-            f"its output_shape is {list(sizes)}, but at most {most_with_blanks} are "
-            f"possible for an input of {list(sides)}"
-        )
     blank = more  # rows and columns at the end that contain only the bias
     if given:
+        _check_output_shape(sizes, sides, [most + step - 1 for most, step in zip(full, strides)])
         blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
     wanted = [max(0, most - size) for size, most in zip(sizes, full)]
     small, large = [pad // 2 for pad in wanted], [pad - pad // 2 for pad in wanted]
