@@ -204,8 +204,8 @@ def _read_by(node: onnx.NodeProto) -> Iterator[str]:
         yield from (value.name for value in attribute.g.output)
 
 
-def _check_graph(model: onnx.ModelProto, inputs: Sequence[onnx.ValueInfoProto]) -> None:
-    """Raise ModelError if a graph is too large, has sparse weights or unprintable names, or lacks inputs or outputs."""
+def _check_graph(model: onnx.ModelProto) -> None:
+    """Raise ModelError if a graph is too large, or has sparse weights or unprintable names."""
     graph = model.graph
     if len(graph.node) > MAX_NODES:
         raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
@@ -213,9 +213,6 @@ def _check_graph(model: onnx.ModelProto, inputs: Sequence[onnx.ValueInfoProto]) 
         raise ModelError("sparse weights are not supported")
     named = (*graph.input, *graph.output, *graph.initializer)
     _check_text(graph.name, model.producer_name, model.producer_version, *(value.name for value in named))
-    for kind, values in (("input", inputs), ("output", graph.output)):
-        if not values:
-            raise ModelError(f"it has no {kind}")
 
 
 def _nodes_and_constants(graph: onnx.GraphProto, reader: TensorReader) -> tuple[list[Node], dict[str, np.ndarray]]:
@@ -244,8 +241,11 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
         graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]  # old files also list weights as inputs
-    _check_graph(model, inputs)
+    _check_graph(model)
     nodes, constants = _nodes_and_constants(graph, TensorReader(path.parent))
+    for kind, values in (("input", inputs), ("output", graph.output)):
+        if not values:
+            raise ModelError(f"it has no {kind}")
     outputs = tuple(value.name for value in graph.output)
     made_by = f"{model.producer_name} {model.producer_version}".strip()
     is_quantized = any("Quantize" in node.op or "QLinear" in node.op or "QGemm" in node.op for node in nodes)
