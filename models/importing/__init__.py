@@ -6,7 +6,7 @@ Reading a file never executes code: ONNX is decoded as data and checked node by 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -212,11 +212,12 @@ def _read_and_import(path: Path, file: Path, properties: _Properties, options: I
 
 
 def _find_boxes(
-    outputs: list[BuiltOutput], source: GraphSource, spec: BoxSpec | None, labels: int | None
+    outputs: list[BuiltOutput], source: GraphSource, spec: BoxSpec | None, labels: Sequence[str] | None
 ) -> FoundBoxes | None:
     """Return the outputs of a detector, or None if the network is not a detector."""
     if isinstance(source.input, ImageInput):
-        return find_head(outputs, (source.input.height, source.input.width), spec, labels)
+        size = (source.input.height, source.input.width)
+        return find_head(outputs, size, spec, None if labels is None else len(labels))
     if spec is not None:
         raise ModelError("boxes need an image, but the network's input is not an image, or it has several inputs")
     return None
@@ -268,7 +269,7 @@ def _decide_outputs(
     found = None
     if spec is not None or (is_guessed and exporter is None):
         labels = properties.labels if exporter is None else exporter.names
-        found = _find_boxes(outputs, source, spec, None if labels is None else len(labels))
+        found = _find_boxes(outputs, source, spec, labels)
     if found is not None:
         notes = _notes_on_boxes(found, properties.labels)
         if spec is not None:

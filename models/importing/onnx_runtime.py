@@ -202,14 +202,18 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
         lent = {name: graph.constants[name] for name in stripped if name in asked}
         batch, found = imported.source.batch, []
         for first in range(0, len(arrays[0]), batch):
-            fed = dict(lent)
-            for each, array in zip(parts, arrays):
-                shape = (batch, *each.view.shape) if each.view.batched else each.view.shape
-                fed[each.name] = np.ascontiguousarray(array[first : first + batch].reshape(shape), each.dtype)
-            found.append([np.asarray(value) for value in session.run(list(names), fed)])
+            examples = (array[first : first + batch] for array in arrays)
+            fed = lent | {part.name: _as_read(part, array) for part, array in zip(parts, examples)}
+            found.append(list(map(np.asarray, session.run(list(names), fed))))
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
         raise RejectedError(f"ONNX Runtime cannot run it: {' '.join(str(error).split())[:200]}") from None
     return [_rows([values[number] for values in found], batch) for number in range(len(names))]
+
+
+def _as_read(part: SourcePart, examples: np.ndarray) -> np.ndarray:
+    """Return the examples of a batch in the shape and dtype of an input of the file."""
+    shape = (len(examples), *part.view.shape) if part.view.batched else part.view.shape
+    return np.ascontiguousarray(examples.reshape(shape), part.dtype)
 
 
 def _rows(values: Sequence[np.ndarray], batch: int) -> np.ndarray:

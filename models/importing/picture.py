@@ -86,11 +86,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         raise ModelError(f"the input range {low:g},{high:g} is empty")
     if options.invert:
         low, high = high, low
-    imagenet = _is_imagenet(channels, pictures, options)
-    bgr = options.channel_order == "bgr"
-    step = -1 if bgr else 1  # the default values are in RGB order
-    mean = _each("mean", options.mean or (IMAGENET_MEAN[::step] if imagenet else (0.0,)), channels)
-    std = _each("std", options.std or (IMAGENET_STD[::step] if imagenet else (1.0,)), channels)
+    mean, std = _normalisation(channels, pictures, options)
     resizing = _resizing(height, width, options) if pictures == "photo" else {}
     if (options.resize or options.resize_mode or options.filter) and pictures != "photo":
         raise ModelError(f"--resize, --resize-mode and --filter are only for photos, not for pictures of a {pictures}")
@@ -104,9 +100,20 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         mean=tuple((value - low) / (high - low) for value in mean),
         std=tuple(value / (high - low) for value in std),
         layout=layout,
-        channel_order="bgr" if bgr else "rgb",
+        channel_order=options.channel_order or "rgb",
         **resizing,
     )
+
+
+def _normalisation(
+    channels: int, pictures: str, options: PreprocessingOptions
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the mean and the deviation of each channel, in the order of the channels."""
+    step = -1 if options.channel_order == "bgr" else 1  # the default values are in RGB order
+    usual: tuple[tuple[float, ...], tuple[float, ...]] = (0.0,), (1.0,)
+    if _is_imagenet(channels, pictures, options):
+        usual = IMAGENET_MEAN[::step], IMAGENET_STD[::step]
+    return _each("mean", options.mean or usual[0], channels), _each("std", options.std or usual[1], channels)
 
 
 def _resizing(height: int, width: int, options: PreprocessingOptions) -> dict[str, Any]:

@@ -97,16 +97,15 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
         raise ModelError(f"{head[0]!r} takes {flat} features, which are not a square image of {last[0]} channels")
     tensors = read_tensors(file, shapes)
     builder = Sequence(network_input((first[1], side * VGG_SHRINKS, side * VGG_SHRINKS), options))
-    position = 0
-    for count in blocks:
-        for i in convolutions[position : position + count]:
-            builder.conv2d(tensors[f"features.{i}.weight"], tensors[f"features.{i}.bias"], (1, 1, 1, 1))
-            if normalized:
-                gamma, beta, mean, variance = (tensors[f"features.{i + 1}.{part}"] for part in NORM_PARTS)
-                builder.affine(batch_norm(gamma, beta, mean, variance, BATCH_NORM_EPSILON))
-            builder.activate("relu")
-        builder.pool("max", 2, 2)
-        position += count
+    last_of_blocks = [convolutions[end - 1] for end in itertools.accumulate(blocks)]
+    for i in convolutions:
+        builder.conv2d(tensors[f"features.{i}.weight"], tensors[f"features.{i}.bias"], (1, 1, 1, 1))
+        if normalized:
+            gamma, beta, mean, variance = (tensors[f"features.{i + 1}.{part}"] for part in NORM_PARTS)
+            builder.affine(batch_norm(gamma, beta, mean, variance, BATCH_NORM_EPSILON))
+        builder.activate("relu")
+        if i in last_of_blocks:
+            builder.pool("max", 2, 2)
     builder.flatten()
     _dense(builder, tensors, head, "relu")
     return builder, VGG_BLOCKS[blocks] + ("_bn" if normalized else "")

@@ -77,11 +77,10 @@ def _squeeze(importer: Importer, node: Node) -> None:
     given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if given is None:
-        axes = {axis for axis in range(view.batched, view.rank) if extents[axis] == 1}
-    else:
-        axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
-    if any(extents[axis] != 1 for axis in axes) or (given is not None and len(axes) != len(given)):
-        raise ModelError(f"squeezes axes {list(given or ())} of {importer.describe(view)}")
+        given = [axis for axis in range(view.batched, view.rank) if extents[axis] == 1]
+    axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
+    if any(extents[axis] != 1 for axis in axes) or len(axes) != len(given):
+        raise ModelError(f"squeezes axes {list(given)} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
     kept = tuple(axis for number, axis in enumerate(view.axes, start=view.batched) if number not in axes)
     importer.give(node, View(view.layer, kept, batched))
