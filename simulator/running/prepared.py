@@ -22,7 +22,6 @@ from ..instructions.vector_engine import elementwise, set_values
 from ..machine.dtypes import Array
 from ..machine.memory import Storage
 from ..tensors.strided import StridedMemory
-from .blocks import Blocks, block_product, blocks_of, by_runs, same
 from .replay import Step, fill, views_of
 
 MAX_PACKED = 1 << 21  # maximum number of elements of the cached copies for BLAS
@@ -30,9 +29,9 @@ MAX_PACKED = 1 << 21  # maximum number of elements of the cached copies for BLAS
 Calls = list[Callable[[], Any]]
 
 
-def prepared(steps: Sequence[Step], fixed: set[int]) -> list[Step]:
-    """Return equivalent but faster steps; `fixed` contains the ids of storages whose values are known and constant."""
-    rooms = _Rooms(fixed)
+def prepared(steps: Sequence[Step]) -> list[Step]:
+    """Return equivalent but faster steps."""
+    rooms = _Rooms()
     made: list[Step] = []
     for compute, operands in _limited(steps):
         prepare = _CALLS.get(compute)
@@ -47,12 +46,18 @@ def _limited(steps: Sequence[Step]) -> list[Step]:
     merged: list[Step] = []
     for step in steps:
         before, operands = merged[-1] if merged else step, step[1]
-        in_place = step[0] is apply_in_turn and before[0] is activate and same(operands[0], operands[1])
-        if in_place and same(before[1][0], operands[0]):
+        in_place = step[0] is apply_in_turn and before[0] is activate and _same(operands[0], operands[1])
+        if in_place and _same(before[1][0], operands[0]):
             merged[-1] = (_activate_and_apply, (operands[0], before[1], operands))
         else:
             merged.append(step)
     return merged
+
+
+def _same(one: StridedMemory, other: StridedMemory) -> bool:
+    """Return True if two views refer to the same elements."""
+    first, second = ((view.offset, view.shape, view.strides) for view in (one, other))
+    return one.storage is other.storage and first == second
 
 
 def _activate_and_apply(dst: StridedMemory, activation: tuple[Any, ...], scalars: tuple[Any, ...]) -> None:
@@ -73,8 +78,7 @@ class _Rooms:
     All matmuls that read the same values share the copies.
     """
 
-    def __init__(self, fixed: set[int]) -> None:
-        self.fixed = fixed  # ids of storages whose values are known and constant
+    def __init__(self) -> None:
         self._scratch: dict[tuple[str, int], Array] = {}
         self._copies: dict[int, dict[Any, Array]] = {}  # by the storage's id, then by its view
         self._free: dict[int, list[Array]] = {}  # scratch arrays by number of elements
@@ -85,26 +89,18 @@ class _Rooms:
 
     def matrix(self, view: StridedMemory, rows: int, calls: Calls) -> Array:
         """Return the values as a matrix of `rows` rows; if this requires a copy, append the copying to `calls`."""
-        return self._packed(view, view.values, (rows, -1), calls)
-
-    def matrices(self, view: StridedMemory, blocks: Blocks, calls: Calls) -> Array:
-        """Return the values [K, ...] as one matrix for each block of rows; append the required copying to `calls`."""
-        values = by_runs(view.values, blocks.row_runs, blocks.number)
-        return self._packed(view, values, (blocks.number, view.shape[0] // blocks.number, -1), calls)
-
-    def _packed(self, view: StridedMemory, values: Array, shape: tuple[int, ...], calls: Calls) -> Array:
-        """Return the values of a view in a shape that BLAS can read."""
-        matrix = values.reshape(shape)
+        values = view.values
+        matrix = values.reshape(rows, -1)
         if np.may_share_memory(matrix, values):
             return matrix
         copies = self._copies.setdefault(id(view.storage), {})
-        key = view.offset, view.shape, view.strides, values.shape
+        key = view.offset, view.shape, view.strides
         if key not in copies:
             free = self._free.get(matrix.size)
             copies[key] = free.pop() if free else matrix.reshape(-1)
             self._elements += matrix.size
             calls.append(partial(np.copyto, copies[key].reshape(values.shape), values))
-        return copies[key].reshape(shape)
+        return copies[key].reshape(matrix.shape)
 
     def written(self, tensor: StridedMemory | Storage) -> None:
         """Drop the copies of a storage that is written, or all copies if there are too many."""
@@ -132,13 +128,6 @@ def _matmul(
     if turns or not isinstance(adds, bool) or not dst._dtype.exact:
         return None
     calls: Calls = []
-    if id(stationary.storage) in rooms.fixed and len(moving.values) == contracted:
-        matrix = stationary.values.reshape(contracted, -1)
-        operands = dst, stationary, moving, contracted, turns, adds, room
-        blocks = blocks_of(matrix, room.shape[1])
-        if blocks is not None:
-            right = rooms.matrices(moving, blocks, calls)
-            return [*calls, block_product(blocks, operands, matrix, right)]
     left, right = rooms.matrix(stationary, contracted, calls).T, rooms.matrix(moving, contracted, calls)
     values = dst.values
     if values.flags.c_contiguous and not adds:

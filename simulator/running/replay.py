@@ -35,7 +35,7 @@ MAX_BYTES = 5 << 28  # maximum bytes of all tiles of a launch, which are kept du
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
 Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and number of elements
-Shorten = Callable[[list[Step], set[int]], list[Step]]  # a function of steps and the ids of constant storages
+Shorten = Callable[[list[Step]], list[Step]]
 
 
 class Recording:
@@ -156,7 +156,7 @@ class Replay:
         self._known, self._shortened = None, self._steps
         if all(map(never_changes, fixed)):
             self._known = (rounds(), *map(weakref.ref, fixed))
-            self._shortened = self._shorten(self._steps, self._fixed)
+            self._shortened = self._shorten(self._steps)
 
     def _let_go(self) -> None:
         """Drop references to the caller's arrays."""
@@ -257,10 +257,10 @@ class Replays:
     The oldest launches are dropped first.
     """
 
-    def __init__(self, shorten: Shorten = lambda steps, fixed: steps) -> None:
+    def __init__(self, shorten: Shorten = lambda steps: steps) -> None:
         """Create an empty cache.
 
-        `shorten` returns faster, equivalent steps, given the steps and the tiles that never change.
+        `shorten` returns faster, equivalent steps.
         """
         self._shorten = shorten
         self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: seen once; False: cannot be replayed
