@@ -75,11 +75,11 @@ class _Launch(NamedTuple):
     functional: bool
 
 
-def _keep_replay(key: Any, core: NeuronCore, prediction: Any) -> None:
+def _keep_replay(key: Any, core: NeuronCore, recording: Recording, prediction: Any) -> None:
     """Keep the recording of a launch, so that the next one with the same key is replayed."""
     if core.partner is not None:  # the instructions of the partner were not recorded
-        core.recording.spoil()
-    _REPLAYS.keep(key, _REPLAYS.make(core.recording, len(core.program), core.registers), prediction)
+        recording.spoil()
+    _REPLAYS.keep(key, _REPLAYS.make(recording, len(core.program), core.registers), prediction)
 
 
 def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
@@ -107,7 +107,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     prediction = predict(core)
     if core.recording is not None:
-        _keep_replay(key, core, prediction)
+        _keep_replay(key, core, core.recording, prediction)
     elif key is not None and not functional:
         prediction.blank_outputs = outputs
         _remember(key, prediction)

@@ -77,7 +77,7 @@ def _squeeze(importer: Importer, node: Node) -> None:
     given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
     extents = (importer.batch, *view.shape) if view.batched else view.shape
     if given is None:
-        given = [axis for axis in range(view.batched, view.rank) if extents[axis] == 1]
+        given = tuple(axis for axis in range(view.batched, view.rank) if extents[axis] == 1)
     axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
     if any(extents[axis] != 1 for axis in axes) or len(axes) != len(given):
         raise ModelError(f"squeezes axes {list(given)} of {importer.describe(view)}")
