@@ -14,7 +14,9 @@ from .output import check_output, write_output, write_stderr, write_stdout
 from .text import printable
 
 if TYPE_CHECKING:
+    from ..simulator.checking.lint import Finding
     from ..simulator.migrate import Migration
+    from ..simulator.migrate.check import Check
 
 
 COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*)[-\w.]+")  # PEP 263
@@ -128,6 +130,15 @@ def _fault(path: Path, line: int, message: str) -> str:
     return f"{path}{f':{line}' if line else ''}: a fault of trninfer, please report it: {message}"
 
 
+def _describe_lint(findings: list[Finding], found: Check | None) -> str:
+    """Describe the findings of lint in a migrated file and, if there are none, whether it was run."""
+    if findings:
+        return f"lint: {len(findings)}, the first: {findings[0]}"
+    if found is None:
+        return "lint finds nothing; not run (--check runs it)"
+    return "lints clean and runs" if found.runs else "lint finds nothing"
+
+
 def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
     """Print the result for a file; return True if nothing is left to do."""
     from ..simulator.checking.lint import check_source
@@ -146,12 +157,7 @@ def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
     parts += [f"{counts[kind]} {task}" for kind, task in tasks.items() if counts[kind]]
     well = not findings and not counts[CANNOT]
     found, old_run = compare(old, migration.text, path) if check else (None, "")
-    if findings:
-        parts.append(f"lint: {len(findings)}, the first: {findings[0]}")
-    elif found is None:
-        parts.append("lint finds nothing; not run (--check runs it)")
-    else:
-        parts.append("lints clean and runs" if found.runs else "lint finds nothing")
+    parts.append(_describe_lint(findings, found))
     if found is not None:
         parts += filter(None, [f"check: {found.shown}", old_run])
         well &= found.well

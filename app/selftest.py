@@ -133,9 +133,8 @@ def _finish(
     else:
         text = render_machine(document, options.form)
     write_output(text, options.output)
-    for test in tests:
-        if test.stopped:
-            complain(f"the self-test did not finish: {test.stopped}")
+    for reason in filter(None, (test.stopped for test in tests)):
+        complain(f"the self-test did not finish: {reason}")
     complain(f"{path}: {tests[0].what_to_do}")
     return max(test.status for test in tests)
 

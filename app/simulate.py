@@ -135,6 +135,14 @@ class SimulateCommand(PlainValues):
         return super().parse_args(ctx, args)
 
 
+def _show(launches: _Launches, output_format: str, compare_archive: Path | None) -> None:
+    """Print the comparison with an archive, if there is one, and all launches as JSON, if requested."""
+    if compare_archive is not None:
+        launches.show_compared(compare_archive)
+    if output_format == "json":
+        write_stdout(f"{launches.as_json(compare_archive is not None)}\n")
+
+
 @takes_options(HELP)
 def simulate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file that imports nki.")],
@@ -163,7 +171,7 @@ def simulate(
             others = "--trace, --report, --sanitize and --compare-archive"
             raise UsageError(f"--sweep goes without {others}: run the variant that you choose")
         raise typer.Exit(_sweep(command, sweeps, target))
-    trace, report = (Path(os.path.abspath(path)) if path is not None else None for path in (trace, report))
+    trace, report = (path and Path(os.path.abspath(path)) for path in (trace, report))
     source = Path(os.path.abspath(file))
     archived = _read_archive(compare_archive) if compare_archive is not None else []
     started = time.perf_counter()
@@ -177,10 +185,7 @@ def simulate(
         write_stderr(f"{printable(str(file))}: no kernel was launched; {NO_LAUNCH}\n")
     if not is_migrated:
         _tell_lint(source, str(file))
-    if compare_archive is not None:
-        launches.show_compared(compare_archive)
-    if output_format == "json":
-        write_stdout(f"{launches.as_json(compare_archive is not None)}\n")
+    _show(launches, output_format, compare_archive)
     if not _write_files(file.name, launches.kept, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
     if launches.findings and not status:

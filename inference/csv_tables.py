@@ -149,14 +149,13 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
     if not table.width and len(record) == expected:
         _select(table, record)
     chosen = table.selection if len(record) == expected else None
-    row = [_number(cell) for cell in (record if chosen is None else [record[column] for column in chosen.features])]
+    columns = range(len(record)) if chosen is None else chosen.features
+    row = [_number(record[column]) for column in columns]
     is_uneven = bool(table.width) and len(record) != table.width
     if None in row and not (is_uneven and table.selection is not None):
-        column = row.index(None) if chosen is None else chosen.features[row.index(None)]
         hint = HINT if table.columns is not None else ""
-        raise ValueError(f"line {line}{_what_is_wrong(record, column, delimiter, hint)}")
-    if len(record) != expected:
-        raise ValueError(f"line {line}: {len(record)} values, but {_describe_width(table, expected)}")
+        raise ValueError(f"line {line}{_what_is_wrong(record, columns[row.index(None)], delimiter, hint)}")
+    _check_width(table, record, line, expected)
     table.width = len(record)
     if chosen is not None and table.sides is not None:
         _add_sides(table.sides, chosen, record, table.budget)
@@ -164,11 +163,14 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
     table.values.extend(row)  # type: ignore[arg-type]  # no element is None
 
 
-def _describe_width(table: _Table, expected: int) -> str:
-    """Describe the number of values that a line must have, and the lines above it that determine the number."""
-    if table.width:
-        return f"{table.width} before it"
-    return f"line {table.header_line}, taken as a header, has {expected}"
+def _check_width(table: _Table, record: list[str], line: int, expected: int) -> None:
+    """Raise ValueError if a line does not have as many values as those above it."""
+    if len(record) == expected:
+        return
+    above = f"{table.width} before it"
+    if not table.width:
+        above = f"line {table.header_line}, taken as a header, has {expected}"
+    raise ValueError(f"line {line}: {len(record)} values, but {above}")
 
 
 def _add_sides(sides: Sides, chosen: Selection, record: list[str], budget: Budget) -> None:

@@ -78,10 +78,17 @@ def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
     return Parts(tuple(spans), tuple(owners))
 
 
+def _passes_and_layers(program: Sequence[Instruction], layers: Sequence[str]) -> list[tuple[int, str] | None]:
+    """Return the pass and the layer to which each instruction belongs; None for those that belong to none."""
+    return [
+        None if owner is None or _warms_up(instruction) else (owner.pass_number, layers[owner.operation])
+        for instruction, owner in zip(program, owners_of(program))
+    ]
+
+
 def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[list[str], list[int]]:
     """Return the layer of each part of one core's program, and the index of the part of each instruction."""
-    owners = [None if _warms_up(instruction) else owner for instruction, owner in zip(program, owners_of(program))]
-    layer_of = [None if owner is None else (owner.pass_number, layers[owner.operation]) for owner in owners]
+    layer_of = _passes_and_layers(program, layers)
     parts: list[tuple[int, str]] = []
     numbers: list[int] = []
     for instruction, layer in zip(program, layer_of):

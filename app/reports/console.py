@@ -137,16 +137,14 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
     """
     stacked = console.width < ONE_LINE and not wide
     names, *figures = columns
-    room = console.width - 2 if stacked else console.width
-    shown = list(figures) if wide else _fitting(figures, room - (0 if stacked else min(names.width, NAME) + GAP))
+    room = console.width - 2 if stacked else console.width - min(names.width, NAME) - GAP
+    shown = list(figures) if wide else _fitting(figures, room)
     print_line(console, title, "bold")
-    spare = room - _width(shown) - (GAP if shown and not stacked else 0)
+    spare = console.width - _width(shown) - (GAP if shown else 0)
     name_width = names.width if wide or stacked else min(names.width, max(spare, NAME))
-    widths = [column.width for column in shown]
 
     def line(texts: Sequence[Text]) -> Text:
-        parts = [_set(text, width, column.is_number) for text, width, column in zip(texts, widths, shown)]
-        return Text(" " * GAP).join(parts)
+        return Text(" " * GAP).join(_set(text, column.width, column.is_number) for text, column in zip(texts, shown))
 
     def put(text: Text) -> None:
         text.rstrip()
@@ -160,14 +158,20 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
             put(_set(_shortened(name, name_width), name_width, False) + Text(" " * GAP) + line(texts))
 
     for name, heads in _heading_rows(names, shown):
-        row(name, heads) if not stacked or name.plain else put(Text("  ") + line(heads))
-    rule = _width(shown) + 2 if stacked else name_width + (GAP + _width(shown) if shown else 0)
-    put(Text("-" * rule))
-    for position, name in enumerate(names.cells):
-        row(name, [column.cells[position] for column in shown])
-    missing = [column.heading for column in figures if column not in shown]
-    if missing:
-        print_line(console, f"not shown: {', '.join(missing)} (--wide)", palette.TERMINAL_MINOR)
+        if stacked and not name.plain:
+            put(Text("  ") + line(heads))
+        else:
+            row(name, heads)
+    put(Text("-" * ((0 if stacked else name_width) + GAP + _width(shown))))
+    for name, *cells in zip(names.cells, *(column.cells for column in shown)):
+        row(name, cells)
+    _list_missing(console, [column.heading for column in figures if column not in shown])
+
+
+def _list_missing(console: Console, headings: Sequence[str]) -> None:
+    """Print the headings of the columns that do not fit, if there are any."""
+    if headings:
+        print_line(console, f"not shown: {', '.join(headings)} (--wide)", palette.TERMINAL_MINOR)
 
 
 def _heading_rows(names: Column, shown: Sequence[Column]) -> Iterator[tuple[Text, list[Text]]]:

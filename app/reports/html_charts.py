@@ -156,27 +156,20 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         for point in sorted(layers, key=lambda point: -point.share)
     ]
     taken = [(x - radius, y - radius, x + radius, y + radius) for _, x, y, radius in circles]
-    crowd = [(x, y, radius) for _, x, y, radius in circles]
+    crowd = [circle[1:] for circle in circles]
     crowd += [(x, axes.y(point.hardware_rate), 30.0) for point, x, *_ in circles if point.hardware_rate]
     marks += [axes.roof(roof, limits, crowd) for roof in limits]
     taken += [
         (_WIDTH - _RIGHT - 200, y - 20, _WIDTH - _RIGHT, y) for y in (axes.y(r.value) for r in limits if not r.slope)
     ]
     labels = []
-    for point, x, y, _ in circles:
-        if point.hardware_rate > RING * point.rate:
-            marks += _hardware_ring(point, x, y, axes.y(point.hardware_rate))
+    ringed = [circle for circle in circles if circle[0].hardware_rate > RING * circle[0].rate]
+    for point, x, y, _ in ringed:
+        marks += _hardware_ring(point, x, y, axes.y(point.hardware_rate))
     for point, x, y, radius in circles:
-        marks.append(
-            element(
-                "circle",
-                element("title", _describe(point, kind)),
-                cx=f"{x:.1f}",
-                cy=f"{y:.1f}",
-                r=f"{radius:.1f}",
-                class_=f"point {bound_class(point.layer)}",
-            )
-        )
+        about = element("title", _describe(point, kind))
+        own = f"point {bound_class(point.layer)}"
+        marks.append(element("circle", about, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{radius:.1f}", class_=own))
         box = _free_place(x, y, radius, 6.3 * len(point.name), taken)
         if box is not None:
             taken.append(box)
@@ -185,13 +178,13 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         "svg", marks, labels, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img",
         aria_label=f"Roofline of {target} with {len(layers)} layers",
     )  # fmt: skip
-    left_out = f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}." if without else ""
     told = (
         f"Operations a second ({kind}, while the layer's own instructions run) against operations for each byte of HBM "
         "traffic. A circle's area is the layer's share of the time; a ring above it is what the PE array multiplied in "
         "all (HFU). Under a sloping roof memory bounds, under a flat one the PE array."
-        f"{left_out}"
     )
+    if without:
+        told += f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}."
     return element("figure", svg, element("figcaption", told), class_="roofline", tabindex=0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -41,23 +41,30 @@ def print_sweep(console: Console, report: Report) -> None:
 
 def _columns(report: Report, points: Sequence[SweepPoint]) -> list[Column]:
     """Return the columns of the table; networks and input shapes have a high rank if they differ."""
+
+    def texts(heading: str, show: Callable[[SweepPoint], Text], rank: int = 0) -> Column:
+        return Column(heading, [show(point) for point in points], False, rank)
+
+    def numbers(heading: str, show: Callable[[SweepPoint], str], rank: int) -> Column:
+        return Column(heading, [cell(show(point)) for point in points], rank=rank)
+
     networks = len({point.network for point in points})
     network_rank = 0 if networks > 1 else 9
     shape_rank = 0 if len({point.input_shape for point in points}) > networks else 10
     return [
-        Column("batch", [cell(f"{point.batch_size}{' *' * point.best}", "bold") for point in points], False),
-        Column("network", [cell(point.network) for point in points], False, network_rank),
-        Column("input", [cell("x".join(map(str, point.input_shape))) for point in points], False, shape_rank),
-        Column("target", [cell(point.target) for point in points], False, 2),
-        Column("dtype", [cell(point.dtype) for point in points], False, 2),
-        _numbers(f"{report.latency_kind} us", [microseconds(point.total_us) for point in points], 0),
-        _numbers("us an input", [microseconds(point.us_per_input) for point in points], 1),
-        _numbers("inputs/s", [f"{point.inputs_per_second:,.0f}" for point in points], 0),
-        Column("bound by", [_bound(point) for point in points], False, 3),
-        _numbers("MFU", [_share(point.mfu) for point in points], 4),
-        _numbers("HFU", [_share(point.hfu) for point in points], 7),
-        _numbers("SBUF peak", [_kib(point.sbuf_peak_bytes) for point in points], 6),
-        _numbers("x floor", ["-" if p.times_floor is None else f"{p.times_floor:.2f}" for p in points], 5),
+        texts("batch", lambda point: cell(f"{point.batch_size}{' *' * point.best}", "bold")),
+        texts("network", lambda point: cell(point.network), network_rank),
+        texts("input", lambda point: cell("x".join(map(str, point.input_shape))), shape_rank),
+        texts("target", lambda point: cell(point.target), 2),
+        texts("dtype", lambda point: cell(point.dtype), 2),
+        numbers(f"{report.latency_kind} us", lambda point: microseconds(point.total_us), 0),
+        numbers("us an input", lambda point: microseconds(point.us_per_input), 1),
+        numbers("inputs/s", lambda point: f"{point.inputs_per_second:,.0f}", 0),
+        texts("bound by", _bound, 3),
+        numbers("MFU", lambda point: _share(point.mfu), 4),
+        numbers("HFU", lambda point: _share(point.hfu), 7),
+        numbers("SBUF peak", lambda point: _kib(point.sbuf_peak_bytes), 6),
+        numbers("x floor", lambda point: "-" if point.times_floor is None else f"{point.times_floor:.2f}", 5),
         *_columns_of_cores(points),
     ]
 

@@ -358,12 +358,11 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         if again is not None:
             imported = _import_onnx(path, graph, properties, again)
             return replace(imported, notes=(*imported.notes, *_notes_after(again, meaning)))
-    made_by = f" by {graph.made_by}" if graph.made_by else ""
     supposed = [note for each in source.parts for note in assumed(each.input, known.pictures, each.inner)]
     return Imported(
         network=network,
         tensors=tensors,
-        source=f"ONNX, opset {graph.opset}{made_by}",
+        source=" by ".join(filter(None, [f"ONNX, opset {graph.opset}", graph.made_by])),
         comparison=comparison,
         notes=notes,
         assumed=tuple(dict.fromkeys(supposed)),

@@ -231,6 +231,19 @@ def _nodes_and_constants(graph: onnx.GraphProto, reader: TensorReader) -> tuple[
     return nodes, constants
 
 
+def _inputs_of(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs of a graph without the weights, which old files also list.
+
+    Raises ModelError if the graph has no inputs or no outputs.
+    """
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in weights]
+    for kind, values in (("input", inputs), ("output", graph.output)):
+        if not values:
+            raise ModelError(f"it has no {kind}")
+    return inputs
+
+
 def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     graph = model.graph
     opset = max((entry.version for entry in model.opset_import if entry.domain in _ONNX_DOMAINS), default=0)
@@ -239,16 +252,12 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     if model.functions:
         model = _without_functions(model)
         graph = model.graph
-    weights = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in weights]  # old files also list weights as inputs
     _check_graph(model)
     nodes, constants = _nodes_and_constants(graph, TensorReader(path.parent))
-    for kind, values in (("input", inputs), ("output", graph.output)):
-        if not values:
-            raise ModelError(f"it has no {kind}")
+    inputs = _inputs_of(graph)
     outputs = tuple(value.name for value in graph.output)
     made_by = f"{model.producer_name} {model.producer_version}".strip()
-    is_quantized = any("Quantize" in node.op or "QLinear" in node.op or "QGemm" in node.op for node in nodes)
+    is_quantized = any(word in node.op for node in nodes for word in ("Quantize", "QLinear", "QGemm"))
     scores = frozenset(value.name for value in graph.output if _may_be_scores(value, is_quantized))
     return Graph(
         name=graph.name or path.stem,

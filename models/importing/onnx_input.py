@@ -119,7 +119,7 @@ def _source(
     extents = dict(zip(layout, shape))
     image = (extents.get("C", 1), extents.get("H", 1), extents.get("W", 1))
     inner = None
-    if image[0] in _COLOURS and not (options.input_range or options.mean or options.std):
+    if image[0] in _COLOURS and not any((options.input_range, options.mean, options.std)):
         inner = _inner_range(graph, part, given)
         options = dataclasses.replace(options, input_range=inner)
     source = network_input(image, options, layout)

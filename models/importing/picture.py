@@ -141,7 +141,7 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
     if inner is not None:
         notes.append(f"the network's first operations expect pixels of {inner[0]:g} to {inner[1]:g} (--input-range)")
     elif not (options.input_range or options.mean or options.std):
-        usual = "by ImageNet's mean and deviation" if _is_imagenet(source.channels, "photo", options) else "to 0 to 1"
+        usual = ("to 0 to 1", "by ImageNet's mean and deviation")[_is_imagenet(source.channels, "photo", options)]
         notes.append(f"pixels are normalised {usual} (--mean, --std, --input-range)")
     if options.channel_order is None and source.channels == 3:
         notes.append("channels are in the order red, green, blue (--channel-order)")

@@ -87,10 +87,10 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
     modules = sorted(int(match[1]) for name in shapes if (match := re.fullmatch(r"features\.(\d{1,4})\.weight", name)))
     convolutions = [i for i in modules if len(shapes[f"features.{i}.weight"]) == 4]
     normalized = len(modules) > len(convolutions)
-    blocks = _blocks(convolutions, 3 if normalized else 2)
+    blocks = _blocks(convolutions, 2 + normalized)
     head = _vgg_head(shapes)
     _check_vgg(shapes, convolutions, blocks, head, normalized)
-    first, last = (shapes[f"features.{i}.weight"] for i in (convolutions[0], convolutions[-1]))
+    first, last = shapes[f"features.{convolutions[0]}.weight"], shapes[f"features.{convolutions[-1]}.weight"]
     flat = math.prod(shapes[f"{head[0]}.weight"][1:])
     side = math.isqrt(flat // max(1, last[0]))
     if side < 1 or last[0] * side**2 != flat:
@@ -108,7 +108,7 @@ def _vgg(file: TensorFile, shapes: Mapping[str, Shape], options: PreprocessingOp
             builder.pool("max", 2, 2)
     builder.flatten()
     _dense(builder, tensors, head, "relu")
-    return builder, VGG_BLOCKS[blocks] + ("_bn" if normalized else "")
+    return builder, VGG_BLOCKS[blocks] + "_bn" * normalized
 
 
 def _check_vgg(

@@ -42,6 +42,15 @@ class _Loaded:
     neff: Path | None
 
 
+def _failure(job: Job, error: DeviceFaultError, printed: str) -> Exception:
+    """Return the exception for a job that failed on the device; `printed`: the output of the compiler."""
+    if is_taken(f"{error.text}\n{printed}"):
+        return CoreInUse(taken_line(f"{error.text}\n{printed}"))
+    if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # i.e. it was compiled and executed
+        return fault(job.source.name, error)
+    return CompilerFailed(error.text or str(error))
+
+
 class TorchBackend(OnDevice):
     """Backend that runs kernels through TorchNeuron on the NeuronCore owned by `device`."""
 
@@ -67,11 +76,7 @@ class TorchBackend(OnDevice):
             raise (CompilerFailed(str(error)) if environment.neuron_devices() else error) from error
         except DeviceFaultError as error:
             printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-            if is_taken(f"{error.text}\n{printed}"):
-                raise CoreInUse(taken_line(f"{error.text}\n{printed}")) from error
-            if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # i.e. it was compiled and executed
-                raise fault(job.source.name, error) from error
-            raise CompilerFailed(error.text or str(error)) from error
+            raise _failure(job, error, printed) from error
         inputs = {name: form(operand) for name, operand in job.operands.items()}
         tensors = {"inputs": inputs, "outputs": answer["outputs"]}
         neffs = [Path(path) for path in answer["neffs"]]

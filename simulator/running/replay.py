@@ -102,16 +102,11 @@ class Replay:
         self._registers = registers
         self.steps = len(recording.steps)
         given = {id(tensor.storage) for tensor in self._arguments}
-        changing = {id(t.storage) for t, fixed in zip(self._arguments, recording.fixed) if not fixed}
-        found = fixed_tiles(recording.steps, changing)
-        self.fixed_bytes = sum(size for key, size in found.items() if key not in given)
-        if self.fixed_bytes > MAX_FIXED_BYTES:
-            found, self.fixed_bytes = {}, 0
-        self._fixed = set(found)
-        self._once = [step for step in recording.steps if id(_written(step)) in found]
-        self._steps = [step for step in recording.steps if id(_written(step)) not in found]
-        read = {id(storage) for step in self._steps for storage in _storages(step[1])}
-        self._only_once = [id(tensor.storage) in found and id(tensor.storage) not in read for tensor in self._arguments]
+        self._fixed, self.fixed_bytes = self._fixed_storages(recording, given)
+        self._once = [step for step in recording.steps if id(_written(step)) in self._fixed]
+        self._steps = [step for step in recording.steps if id(_written(step)) not in self._fixed]
+        only_once = self._fixed.difference(id(storage) for step in self._steps for storage in _storages(step[1]))
+        self._only_once = [id(tensor.storage) in only_once for tensor in self._arguments]
         self._shorten = shorten
         self._shortened: list[Step] = []
         self._known: tuple[Any, ...] | None = None  # the fixed arguments for which `_once` was computed
@@ -136,6 +131,13 @@ class Replay:
         outputs = tuple([release(tensor.values, tensor._dtype) for tensor in self._outputs])
         self._let_go()
         return outputs
+
+    def _fixed_storages(self, recording: Recording, given: set[int]) -> tuple[set[int], int]:
+        """Return the ids of the storages that never change, and their bytes without the arguments; none if too many."""
+        changing = {id(tensor.storage) for tensor, fixed in zip(self._arguments, recording.fixed) if not fixed}
+        found = fixed_tiles(recording.steps, changing)
+        size = sum(size for key, size in found.items() if key not in given)
+        return (set(found), size) if size <= MAX_FIXED_BYTES else (set(), 0)
 
     def _fixed_of(self, arrays: Sequence[Array]) -> list[Array]:
         return [array for tensor, array in zip(self._arguments, arrays) if id(tensor.storage) in self._fixed]

@@ -48,6 +48,13 @@ def _execute_module(tree: ast.Module, names: Sequence[str], space: dict[str, Any
             _execute(statement, space, path)
 
 
+def _parse(path: Path) -> ast.Module:
+    try:
+        return ast.parse(read_source(path, str(path)), str(path))
+    except SyntaxError as error:
+        raise SourceError(f"{path}:{error.lineno or 1}: not Python source: {error.msg}") from None
+
+
 def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -> list[Finding]:
     """Run each kernel of a file on the shapes that are specified or found for it.
 
@@ -66,10 +73,7 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
         ValueError: `shapes` is malformed.
         SourceError: the file cannot be read.
     """
-    try:
-        tree = ast.parse(read_source(path, str(path)), str(path))
-    except SyntaxError as error:
-        raise SourceError(f"{path}:{error.lineno or 1}: not Python source: {error.msg}") from None
+    tree = _parse(path)
     given = read_shapes(shapes) if shapes else None
     install()
     sys.path.insert(0, str(path.parent))
@@ -84,8 +88,10 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
         for arguments, keywords in examples:
             findings += _tried(kernel, arguments, keywords, path, target)
         if not examples and name in literal:
-            tried = _tried(kernel, [], literal[name], path, target)
-            findings += [found for found in tried if _is_certain(found, tree, list(literal[name]))]
+            passed = literal[name]
+            findings += [
+                each for each in _tried(kernel, [], passed, path, target) if _is_certain(each, tree, list(passed))
+            ]
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return sorted({found for found in findings if not (found.path == str(path) and is_silenced(found, lines))})
 

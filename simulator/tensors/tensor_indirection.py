@@ -42,7 +42,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     if core.target.generation < 4:
         raise NkiValidationError(f"{op}: indirect() needs NeuronCore-v4 (trn3), got {core.target.name}")
     sources = reads[: SOURCES.get(op, 0)]
-    taken = {id(tensor) for tensor in (*writes[:1], *sources)} if op in SOURCES else set()
+    taken = set(map(id, (*writes[:1], *sources))) if op in SOURCES else set()
     for view in views:
         if id(view) not in taken:
             raise NkiValidationError(f"{op}: {view.label} is columns of indirect(), which this operand cannot be")

@@ -119,8 +119,8 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     if given:
         _check_output_shape(sizes, sides, [most + step - 1 for most, step in zip(full, strides)])
         blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
-    wanted = [max(0, most - size) for size, most in zip(sizes, full)]
-    small, large = [pad // 2 for pad in wanted], [pad - pad // 2 for pad in wanted]
+    wanted = np.maximum(0, np.subtract(full, sizes))
+    small, large = (wanted // 2).tolist(), (wanted - wanted // 2).tolist()
     pads = (*small, *large) if way == "SAME_UPPER" else (*large, *small)
     return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads, "output_padding": blank})
 
