@@ -135,7 +135,7 @@ class SimulateCommand(PlainValues):
         return super().parse_args(ctx, args)
 
 
-def _show(launches: _Launches, output_format: str, compare_archive: Path | None) -> None:
+def _show_results(launches: _Launches, output_format: str, compare_archive: Path | None) -> None:
     """Print the comparison with an archive, if there is one, and all launches as JSON, if requested."""
     if compare_archive is not None:
         launches.show_compared(compare_archive)
@@ -185,7 +185,7 @@ def simulate(
         write_stderr(f"{printable(str(file))}: no kernel was launched; {NO_LAUNCH}\n")
     if not is_migrated:
         _tell_lint(source, str(file))
-    _show(launches, output_format, compare_archive)
+    _show_results(launches, output_format, compare_archive)
     if not _write_files(file.name, launches.kept, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
     if launches.findings and not status:

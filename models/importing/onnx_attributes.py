@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..errors import ModelError
@@ -52,3 +54,17 @@ def text(node: Node, name: str, default: str) -> str:
     if not isinstance(value, str):
         raise ModelError(f"its {name} is not a string")
     return value
+
+
+def pads_of(node: Node, rank: int, wanted: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the pads before and after each side; `wanted`: the total pads of an automatic padding."""
+    way = text(node, "auto_pad", "NOTSET")
+    if way == "NOTSET":
+        pads = integers(node, "pads", 2 * rank, (0,) * (2 * rank))
+        return pads[:rank], pads[rank:]
+    if way == "VALID":
+        return (0,) * rank, (0,) * rank
+    small, large = tuple(pad // 2 for pad in wanted), tuple(pad - pad // 2 for pad in wanted)
+    if way not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ModelError(f"its auto_pad is {way!r}")
+    return (small, large) if way == "SAME_UPPER" else (large, small)

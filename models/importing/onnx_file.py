@@ -232,10 +232,7 @@ def _nodes_and_constants(graph: onnx.GraphProto, reader: TensorReader) -> tuple[
 
 
 def _inputs_of(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """Return the inputs of a graph without the weights, which old files also list.
-
-    Raises ModelError if the graph has no inputs or no outputs.
-    """
+    """Return the inputs without weights, which old files also list; raise ModelError without inputs or outputs."""
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
     for kind, values in (("input", inputs), ("output", graph.output)):

@@ -113,7 +113,7 @@ class NeuronCore:
         else:
             storage = make()
         if self.recording is not None:
-            self.recording.allocated(storage.size * storage.dtype.itemsize)
+            self.recording.allocated(storage.size * storage.dtype.itemsize, address is not None)
         if address is not None:
             self._place(storage, address)
         else:
@@ -147,8 +147,6 @@ class NeuronCore:
 
     def _place(self, storage: Storage, address: tuple[int, int]) -> None:
         """Put a storage at an explicit address of SBUF or PSUM."""
-        if self.recording is not None:
-            self.recording.spoil()
         if not storage.on_chip:
             raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
         place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(storage.region))

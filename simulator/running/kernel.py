@@ -30,7 +30,6 @@ from ..tensors.tensor import NkiTensor
 from ..timing.capacity import Memory, check
 from ..timing.program_timing import PairTiming, ProgramTiming
 from ..timing.transfers import keep_scratch
-from .replay import Recording, never_changes
 from .run import Run
 from .torch_tensors import array_of, is_tensor, tensor_of
 
@@ -177,13 +176,6 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 observers: list[Callable[[Run, list[str]], None]] = []  # called with every launch and the shapes of its arguments
 
 
-def _record(recording: Recording, arguments: list[tuple[Any, NkiTensor]], returned: Any) -> None:
-    """Record the arguments of a kernel, whether their arrays never change, and the outputs."""
-    recording.arguments = [tensor for _, tensor in arguments]
-    recording.fixed = [never_changes(array) for array, _ in arguments]
-    recording.outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
-
-
 def _check_programs(cores: list[NeuronCore], kernel: Kernel, returned: Any) -> None:
     """Reorder the program of each core by the schedule of a kernel, and check that it fits in memory."""
     for core in cores:
@@ -233,7 +225,7 @@ def execute(
         raise NkiValidationError(f"{made.__name__}: a kernel must not yield or await; return the outputs")
     _compare_loops(cores)
     if core.recording is not None:
-        _record(core.recording, arguments, returned)
+        core.recording.finish(arguments, returned)
     _check_programs(cores, made, returned)
     if core.sanitizer is not None:
         core.sanitizer.finish(_tensors(returned))

@@ -55,11 +55,17 @@ class Recording:
         self.repeatable = False
         self.steps.clear()
 
-    def allocated(self, size: int) -> None:
-        """Record the allocation of a tile of `size` bytes."""
+    def allocated(self, size: int, is_placed: bool) -> None:
+        """Record the allocation of a tile of `size` bytes; `is_placed`: at an address that the kernel chose."""
         self._bytes += size
-        if self._bytes > MAX_BYTES:
+        if is_placed or self._bytes > MAX_BYTES:
             self.spoil()
+
+    def finish(self, arguments: Sequence[tuple[Any, StridedMemory]], returned: Any) -> None:
+        """Record the arrays and tensors of the arguments, and the results of the kernel."""
+        self.arguments = [tensor for _, tensor in arguments]
+        self.fixed = [never_changes(array) for array, _ in arguments]
+        self.outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
 
     def note(self, compute: Callable[..., None], operands: tuple[Any, ...]) -> None:
         """Record an operation, which writes to its first operand."""

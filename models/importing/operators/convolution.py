@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from ...checks import MAX_KERNEL_ELEMENTS, MAX_KERNEL_SIZE, MAX_STRIDE
 from ...errors import ModelError
 from ...layers import Conv2d, Dense
 from ..importer import Importer, without_height
-from ..onnx_attributes import integer, integers, number, numbers, text
+from ..onnx_attributes import integer, integers, number, numbers, pads_of, text
 from ..onnx_file import Node
 from ..scores import multiply_values, scale_scores
 from ..steps import activate, affine_view, combine_views, widen
@@ -24,20 +23,6 @@ MAX_VOLUME = 1 << 24  # maximum number of weights of a 3-D convolution after the
 
 Pads = tuple[int, int, int, int]
 Pair = tuple[int, int]
-
-
-def _pads(node: Node, rank: int, wanted: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the pads before and after each side; `wanted`: the total pads of an automatic padding."""
-    way = text(node, "auto_pad", "NOTSET")
-    if way == "NOTSET":
-        pads = integers(node, "pads", 2 * rank, (0,) * (2 * rank))
-        return pads[:rank], pads[rank:]
-    if way == "VALID":
-        return (0,) * rank, (0,) * rank
-    small, large = tuple(pad // 2 for pad in wanted), tuple(pad - pad // 2 for pad in wanted)
-    if way not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ModelError(f"its auto_pad is {way!r}")
-    return (small, large) if way == "SAME_UPPER" else (large, small)
 
 
 def geometry(
@@ -52,7 +37,7 @@ def geometry(
         max(0, (-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side)
         for side, size, stride, dilation in zip(sides, kernel, strides, dilations)
     ]
-    before, after = _pads(node, rank, wanted)
+    before, after = pads_of(node, rank, wanted)
     if min(*before, *after) < 0:
         raise ModelError("negative pads are not supported")
     if max(*before, *after, *strides, *dilations) > MAX_STRIDE:
