@@ -33,11 +33,12 @@ from ..kernels.program import (
 )
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
-from ..simulator.machine.chip import PARTITIONS
+from ..simulator.machine.chip import PARTITIONS, find_target
 from ..simulator.machine.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, banded, can_band, operand_rows, reach_of
+from .footprint import SCRATCH_BYTES
 from .graph import Graph, OutOfSbuf, Unsupported
 from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
@@ -143,6 +144,7 @@ class CostModel:
         by the number of bands."""
         for bands in BANDS:
             try:
+                mini.check_fits(images, bands, find_target(self.target).usable_sbuf_bytes)
                 run = self._run(*mini.launch(images, PASSES, bands))
             except Unsupported as why:
                 reason = why
@@ -214,7 +216,7 @@ class _Alone:
     """A single operation of a graph, with its operands resident in SBUF, or in HBM."""
 
     def __init__(self, graph: Graph, number: int) -> None:
-        self._graph, self._node = graph, graph.nodes[number]
+        self._graph, self._number, self._node = graph, number, graph.nodes[number]
         operation = self._node.operation
         self._operation = with_fields(operation, name="", margin=NO_SIDES, **operation.fields_unplaced())
         self._packed = graph.packed_in(self._node)
@@ -223,6 +225,18 @@ class _Alone:
     def can_band(self) -> bool:
         """True if the operation can compute only some of its rows."""
         return can_band(self._node)
+
+    def check_fits(self, images: int, bands: int, usable: int) -> None:
+        """Raise OutOfSbuf if its value, or a band of it, leaves no space for short-lived tiles in an SBUF partition of
+        `usable` bytes, which would otherwise turn out only once it has been simulated."""
+        operation = self._operation
+        if operation.has_answers:
+            return
+        itemsize = 1 if operation.is_fp8 else self._graph.itemsize
+        elements = len(self._graph.heights((self._number,))) * operation.rows * operation.columns
+        needed = elements * itemsize * images // bands + SCRATCH_BYTES
+        if needed > usable:
+            raise OutOfSbuf(f"a value needs {needed} bytes of an SBUF partition; {usable} are available")
 
     @property
     def _sizes(self) -> Sizes:

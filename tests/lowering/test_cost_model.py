@@ -127,6 +127,17 @@ def test_what_is_too_large_for_sbuf_is_priced_in_bands_of_rows(cost_model: CostM
     assert whole.multiplying == 0 < band.multiplying <= band.nanoseconds  # of bands nobody counts it
 
 
+def test_what_is_certain_not_to_fit_is_not_simulated_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, simulated = CostModel("trn2", 4), list[int]()
+    run = model._run
+    monkeypatch.setattr(
+        model, "_run", lambda program, *others: simulated.append(program.pictures) or run(program, *others)
+    )
+    graph = laid_out(ending_in_dense((8, 230, 230), [conv("a", 8, 16, 3), conv("b", 16, 16, 3)]))
+    model.cost(graph, number_of(graph, "b"), 1)
+    assert len(simulated) == 1  # in bands
+
+
 def test_an_operation_that_nothing_makes_smaller_does_not_fit(cost_model: CostModel) -> None:
     dense = Network(
         "n", picture(3, 200, 200), (conv("a", 3, 4, 3), Flatten("f"), Dense("d", 4 * 200 * 200, 3)), labels(3)
