@@ -144,8 +144,8 @@ class NetworkOptions:
         typer.Option(
             "--boxes",
             metavar="SPEC",
-            help="How to read the boxes of a detector: yolov5, yolov8, yolo26, yolox, detr, ssd or retinaface,"
-            " followed by differences, as in yolov5,classes=3,scores=logits. [default: by the file's "
+            help="How to read the boxes of a detector: yolov5, yolov8, yolo26, yolox, detr, rtdetr, ssd or"
+            " retinaface, followed by differences, as in yolov5,classes=3,scores=logits. [default: by the file's "
             "metadata, else by shape]",
         ),
     ] = None

@@ -78,7 +78,7 @@ def find_boxes(
             confidences = scores[np.arange(len(scores)), classes]
             chosen = np.flatnonzero(confidences > limits.confidence)
         else:
-            chosen, confidences, classes = _highest(scores, limits)
+            chosen, confidences, classes = (_likeliest if head.scores == "softmax" else _highest)(scores, limits)
     if head.ended or not head.suppress:
         corners = _corners(head, size, table, chosen)
     else:
@@ -156,6 +156,15 @@ def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray
     return rows[places // scores.shape[1]], flat[places].astype(np.float32), places % scores.shape[1]
 
 
+def _likeliest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (box, score, class) for the boxes with the highest maximum scores, each with its most probable class, as a
+    DETR does."""
+    best = scores.max(axis=1)
+    rows = np.argsort(-best, kind="stable")[: limits.max_detections]
+    rows = rows[best[rows] > limits.confidence]
+    return rows, best[rows].astype(np.float32), scores[rows].argmax(axis=1)
+
+
 def _scores(head: BoxHead, table: np.ndarray, others: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the probability of each class for each box, float32 [N, classes]."""
     places = head.columns
@@ -169,7 +178,9 @@ def _scores(head: BoxHead, table: np.ndarray, others: Mapping[str, np.ndarray]) 
     if head.objectness:
         objectness = table[:, places.objectness].astype(np.float32, copy=False)
         scores = scores * (_sigmoid(objectness) if head.scores == "logits" else objectness)
-    return scores[:, 1:] if head.background else scores
+    if head.background:
+        return scores[:, :-1] if head.background_last else scores[:, 1:]
+    return scores
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

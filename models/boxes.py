@@ -53,7 +53,9 @@ class BoxHead:
     objectness: bool = False
     """True if a row contains an additional score for "any object", by which the class scores are multiplied."""
     background: bool = False
-    """True if the first score represents the background (no object), which has no label."""
+    """True if one of the scores represents the background (no object), which has no label."""
+    background_last: bool = False
+    """True if the score of the background is the last one instead of the first."""
     suppress: bool = True
     """True to suppress overlapping boxes of a class. False: the network was trained to yield one box per object."""
     ended: bool = False
@@ -98,6 +100,8 @@ class BoxHead:
         self._check_grids()
         if self.objectness and (self.background or self.scores == "softmax"):
             raise ModelError("boxes: objectness requires scores that are logits, without a background class")
+        if self.background_last and not self.background:
+            raise ModelError("boxes: background_last requires background")
         if self.angle and (self.code != "centre" or self.masks or self.keypoints):
             raise ModelError("boxes: an angle requires code centre, without masks and keypoints")
         code = "centre" if self.angle else "corners"

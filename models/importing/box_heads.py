@@ -41,7 +41,7 @@ def find_head(
     """
     if spec is not None:
         return _as_boxes(outputs, spec, size, labels)
-    for guess in (_grids, _apart, _chosen):
+    for guess in (_grids, _queries, _apart, _chosen):
         found = guess(outputs, size, labels)
         if found is not None:
             kind, fields = found
@@ -173,6 +173,16 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
     if len(tables) == 2 and len(same) == 1 and same[0].shape[1] > 1 and boxes[0].shape[0] >= LEAST_BOXES:
         return BOX_KINDS["ssd"], {}
     return None
+
+
+def _queries(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
+    """Recognise a DETR of Hugging Face by the names of its outputs: with a score for "no object" (DETR, YOLOS) unless
+    the number of labels says otherwise (RT-DETR)."""
+    shapes = {built.name: built.shape for built in outputs if len(built.shape) == 2}
+    boxes, scores = shapes.get("pred_boxes"), shapes.get("logits")
+    if boxes is None or scores is None or boxes[1] != 4 or boxes[0] != scores[0]:
+        return None
+    return BOX_KINDS["rtdetr" if labels == scores[1] else "detr"], {}
 
 
 def _chosen(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:

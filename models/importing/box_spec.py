@@ -10,7 +10,7 @@ from typing import Any
 
 from ..boxes import BoxHead
 from ..errors import ModelError
-from .picture import PreprocessingOptions
+from .picture import IMAGENET_MEAN, IMAGENET_STD, PreprocessingOptions
 
 LETTERBOX = PreprocessingOptions(
     input_range=(0.0, 1.0), resize_mode="pad", filter="linear", pad_colour=114, pad_place="centre", channel_order="rgb"
@@ -25,6 +25,8 @@ _RETINAFACE = PreprocessingOptions(
     filter="linear",
     channel_order="bgr",
 )
+_DETR = dataclasses.replace(_SQUASHED, mean=IMAGENET_MEAN, std=IMAGENET_STD)
+_QUERIES = {"layout": "rows", "code": "centre", "unit": "fraction", "suppress": False}
 _ULTRAFACE = dataclasses.replace(_SQUASHED, input_range=(0.0, 255.0), mean=(127.0,), std=(128.0,))
 
 
@@ -48,7 +50,8 @@ BOX_KINDS = {
     "yolox": BoxSpec(
         {"layout": "rows", "code": "cells", "objectness": True, "strides": (8, 16, 32)}, _YOLOX, name="yolox"
     ),
-    "detr": BoxSpec({"layout": "rows", "code": "centre", "unit": "fraction", "suppress": False}, _SQUASHED, "detr"),
+    "rtdetr": BoxSpec(_QUERIES, _SQUASHED, "rtdetr"),
+    "detr": BoxSpec({**_QUERIES, "scores": "softmax", "background": True, "background_last": True}, _DETR, "detr"),
     "ssd": BoxSpec(
         {"layout": "rows", "code": "corners", "unit": "fraction", "background": True}, _ULTRAFACE, name="ssd"
     ),

@@ -61,7 +61,7 @@ class UltralyticsFile:
             return None
         code = "centre" if self.task == "obb" else "corners"
         if self.head == _DETR:
-            kind = BOX_KINDS["detr"]
+            kind = BOX_KINDS["rtdetr"]
         elif self.is_end_to_end and self.has_all_rows:
             kind = BoxSpec({"layout": "rows", "code": code, "suppress": False})
         else:

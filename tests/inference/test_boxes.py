@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer.inference.boxes import Limits, find_boxes, move_to_picture, suppress
 from trninfer.models.boxes import BoxHead
+from trninfer.models.errors import ModelError
 from trninfer.models.frame import Frame
 
 
@@ -182,3 +183,18 @@ def test_boxes_move_to_the_picture_and_end_at_its_edges():
     moved = move_to_picture(found, Frame(64, 32, 32, 16, 0, -8))
     assert moved.corners.tolist() == [[4, 4, 60, 32]]
     assert moved.keypoints.tolist() == [[[32, 16, 0.5]]]
+
+
+def test_boxes_of_detr() -> None:
+    """One class for each box, although two of its probabilities are high; the last score is that of no object."""
+    head = BoxHead(
+        3, "rows", unit="fraction", scores="softmax", background=True, background_last=True, suppress=False,
+        scores_from="logits",
+    )  # fmt: skip
+    rows = np.full((4, 4), 0.5, np.float32)
+    logits = np.log(np.float32([[0.45, 0.4, 0.05, 0.1], [0.1, 0.1, 0.1, 0.7], [0.1, 0.1, 0.7, 0.1], [1, 1, 1, 1]]))
+    found = find_boxes(head, (20, 40), rows, {"logits": logits}, Limits())
+    assert found.classes.tolist() == [2, 0] and found.confidences == pytest.approx([0.7, 0.45])
+    assert found.corners.tolist() == [[10, 5, 30, 15]] * 2
+    with pytest.raises(ModelError, match="background_last requires background"):
+        BoxHead(3, background_last=True)

@@ -53,6 +53,13 @@ def test_known_labels_say_whether_there_is_objectness():
     assert kind_and_head([("out", (8400, 85))], labels=80)[0] == "yolox"
 
 
+@pytest.mark.parametrize(("labels", "kind"), [(None, "detr"), (5, "detr"), (6, "rtdetr")])
+def test_detr_is_known_by_the_names_of_its_outputs(labels, kind):
+    name, head, leading = kind_and_head([("logits", (100, 6)), ("pred_boxes", (100, 4))], labels=labels)
+    assert (name, head.scores_from, leading) == (kind, "logits", "pred_boxes")
+    assert (head.classes, head.background_last, head.suppress) == (labels or 5, kind == "detr", False)
+
+
 def test_ssd_and_retinaface():
     name, head, leading = kind_and_head([("scores", (4420, 2)), ("boxes", (4420, 4))], (240, 320))
     assert (name, head.classes, head.scores_from, leading) == ("ssd", 1, "scores", "boxes")
