@@ -38,7 +38,6 @@ from ..simulator.machine.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, banded, can_band, operand_rows, reach_of
-from .footprint import SCRATCH_BYTES
 from .graph import Graph, OutOfSbuf, Unsupported
 from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
@@ -227,14 +226,14 @@ class _Alone:
         return can_band(self._node)
 
     def check_fits(self, images: int, bands: int, usable: int) -> None:
-        """Raise OutOfSbuf if its value, or a band of it, leaves no space for short-lived tiles in an SBUF partition of
-        `usable` bytes, which would otherwise turn out only once it has been simulated."""
+        """Raise OutOfSbuf if its value, or a band of it, exceeds an SBUF partition of `usable` bytes, which would
+        otherwise turn out only once it has been simulated."""
         operation = self._operation
         if operation.has_answers:
             return
         itemsize = 1 if operation.is_fp8 else self._graph.itemsize
         elements = len(self._graph.heights((self._number,))) * operation.rows * operation.columns
-        needed = elements * itemsize * images // bands + SCRATCH_BYTES
+        needed = elements * itemsize * images // bands
         if needed > usable:
             raise OutOfSbuf(f"a value needs {needed} bytes of an SBUF partition; {usable} are available")
 
