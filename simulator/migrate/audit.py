@@ -49,11 +49,9 @@ class _Unit:
 
         The migration removes these options together with the entry points.
         """
-        options: set[int] = set()
-        for node in self.nodes:
-            if isinstance(node, ast.Call) and names.dotted(node.func) in RUNNERS:
-                others = [k.value for k in node.keywords if k.arg not in KERNEL_PARAMETERS]
-                options |= {id(part) for value in (*others, *node.args[1:]) for part in ast.walk(value)}
+        calls = [node for node in self.nodes if isinstance(node, ast.Call) and names.dotted(node.func) in RUNNERS]
+        values = [value for call in calls for value in _options_of(call)]
+        options = {id(part) for value in values for part in ast.walk(value)}
         return _Unit(self.name, self.line, [node for node in self.nodes if id(node) not in options])
 
 
@@ -153,15 +151,21 @@ def _called(node: ast.expr, names: Names) -> str:
     if isinstance(node, ast.Attribute):
         base = _called(node.value, names)
         return f"{base}.{node.attr}" if base else ""
-    if isinstance(node, ast.Call):
-        helper = isinstance(node.func, ast.Name) and node.func.id == HELPER
-        if helper or names.dotted(node.func) in ON_KERNELS:
-            given = [*node.args, *(k.value for k in node.keywords if k.arg in KERNEL_PARAMETERS)]
-            return _called(given[0], names) if given else ""
-        if isinstance(node.func, ast.Call):  # nki.benchmark(warmup=5)(kernel)
-            return _called(node.args[0], names) if node.args else ""
-        return ""
-    return ""
+    given = _kernels_given(node, names) if isinstance(node, ast.Call) else []
+    return _called(given[0], names) if given else ""
+
+
+def _kernels_given(node: ast.Call, names: Names) -> list[ast.expr]:
+    """Return the arguments of a call of an entry point that may be kernels."""
+    helper = isinstance(node.func, ast.Name) and node.func.id == HELPER
+    if helper or names.dotted(node.func) in ON_KERNELS:
+        return [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in KERNEL_PARAMETERS)]
+    return node.args if isinstance(node.func, ast.Call) else []  # nki.benchmark(warmup=5)(kernel)
+
+
+def _options_of(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call of an entry point other than the kernel."""
+    return [*(keyword.value for keyword in call.keywords if keyword.arg not in KERNEL_PARAMETERS), *call.args[1:]]
 
 
 def _loads(unit: _Unit) -> Counter[str]:
@@ -172,12 +176,11 @@ def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
     """Count the statements by kind and assigned name, excluding imports and aliases of NKI names."""
     found: Counter[tuple[str, str]] = Counter()
     for node in unit.nodes:
-        if isinstance(node, ast.stmt) and not isinstance(node, (ast.Import, ast.ImportFrom)):
-            if node in names.aliases:
-                continue
-            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
-            own = [n.id for t in targets if t is not None for n in ast.walk(t) if isinstance(n, ast.Name)]
-            found[_word(type(node)), " ".join(own)] += 1
+        if not isinstance(node, ast.stmt) or isinstance(node, (ast.Import, ast.ImportFrom)) or node in names.aliases:
+            continue
+        targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+        own = [n.id for t in filter(None, targets) for n in ast.walk(t) if isinstance(n, ast.Name)]
+        found[_word(type(node)), " ".join(own)] += 1
     return found
 
 

@@ -218,6 +218,14 @@ def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
     return f"{ex.ctx.needs('wider_dtype')}({first}, {second})"
 
 
+def _gathered_columns(ex: Expressions, given: dict[str, ast.expr]) -> str:
+    """Return the number of columns that local_gather writes."""
+    count = ex.rewrite(given["num_valid_indices"]).text if "num_valid_indices" in given else ""
+    count = count if count not in ("", "None") else f"16 * {ex.rewrite(given['index']).text}.shape[1]"
+    each = ex.rewrite(given["num_elem_per_idx"]).text if "num_elem_per_idx" in given else "1"
+    return count if each == "1" else f"{count} * {each}"
+
+
 def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.expr]) -> str:
     """Return the shape of a newly allocated result."""
     partitions = like.full[0] if like.full is not None else f"{like.text}.shape[0]"
@@ -232,10 +240,7 @@ def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.exp
             return shape_text((_product(like.full[1:]), like.full[0]))
         return f"({like.text}.shape[1], {like.text}.shape[0])"
     if op == "local_gather":
-        count = ex.rewrite(given["num_valid_indices"]).text if "num_valid_indices" in given else ""
-        count = count if count not in ("", "None") else f"16 * {ex.rewrite(given['index']).text}.shape[1]"
-        each = ex.rewrite(given["num_elem_per_idx"]).text if "num_elem_per_idx" in given else "1"
-        return shape_text((partitions, count if each == "1" else f"{count} * {each}"))
+        return shape_text((partitions, _gathered_columns(ex, given)))
     if op == "dma_transpose":
         return _turned(like, given.get("axes"))
     return shape_of(like)

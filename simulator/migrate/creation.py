@@ -91,17 +91,17 @@ def _like(ex: Expressions, op: str, given: dict[str, ast.expr]) -> Result:
 
 def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
     """Return the memory that buffer= selects, and True if it also specifies an address."""
-    if node is None or (isinstance(node, ast.Constant) and node.value is None):
+    value = node.value if isinstance(node, ast.Constant) else ""
+    if node is None or value is None:
         return "sbuf", False
-    if isinstance(node, ast.Constant) and node.value in REGIONS:
-        return str(node.value), False
+    if value in REGIONS:
+        return str(value), False
     called = node.func if isinstance(node, ast.Call) else node
     dotted = ex.ctx.names.dotted(called)
-    parts = dotted.split(".")
-    for name in parts:
-        if name in REGIONS and dotted.startswith(("nki.language", "nki.compiler")):
-            region = "shared_hbm" if name == "hbm" else name
-            return region, isinstance(node, ast.Call)
+    is_of_nki = dotted.startswith(("nki.language", "nki.compiler"))
+    name = next((part for part in dotted.split(".") if part in REGIONS), None) if is_of_nki else None
+    if name is not None:
+        return "shared_hbm" if name == "hbm" else name, isinstance(node, ast.Call)
     if isinstance(called, (ast.Name, ast.Attribute)):  # an allocator defined in the file
         name = called.id if isinstance(called, ast.Name) else called.attr
         mentioned = {part for dotted in ex.ctx.names.mentioned_by(name) for part in dotted.split(".")[2:3]}

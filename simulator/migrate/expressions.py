@@ -4,7 +4,7 @@ of these."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from .context import Ambiguous, Axis, Container, Context, Result, Tensor, Window
@@ -329,22 +329,26 @@ class Expressions:
             a, b = as_index(left), as_index(right)
             if a is None or b is None:
                 raise CannotError(f"{self.ctx.source.of(node)}: an index array compared with a tensor")
-            ahead, behind = a + b.scaled(Sum(-1)), b + a.scaled(Sum(-1))
-            if ahead is None or behind is None:
-                raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
-            one = Index(Sum(1))
-            kinds: dict[type[ast.cmpop], list[Index | None]] = {
-                ast.Lt: [ahead + one],
-                ast.LtE: [ahead],
-                ast.Gt: [behind + one],
-                ast.GtE: [behind],
-                ast.Eq: [ahead, behind],
-            }
-            found = kinds.get(type(operator))
-            if found is None:
-                raise CannotError(f"{self.ctx.source.of(node)}: a mask in this form")
-            below.extend(index for index in found if index is not None)
+            below += self._at_most_zero(node, operator, a, b)
         return Result("", Mask(tuple(below)))
+
+    def _at_most_zero(self, node: ast.Compare, operator: ast.cmpop, left: Index, right: Index) -> Iterator[Index]:
+        """Yield the indices that are at most zero where a comparison holds."""
+        ahead, behind = left + right.scaled(Sum(-1)), right + left.scaled(Sum(-1))
+        if ahead is None or behind is None:
+            raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
+        one = Index(Sum(1))
+        kinds: dict[type[ast.cmpop], list[Index | None]] = {
+            ast.Lt: [ahead + one],
+            ast.LtE: [ahead],
+            ast.Gt: [behind + one],
+            ast.GtE: [behind],
+            ast.Eq: [ahead, behind],
+        }
+        found = kinds.get(type(operator))
+        if found is None:
+            raise CannotError(f"{self.ctx.source.of(node)}: a mask in this form")
+        yield from (index for index in found if index is not None)
 
 
 DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set)

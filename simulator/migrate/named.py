@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from .names import Names, is_stored, stored
 
@@ -47,15 +48,22 @@ def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[t
         if not isinstance(statement.value, ast.Call) or names.dotted(statement.value.func) not in PRODUCTS:
             continue
         reads = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
-        for later in block[position + 1 :]:
-            added = later.value if isinstance(later, ast.AugAssign) and isinstance(later.op, ast.Add) else None
-            if isinstance(added, ast.Name) and added.id == target.id and _base(later) in in_psum:
-                yield statement, later, target.id  # type: ignore[misc]  # `later` is an AugAssign
-                break
-            if not isinstance(later, ast.Assign) or stored([later]) & (reads | {target.id}):
-                break
-            if any(not isinstance(each, ast.Name) for each in later.targets):
-                break
+        addition = _addition_of(target.id, block[position + 1 :], reads, in_psum)
+        if addition is not None:
+            yield statement, addition, target.id
+
+
+def _addition_of(name: str, block: list[ast.stmt], reads: set[str], in_psum: set[str]) -> ast.AugAssign | None:
+    """Return the addition of a product to a tensor in PSUM, unless a statement before it may change the operands."""
+    for later in block:
+        if isinstance(later, ast.AugAssign) and isinstance(later.op, ast.Add):
+            is_product = isinstance(later.value, ast.Name) and later.value.id == name
+            return later if is_product and _base(later) in in_psum else None
+        if not isinstance(later, ast.Assign) or stored([later]) & (reads | {name}):
+            return None
+        if not all(isinstance(each, ast.Name) for each in later.targets):
+            return None
+    return None
 
 
 def _base(node: ast.stmt) -> str:
@@ -72,11 +80,20 @@ def _in_psum(tree: ast.FunctionDef, names: Names) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
-            for keyword in node.value.keywords:
-                place = keyword.value.func if isinstance(keyword.value, ast.Call) else keyword.value
-                if keyword.arg == "buffer" and "psum" in names.dotted(place).split("."):
-                    found.add(node.targets[0].id)
+            buffers = [keyword.value for keyword in node.value.keywords if keyword.arg == "buffer"]
+            if any(_is_psum(buffer, names) for buffer in buffers):
+                found.add(node.targets[0].id)
     return found
+
+
+def _is_psum(buffer: ast.expr, names: Names) -> bool:
+    place = buffer.func if isinstance(buffer, ast.Call) else buffer
+    return "psum" in names.dotted(place).split(".")
+
+
+def _is_range(target: ast.expr, value: ast.expr, names: Names) -> TypeGuard[ast.Name]:
+    """True if the assignment of a value gives a name to a range."""
+    return isinstance(target, ast.Name) and isinstance(value, ast.Call) and names.dotted(value.func) in RANGES
 
 
 def whole_axes(tree: ast.AST, names: Names) -> set[str]:
@@ -84,15 +101,13 @@ def whole_axes(tree: ast.AST, names: Names) -> set[str]:
 
     An example is `rows = nl.affine_range(n)` in `t[rows, columns]`.
     """
-    assigned: Counter[str] = Counter()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            for target, value in _each(node.targets[0], node.value):
-                if isinstance(target, ast.Name) and isinstance(value, ast.Call) and names.dotted(value.func) in RANGES:
-                    assigned[target.id] += 1
-    mentioned = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+    nodes = list(ast.walk(tree))
+    assignments = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    pairs = [pair for node in assignments for pair in _each(node.targets[0], node.value)]
+    assigned = Counter(target.id for target, value in pairs if _is_range(target, value, names))
+    mentioned = Counter(node.id for node in nodes if isinstance(node, ast.Name))
     indices: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Subscript):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             indices.update(part.id for part in parts if isinstance(part, ast.Name))

@@ -14,7 +14,7 @@ from .api import arguments_of, misfits, modern, tensor_member, unknown_name
 from .operand_limits import check_loop, check_operands, check_tile, declared_operands, local_tensors
 from .scope import FunctionScope
 from .source import parameters
-from .tensors import CREATORS, Tensor
+from .tensors import CREATORS, LocalTensors, Tensor
 
 BYPASS = frozenset({"bypass"})  # op0 and op1: the documents do not state which instructions accept it
 INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions -> operators
@@ -47,23 +47,29 @@ def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
     outputs = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
     for output in outputs:
         for value in output.elts if isinstance(output, (ast.Tuple, ast.List)) else [output]:
-            tensor = tensors.of(value)
-            if isinstance(value, (ast.Constant, ast.Dict, ast.JoinedStr)) and ast.unparse(value) != "None":
-                scope.report(output, "output-buffer", f"the kernel returns {ast.unparse(value)}, which is not a tensor")
-            if tensor is not None and tensor.buffer is not None and tensor.buffer != OUTPUT_BUFFER:
-                message = f"the output {ast.unparse(value)} is in nl.{tensor.buffer}: allocate it in nl.shared_hbm"
-                if launched or tensor.buffer not in ("sbuf", "psum"):
-                    scope.report(output, "output-buffer", message)
-                else:
-                    scope.report(
-                        output, "tile-output", f"{message}, unless only other kernels call {scope.function.name}"
-                    )
+            _check_output(scope, tensors, output, value, launched)
     if not outputs and not _writes_argument(scope, nodes):
-        for node in nodes:
-            made = tensors.of(node.value) if isinstance(node, ast.Assign) else None
-            if isinstance(node, ast.Assign) and made is not None and made.buffer == OUTPUT_BUFFER:
+        for node in (node for node in nodes if isinstance(node, ast.Assign)):
+            made = tensors.of(node.value)
+            if made is not None and made.buffer == OUTPUT_BUFFER:
                 message = f"{ast.unparse(node)}: the kernel returns nothing, what it writes there is lost"
                 scope.report(node, "lost-output", message)
+
+
+def _check_output(
+    scope: FunctionScope, tensors: LocalTensors, output: ast.expr, value: ast.expr, launched: bool
+) -> None:
+    """Check one value of what a kernel returns: `output`."""
+    tensor = tensors.of(value)
+    if isinstance(value, (ast.Constant, ast.Dict, ast.JoinedStr)) and ast.unparse(value) != "None":
+        scope.report(output, "output-buffer", f"the kernel returns {ast.unparse(value)}, which is not a tensor")
+    if tensor is None or tensor.buffer is None or tensor.buffer == OUTPUT_BUFFER:
+        return
+    message = f"the output {ast.unparse(value)} is in nl.{tensor.buffer}: allocate it in nl.shared_hbm"
+    if launched or tensor.buffer not in ("sbuf", "psum"):
+        scope.report(output, "output-buffer", message)
+    else:
+        scope.report(output, "tile-output", f"{message}, unless only other kernels call {scope.function.name}")
 
 
 def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
@@ -197,14 +203,11 @@ class _Calls(ast.NodeVisitor):
         report = self._scope.report
         signature = self._scope.api.signatures[function]
         known = {parameter.name for parameter in signature}
-        kept = []
-        for keyword in node.keywords:
-            old = old_argument(function, keyword.arg) if keyword.arg is not None and keyword.arg not in known else None
-            if old is None:
-                kept.append(keyword)
-            else:
-                report(node, "old-dialect", old)
-        call = ast.Call(node.func, node.args, kept)
+        unknown = [keyword.arg for keyword in node.keywords if keyword.arg is not None and keyword.arg not in known]
+        old = {name: message for name in unknown if (message := old_argument(function, name)) is not None}
+        for message in old.values():
+            report(node, "old-dialect", message)
+        call = ast.Call(node.func, node.args, [keyword for keyword in node.keywords if keyword.arg not in old])
         for rule, message in misfits(function, call, signature):
             report(node, rule, message)
         bound = arguments_of(call, signature)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from math import prod
 
 from ...machine.chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS
 from .api import modern
@@ -25,8 +24,8 @@ def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
     if isinstance(expression, ast.Constant):
         return expression.value if type(expression.value) is int else None
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
-        sides = [number_of(scope, side) for side in (expression.left, expression.right)]
-        return prod(side for side in sides if side is not None) if None not in sides else None
+        left, right = (number_of(scope, side) for side in (expression.left, expression.right))
+        return left * right if left is not None and right is not None else None
     if isinstance(expression, ast.Name) and expression.id not in scope.locals:
         return next(_constants(scope, scope.module, expression.id), None)
     dotted = modern(scope.external(expression) or "") if isinstance(expression, ast.Attribute) else ""

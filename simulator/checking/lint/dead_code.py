@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections import Counter
 from contextlib import suppress
 from typing import Any
@@ -55,17 +56,24 @@ def _living(body: list[ast.stmt], constants: dict[str, Any]) -> list[ast.stmt]:
     for node in body:
         chosen = _branch(node, constants)
         if chosen is None:
-            for owner in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-                for name in ("body", "orelse", "finalbody"):
-                    part = getattr(owner, name, None)
-                    if isinstance(part, list) and part and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                        setattr(owner, name, _living(part, constants))
+            _shorten_blocks(node, constants)
             found.append(node)
         else:
             found += _living(chosen, constants) if chosen else []
         if found and isinstance(found[-1], ENDING):
             break
     return found or [ast.copy_location(ast.Pass(), body[0])]
+
+
+def _shorten_blocks(node: ast.stmt, constants: dict[str, Any]) -> None:
+    """Remove the statements that are never executed from the blocks of a statement other than a definition."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return
+    owners = (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ()))
+    for owner, name in itertools.product(owners, ("body", "orelse", "finalbody")):
+        part = getattr(owner, name, None)
+        if isinstance(part, list) and part:
+            setattr(owner, name, _living(part, constants))
 
 
 def _branch(node: ast.stmt, constants: dict[str, Any]) -> list[ast.stmt] | None:
