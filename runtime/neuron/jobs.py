@@ -149,13 +149,11 @@ def _find_kernel(module: str, file: str | None, name: str) -> Any:
     return getattr(loaded, name)
 
 
-def same_hash_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return True if two sets of arguments differ but have the same hash, as is the case for -1 and -2 in Python."""
-    return arguments_hash(one) == arguments_hash(other) and one != other
-
-
 def arguments_hash(parameters: Mapping[str, Any]) -> int:
-    """Return the hash of a kernel's arguments, as computed by a pre-release of torch-neuronx for its key."""
+    """Return the hash of a kernel's arguments, as computed by a pre-release of torch-neuronx for its key.
+
+    It is the same for some arguments that differ, such as -1 and -2.
+    """
     return hash(tuple(sorted(parameters.items())))
 
 
