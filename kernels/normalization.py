@@ -15,6 +15,7 @@ from .tiling.tiles import sbuf_tile
 
 # elements per partition over all tiles of channels: 24 KiB, so that about four versions of them fit in SBUF
 NORM_ELEMENTS = 6144
+GPSIMD_TURN = 5  # GpSimd multiplies one of this many tiles, since it is about this many times slower
 
 
 def norm_block(tiles):
@@ -30,12 +31,13 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
     return tile
 
 
-def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
+def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers, turn=0):
     """Normalize tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
     ones: two matrices, in the dtypes of the tiles and of their squares, with ones where two partitions share an image:
     [128, 128] for all tiles, or a matrix for a single tile with several packed images. channels: number of channels of
     an image. numbers: scales and shifts, as float32 columns for each tile, and epsilon, a float32 column [128, 1].
+    turn: number of tiles that were normalized before; GpSimd multiplies some of all tiles.
     """
     scales, shifts, epsilon = numbers
     sums = _sum_over_channels(tiles_of_channels, ones[0])
@@ -53,7 +55,7 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
             reverse1=True,
         )
         square = sbuf_tile(tile.shape, ones[1].dtype)
-        nisa.activation(dst=square, op=nl.square, data=difference)
+        nisa.activation(dst=square, op=nl.square, data=difference, scale=channels**-0.5)
         centred.append(difference)
         squares.append(square)
     variance = _sum_over_channels(squares, ones[1])
@@ -61,17 +63,17 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers):
     nisa.tensor_scalar(
         dst=deviation,
         data=variance,
-        op0=nl.multiply,
-        operand0=1.0 / channels,
-        op1=nl.add,
-        operand1=epsilon[0 : ones[1].shape[1]],
+        op0=nl.add,
+        operand0=epsilon[0 : ones[1].shape[1]],
+        op1=nl.power,
+        operand1=-0.5,
         engine=nisa.engine.vector,
     )
-    nisa.tensor_scalar(dst=deviation, data=deviation, op0=nl.power, operand0=-0.5, engine=nisa.engine.vector)
     for index in range(len(centred)):
         count = centred[index].shape[0]
         normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:count], op=nl.multiply)
+        engine = nisa.engine.gpsimd if (turn + index) % GPSIMD_TURN == 1 else nisa.engine.vector
+        nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:count], op=nl.multiply, engine=engine)
         nisa.activation(dst=results[index], op=nl.copy, data=normal, scale=scales[index], bias=shifts[index])
 
 

@@ -52,8 +52,9 @@ def normalize_pixels(launch, number, operation: LayerNorm, operands):
     output = launch.output_of(operation, value.heights)
     norm = _open(launch, operation, value, output)
     ones = _ones(value, norm.parts)
-    for results, data in _blocks(norm.targets, norm.sources):
-        layer_norm_tiles(results, data, ones, value.channels, (norm.scales, norm.shifts, norm.epsilon))
+    for n, (results, data) in enumerate(_blocks(norm.targets, norm.sources)):
+        turn = n * len(data)
+        layer_norm_tiles(results, data, ones, value.channels, (norm.scales, norm.shifts, norm.epsilon), turn)
     return output
 
 
