@@ -132,6 +132,14 @@ class GraphBuilder:
         network = self.model.network
         return network.readers()[name] == 1 and all(named.layer != name for named in network.named_outputs)
 
+    def is_alone(self, name: str) -> bool:
+        """True if a name denotes exactly the value of one node, which is read once under all of its names."""
+        place = self.places[name]
+        if len(place.parts) > 1 or not place.are_plain or place.parts[0] < 0:
+            return False
+        names = [other for other, its in self.places.items() if place.parts[0] in its.parts]
+        return self.nodes[place.parts[0]].output is None and all(map(self.is_read_once, names))
+
     def gather(self, name: str) -> None:
         """Rearrange channels into the order of their layer, by a 1x1 convolution with a permutation matrix, whose sums
         have a single non-zero term. Large numbers of channels in contiguous runs are copied by way of HBM, and so are
@@ -186,11 +194,7 @@ class GraphBuilder:
 
     def _moves(self, name: str) -> bool:
         """True if a name denotes a value that is copied by way of HBM and read once, so that its shape may change."""
-        place = self.places[name]
-        if len(place.parts) > 1 or not place.are_plain or not self._are_moved(place):
-            return False
-        names = [other for other, its in self.places.items() if place.parts[0] in its.parts]
-        return self.nodes[place.parts[0]].output is None and all(map(self.is_read_once, names))
+        return self._are_moved(self.places[name]) and self.is_alone(name)
 
     def _are_moved(self, place: Channels) -> bool:
         """True if all parts are copied by way of HBM."""

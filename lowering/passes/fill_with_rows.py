@@ -1,7 +1,8 @@
 """Fill the partitions with rows of an image where channels are very few: 16 rows of 8 channels, 8 rows of 16.
 
-Values are packed as in pack_rows.py, with more rows per group. The number of rows per group is a power of two that
-divides the rows of the image, and channels are padded with zeros to a power of two. A max pool of 2x2 compares the two
+Values are packed as in pack_rows.py, with more rows per group. The number of rows per group is a power of two, and
+channels are padded with zeros to a power of two. Groups divide the rows of a value that is pooled; other values have
+rows of zeros above and below the image, which begin where engines can write. A max pool of 2x2 compares the two
 halves of the partitions: the convolution before it computes all even rows of a group in the first half and all odd rows
 in the second. A pool of 4x4 is computed as two pools. A pool either leaves half of the partitions empty, or collects
 two groups, in which case its first group may begin half a group above the image.
@@ -44,7 +45,7 @@ class FillWithRows(SwitchedPass):
 
 def fill_with_rows(graph: Graph) -> Graph | None:
     """Pack as many rows as fit; None if no value has more rows per group than pack_rows.py would pack."""
-    if not any(_most_rows(node, node.operation.rows) > OTHERWISE for node in graph.nodes):
+    if not any(_most_rows(node, divides=False) > OTHERWISE for node in graph.nodes):
         return None
     padded = pad_channels(graph, _zeros) or graph
     pooled = {node.id for node in padded.nodes if _is_split(node)}
@@ -68,14 +69,25 @@ def _zeros(channels: int) -> int:
     return (1 << (channels - 1).bit_length()) - channels if 1 < channels < QUARTER else 0
 
 
-def _most_rows(node: Node, rows: int) -> int:
-    """Return the largest power of two that divides the rows and fits along the partitions with a node's channels."""
-    channels, most = node.operation.channels, 1
+def _most_rows(node: Node, divides: bool) -> int:
+    """Return the largest power of two that fits along the partitions with a node's channels and, if `divides`, divides
+    its rows."""
+    channels, rows, most = node.operation.channels, node.operation.rows, 1
     if channels > HALF:
         return 1
-    while 2 * most * channels <= PARTITIONS and rows % (2 * most) == 0 and rows >= FEWEST_GROUPS * 2 * most:
+    while 2 * most * channels <= PARTITIONS and rows >= FEWEST_GROUPS * 2 * most:
+        if divides and rows % (2 * most) > 0:
+            break
         most *= 2
     return most
+
+
+def _whole_or_zeroed(node: Node, each: int) -> int:
+    """Return the most rows per group, up to `each`, that divide a node's rows or whose rows outside the image are set
+    to zero."""
+    while node.operation.rows % each > 0 and each <= OTHERWISE and node.operation.channels % QUARTER > 0:
+        each //= 2
+    return each
 
 
 def _is_split(node: Node) -> bool:
@@ -111,7 +123,8 @@ def _first_rows(graph: Graph, number: int) -> int:
         return 1
     if node.memory is not Memory.SBUF or node.output is not None or len(node.sources[0]) > 1 or _is_infinite(node):
         return 1
-    return _most_rows(node, node.operation.rows)
+    is_pooled = any(graph.nodes[reader].operation.folded is not None for reader, _ in graph.readers(number))
+    return _most_rows(node, divides=is_pooled or pool is not None)
 
 
 def _is_infinite(node: Node) -> bool:
@@ -147,7 +160,8 @@ def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
         if halvings.get(addend) != halvings[number]:
             return 1
         each = min(each, rows[addend])
-    return min([each, *(_read_by(graph, rows, halvings, number, reader) for reader, _ in graph.readers(number))])
+    read = (_read_by(graph, rows, halvings, number, reader) for reader, _ in graph.readers(number))
+    return _whole_or_zeroed(node, min([each, *read]))
 
 
 def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int, reader: int) -> int:

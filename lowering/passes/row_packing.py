@@ -86,8 +86,8 @@ class RowPacking:
         channels = self.graph.nodes[number].operation.channels
         return Lanes(self.rows[number], channels, self.halvings.get(number, 0))
 
-    def possible(self, number: int) -> range:
-        """Return the offsets that a node may have: where rows fill the partitions, those outside the image are zeroed
+    def possible(self, number: int) -> Sequence[int]:
+        """Return the offsets that a node may have: where rows fill the partitions, those below the image are zeroed
         from partitions on that engines can write, and pools begin at the first row."""
         rows = self.rows[number]
         if number not in self.halvings:
@@ -96,8 +96,10 @@ class RowPacking:
         are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0  # `_in_groups` does not zero any of these
         if self.halvings[number] or are_few or (self.is_halved(number) and self.rows[source] > rows):
             return range(1)
-        apart = QUARTER // math.gcd(QUARTER, channels)
-        return range(0, rows, rows // 2 if self.is_halved(number) else apart)
+        if self.is_halved(number):
+            return range(0, rows, rows // 2)
+        high, apart = self.graph.nodes[number].operation.rows, QUARTER // math.gcd(QUARTER, channels)
+        return [offset for offset in range(rows) if (high + offset) % rows % apart == 0]
 
     def is_halved(self, number: int) -> bool:
         """True if a node is a pool that compares the halves of the partitions."""
@@ -120,7 +122,7 @@ class RowPacking:
             if self._first_alike[n] != n:
                 offsets[n] = offsets[self._first_alike[n]]
             elif n in chosen or not self.follows(n):
-                offsets[n] = chosen.get(n, 0)
+                offsets[n] = chosen.get(n, self.possible(n)[0])
             else:  # a group of outputs reads as few groups as possible
                 source = node.sources[0][0]
                 taken, rows, each = offsets[source], self.rows[source], self.rows[n]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ...kernels.program import AveragePool, MaxPool
+from ...models.checks import Shape
 from ...models.layers import Pool
 from ..builder import GraphBuilder, lowers
 
@@ -22,4 +23,27 @@ def pool(builder: GraphBuilder, layer: Pool) -> None:
     if layer.method == "average":
         builder.add_by_channel(AveragePool, layer, after, count_include_pad=layer.count_include_pad, **fields)
     else:
+        if not any(layer.padding) and not layer.ceil_mode:
+            _leave_out_unread(builder, layer, after)
         builder.add_by_channel(MaxPool, layer, after, **fields)
+
+
+def _leave_out_unread(builder: GraphBuilder, layer: Pool, after: Shape) -> None:
+    """Leave out the last rows and columns of a convolution if its only reader, a pool, does not read them, and they
+    read padding."""
+    source = layer.inputs[0]
+    if not builder.is_alone(source):
+        return
+    number = builder.places[source].parts[0]
+    operation = builder.nodes[number].operation.convolved
+    if operation is None or len(operation.sources) > 1 or operation.pool_size > 1:
+        return
+    axes = zip(after[1:], layer.window, layer.stride, layer.dilation)
+    sizes = [(count - 1) * stride + (window - 1) * dilation + 1 for count, window, stride, dilation in axes]
+    padding = list(operation.padding)
+    for axis, (size, whole) in enumerate(zip(sizes, operation.shape[1:])):
+        padding[2 + axis] -= (whole - size) * operation.stride[axis]
+    if sizes != list(operation.shape[1:]) and min(padding) >= 0:
+        fields = {"rows": sizes[0], "columns": sizes[1], "padding": tuple(padding)}
+        builder.nodes[number] = builder.nodes[number].changed(**fields)
+        builder.shapes[source] = (operation.channels, *sizes)

@@ -1,10 +1,14 @@
 """Pools."""
 
 import pytest
-from lowered import assert_right, decide, graph_of, kinds_of
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from lowered import applicable, assert_right, convolution_of, decide, graph_of, kinds_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.program import AveragePool, MaxPool
-from trninfer.models.layers import ChannelShuffle, Layer, Pool
+from trninfer.models.errors import ModelError
+from trninfer.models.layers import Activation, Affine, ChannelShuffle, Combine, Conv2d, Layer, Pool
+from trninfer.models.network import Network
 
 
 @pytest.mark.parametrize("method", ["max", "average"])
@@ -21,3 +25,48 @@ def test_what_pools_is_an_operation_of_its_kind() -> None:
     layers = [conv("a", 3, 8, 1), Pool("b", "max", (2, 2), (2, 2)), Pool("c", "average", (3, 2), (1, 1))]
     operations = [node.operation for node in graph_of(ending_in_dense((3, 6, 5), layers)).nodes]
     assert [type(operation) for operation in operations[1:3]] == [MaxPool, AveragePool]
+
+
+def test_rows_and_columns_that_a_pool_leaves_are_not_computed() -> None:
+    """If they read padding; those of a value with another reader are."""
+    pool = Pool("pool", "max", (2, 2), (2, 2))
+    alone = [conv("a", 3, 8, 3), pool, conv("b", 8, 8, 1)]
+    assert convolution_of(graph_of(ending_in_dense((3, 9, 7), alone)), "a").shape == (8, 8, 6)
+    assert convolution_of(graph_of(ending_in_dense((3, 9, 7), alone)), "a").padding == (1, 1, 0, 0)
+    unpadded = [conv("a", 3, 8, 1), pool, conv("b", 8, 8, 1)]
+    assert convolution_of(graph_of(ending_in_dense((3, 9, 7), unpadded)), "a").shape == (8, 9, 7)
+    both: list[Layer] = [conv("a", 3, 8, 3), pool, Conv2d("b", 8, 8, (2, 2), stride=(2, 2), inputs=("a",))]
+    network = ending_in_dense((3, 9, 7), [*both[:2], both[2], Combine("sum", "add", inputs=("pool", "b"))])
+    assert convolution_of(graph_of(network), "a").shape == (8, 9, 7)
+    assert_right(network, decide(), 2)
+
+
+@st.composite
+def pooled(draw: st.DrawFn) -> Network:
+    """A convolution of any size, movement and padding, what is folded into it, and a max pool of any window."""
+    channels = draw(st.sampled_from([3, 16, 33, 64, 130]))
+    pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+    padding = draw(st.tuples(*[st.integers(0, 3)] * 4))
+    strides = st.tuples(st.integers(1, 5), st.integers(1, 5))
+    stem = Conv2d("a", 3, channels, draw(pairs), padding, stride=draw(strides), dilation=draw(pairs))
+    between = draw(st.sampled_from([[], [Activation("between", "relu")], [Affine("between", (channels,))]]))
+    window = draw(pairs)
+    pool = Pool("pool", "max", window, draw(strides), dilation=draw(st.sampled_from([(1, 1), (2, 1)])))
+    after = conv("b", channels, 8, draw(st.sampled_from([1, 3])))
+    try:
+        return ending_in_dense((3, draw(st.integers(8, 21)), draw(st.integers(8, 21))), [stem, *between, pool, after])
+    except ModelError:
+        reject()
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    network=pooled(),
+    batch=st.sampled_from([1, 2, 3, 4, 7, 16]),
+    dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
+    target=st.sampled_from(["trn1", "trn2", "trn3"]),
+    kind=st.sampled_from(["packed", "packs_rows", "pads_channels", "splits_phases"]),
+)
+def test_pools_of_convolutions(network: Network, batch: int, dtype: str, target: str, kind: str) -> None:
+    decisions = applicable(network, decide(**{kind: 2 if kind == "packed" else True}), batch)  # type: ignore[arg-type]
+    assert_right(network, decisions, batch, dtype, target=target)
