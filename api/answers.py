@@ -90,7 +90,7 @@ class Answers:
     def values(self) -> npt.NDArray[np.float32]:
         """Return the outputs of a network that outputs values, float32 [N, C]; raise ArgumentError for a classifier."""
         if any(answer.values is None for answer in self.predictions):
-            raise ArgumentError(f"{self.model} gives classes, not values; see predictions and probabilities")
+            raise ArgumentError(f"{self.model} outputs classes, not values; see predictions and probabilities")
         return np.array([answer.values for answer in self.predictions], np.float32)
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class Answers:
         try:
             import pandas
         except ImportError:
-            raise ArgumentError("to_pandas needs pandas, which is not installed (pip install pandas)") from None
+            raise ArgumentError("to_pandas requires pandas, which is not installed (pip install pandas)") from None
         from ..app.reports.box_rows import box_lines
 
         rows: list[dict[str, Any]] = []
@@ -151,7 +151,9 @@ class Answers:
         target = Path(path)
         suffix = target.suffix.lower()
         if suffix not in SAVED:
-            raise ArgumentError(f"{target}: answers are saved as {', '.join(SAVED)}, not as {suffix or 'such a file'}")
+            raise ArgumentError(
+                f"{target}: answers can be saved as {', '.join(SAVED)}, not as {suffix or 'such a file'}"
+            )
         if suffix == ".html":
             self.report(target)
             return
@@ -195,7 +197,7 @@ class Answers:
         from ..app.reports.report import LayerTable, Report
 
         if self.run is None:
-            raise ArgumentError("these answers were not made by a run of trninfer, so there is nothing to report")
+            raise ArgumentError("these answers do not come from a run of trninfer, so there is nothing to report")
         run = self.run
         report = Report.on(run.command, self.model, run.info, self.dtype)
         title = f"{self.model}: {len(self)} in batches of at most {run.arguments.batch_size}"

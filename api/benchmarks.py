@@ -70,7 +70,7 @@ class Benchmark:
         try:
             import pandas
         except ImportError:
-            raise ArgumentError("to_pandas needs pandas, which is not installed (pip install pandas)") from None
+            raise ArgumentError("to_pandas requires pandas, which is not installed (pip install pandas)") from None
         return pandas.DataFrame([vars(layer) for layer in self.layers])
 
     def to_markdown(self) -> str:

@@ -129,7 +129,7 @@ class Classifier(_Loaded):
         column = next((name for name in PICTURE_COLUMNS if name in batch), None)
         if column is None:
             told = ", ".join(map(str, batch)) or "none"
-            raise ArgumentError(f"a batch needs a column {', '.join(PICTURE_COLUMNS)}; it has {told}")
+            raise ArgumentError(f"a batch must have a column {', '.join(PICTURE_COLUMNS)}; its columns are {told}")
         sources: list[Any] = [PathOnly(os.fspath(value)) if column == "path" else value for value in batch[column]]
         return {**batch, **_columns(self.classify(sources, on_error="collect"), len(sources))}
 

@@ -151,7 +151,7 @@ def detect(
     limits = check_limits(confidence, iou, max_detections)
     loaded = arguments.load(model)
     if loaded.network.output.boxes is None:
-        raise ModelError(f"model {loaded.network.name!r} finds no boxes; use classify or predict")
+        raise ModelError(f"model {loaded.network.name!r} does not predict boxes; use classify or predict")
     with arguments.open(loaded) as session:
         findings = Findings(arguments, "picture")
         sizes: dict[str | int, tuple[int, int]] = {}
@@ -258,9 +258,9 @@ def load_for_pictures(model: str | os.PathLike[str] | Model, arguments: RunArgum
     if isinstance(loaded.network.input, FeatureInput):
         raise ModelError(f"model {loaded.network.name!r} reads features, not pictures; use predict")
     if loaded.network.output.boxes is not None:
-        raise ModelError(f"model {loaded.network.name!r} finds boxes, not classes; use detect")
+        raise ModelError(f"model {loaded.network.name!r} predicts boxes, not classes; use detect")
     if loaded.network.output.kind == "map":
-        raise ModelError(f"model {loaded.network.name!r} finds a class for each pixel; use segment")
+        raise ModelError(f"model {loaded.network.name!r} predicts a class for each pixel; use segment")
     return loaded
 
 
@@ -278,10 +278,10 @@ def choose_columns(
     """Return the selected columns of a table; raise ArgumentError for values that are not names."""
     for name, value in (("columns", columns), ("drop", drop)):
         if isinstance(value, str) or not all(isinstance(each, str) for each in value):
-            raise ArgumentError(f"{name} is {value!r:.60}; a list of names of columns is needed")
+            raise ArgumentError(f"{name} is {value!r:.60}; expected a list of names of columns")
     for name, one in (("id_column", id_column), ("label_column", label_column)):
         if one is not None and not isinstance(one, str):
-            raise ArgumentError(f"{name} is {one!r:.60}; the name of a column is needed, or None")
+            raise ArgumentError(f"{name} is {one!r:.60}; expected the name of a column, or None")
     return Columns(tuple(columns), tuple(drop), id_column, label_column)
 
 
@@ -299,7 +299,7 @@ def _scored(answers: Answers, model: Model, right_class: Callable[[Prediction], 
     """Return the predictions with their score; raise ArgumentError for a network without classes."""
     labels = model.network.answer_labels
     if not labels:
-        raise ArgumentError(f"model {model.network.name!r} outputs values, not classes; they cannot be scored")
+        raise ArgumentError(f"model {model.network.name!r} outputs values, not classes; its answers cannot be scored")
     scorer = Scorer(labels, answers.run.arguments.top_k if answers.run is not None else 1)
     for answer in answers:
         scorer.add(answer, right_class(answer))

@@ -87,7 +87,7 @@ def import_model(
         filter=filter,
     )
     if isinstance(labels, str):
-        raise ArgumentError(f"labels is {labels!r:.60}; a list of names is needed")
+        raise ArgumentError(f"labels is {labels!r:.60}; expected a list of names")
     options = ImportOptions(
         output_names=tuple(output_names),
         output_kind=output_kind,
@@ -114,7 +114,7 @@ def _import(
     try:
         check = None if options.unchecked else check_network(model, imported.comparison.sensitivity)
     except ModelError as problem:
-        raise ModelError(f"{source}: {problem}; unchecked=True imports it all the same") from None
+        raise ModelError(f"{source}: {problem}; unchecked=True imports it anyway") from None
     if check is not None and not check.passed:
         raise ModelError(f"{source}: the imported network is computed wrongly on the simulator")
     if target is not None:

@@ -52,7 +52,7 @@ def segment(
     )
     loaded = arguments.load(model)
     if loaded.network.output.kind != "map":
-        raise ModelError(f"model {loaded.network.name!r} has no map; use classify, detect or predict")
+        raise ModelError(f"model {loaded.network.name!r} does not predict a map; use classify, detect or predict")
     with arguments.open(loaded) as session:
         findings = Findings(arguments, "picture")
         sizes: dict[str | int, tuple[int, int]] = {}

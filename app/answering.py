@@ -133,7 +133,7 @@ def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: Right
     labels = max((named.answer_labels for named in model.network.named_outputs), key=len)
     top_k = _top_k(begun.options.top_k, labels)
     if begun.options.fail_under is not None and right_class is None:
-        raise UsageError("--fail-under compares the accuracy; it needs --labels")
+        raise UsageError("--fail-under checks the accuracy, so it requires --labels")
     if right_class is not None and not model.network.answer_labels:
         raise UsageError(f"--labels: model {model.network.name!r} outputs values, not classes")
     scorer = None if right_class is None else Scorer(model.network.answer_labels, top_k)
@@ -167,12 +167,12 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
             title = f"{network.name}: {inputs.describe(result.count)} in batches of at most {options.batch_size}"
             report.answered_earlier = answers.earlier
             if answers.earlier:
-                title += f"; the {count(answers.earlier, 'answer')} of an earlier run took no time here"
+                title += f"; the {count(answers.earlier, 'answer')} of an earlier run are not timed"
             report.choice_note, report.assumed, report.wide = begun.choice_note, model.assumed, options.wide
             report.cores = cores_of(session, result.worker_us)
             layers = result.layers
             if answers.earlier and not result.count:
-                title = f"{network.name}: 1 input of zeros; all {count(answers.earlier, 'answer')} are earlier"
+                title = f"{network.name}: one input of zeros; all {count(answers.earlier, 'answer')} are earlier"
                 layers = _time_zeros(session, network)
             report.tables = [LayerTable(title, "", layers)]
             report.host_seconds = begun.seconds

@@ -145,7 +145,7 @@ def _begin(options: RunOptions) -> str:
     chosen = decide(options.backend).backend
     if chosen == "neuron":
         if options.trace is not None:
-            raise UsageError("--trace shows the simulator's timeline; the chip gives none: add --backend sim")
+            raise UsageError("--trace requires the simulator, because the chip provides no timeline; add --backend sim")
         return chosen
     given = {
         "--warmup": options.warmup is not None,
@@ -155,7 +155,7 @@ def _begin(options: RunOptions) -> str:
     }
     without_effect = [option for option, is_given in given.items() if is_given]
     if without_effect and not options.quiet:
-        complain(f"{', '.join(without_effect)}: no effect on the simulator, whose times are predicted")
+        complain(f"{', '.join(without_effect)}: no effect on the simulator, which predicts times")
     return chosen
 
 

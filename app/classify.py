@@ -128,9 +128,9 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
     options.check_kept(model, pictures.from_list, pictures.labels, *names)
     loaded = load(model, options.quiet)
     if loaded.network.output.boxes is not None:
-        raise UsageError(f"model {loaded.network.name!r} finds boxes, not classes; use trninfer detect")
+        raise UsageError(f"model {loaded.network.name!r} predicts boxes, not classes; use trninfer detect")
     if loaded.network.output.kind == "map":
-        raise UsageError(f"model {loaded.network.name!r} finds a class for each pixel; use trninfer segment")
+        raise UsageError(f"model {loaded.network.name!r} predicts a class for each pixel; use trninfer segment")
     loaded = loaded if options.layout is None else in_layout(loaded, options.layout)
     ignore_warnings()
     right_class = _right_class(pictures.labels, loaded, names)

@@ -86,7 +86,7 @@ class DetectOptions(PictureOptions):
             "--iou",
             parser=fraction,
             metavar="SHARE",
-            help="Drop the less confident of two boxes of a class whose intersection over union exceeds this.",
+            help="Of two boxes of a class with a larger intersection over union, keep only the more confident one.",
         ),
     ] = 0.7
     max_detections: Annotated[
@@ -143,7 +143,7 @@ def detect(
 ) -> None:
     """Detect objects in the specified pictures."""
     if options.fail_under is not None and labels is None:
-        raise UsageError("--fail-under compares the mAP; it needs --labels")
+        raise UsageError("--fail-under checks the mAP, so it requires --labels")
 
     def make_task(loaded: Model, names: list[str], sizes: Sizes) -> Task:
         return _task(loaded, labels, names, options, sizes)

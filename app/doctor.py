@@ -29,13 +29,15 @@ _INSTALL = "to use it"  # prefix of the names of checks whose detail is an insta
 
 _SelftestOption = Annotated[
     bool,
-    typer.Option("--selftest", help="Run every kernel and the bundled networks; write an archive to send back."),
+    typer.Option(
+        "--selftest", help="Run every kernel and the bundled networks, and write an archive to attach to an issue."
+    ),
 ]
 _CompileOnlyOption = Annotated[
     bool,
     typer.Option(
         "--compile-only",
-        help="With --selftest: compile everything for trn2 and trn3, or --target; needs AWS's compiler but no chip.",
+        help="With --selftest: compile everything for trn2 and trn3, or --target; requires AWS's compiler, no chip.",
     ),
 ]
 _ArchiveOption = Annotated[
@@ -119,7 +121,7 @@ def _check_selftest_only(
     }  # fmt: skip
     for name, value in values.items():
         if value is not None:
-            raise UsageError(f"{name} is for --selftest")
+            raise UsageError(f"{name} requires --selftest")
 
 
 def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -> int:
@@ -127,11 +129,11 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
     from .selftest import run_compile_only, run_selftest
 
     if chosen.dtype == "float8_e4m3":
-        raise UsageError("--selftest is of kernels in 32 or 16 bits; give another --dtype")
+        raise UsageError("--selftest supports only dtypes of 32 or 16 bits; use another --dtype")
     if not compile_only:
         return run_selftest(chosen, archive, _checks())
     if chosen.backend == "sim":
-        raise UsageError("--compile-only compiles and runs nothing: leave out --backend sim")
+        raise UsageError("--compile-only runs nothing, so it excludes --backend sim")
     return run_compile_only(chosen, archive, _checks())
 
 
@@ -176,12 +178,20 @@ def _checks() -> list[dict[str, Any]]:
     if environment.find_way().way is None:
         if not environment.missing_packages()[environment.NRT]:
             rows.append(
-                _row("without a chip", "ok", "trninfer doctor --selftest --compile-only: an archive to send back")
+                _row(
+                    "without a chip",
+                    "ok",
+                    "trninfer doctor --selftest --compile-only: writes an archive to attach to an issue",
+                )
             )
         rows += [_row(f"{_INSTALL} {where}", "missing", command) for where, command in environment.INSTALL_COMMANDS]
     else:
         rows.append(
-            _row("first run", "ok", "trninfer doctor --selftest: every kernel once, and an archive to send back")
+            _row(
+                "first run",
+                "ok",
+                "trninfer doctor --selftest: runs every kernel once and writes an archive to attach to an issue",
+            )
         )
     choice = decide("auto")
     rows.append(_row("backend auto", "ok", f"{choice.backend}: {choice.reason}"))
@@ -204,9 +214,9 @@ def _neuron_system() -> list[dict[str, Any]]:
 
     driver = driver_version()
     rows = [
-        _found("neuron driver", f"version {driver}" if driver else None, "modinfo knows no neuron"),
+        _found("neuron driver", f"version {driver}" if driver else None, "modinfo reports no module neuron"),
         _found("neuron runtime", runtime_library(), "no libnrt.so.1 in /opt/aws/neuron/lib"),
-        _found("system packages", ", ".join(system_packages()), "no aws-neuronx-* by dpkg or rpm"),
+        _found("system packages", ", ".join(system_packages()), "no aws-neuronx-* according to dpkg or rpm"),
         _found("instance", instance_type(), "unknown to neuron-ls"),
     ]
     try:
@@ -217,7 +227,7 @@ def _neuron_system() -> list[dict[str, Any]]:
         rows.append(_row("neuroncores", "wrong", str(error)))
     folder = cache_folder()
     if folder is None:
-        why = "not kept: this user has no home folder; TRNINFER_CACHE names another"
+        why = "no cache: this user has no home folder; set TRNINFER_CACHE to another one"
         return [*rows, _row("compiled kernels", "missing", why)]
     size = cache_size(folder)
     rows.append(

@@ -32,7 +32,7 @@ Features (--data), one row per input, all finite:
   .bin  raw little-endian float32, row by row; the network
         determines the length of a row
   .npy  one array of real numbers [rows, features]; nothing is unpickled
-  .npz  the same; one array, or the one that is named x
+  .npz  the same; one array, or the one named x
   .csv  one row per line, numbers separated by commas (.tsv: tabs), perhaps below
         a header
   .parquet  columns of numbers; needs pyarrow
@@ -153,7 +153,7 @@ class RowData:
         from ..inference.columns import Columns, parse_names
 
         if self.labels is not None and self.label_column is not None:
-            raise UsageError("--labels and --label-column both have the right classes; give one of them")
+            raise UsageError("--labels and --label-column both specify the correct classes; use only one of them")
         try:
             features, drop = parse_names("--columns", self.columns), parse_names("--drop", self.drop)
         except ValueError as error:
@@ -201,7 +201,7 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
     raw = given.weights.glob("*.bin") if given.weights is not None else ()
     options.check_kept(given.data, given.labels, given.model, *raw)
     if given.weights is not None and given.model is not None:
-        raise UsageError("--weights and --model both name a network; give one of them")
+        raise UsageError("--weights and --model both specify a network; use only one of them")
 
     from ..inference.feature_range import LOOKED_AT, range_note
     from .answering import answer_inputs, begin

@@ -73,7 +73,7 @@ def import_model(
     from .output import check_kept, check_output, write_stdout
 
     if expect is not None and check_folder is None:
-        raise UsageError("--expect goes with --check-pictures DIR")
+        raise UsageError("--expect requires --check-pictures DIR")
     check_output(output)
     if output.exists() and not output.is_file():
         raise UsageError(f"--output {output}: not a regular file")
@@ -90,7 +90,7 @@ def import_model(
         try:
             trial = None if options.unchecked else check_network(staged.model, comparison.sensitivity)
         except ModelError as error:
-            raise UsageError(f"{model}: {error}; --unchecked imports it all the same") from None
+            raise UsageError(f"{model}: {error}; --unchecked imports it anyway") from None
         if trial is not None and not trial.passed:
             complain(f"{model}: the imported network is computed wrongly; nothing was written ({_tried(trial)})")
             raise typer.Exit(CHECK_FAILED)
@@ -150,12 +150,12 @@ def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None)
 def _accuracy(checked: PictureCheck) -> str:
     """Format the number of correctly classified pictures, with the imported preprocessing and with common
     alternatives."""
-    lines = [f"{way.name}: {way.correct} of {way.total} right" for way in checked.ways]
+    lines = [f"{way.name}: {way.correct} of {way.total} correct" for way in checked.ways]
     if checked.left_out:
-        lines[0] += f" ({checked.left_out} more were left out)"
+        lines[0] += f" ({checked.left_out} more were skipped)"
     better = checked.better
     if better is not None:
-        lines.append(f"{better.name} is right more often: import with {better.options}")
+        lines.append(f"{better.name} is correct more often: import with {better.options}")
     return "".join(f"{'' if number else 'accuracy:':<10}{line}\n" for number, line in enumerate(lines))
 
 
@@ -164,7 +164,7 @@ def _tried(trial: NetworkCheck | None) -> str:
     if trial is None:
         return "not on the simulator (--unchecked)"
     if trial.verification is None:
-        return "planned for the simulator in 32 and 16 bits; too large to be run there"
+        return "planned in 32 and 16 bits, but too large to run on the simulator"
     batches = " and ".join(", ".join(map(str, trial.batches)).rsplit(", ", 1))
     error = trial.verification.max_abs_error
     return f"on the simulator in batches of {batches}, largest difference {error:.2g}; planned in 32 and 16 bits"

@@ -98,7 +98,7 @@ class InputOptions:
 
         span = _numbers("--input-range", self.input_range)
         if span is not None and len(span) != 2:
-            raise UsageError(f"--input-range {self.input_range}: two numbers are needed, such as 0,255")
+            raise UsageError(f"--input-range {self.input_range}: expected two numbers, such as 0,255")
         return PreprocessingOptions(
             input_range=(span[0], span[1]) if span else None,
             mean=_numbers("--mean", self.mean),
@@ -132,7 +132,9 @@ class NetworkOptions:
         typer.Option(
             "--output-name",
             metavar="NAME",
-            help=("Name of an output; repeatable. Nodes that no output needs are cut away. [default: all outputs]"),
+            help=(
+                "Name of an output; repeatable. Nodes that no selected output needs are removed. [default: all outputs]"
+            ),
         ),
     ] = None
     output_kind: Annotated[
@@ -169,7 +171,7 @@ class NetworkOptions:
             "--preprocessor",
             metavar="FILE",
             help="Hugging Face's preprocessor_config.json or config.json, or a folder with them, which "
-            "describe pictures and classes; none to read neither. [default: those beside MODEL]",
+            "describe pictures and classes; none ignores both. [default: those beside MODEL]",
         ),
     ] = None
     unchecked: Annotated[
@@ -217,9 +219,9 @@ def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     try:
         values = tuple(parse_number(word) for word in text.split(","))
     except ValueError:
-        raise UsageError(f"{option} {text}: numbers with commas between them are needed") from None
+        raise UsageError(f"{option} {text}: expected numbers separated by commas") from None
     if not all(math.isfinite(value) for value in values):
-        raise UsageError(f"{option} {text}: finite numbers are needed")
+        raise UsageError(f"{option} {text}: expected finite numbers")
     return values
 
 
@@ -229,7 +231,7 @@ def _size(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text, re.ASCII)
     if not match or not int(match[1]) or not int(match[2]):
-        raise UsageError(f"--input-size {text}: height and width are needed, such as 224x224")
+        raise UsageError(f"--input-size {text}: expected height and width, such as 224x224")
     return int(match[1]), int(match[2])
 
 
@@ -246,7 +248,7 @@ def _read_labels(path: Path) -> tuple[str, ...]:
     except (OSError, ValueError) as error:
         raise UsageError(f"--labels {path}: {describe(error)}") from None
     if len(raw) > MAX_LABEL_BYTES:
-        raise UsageError(f"--labels {path}: more than {MAX_LABEL_BYTES >> 20} MiB; one line for each class is needed")
+        raise UsageError(f"--labels {path}: more than {MAX_LABEL_BYTES >> 20} MiB; expected one line for each class")
     try:
         return parse_labels(raw, path.suffix.lower())
     except ModelError as error:

@@ -37,7 +37,7 @@ def lint(
         ),
     ] = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Run nothing, even if a file shows a kernel's arguments.")
+        bool, typer.Option("--static", help="Do not run kernels, even if a file contains their arguments.")
     ] = False,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:
@@ -65,7 +65,7 @@ def lint(
         write_stdout("".join(f"{name:<{width}}  {line}\n" for name, line in RULES.items()))
         return
     if not files:
-        raise UsageError("lint needs at least one FILE; --rules lists what is checked")
+        raise UsageError("lint requires at least one FILE; --rules lists what is checked")
     checked = _Checked()
     for path in files:
         _check_all(path, checked, shapes, static)
@@ -115,7 +115,7 @@ def _python_files(folder: Path) -> list[Path]:
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
         found += [Path(parent, name) for name in sorted(files) if name.endswith((".py", ".ipynb"))]
     if not found:
-        raise UsageError(f"{folder}: no Python files or notebooks are in it")
+        raise UsageError(f"{folder}: contains no Python files or notebooks")
     return found
 
 

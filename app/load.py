@@ -130,7 +130,7 @@ class LoadOptions:
 
         threads = self.concurrency or ((THREADS_OF_RATE,) if self.rate else (1,))
         if self.rate and len(threads) > 1:
-            raise UsageError("--rate takes one --concurrency: the most requests in flight")
+            raise UsageError("--rate accepts only one --concurrency, the maximum number of requests in flight")
         # --requests counts all requests, so it would include those of a warm-up.
         warmup = 0.0 if self.requests is not None else self.warmup
         return [
@@ -213,7 +213,7 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
         rows = [{"url": str(address), "model": model or None, **dataclasses.asdict(result)} for result in results]
         emit_rows(rows, "load", options.form, options.output)
         return
-    what = f"{model}, a batch of {options.batch_size} a request" if model else "pictures"
+    what = f"{model}, {options.batch_size} inputs per request" if model else "pictures"
     title = f"load on {address}: {what}"
     stream = stream_of(options.output)
     write_output(to_text(lambda console: print_load(console, title, results), stream), options.output)
@@ -258,4 +258,4 @@ def _print_notes(console: Console, places: list[str], results: list[LoadResult])
             print_line(console, f"errors{where}: {kinds}", "red")
         if result.is_client_busy:
             share = f"{100 * result.client_share:.0f} %"
-            print_line(console, f"this client was at work {share} of the time{where}: it may be the limit itself")
+            print_line(console, f"this client was busy for {share} of the time{where}, so it may be the bottleneck")

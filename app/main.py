@@ -30,7 +30,7 @@ _ENDING_SIGNALS = tuple(
     for name in ("SIGTERM", "SIGHUP")
     if hasattr(signal, name)  # SIGHUP is missing on Windows
 )
-_GONE = "the current folder was removed; change to another one, or name files from the root (/...)"
+_GONE = "the current folder was removed; change to another one, or use absolute paths"
 GARBAGE_THRESHOLDS = (50_000, 20, 20)  # thresholds of the garbage collector; Python's default is (700, 10, 10)
 _ENDINGS = {INTERRUPTED: "interrupted", **{128 + number: "terminated" for number in _ENDING_SIGNALS}}
 
@@ -82,7 +82,7 @@ def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
         help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of "
         "one, and see where every microsecond goes.",
         epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint, migrate); 2 wrong usage or "
-        "an input that could not be used (the others are answered); 3 the backend asked for is not there; 130 "
+        "an input that could not be used (the others are answered); 3 the requested backend is not available; 130 "
         "interrupted; 143 terminated.",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -56,7 +56,7 @@ def migrate(
         raise UsageError("--output and --in-place exclude each other")
     into_folder = output is not None and output.is_dir()
     if len(files) > 1 and not into_folder and not in_place:
-        raise UsageError("several FILEs need --output with a folder, or --in-place")
+        raise UsageError("several FILEs require --output with a folder, or --in-place")
     targets = [_target(path, output, in_place) for path in files]
     names = [target for target in targets if target is not None]
     if len(set(names)) < len(names):
@@ -103,7 +103,7 @@ def _migrated(path: Path) -> tuple[Migration, str]:
     from ..simulator.checking.lint import SourceError, read_source
 
     if path.suffix == ".ipynb":
-        raise UsageError(f"{path}: a notebook; jupyter nbconvert --to script makes a Python file of it")
+        raise UsageError(f"{path}: a notebook; convert it to a Python file with jupyter nbconvert --to script")
     try:
         from ..simulator.migrate import LimitError, MigrationError, migrate_source
     except ModuleNotFoundError as error:
@@ -120,14 +120,14 @@ def _migrated(path: Path) -> tuple[Migration, str]:
     except MigrationError as error:
         raise UsageError(_fault(path, error.line, f"{error}; it is not migrated")) from None
     except MemoryError:
-        raise UsageError(f"{path}: there is not enough memory to migrate it") from None
+        raise UsageError(f"{path}: not enough memory to migrate it") from None
     except SyntaxError as error:
         raise UsageError(f"{path}:{error.lineno or 1}: not Python source: {error.msg}") from None
 
 
 def _fault(path: Path, line: int, message: str) -> str:
     """Format a message about an internal error of trninfer."""
-    return f"{path}{f':{line}' if line else ''}: a fault of trninfer, please report it: {message}"
+    return f"{path}{f':{line}' if line else ''}: an internal error of trninfer; please report it: {message}"
 
 
 def _describe_lint(findings: list[Finding], found: Check | None) -> str:

@@ -53,7 +53,7 @@ def models(
         from .show_model import show_model
 
         if name is None:
-            raise UsageError("models show describes one model; name it, such as trninfer models show digits-cnn")
+            raise UsageError("models show requires a model, such as trninfer models show digits-cnn")
         show_model(name, form, output)
     else:
         _list_models(form, output)

@@ -21,18 +21,18 @@ def describe_answers(named: NamedOutput, labelled: bool) -> str:
     if named.output.boxes is not None:
         return describe_boxes(named.output.boxes, labelled)
     if named.output.kind == "map":
-        names = "" if labelled else ", numbered (--labels gives them names)"
+        names = "" if labelled else ", numbered (--labels names them)"
         classes = f"{len(named.labels)} class{'es' if len(named.labels) > 1 else ''}{names}"
         return f"a map of {named.shape[0]}x{named.shape[1]} pixels of {classes}; trninfer segment draws it"
     if named.output.kind == "values":
         return f"{count} value{'s' if count > 1 else ''}, printed as they are"
     kinds = {
-        "": "probabilities of their own (sigmoid)",
+        "": "independent probabilities (sigmoid)",
         "raw": "raw scores",
         "softmax": "probabilities",
         "log_softmax": "logarithms of probabilities",
     }
-    names = "" if labelled or not named.labels else ", numbered (--labels gives them names)"
+    names = "" if labelled or not named.labels else ", numbered (--labels names them)"
     return f"{count} class{'es' if count > 1 else ''} by {kinds[named.output.scores]}{names}"
 
 
@@ -45,14 +45,14 @@ def describe_boxes(head: BoxHead, labelled: bool) -> str:
         *([f"{head.keypoints} keypoints"] if head.keypoints else []),
         "end to end" if head.ended or not head.suppress else "overlapping ones suppressed",
     ]
-    names = "" if labelled else ", numbered (--labels gives them names)"
+    names = "" if labelled else ", numbered (--labels names them)"
     return f"boxes of {classes}, {', '.join(extras)}{names}; trninfer detect finds them"
 
 
 def describe_preprocessing(source: ImageInput) -> str:
     """Describe the conversion of a picture to the input."""
     if source.preprocess == "none":
-        return "none: it reads arrays (.npy, .npz) alone"
+        return "none: it reads only arrays (.npy, .npz)"
     mean, std = (" ".join(f"{value:.4g}" for value in values) for values in (source.mean, source.std))
     order = "red, green, blue" if source.channel_order == "rgb" else "blue, green, red"
     colours = order if source.channels == 3 else "grey"
@@ -61,7 +61,7 @@ def describe_preprocessing(source: ImageInput) -> str:
     image = f"{source.height}x{source.width}"
     pad = {0: "black", 255: "white"}.get(source.pad_colour, f"grey {source.pad_colour}")
     ways = {
-        "crop": f"shorter side to {source.resize}, the middle {image}",
+        "crop": f"shorter side to {source.resize}, center crop to {image}",
         "squash": f"squashed to {source.resize}, the middle {image}",
         "pad": f"fitted into {image}, {pad} around it",
     }

@@ -26,7 +26,7 @@ def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
         if re.fullmatch(r"[+-]?[0-9]{1,18}", text) and least <= int(text) <= most:
             return int(text)
         bounds = f"from {least} up" if most == math.inf else f"from {least} to {most}"
-        raise typer.BadParameter(f"{text!r} is not a whole number {bounds}.")
+        raise typer.BadParameter(f"{text!r} is not an integer {bounds}.")
 
     return read
 

@@ -53,7 +53,7 @@ BatchSizeOption = Annotated[
 ]
 LaunchesOption = Annotated[
     Per,
-    typer.Option("--launches", help="As few launches as the network takes, or one or more for each layer."),
+    typer.Option("--launches", help="Run the network in as few launches as possible, or in one or more per layer."),
 ]
 InstructionsOption = Annotated[
     int,
@@ -113,7 +113,7 @@ CompileTimeoutOption = Annotated[
         help=("On the chip: time limit for compiling one launch; then smaller launches are tried. [default: 1800]"),
     ),
 ]
-_FORMAT_HELP = "Form of the report; machine formats have standard output for themselves."
+_FORMAT_HELP = "Format of the report; machine formats write nothing else to standard output."
 FormatOption = Annotated[Format, typer.Option("--format", help=_FORMAT_HELP)]
 OutputOption = Annotated[
     Path | None,
@@ -142,7 +142,7 @@ def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> Non
     given = {"--calibrate": calibrate is not None, "--eight-bits": eight_bits != DEFAULT_LAUNCHES.eight_bits}
     for name, is_given in given.items():
         if is_given and dtype != "float8_e4m3":
-            raise UsageError(f"{name} is for --dtype float8_e4m3, not {dtype}")
+            raise UsageError(f"{name} requires --dtype float8_e4m3, not {dtype}")
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class RunOptions:
         bool,
         typer.Option(
             "--device-times",
-            help="On the chip: also time each kernel on the NeuronCore alone, by a profile of the device or by the "
+            help="On the chip: also measure the time on the NeuronCore itself, with a device profile or the "
             "runtime's tracing.",
         ),
     ] = False
@@ -221,9 +221,9 @@ class RunOptions:
         log_to_stderr(self.verbose)
         check_eight_bits(self.dtype, self.calibrate, self.eight_bits)
         if self.csv_safe and self.form != "csv":
-            raise UsageError("--csv-safe is for --format csv")
+            raise UsageError("--csv-safe requires --format csv")
         if self.lnc > 1 and self.launches == "layer":
-            raise UsageError(f"--launches layer launches kernels for one NeuronCore each; leave out --lnc {self.lnc}")
+            raise UsageError(f"--launches layer runs every kernel on one NeuronCore; omit --lnc {self.lnc}")
         check_files(self.output, self.trace, self.report_file)
 
     def check_kept(self, *read: str | Path | None) -> None:
@@ -312,11 +312,11 @@ class AnswerOptions(RunOptions):
         that an earlier run can be resumed."""
         super().check()
         if self.resume and self.output is None:
-            raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
+            raise UsageError("--resume continues from the answers in a file, so it requires --output FILE")
         if self.resume and self.verify:
             raise UsageError("--resume and --verify exclude each other: earlier answers would go unchecked")
         if self.is_shared and self.trace is not None:
-            raise UsageError("--trace shows one core; leave out --cores and --cluster, or give --cores 1")
+            raise UsageError("--trace shows one core; omit --cores and --cluster, or use --cores 1")
         if self.form == "parquet":
             self._check_parquet()
         if self.compare_backends:
@@ -326,22 +326,22 @@ class AnswerOptions(RunOptions):
         from .reports.parquet import import_pyarrow
 
         if self.output is None or is_special(self.output):
-            raise UsageError("--format parquet is not text; it needs --output FILE")
+            raise UsageError("--format parquet is binary, so it requires --output FILE")
         import_pyarrow()
 
     def _check_comparison(self) -> None:
         if self.lnc > 1:
-            raise UsageError("--compare-backends runs layer by layer, on one NeuronCore; leave out --lnc")
+            raise UsageError("--compare-backends runs layer by layer, on one NeuronCore; omit --lnc")
         if self.backend == "sim":
-            raise UsageError("--compare-backends needs the chip beside the simulator; leave out --backend sim")
+            raise UsageError("--compare-backends requires the chip; omit --backend sim")
         if self.form == "parquet":
-            raise UsageError("--compare-backends has no --format parquet; its csv has the measurements")
+            raise UsageError("--compare-backends does not support --format parquet; use csv for the measurements")
         if self.is_shared:
-            raise UsageError("--compare-backends runs on one core; leave out --cores and --cluster, or give --cores 1")
+            raise UsageError("--compare-backends runs on one core; omit --cores and --cluster, or use --cores 1")
         if self.dtype == "float8_e4m3":
-            raise UsageError("--compare-backends runs each layer by itself, in 32 or 16 bits; give another --dtype")
+            raise UsageError("--compare-backends runs layer by layer, which requires a --dtype of 32 or 16 bits")
         if self.resume:
-            raise UsageError("--compare-backends and --resume exclude each other: a comparison is of one run")
+            raise UsageError("--compare-backends and --resume exclude each other")
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,8 @@ class PictureOptions(AnswerOptions):
     ship: Annotated[
         bool,
         typer.Option(
-            "--ship", help="Send pictures instead of paths to a cluster's workers, if those do not see the same files."
+            "--ship",
+            help="Send pictures instead of paths to a cluster's workers, for workers that cannot read the same files.",
         ),
     ] = False
     picture_timeout: Annotated[
@@ -386,11 +387,11 @@ class PictureOptions(AnswerOptions):
         cluster."""
         super().check()
         if self.ship and self.cluster is None:
-            raise UsageError("--ship sends pictures to a cluster's workers; it needs --cluster ADDRESS")
+            raise UsageError("--ship sends pictures to a cluster's workers, so it requires --cluster ADDRESS")
         if self.resume_check == "hash" and self.output is None:
-            raise UsageError("--resume-check hash keeps hashes beside the answers in a file; it needs --output FILE")
+            raise UsageError("--resume-check hash stores hashes next to the answers, so it requires --output FILE")
         if self.ship and self.verify:
-            raise UsageError("--verify reads the pictures here and sends what it read; leave out --ship")
+            raise UsageError("--verify always sends the pictures; omit --ship")
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ def check_output(path: Path | None, option: str = "--output") -> None:
     target = _TARGETS[path] = Path(os.path.realpath(path))
     if target.name.endswith(PARTIAL):
         raise UsageError(
-            f"{option} {path}: names that end in {PARTIAL} are reserved for unfinished answers; give another"
+            f"{option} {path}: names that end in {PARTIAL} are reserved for unfinished answers; use another name"
         )
     if target.is_dir():
-        raise UsageError(f"{option} {path}: is a folder; give the name of a file")
+        raise UsageError(f"{option} {path}: is a folder; pass the name of a file")
     if not target.parent.is_dir():
         raise UsageError(f"{option} {path}: the folder {target.parent} does not exist")
     place = target if is_special(path) else target.parent
@@ -52,7 +52,7 @@ def check_files(output: Path | None, trace: Path | None, report: Path | None) ->
             continue
         other = named.setdefault(os.path.realpath(path), option)
         if other != option:
-            raise UsageError(f"{other} and {option} both name {path}; each writes a file of its own")
+            raise UsageError(f"{other} and {option} both write {path}; use different files")
     if trace is not None and is_special(trace):
         raise UsageError(f"--trace {trace}: not a regular file")
 
@@ -68,9 +68,7 @@ def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) ->
         with contextlib.suppress(OSError, ValueError):
             status = os.stat(name)
             if (status.st_dev, status.st_ino) in there:
-                raise UsageError(
-                    f"{there[status.st_dev, status.st_ino]}: this file is read as input; give another name"
-                )
+                raise UsageError(f"{there[status.st_dev, status.st_ino]}: this file is read as input; use another name")
 
 
 def is_special(path: Path) -> bool:

@@ -94,8 +94,8 @@ class PictureInputs:
                     left.append(name)
             elif alike[spell(name)] > 1:
                 raise UsageError(
-                    f"--resume: {alike[spell(name)]} pictures are written {spell(name)} in a report, which does not "
-                    "tell which of them it answers; name one of them, or leave out --resume"
+                    f"--resume: {alike[spell(name)]} pictures are written {spell(name)} in a report, which cannot "
+                    "distinguish them; specify only one of them, or omit --resume"
                 )
         self._names, self._answered = left, answered | reported
         return len(left)
@@ -130,13 +130,13 @@ def find_named_pictures(
     """
     listed = read_list(from_list) if from_list is not None else []
     if not arguments and not listed:
-        raise UsageError(f"--from-list {from_list}: names no pictures; nothing was asked")
+        raise UsageError(f"--from-list {from_list}: contains no names of pictures")
     if from_list != STANDARD_INPUT:
         return find_pictures(arguments, recursive, listed)
     if STANDARD_INPUT in arguments:
-        raise UsageError("- and --from-list - both read standard input; give one of them")
+        raise UsageError("- and --from-list - both read standard input; use only one of them")
     found, problems = find_pictures(arguments, recursive, [name for name in listed if name != STANDARD_INPUT])
-    itself = InputProblem(STANDARD_INPUT, "standard input holds the list; it cannot hold a picture too")
+    itself = InputProblem(STANDARD_INPUT, "standard input contains the list, so it cannot contain a picture as well")
     return found, problems + [itself] * listed.count(STANDARD_INPUT)
 
 
@@ -150,7 +150,7 @@ def read_list(path: str) -> list[str]:
     try:
         if path == STANDARD_INPUT:
             if sys.stdin is None or sys.stdin.isatty():
-                raise UsageError("--from-list -: no list is piped into standard input")
+                raise UsageError("--from-list -: standard input is not a pipe")
             content = sys.stdin.buffer.read(MAX_LIST_BYTES + 1)
         else:
             with open_regular(path) as file:
@@ -158,8 +158,8 @@ def read_list(path: str) -> list[str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"--from-list {path}: {describe(error)}") from None
     if len(content) > MAX_LIST_BYTES:
-        raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB; no list of pictures is so long")
+        raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB, the limit for a list of pictures")
     if b"\0" in content:  # a name cannot contain a null byte
-        raise UsageError(f"--from-list {path}: holds NUL bytes; a text file of names is needed, one a line")
+        raise UsageError(f"--from-list {path}: holds NUL bytes; expected a text file of names, one a line")
     lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
     return [os.fsdecode(line) for line in lines if line]

@@ -38,10 +38,10 @@ class PicturePaths:
         input."""
         if not self.paths and self.from_list is None and not others:
             raise UsageError(
-                f"no pictures named; give files, folders, - or --from-list FILE (see trninfer {command} --help)"
+                f"no pictures specified; pass files, folders, - or --from-list FILE (see trninfer {command} --help)"
             )
         if resume and self.paths and "-" in self.paths:
-            raise UsageError("- and --resume exclude each other: a picture on standard input has no name to know it by")
+            raise UsageError("- and --resume exclude each other, because a picture on standard input has no name")
 
     def find(self) -> tuple[list[str], list[InputProblem]]:
         """Return the names of the pictures, and the arguments that match no picture."""

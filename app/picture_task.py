@@ -70,6 +70,6 @@ def _other_command(network: Network, kind: str) -> str:
         return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
     if network.output.kind in _FINDS:
         found, command, _ = _FINDS[network.output.kind]
-        return f"model {network.name!r} finds {found}, not {wanted}; use trninfer {command}"
+        return f"model {network.name!r} predicts {found}, not {wanted}; use trninfer {command}"
     finds = "classes" if network.output.is_labelled else network.output.kind
-    return f"model {network.name!r} finds {finds}, not {wanted}; use trninfer classify, or import it with {option}"
+    return f"model {network.name!r} predicts {finds}, not {wanted}; use trninfer classify, or import it with {option}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..simulator import Run
     from ..simulator.profiles import MeasuredRun
 
-KERNEL_HELP = "A Python file that launches the kernel, as simulate takes it; its last launch is what is compared."
+KERNEL_HELP = "A Python file that launches the kernel, as for simulate; its last launch is compared."
 
 
 def profile(
@@ -30,7 +30,7 @@ def profile(
         Target | None, typer.Option("--target", help="NeuronCore to predict for.", show_default="trn2")
     ] = None,
     core: Annotated[
-        int, typer.Option("--core", parser=whole(0, 1), metavar="N", help="Core to show, of those in the logical core.")
+        int, typer.Option("--core", parser=whole(0, 1), metavar="N", help="Which core of the logical core to show.")
     ] = 0,
     steps: Annotated[
         int,

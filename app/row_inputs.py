@@ -87,7 +87,7 @@ class RowInputs:
         """Skip the rows that already have a prediction. Raises UsageError if some of them are not in the file."""
         rows = len(self._rows)
         if not answered <= (set(range(rows)) if self._ids is None else self._rows_of.keys()):
-            raise UsageError(f"--resume: the {len(answered)} rows answered are not of these {rows} rows")
+            raise UsageError(f"--resume: the {len(answered)} answered rows do not match these {rows} rows")
         self._answered = set(map(self._row_of, answered))
         return rows - len(answered)
 
@@ -112,7 +112,7 @@ class RowInputs:
 def read_standard_input() -> bytes:
     """Return the complete standard input. Raises UsageError if it is empty or larger than MAX_PIPED_BYTES."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("--data -: no table is piped into standard input")
+        raise UsageError("--data -: standard input is not a pipe")
     try:
         content = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
     except OSError as error:

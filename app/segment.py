@@ -101,7 +101,7 @@ def segment(
 ) -> None:
     """Predict the class of each pixel in the specified pictures."""
     if options.fail_under is not None and labels is None:
-        raise UsageError("--fail-under compares the mean IoU; it needs --labels")
+        raise UsageError("--fail-under checks the mean IoU, so it requires --labels")
 
     def make_task(loaded: Model, names: list[str], sizes: Sizes) -> Task:
         return _task(loaded, labels, names, options, sizes)

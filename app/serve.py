@@ -31,8 +31,8 @@ INSTALL_HINT = "pip install 'trninfer[serve]'"
 
 HELP = """Answer pictures and tensors over HTTP.
 
-Speaks the Open Inference Protocol, version 2 (as KServe and Triton do), with
-tensors as JSON or raw bytes, and takes pictures at /classify. / is a page on which to drop a picture, and /metrics has
+Implements the Open Inference Protocol, version 2 (like KServe and Triton), with
+tensors as JSON or raw bytes, and accepts pictures at /classify. / is a page for dropping a picture, and /metrics has
 counts for Prometheus.
 
 \b
@@ -72,7 +72,7 @@ Examples:
   trninfer serve --host 0.0.0.0 --token-file token.txt --log-format json 2>log.jsonl
 
 Exit status: 0 stopped; 2 wrong usage, or the port is taken; 3 the backend is
-not there; 130 or 143 stopped at once.
+not available; 130 or 143 stopped at once.
 """
 
 
@@ -181,7 +181,7 @@ def serve(
     needed = ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "msgspec")
     missing = [name for name in needed if not find_spec(name)]
     if missing:
-        raise UsageError(f"trninfer serve needs {', '.join(missing)}, not installed here ({INSTALL_HINT})")
+        raise UsageError(f"trninfer serve needs {', '.join(missing)}, which are not installed ({INSTALL_HINT})")
     from ..inference.serving.application import create_application
     from .http_server import listen, run_server
 
@@ -231,7 +231,7 @@ def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
     """Return the settings of each model. Raises UsageError for values that are out of range."""
     named = parse_models(model)
     if named[0][0] and told.name:
-        raise UsageError(f"--name {told.name}: --model names the models already")
+        raise UsageError(f"--name {told.name}: --model already names the models")
     token = _access(told)
     return [_settings_of(path, name or told.name, told, token) for name, path in named]
 
@@ -241,7 +241,7 @@ def _access(told: ServeOptions) -> str | None:
     token = read_token(told.token_file)
     if token is None and not _is_loopback(told.host):
         token = secrets.token_urlsafe(24)
-        write_stderr(f"trninfer: {told.host} can be reached by others; requests need the token {token}\n")
+        write_stderr(f"trninfer: {told.host} is reachable from other machines; requests must carry the token {token}\n")
     return token
 
 
@@ -281,7 +281,7 @@ def _names(told: ServeOptions) -> list[str]:
     """Return the names given by --allow-host. Raises UsageError for text that a Host header cannot contain."""
     for name in told.allow_host or ():
         if not re.fullmatch(r"[a-zA-Z0-9.-]{1,253}|\[[0-9a-fA-F:.]+\]", name):
-            raise UsageError(f"--allow-host {name}: the name of a host is needed, without a port")
+            raise UsageError(f"--allow-host {name}: expected a host name without a port")
     return [name.lower() for name in told.allow_host or ()]
 
 

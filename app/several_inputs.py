@@ -28,7 +28,7 @@ def parse_inputs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, source = word.partition("=")
         if not (name and equals and source):
-            raise UsageError(f"--input {word}: the name of an input and its file are needed, such as left=a.png")
+            raise UsageError(f"--input {word}: expected the name of an input and its file, such as left=a.png")
         if name in sources:
             raise UsageError(f"--input {name}: given twice")
         sources[name] = source
@@ -46,11 +46,11 @@ def open_several(
     streamed = find_streamed(spec, given)
     if streamed is None:
         if names or problems:
-            raise UsageError("all inputs of the network are given by --input; leave the pictures out")
+            raise UsageError("all inputs of the network are specified by --input; omit the pictures")
         return _AllGiven(spec, given)
     if not names and not problems:
         raise UsageError(
-            f"no pictures named for the input {streamed.name!r}; give files, or --input {streamed.name}=FILE"
+            f"no pictures specified for the input {streamed.name!r}; pass files, or --input {streamed.name}=FILE"
         )
     assert isinstance(streamed.input, ImageInput)
     return _OneStreamed(names, problems, spec, given, (streamed.name, streamed.input), options)

@@ -64,9 +64,9 @@ class RunArguments:
         if self.layout is not None:
             _check_choice("layout", self.layout, get_args(Layout))
         if self.target is not None and (not isinstance(self.target, str) or not 0 < len(self.target) <= 20):
-            raise ArgumentError(f"target is {_shown(self.target)}; allowed are {', '.join(get_args(Target))} and None")
+            raise ArgumentError(f"target is {_shown(self.target)}; allowed: {', '.join(get_args(Target))} and None")
         if self.cluster is not None and (not isinstance(self.cluster, str) or not self.cluster):
-            raise ArgumentError(f"cluster is {_shown(self.cluster)}; the address of a Ray cluster is needed, or None")
+            raise ArgumentError(f"cluster is {_shown(self.cluster)}; expected the address of a Ray cluster, or None")
         _check_whole("batch_size", self.batch_size, MAX_BATCH_SIZE)
         _check_whole("top_k", self.top_k)
         _check_whole("cores", self.cores, MAX_CORES)
@@ -74,13 +74,13 @@ class RunArguments:
 
     def _check_eight_bits(self) -> None:
         if self.calibrate is not None and not isinstance(self.calibrate, (str, os.PathLike)):
-            raise ArgumentError(f"calibrate is {_shown(self.calibrate)}; the path of a folder of pictures is needed")
+            raise ArgumentError(f"calibrate is {_shown(self.calibrate)}; expected the path of a folder of pictures")
         changed = {"calibrate": self.calibrate is not None, "eight_bits": self.eight_bits != "inner"}
         for name, is_given in changed.items():
             if is_given and self.dtype != EIGHT_BITS:
                 raise ArgumentError(f"{name} is for dtype {EIGHT_BITS!r}, not {self.dtype!r}")
         if self.lnc > 1 and self.launches == "layer":
-            raise ArgumentError("launches 'layer' launches kernels for one NeuronCore each; lnc must be 1")
+            raise ArgumentError("launches 'layer' runs every kernel on one NeuronCore; lnc must be 1")
 
     @property
     def is_shared(self) -> bool:
@@ -125,7 +125,7 @@ class RunArguments:
     def load(self, model: str | os.PathLike[str] | Model) -> Model:
         """Load a model with the requested layout of arrays. Raises ModelError if it cannot be read."""
         if not isinstance(model, (str, os.PathLike, Model)):
-            raise ArgumentError(f"model is {_shown(model)}; a bundled name, the path of a file or a Model is needed")
+            raise ArgumentError(f"model is {_shown(model)}; expected a bundled name, the path of a file or a Model")
         loaded = model if isinstance(model, Model) else open_model(model)
         return loaded if self.layout is None else in_layout(loaded, self.layout)
 
@@ -142,20 +142,20 @@ def in_layout(model: Model, layout: Layout) -> Model:
         )
         changed = replace(spec, parts=parts)
     else:
-        raise ModelError(f"model {model.network.name!r} reads features, which have no layout")
+        raise ModelError(f"model {model.network.name!r} reads features; layout applies only to pictures")
     network: Network = replace(model.network, input=changed)
     return replace(model, network=network)
 
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
-        raise ArgumentError(f"{name} is {_shown(value)}; allowed are {', '.join(allowed)}")
+        raise ArgumentError(f"{name} is {_shown(value)}; allowed: {', '.join(allowed)}")
 
 
 def _check_whole(name: str, value: Any, most: int | None = None) -> None:
     if type(value) is not int or value < 1 or (most is not None and value > most):
-        bounds = "from 1 up" if most is None else f"from 1 to {most}"
-        raise ArgumentError(f"{name} is {_shown(value)}; a whole number {bounds} is needed")
+        bounds = "of at least 1" if most is None else f"from 1 to {most}"
+        raise ArgumentError(f"{name} is {_shown(value)}; expected an integer {bounds}")
 
 
 def _shown(value: Any) -> str:

@@ -43,13 +43,13 @@ def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
     several = values.shape[1:] in wanted
     if not several and values.shape not in wanted:
         shape = ", ".join(map(str, spec.array_shape))
-        raise InputError(f"holds an array of shape {list(values.shape)}; the network takes [{shape}] or [N, {shape}]")
+        raise InputError(f"is an array of shape {list(values.shape)}; the network expects [{shape}] or [N, {shape}]")
     if several and not len(values):
-        raise InputError(f"holds no example: its shape is {list(values.shape)}")
+        raise InputError(f"contains no examples: its shape is {list(values.shape)}")
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32)
     if not np.isfinite(numbers).all():
-        raise InputError("holds NaN, infinity, or numbers beyond float32")
+        raise InputError("contains NaN, infinity or numbers outside the range of float32")
     batch = numbers if several else numbers[None]
     if spec.layout == "HWC":
         batch = batch.transpose(0, 3, 1, 2)
@@ -60,4 +60,4 @@ def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
 def check_unmasked(values: object) -> None:
     """Raise InputError for an array with masked values, since NumPy would use the values under the mask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError("holds masked values; fill them in or leave their rows out")
+        raise InputError("contains masked values; fill them in or drop their rows")

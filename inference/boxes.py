@@ -40,10 +40,10 @@ def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
     MAX_CANDIDATES."""
     for name, share in (("confidence", confidence), ("iou", iou)):
         if type(share) not in (int, float) or not 0 <= share <= 1:
-            raise ArgumentError(f"{name} is {str(share)[:60]}; a number from 0 to 1 is needed")
+            raise ArgumentError(f"{name} is {str(share)[:60]}; expected a number from 0 to 1")
     if type(max_detections) is not int or not 1 <= max_detections <= MAX_CANDIDATES:
         raise ArgumentError(
-            f"max_detections is {str(max_detections)[:60]}; a whole number from 1 to {MAX_CANDIDATES} is needed"
+            f"max_detections is {str(max_detections)[:60]}; expected an integer from 1 to {MAX_CANDIDATES}"
         )
     return Limits(float(confidence), float(iou), max_detections)
 

@@ -26,13 +26,13 @@ def read_pictures(folder: str | os.PathLike[str], model: Model) -> tuple[Calibra
     """
     spec, name = model.network.input, os.fsdecode(folder)
     if not isinstance(spec, ImageInput):
-        raise InputError(f"{name}: {model.network.name} reads no pictures; leave it out")
+        raise InputError(f"{name}: {model.network.name} does not read pictures; omit this option")
     paths, problems = find_pictures([name])
     batches = PictureBatches(paths[:MOST_PICTURES], spec, AT_ONCE)
     examples = list(itertools.chain.from_iterable(batch for _, batch in batches))[:MOST_PICTURES]
     problems += batches.problems
     if not examples:
-        raise InputError(f"{name}: no picture there can be read; a folder of pictures is needed")
+        raise InputError(f"{name}: no readable picture; expected a folder of pictures")
     inputs = np.stack(examples)
     plural = "" if len(inputs) == 1 else "s"
     return Calibration(lambda: inputs, f"{len(inputs)} picture{plural} of {name}"), problems

@@ -112,10 +112,10 @@ def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
             raise
         if isinstance(error, OverBudget):
             raise InputError(f"{path}: {error}") from None
-        raise InputError(f"{path}: not COCO's annotations (images, annotations, categories)") from None
+        raise InputError(f"{path}: not COCO annotations (images, annotations, categories)") from None
     if not set(categories) & set(labels):
         told = ", ".join(list(categories)[:5])
-        raise InputError(f"{path}: none of its classes ({told}) is one of the network's ({', '.join(labels[:5])})")
+        raise InputError(f"{path}: none of its classes ({told}) is a class of the network ({', '.join(labels[:5])})")
     pictures = {name: Truth(number, tuple(boxes[number])) for number, name in names.items()}
     return Annotations(categories, pictures, labels=tuple(labels))
 
@@ -320,5 +320,5 @@ def _pycocotools() -> tuple[Any, Any]:
         from pycocotools.coco import COCO  # type: ignore[import-untyped, import-not-found, unused-ignore]
         from pycocotools.cocoeval import COCOeval  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        raise MissingPycocotoolsError(f"mAP is computed by pycocotools, not installed here ({INSTALL_HINT})") from None
+        raise MissingPycocotoolsError(f"mAP requires pycocotools, which is not installed ({INSTALL_HINT})") from None
     return COCO, COCOeval

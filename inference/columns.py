@@ -48,7 +48,7 @@ class Columns:
         row_id = None if self.id_column is None else _position(names, self.id_column)
         label = None if self.label_column is None else _position(names, self.label_column)
         if row_id is not None and row_id == label:
-            raise ValueError(f"column {self.id_column[:40]!r} cannot be the id and the label")  # type: ignore[index]
+            raise ValueError(f"column {self.id_column[:40]!r} cannot be both the id and the label")  # type: ignore[index]
         if self.features:
             return Selection(tuple(_position(names, name) for name in self.features), row_id, label)
         taken = {*dropped, row_id, label}
@@ -59,7 +59,7 @@ class Columns:
             row_id = texts[0]
             left.remove(row_id)
         if not left:
-            raise ValueError("no column is left for the features")
+            raise ValueError("no column remains for the features")
         return Selection(tuple(left), row_id, label, is_found)
 
 
@@ -78,7 +78,7 @@ class Selection:
         if not self.is_found or self.id is None:
             return None
         name = names[self.id][:40]
-        return f"column {name!r} holds text and is taken as the id (--id names another, --drop leaves it out)"
+        return f"column {name!r} contains text and is used as the id (--id selects another, --drop excludes it)"
 
 
 @dataclass
@@ -113,7 +113,7 @@ def parse_names(option: str, text: str | None) -> tuple[str, ...]:
     except csv.Error:
         names = []
     if not names:
-        raise ValueError(f"{option} {text[:40]!r}: names of columns with commas between them are needed")
+        raise ValueError(f"{option} {text[:40]!r}: expected column names separated by commas")
     return tuple(name.strip() for name in names)
 
 
@@ -122,13 +122,13 @@ def _position(names: Sequence[str], name: str) -> int:
     if count == 1:
         return list(names).index(name)
     if count:
-        raise ValueError(f"{count} columns are called {name[:40]!r}; give each a name of its own")
+        raise ValueError(f"{count} columns are called {name[:40]!r}; column names must be unique")
     more = len(names) - SHOWN_COLUMNS
     there = ", ".join(each[:40] for each in names[:SHOWN_COLUMNS]) + (f", ... and {more} more" if more > 0 else "")
-    raise ValueError(f"has no column {name[:40]!r}; there are: {there}")
+    raise ValueError(f"has no column {name[:40]!r}; its columns are:  {there}")
 
 
 def _check_twice(names: Sequence[str]) -> None:
     for name in names:
         if list(names).count(name) > 1:
-            raise ValueError(f"column {name[:40]!r} is named twice")
+            raise ValueError(f"column {name[:40]!r} is given twice")

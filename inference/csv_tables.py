@@ -59,7 +59,7 @@ class _Table:
 def check_header(header: str) -> None:
     """Raise ArgumentError unless it is "auto", "yes" or "no"."""
     if header not in get_args(Header):
-        raise ArgumentError(f"header is {header!r}; allowed are {', '.join(get_args(Header))}")
+        raise ArgumentError(f"header is {header!r}; allowed: {', '.join(get_args(Header))}")
 
 
 def csv_rows(
@@ -96,7 +96,7 @@ def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
             if not record or (not cells and record[0].lstrip().startswith("#")):
                 continue
             if len(record) > 1:
-                raise ValueError(f"line {reader.line_num}: {len(record)} values; one per line is needed")
+                raise ValueError(f"line {reader.line_num}: {len(record)} values; expected one per line")
             first = first or reader.line_num
             cells.append(record[0].strip())
     except UnicodeDecodeError:
@@ -118,10 +118,10 @@ def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None, b
     if table.comments:
         lines = ", ".join(map(str, table.comments[:SHOWN_NAMES]))
         lines += ", ..." if len(table.comments) > SHOWN_NAMES else ""
-        table.notes.insert(0, f"left out as comments (#): line{'s' if len(table.comments) > 1 else ''} {lines}")
+        table.notes.insert(0, f"skipped as comments (#): line{'s' if len(table.comments) > 1 else ''} {lines}")
     if not table.values:
-        below = "" if table.header_line is None else f" below line {table.header_line}, which is taken as a header"
-        raise ValueError(f"holds no rows of numbers{below}")
+        below = "" if table.header_line is None else f" below line {table.header_line}, which is read as a header"
+        raise ValueError(f"contains no rows of numbers{below}")
     return table
 
 
@@ -135,11 +135,11 @@ def _is_before_rows(table: _Table, record: list[str], number: int, header: str) 
     if _is_header(record, header) or (header == "auto" and _has_names(record, table.columns)):
         table.header_line, table.header_width = number, len(record)
         table.names = [cell.strip() for cell in record]
-        advice = "" if header == "yes" else '; with header "no" it is a row'
-        table.notes.append(f"{line} is taken as a header{advice}")
+        advice = "" if header == "yes" else '; header "no" reads it as a row'
+        table.notes.append(f"{line} is read as a header{advice}")
         return True
     if header == "auto" and any(_counts([cell.strip() for cell in record], first) for first in (0, 1)):
-        table.notes.append(f'{line} is taken as a row; with header "yes" it is a header')
+        table.notes.append(f'{line} is read as a row; header "yes" reads it as a header')
     return False
 
 
@@ -169,7 +169,7 @@ def _check_width(table: _Table, record: list[str], line: int, expected: int) -> 
         return
     above = f"{table.width} before it"
     if not table.width:
-        above = f"line {table.header_line}, taken as a header, has {expected}"
+        above = f"line {table.header_line}, read as a header, has {expected}"
     raise ValueError(f"line {line}: {len(record)} values, but {above}")
 
 
@@ -264,7 +264,7 @@ def _what_is_wrong(record: Sequence[str], column: int, delimiter: str, hint: str
     wanted = "tabs" if delimiter == "\t" else "commas"
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), (" ", "spaces")):
         if mark in cell.strip():
-            return f": {name} between the values; {wanted} are needed, and points in numbers"
+            return f": {name} between the values; expected {wanted}, and decimal points in numbers"
     if not cell.strip():
         if 0 < column == len(record) - 1:
             return f": ends with a {wanted[:-1]}, as if a value were missing"

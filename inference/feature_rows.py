@@ -81,18 +81,18 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"cannot be read: {error}") from None
         if len(content) < size:
-            raise ValueError(f"cut short: an array of shape {list(self.shape)} takes {size} bytes")
+            raise ValueError(f"truncated: an array of shape {list(self.shape)} takes {size} bytes")
         return np.frombuffer(content, self._dtype).reshape(self.shape)
 
     def check_shape(self, features: int, advice: str = "") -> None:
         """Raise InputError unless there is at least one row and each has `features` values. The message includes
         `advice` if rows have more values."""
         if len(self.shape) != 2 or self.shape[1] != features:
-            told = f"{self.name}: holds an array of shape {list(self.shape)}; the network takes [rows, {features}]"
+            told = f"{self.name}: is an array of shape {list(self.shape)}; the network expects [rows, {features}]"
             is_wider = len(self.shape) == 2 and self.shape[1] > features
             raise InputError(f"{told}{self._hint(features) or (advice if is_wider else '')}")
         if not len(self):
-            raise InputError(f"{self.name}: holds no rows")
+            raise InputError(f"{self.name}: contains no rows")
 
     def _hint(self, features: int) -> str:
         """Return a hint about the likely cause of an unexpected shape."""
@@ -101,7 +101,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         counts = self._values[:, 0] - self._values[0, 0]
         if not np.array_equal(counts, np.arange(len(self))):
             return ""
-        return "; its first column numbers the rows: leave it out (pandas: to_csv(index=False))"
+        return "; its first column looks like row numbers; remove it (pandas: to_csv(index=False))"
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -125,7 +125,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
             told = describe(error) if isinstance(error, OSError) else "its archive is damaged"
             raise InputError(f"{self.name}: row {first}: {told}") from None
         if len(content) < count * row:
-            raise InputError(f"{self.name}: cut short at row {first + len(content) // row}")
+            raise InputError(f"{self.name}: truncated at row {first + len(content) // row}")
         return np.frombuffer(content, self._dtype).reshape(count, self.shape[1])
 
 

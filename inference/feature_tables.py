@@ -39,18 +39,18 @@ def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
         for member in archive.infolist():
             array = member.filename.removesuffix(".npy")
             if array in members:
-                raise ValueError(f"holds two arrays named {array[:40]!r}")
+                raise ValueError(f"contains two arrays named {array[:40]!r}")
             members[array] = member
         names = [array for array in members if array in ("x", "X")] or list(members)
         if len(names) != 1:
-            raise ValueError(f"holds {len(names)} arrays; it must hold one, or one named x")
+            raise ValueError(f"holds {len(names)} arrays; it must contain one, or one named x")
         member = members[names[0]]
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError("packed in a way that NumPy does not write")
+            raise ValueError("compressed with a method that NumPy does not write")
         budget = Budget.for_file(file.seek(0, io.SEEK_END))
         return _rows(name, (archive.open(member), file), member.file_size, budget)
     except (EOFError, ArithmeticError, zipfile.BadZipFile, zlib.error, RuntimeError, OSError):
-        raise ValueError("not an archive that can be read, or damaged") from None
+        raise ValueError("not a readable archive, or damaged") from None
 
 
 def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) -> FeatureRows:
@@ -64,12 +64,15 @@ def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) ->
         )
     if len(shape) < 2 or not fortran:
         return FeatureRows.in_file(name, files, offset, shape, dtype)
-    budget.take(expected, f"an array of shape {list(shape)} stored by columns (np.ascontiguousarray of it is not held)")
+    budget.take(
+        expected,
+        f"an array of shape {list(shape)} in Fortran order, which is not supported; save np.ascontiguousarray of it",
+    )
     content = files[0].read(expected)
     for file in files:
         file.close()
     if len(content) < expected:
-        raise ValueError(f"cut short: an array of shape {list(shape)} takes {expected} bytes")
+        raise ValueError(f"truncated: an array of shape {list(shape)} takes {expected} bytes")
     return FeatureRows.in_memory(name, np.frombuffer(content, dtype).reshape(shape, order="F"))
 
 
@@ -83,22 +86,22 @@ def _read_header(file: IO[bytes]) -> _Header:
         (3, 0): np.lib.format.read_array_header_2_0,  # version 3.0 is 2.0 with UTF-8 field names, which are rejected
     }
     if not start.startswith(np.lib.format.MAGIC_PREFIX) or version not in readers:
-        raise ValueError("not an array that can be read: it does not start with NumPy's magic bytes")
+        raise ValueError("not a readable array: it does not start with NumPy's magic bytes")
     first = 10 if version == (1, 0) else 12  # offset of the header's text
     length = int.from_bytes(start[8:first], "little")
     if length > MAX_HEADER_BYTES:
-        raise ValueError(f"not an array that can be read: its header claims {length} bytes")
+        raise ValueError(f"not a readable array: its header claims {length} bytes")
     content = start[8:] + file.read(length - (12 - first))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about headers written by Python 2
             shape, fortran, dtype = readers[version](io.BytesIO(content))
     except Exception:  # parsing Python literals of a damaged header may raise nearly any exception
-        raise ValueError("not an array that can be read: its header is damaged") from None
+        raise ValueError("not a readable array: its header is damaged") from None
     if dtype.hasobject:
-        raise ValueError("holds Python objects, which are never unpickled")
+        raise ValueError("contains Python objects, which are never unpickled")
     if dtype.kind not in "fiub":
-        raise ValueError(f"holds values of type {dtype}; real numbers are needed")
+        raise ValueError(f"contains values of type {dtype}; expected real numbers")
     if any(size < 0 for size in shape):
-        raise ValueError(f"not an array that can be read: its shape is {list(shape)}")
+        raise ValueError(f"not a readable array: its shape is {list(shape)}")
     return _Header(shape, fortran, dtype, first + length)

@@ -65,7 +65,7 @@ def _checked(
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         if columns is not None and columns.is_given and suffix not in TABLES:
-            raise ValueError(f"columns are chosen of {', '.join(TABLES)}, not of {suffix}")
+            raise ValueError(f"columns can be selected from {', '.join(TABLES)}, not from {suffix}")
         if suffix == ".bin":
             rows = _bin_rows(name, file, size, features)
         elif suffix in (".npy", ".npz"):
@@ -110,15 +110,15 @@ def read_weights(folder: Path) -> Model:
     for name in ("W1", "b1", "W2", "b2"):
         size = _size(folder / f"{name}.bin")
         if not size or size % 4:
-            raise InputError(f"{folder / name}.bin: {size} bytes are not a whole number of float32")
+            raise InputError(f"{folder / name}.bin: {size} bytes is not a multiple of 4 (float32)")
         if size > MAX_LOADED_BYTES:
-            raise InputError(f"{folder / name}.bin: {size} bytes; at most {MAX_LOADED_BYTES} are held")
+            raise InputError(f"{folder / name}.bin: {size} bytes; the limit is {MAX_LOADED_BYTES}")
         counts[name] = size // 4
     hidden, classes = counts["b1"], counts["b2"]
     if counts["W2"] != hidden * classes:
         raise InputError(
-            f"{folder}: W2.bin has {counts['W2']} numbers, but b1.bin has {hidden} and b2.bin {classes}, which makes "
-            f"{hidden * classes}"
+            f"{folder}: W2.bin has {counts['W2']} numbers, but b1.bin has {hidden} and b2.bin {classes}, "
+            f"which requires {hidden * classes}"
         )
     if counts["W1"] % hidden:
         raise InputError(f"{folder}: W1.bin has {counts['W1']} numbers, not a multiple of the {hidden} in b1.bin")
@@ -163,5 +163,5 @@ def _read(path: Path, size: int, dtype: str) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {describe(error)}") from None
     if len(content) < size:
-        raise InputError(f"{path}: it was truncated while being read")
+        raise InputError(f"{path}: the file shrank while it was read")
     return np.frombuffer(content, dtype)

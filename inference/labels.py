@@ -32,7 +32,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
         with open_regular(path) as file:
             size = file_size(file)
             if size > MAX_BYTES:
-                raise ValueError(f"{size} bytes; at most {MAX_BYTES} are held")
+                raise ValueError(f"{size} bytes; the limit is {MAX_BYTES}")
             if suffix == ".npy":
                 budget = Budget.of(file)  # determined before reading the rows, which may close the file
                 values = _whole_numbers(npy_rows(str(path), file, size).whole(budget))
@@ -81,7 +81,7 @@ def _json_labels(content: bytes) -> list[str]:
     except OverBudget:
         raise
     except (ValueError, RecursionError):
-        raise ValueError("not valid JSON; a list of labels is needed") from None
+        raise ValueError("not valid JSON; expected a list of labels") from None
     if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):
         raise ValueError("a list of labels, or of their numbers, is needed")
     return [str(item) for item in items]
@@ -115,5 +115,5 @@ def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np
 
 def _whole_numbers(values: np.ndarray) -> np.ndarray:
     if values.size != max(values.shape, default=0) or values.dtype.kind not in "iub":
-        raise ValueError(f"an array of shape {list(values.shape)} of {values.dtype}; whole numbers [rows] are needed")
+        raise ValueError(f"an array of shape {list(values.shape)} of {values.dtype}; expected integers of shape [rows]")
     return values.ravel().astype(np.int64)

@@ -135,14 +135,14 @@ def _described(spec: Any, batch: int, address: Address) -> tuple[dict[str, Any],
     name, datatype, shape = (spec.get(key) if isinstance(spec, dict) else None for key in ("name", "datatype", "shape"))
     if not isinstance(datatype, str) or datatype not in _NUMPY:
         told = f"{str(name)[:MOST_NAME]} is of {str(datatype)[:MOST_NAME]}"
-        raise LoadError(f"{address}: input {told}; name pictures to be sent instead")
+        raise LoadError(f"{address}: input {told}; specify pictures to send instead")
     if not isinstance(name, str) or not isinstance(shape, list) or any(type(size) is not int for size in shape):
-        raise LoadError(f"{address}: the metadata describes no tensor: {str(spec)[:MOST_NAME]!r}")
+        raise LoadError(f"{address}: the metadata contains an invalid tensor: {str(spec)[:MOST_NAME]!r}")
     shape = [batch if position == 0 else 1 if size == -1 else size for position, size in enumerate(shape)]
     size = math.prod(shape)
     if len(shape) > _MOST_AXES or min(shape, default=1) < 1 or size * _WIDEST > MOST_TENSOR_BYTES:
         raise LoadError(
-            f"{address}: input {name[:MOST_NAME]!r} has the shape {str(shape)[:MOST_NAME]}, which is not sent"
+            f"{address}: input {name[:MOST_NAME]!r} has the shape {str(shape)[:MOST_NAME]}, which is not supported"
         )
     return {"name": name, "shape": shape, "datatype": datatype}, shape
 
@@ -151,7 +151,7 @@ def _only_model(address: Address, timeout: float) -> str:
     document = address.get("/about", timeout)
     name = document.get("model") if isinstance(document, dict) else None
     if not isinstance(name, str) or not name.isprintable() or len(name) > MOST_NAME:
-        raise LoadError(f"{address}: does not say which model it serves; name one with --model")
+        raise LoadError(f"{address}: does not report its model; specify one with --model")
     return name
 
 

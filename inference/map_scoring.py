@@ -99,7 +99,7 @@ class MapLabels:
         path = Path(folder)
         if not path.is_dir():
             raise InputError(
-                f"{folder}: not a folder; class maps are read from one, with STEM.png for a picture STEM.jpg"
+                f"{folder}: not a folder; expected a folder of class maps, with STEM.png for a picture STEM.jpg"
             )
         self._files = {each.stem: each for each in sorted(path.iterdir()) if each.suffix.lower() in SUFFIXES}
         if not self._files:
@@ -124,7 +124,9 @@ class MapLabels:
         except InputError as error:
             raise InputError(f"its map {file}: {error}") from None
         if image.mode not in MODES:
-            raise InputError(f"its map {file}: has mode {image.mode}; a palette or grey, of class numbers, is needed")
+            raise InputError(
+                f"its map {file}: has mode {image.mode}; expected palette or grayscale pixels that hold class numbers"
+            )
         if image.size != size:
             raise InputError(f"its map {file}: {image.width}x{image.height} pixels, the picture {size[0]}x{size[1]}")
         right = np.asarray(image).astype(np.int64)

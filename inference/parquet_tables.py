@@ -61,7 +61,7 @@ def parquet_rows(name: str, file: IO[bytes], columns: Columns | None = None) -> 
         content = file.getvalue() if isinstance(file, io.BytesIO) else None
         size = file_size(file) if content is None else len(content)
     if find_spec("pyarrow") is None:
-        raise ValueError(f"Parquet files are read by pyarrow, which is not installed ({INSTALL_HINT})")
+        raise ValueError(f"reading Parquet files requires pyarrow, which is not installed ({INSTALL_HINT})")
     process = WorkerProcess(ParquetReader)
     try:
         table: _Table = process.ask((name if content is None else content, columns))
@@ -151,7 +151,7 @@ class ParquetReader:
                 return Reply(None, error, (), ())
             if isinstance(error, (OSError, KeyError)) or type(error).__module__.startswith("pyarrow"):
                 message = (str(error).strip() or type(error).__name__).splitlines()[0][:100]
-                return Reply(None, ValueError(f"not a Parquet file that can be read: {message}"), (), ())
+                return Reply(None, ValueError(f"not a readable Parquet file: {message}"), (), ())
             return Reply(None, WorkerFault(traceback.format_exc()), (), ())
 
 
@@ -186,7 +186,7 @@ def _check_texts(types: Any, schema: Any, names: Iterable[str]) -> None:
     for name in names:
         kind = schema.field(name).type
         if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-            raise ValueError(f"column {name[:40]!r} is of type {kind}; text or numbers are needed")
+            raise ValueError(f"column {name[:40]!r} is of type {kind}; expected text or numbers")
 
 
 def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
@@ -202,7 +202,7 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     used = {*chosen.features, *chosen.texts, *dropped}
     left = [name for name in names if name.startswith(INDEX) and name not in used]
     if left:
-        notes.insert(0, f"left out as pandas' index: {', '.join(left)}")
+        notes.insert(0, f"skipped as the pandas index:  {', '.join(left)}")
     return replace(chosen, notes=tuple(notes))
 
 
@@ -225,14 +225,14 @@ def _number_types(pyarrow: Any, schema: Any, columns: list[str], hint: str) -> l
     with a hint unless all are numbers."""
     types = pyarrow.types
     if len(set(columns)) < len(columns) or not columns:
-        raise ValueError("holds no columns, or several of the same name")
+        raise ValueError("contains no columns, or several with the same name")
     found = []
     for column in columns:
         kind = schema.field(column).type
         if len(columns) == 1 and (types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind)):
             kind = kind.value_type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise ValueError(f"column {column[:40]!r} is of type {kind}; numbers are needed{hint}")
+            raise ValueError(f"column {column[:40]!r} is of type {kind}; expected numbers{hint}")
         found.append(kind)
     return found
 

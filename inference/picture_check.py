@@ -72,14 +72,14 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
     network = model.network
     spec = network.input
     if not isinstance(spec, ImageInput) or spec.preprocess != "photo" or not network.answer_labels:
-        raise InputError("--check-pictures is for networks that read photos and give classes")
+        raise InputError("--check-pictures requires a network that reads photos and outputs classes")
     names, found = find_pictures([str(folder)], recursive=True)
     problems = list(found)
     classes = _classes_of(names, folder, expect, network.labels, problems)
     named = [name for name in names if name in classes]
     if not named:
         told = f": {problems[0].input}: {problems[0].message}" if problems else ""
-        raise InputError(f"--check-pictures {folder}: no picture whose class is known{told}")
+        raise InputError(f"--check-pictures {folder}: no picture of a known class{told}")
     ways = _ways(spec)
     shapes = network.shapes()
     chosen = _sample(named, network, len(ways))
@@ -186,13 +186,13 @@ def _classes_of(
     for name in names:
         label = Path(name).parent.name if table is None else _label_in(table, name, folder)
         if label is None:
-            problems.append(InputProblem(name, f"{expect} has no line for it"))
+            problems.append(InputProblem(name, f"{expect} has no line for this picture"))
         elif label in known:
             classes[name] = known[label]
         elif label.isascii() and label.isdigit() and int(label) < len(labels):
             classes[name] = int(label)
         else:
-            advice = "" if expect else "; --expect FILE.csv gives the classes of pictures"
+            advice = "" if expect else "; --expect FILE.csv specifies the classes of pictures"
             problems.append(InputProblem(name, f"{label!r} is not a class of the network{advice}"))
     return classes
 
@@ -207,5 +207,5 @@ def _read_table(path: Path) -> Mapping[str, str]:
         raise InputError(f"--expect {path}: {describe(error)}") from None
     short = next((number for number, row in enumerate(rows, start=1) if len(row) < 2), None)
     if short is not None or not rows:
-        raise InputError(f"--expect {path}: line {short or 1} is not a picture's name and its class, such as a.jpg,cat")
+        raise InputError(f"--expect {path}: line {short or 1} is not a file name and a class, such as a.jpg,cat")
     return {row[0].strip(): row[1].strip() for row in rows}

@@ -72,14 +72,14 @@ class PictureLabels:
         except OSError as error:
             raise InputError(f"{self._source}: {describe(error)}") from None
         if not children:
-            raise InputError(f"{self._source}: a folder for each label is needed; it has none")
+            raise InputError(f"{self._source}: contains no subfolders; one per label is expected")
         for child in children:
             self._class(child, f"folder {child}")
 
     def _class(self, label: str, where: str) -> int:
         if label not in self._classes:
             raise InputError(
-                f"{self._source}: {where}: {label[:40]!r} is not a label of the model, nor the number of one"
+                f"{self._source}: {where}: {label[:40]!r} is neither a label of the model nor a class number"
             )
         return self._classes[label]
 
@@ -97,7 +97,7 @@ class PictureLabels:
         for where, name, label in rows:
             index, last = self._class(label, where), Path(name).name
             if self._named.setdefault(os.path.normpath(name), index) != index:
-                raise InputError(f"{path}: {where}: {name!r} has another label above")
+                raise InputError(f"{path}: {where}: {name!r} already has a different label")
             self._by_file_name[last] = index if self._by_file_name.get(last, index) == index else None
         if not self._named:
             raise InputError(f"{path}: no labels in it")
@@ -130,7 +130,7 @@ def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
             columns = header
             continue
         if len(cells) <= max(columns):
-            raise ValueError(f"line {reader.line_num}: {len(cells)} columns; a name and a label are needed")
+            raise ValueError(f"line {reader.line_num}: {len(cells)} columns; expected a name and a label")
         yield f"line {reader.line_num}", cells[columns[0]].strip(), cells[columns[1]].strip()
 
 

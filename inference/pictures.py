@@ -200,7 +200,7 @@ def decode_picture(content: bytes, spec: ImageInput, note_size: SizeNote | None 
 def read_standard_input() -> bytes:
     """Return the content of standard input. Raises InputError if it is empty or exceeds MAX_BYTES."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise InputError("no picture is piped into standard input")
+        raise InputError("standard input is not a pipe")
     try:
         content = sys.stdin.buffer.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:

@@ -113,7 +113,7 @@ class PictureReader:
         if isinstance(self._spec, SeveralInputs):
             return _pack(value, self._spec, self._layout)
         if isinstance(value, Mapping) or not isinstance(self._spec, ImageInput):
-            raise InputError("the network has one input; give a picture, not a dict")
+            raise InputError("the network has one input; pass a picture, not a dict")
         note_size = None if self._sizes is None else partial(self._sizes.__setitem__, name)
         return prepare_picture(value, self._spec, self._layout, note_size)
 
@@ -198,7 +198,7 @@ def prepare_picture(
     if isinstance(value, PathOnly):
         picture = read_picture(value.path, spec, note_size)
         if picture.ndim != 3:
-            raise InputError(f"holds {len(picture)} arrays; one is needed here")
+            raise InputError(f"holds {len(picture)} arrays; expected one")
         return picture
     if isinstance(value, (str, os.PathLike)):
         return read_picture(Path(value), spec, note_size)
@@ -235,7 +235,7 @@ def _hint(values: np.ndarray, spec: ImageInput) -> str:
     if values.ndim != 3:
         return ""
     if values.dtype == np.uint8:
-        return "; layout='CHW' reads it with the channels first" if values.shape[:1] in _PIXELS else ""
+        return "; layout='CHW' specifies channels first" if values.shape[:1] in _PIXELS else ""
     turned = {"CHW": "HWC", "HWC": "CHW"}.get(spec.layout)
     channels, height, width = spec.shape
     shape = (height, width, channels) if turned == "HWC" else (channels, height, width)
@@ -246,7 +246,7 @@ def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:
     """Pack several inputs by name into the row of numbers that the network reads."""
     names = [part.name for part in spec.parts]
     if not isinstance(value, Mapping) or sorted(map(str, value)) != sorted(names):
-        raise InputError(f"the network has several inputs; give a dict with {', '.join(map(repr, names))}")
+        raise InputError(f"the network has several inputs; pass a dict with {', '.join(map(repr, names))}")
     arrays = {}
     for part in spec.parts:
         try:
@@ -261,11 +261,11 @@ def _part(value: Any, spec: PartInput, layout: str | None) -> np.ndarray:
     if isinstance(spec, ImageInput):
         picture = prepare_picture(value, spec, layout)
         if picture.ndim != 3:
-            raise InputError(f"holds {len(picture)} arrays; one is needed here")
+            raise InputError(f"holds {len(picture)} arrays; expected one")
         return picture
     numbers = read_numbers(value, "numbers").astype(np.float32).reshape(-1)
     if len(numbers) != spec.features or not np.isfinite(numbers).all():
-        raise InputError(f"{len(numbers)} numbers; {spec.features} finite ones are needed")
+        raise InputError(f"{len(numbers)} numbers; expected {spec.features} finite ones")
     return numbers
 
 
@@ -281,7 +281,7 @@ def read_numbers(value: Any, name: str) -> np.ndarray:
         except (ValueError, TypeError) as error:  # raised for rows of different lengths
             raise InputError(f"{name}: {str(error).splitlines()[0][:120]}") from None
     if values.dtype.kind not in "fiub" and str(values.dtype) != "bfloat16":
-        raise InputError(f"{name} are of type {values.dtype}; real numbers are needed")
+        raise InputError(f"{name} are of type {values.dtype}; expected real numbers")
     return values
 
 

@@ -91,7 +91,7 @@ def _expand(argument: str, search: _Search) -> None:
         elif os.path.lexists(argument):
             search.add(argument)
         elif "://" in argument:
-            search.fail(argument, "a URL; download the file and name that")
+            search.fail(argument, "is a URL; download the file and pass its path")
         elif glob.has_magic(argument):
             _search_glob(argument, search)
         else:
@@ -107,7 +107,7 @@ def _search_folder(folder: str, search: _Search) -> None:
         any_picture = True
         search.add(path, is_link)
     if not any_picture and len(search.problems) == before:
-        advice = "" if search.recursive or not _has_folders(folder) else "; --recursive looks into the folders in it"
+        advice = "" if search.recursive or not _has_folders(folder) else "; --recursive searches its subfolders"
         search.fail(folder, f"no pictures in this folder{advice}")
 
 

@@ -42,7 +42,7 @@ class Address:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LoadError(f"{url}: not an address of the form http://HOST:PORT")
         if parts.username is not None or parts.query or parts.fragment:
-            raise LoadError(f"{url}: give host, port and path alone; pass a token with --token-file")
+            raise LoadError(f"{url}: use only host, port and path; pass a token with --token-file")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         default = 443 if parts.scheme == "https" else 80
         prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
@@ -51,7 +51,7 @@ class Address:
             parts.hostname.encode("idna")
             address.connect(1.0)  # checks the syntax of the host name
         except (UnicodeError, http.client.HTTPException):
-            raise LoadError(f"{url}: not the name of a host") from None
+            raise LoadError(f"{url}: not a host name") from None
         return address
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:

@@ -139,7 +139,7 @@ def _read(part: NamedInput, source: str, seconds: float | None) -> np.ndarray:
         return _numbers(source, features)
     with read_features(Path(source), features) as rows:
         if 4 * len(rows) * features > MAX_GIVEN_BYTES:
-            raise InputError(f"{len(rows)} rows; at most {MAX_GIVEN_BYTES // (4 * features)} are held")
+            raise InputError(f"{len(rows)} rows; the limit is {MAX_GIVEN_BYTES // (4 * features)}")
         return next(rows.batches(len(rows))).astype(np.float32)
 
 
@@ -152,5 +152,5 @@ def _numbers(text: str, count: int) -> np.ndarray:
     if not values or not all(map(math.isfinite, values)):
         raise InputError(f"{text!r} is neither a file of features ({', '.join(SUFFIXES)}) nor numbers such as 0.5,2")
     if len(values) != count:
-        raise InputError(f"{len(values)} numbers; {count} are needed")
+        raise InputError(f"{len(values)} numbers; expected {count}")
     return np.array([values], np.float32)

@@ -73,7 +73,7 @@ def kernel(name: str) -> Any:
     """Return the kernel called `name`; raise AttributeError if there is none. If no `nki` package has been selected
     yet, select the default one."""
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no kernel {name!r}; there are {', '.join(_MODULES)}")
+        raise AttributeError(f"module {__name__!r} has no kernel {name!r}; available: {', '.join(_MODULES)}")
     use_nki()
     loaded = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     for shared in _SHARED:  # importing the module bound its name to the module

@@ -170,6 +170,8 @@ def bias_activation(a, bias, activation="identity", parameters=()):
         _softmax_short_rows(out, a, bias)
     else:
         longest = usable_sbuf_bytes() // 4 - 6 * CHUNK
-        assert width <= longest, f"softmax takes rows of at most {longest} elements here, got {width}"
+        assert width <= longest, (
+            f"softmax supports rows of at most {longest} elements for this dtype and target, got {width}"
+        )
         _softmax_long_rows(out, a, bias)
     return out

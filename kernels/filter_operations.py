@@ -49,7 +49,7 @@ class Filtered(Operation):
 
     def count_constants(self, partitions: int) -> int:
         """Return the number of columns of constants that the operation uses."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how many constants it has")
+        raise NotImplementedError(f"{type(self).__name__} does not define its number of constants")
 
     @property
     def filtered(self) -> Filtered:
@@ -73,7 +73,7 @@ class Filtered(Operation):
 
     def output_order(self, packed_in: int) -> OutputOrder:
         """Return the order of the outputs if `packed_in` images are packed in the input."""
-        raise NotImplementedError(f"{type(self).__name__} does not say in which order its outputs are")
+        raise NotImplementedError(f"{type(self).__name__} does not define the order of its outputs")
 
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
         """Return the number of channels of each output tile if `packed_in` images are packed in the input."""

@@ -194,8 +194,8 @@ def _assert_columns_fit(lhsT, rhs):
     needed = min(TILE_M, lhsT.shape[1]) + min(TILE_N, rhs.shape[1])
     room = _columns_that_fit(lhsT)
     assert needed <= room, (
-        f"K = {lhsT.shape[0]} is too long: SBUF holds all of K for {room} columns of {lhsT.dtype}, a tile of the "
-        f"result needs {needed}; matmul_fully_optimized takes any K"
+        f"K = {lhsT.shape[0]} is too long: SBUF can hold all of K for {room} columns of {lhsT.dtype}, but a "
+        f"result tile needs {needed}; matmul_fully_optimized supports any K"
     )
 
 

@@ -28,7 +28,7 @@ def use_nki(backend: str = "auto") -> str:
     """Make ``import nki`` return the package that a backend requires; return the choice, "neuron" (AWS's) or "sim".
 
     "auto" keeps an `nki` that is already loaded. Otherwise it selects AWS's package if that is installed (PyPI's
-    placeholder of the same name does not count) and TRNINFER_BACKEND is not "sim", and the simulator in all other
+    placeholder of the same name is not enough) and TRNINFER_BACKEND is not "sim", and the simulator in all other
     cases. Loading a kernel by name from `trninfer.kernels` calls this function with "auto" if nothing has been
     selected. Raises RuntimeError if a different `nki` is already loaded or if AWS's package is requested but not
     installed, and ValueError if `backend` is any other word.
@@ -42,7 +42,7 @@ def use_nki(backend: str = "auto") -> str:
         backend = "neuron" if _real_nki_is_installed() and not simulator_is_preferred() else "sim"
     if backend == "neuron":
         if not _real_nki_is_installed():
-            raise RuntimeError("AWS's package nki is not installed here (a placeholder from PyPI does not count)")
+            raise RuntimeError("AWS's package nki is not installed here (a placeholder from PyPI is not enough)")
         return backend
     from .. import simulator
 
@@ -91,8 +91,8 @@ def _keep(loaded: ModuleType, backend: str) -> str:
     present = "sim" if _is_simulator(loaded) else "neuron"
     if backend not in ("auto", present):
         raise RuntimeError(
-            f"too late to choose {_WORDS[backend]}: {_WORDS[present]} is loaded already, from {loaded.__file__}; "
-            "the choice comes before anything imports nki, and holds for the process"
+            f"too late to choose {_WORDS[backend]}: {_WORDS[present]} is already loaded from {loaded.__file__}; "
+            "choose before anything imports nki"
         )
     return present
 

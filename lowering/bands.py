@@ -26,7 +26,7 @@ class Reach:
         """The rows that are not padding; raises Unsupported if all are padding."""
         first, end = max(0, self.first), min(self.rows, self.end)
         if first >= end:
-            raise Unsupported("a band of rows would read padding alone")
+            raise Unsupported("a band of rows would read only padding")
         return first, end
 
     def padding(self, sides: Sides) -> Sides:

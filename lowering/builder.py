@@ -17,11 +17,11 @@ from .channels import Channels, joined
 from .graph import Graph, Node, Unsupported
 from .lazy import LazyArray
 
-MOST_COLUMNS = 4096  # most float32 numbers per element, 16 KiB of a partition
-MOST_GATHERED = 2048  # most channels that are rearranged by a matmul: filters of 8 MiB in 16 bits
-MOST_RUNS = 64  # most contiguous runs from which a larger number of channels is rearranged
+MOST_COLUMNS = 4096  # maximum number of float32 numbers per element, 16 KiB of a partition
+MOST_GATHERED = 2048  # maximum number of channels that are rearranged by a matmul: filters of 8 MiB in 16 bits
+MOST_RUNS = 64  # maximum number of contiguous runs from which a larger number of channels is rearranged
 MOST_SCORES = 2048  # float32 numbers in half of PSUM's banks, so that two blocks of images are in flight
-MOST_ANSWERS = 8192  # most numbers of an image that are searched together (kernels/argmax.py)
+MOST_ANSWERS = 8192  # maximum number of values of an image that are searched together (kernels/argmax.py)
 
 
 @dataclass
@@ -98,7 +98,9 @@ class GraphBuilder:
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
         if count > MOST_ANSWERS:
-            raise Unsupported(f"layer {name!r} outputs {count} numbers, more than the {MOST_ANSWERS} of a last layer")
+            raise Unsupported(
+                f"layer {name!r} outputs {count} numbers, but a last layer can have at most {MOST_ANSWERS}"
+            )
         if count > MOST_SCORES:
             self.make_plain(source)
             self.add(ClassifierHead, name, (source,), (count, 1, 1), kind="scores", ending=ending)
@@ -163,7 +165,7 @@ class GraphBuilder:
         place, shape = self.places[name], self.shapes[name]
         runs = place.runs()
         if len(runs) > MOST_RUNS:
-            raise Unsupported(f"{len(place.order)} channels of layer {name!r} are too many to be laid out anew")
+            raise Unsupported(f"{len(place.order)} channels of layer {name!r} are too many to rearrange")
         if not place.are_plain:
             pieces = []
             for number, (start, end) in enumerate(runs):

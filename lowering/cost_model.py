@@ -45,8 +45,8 @@ from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, nu
 
 BANDS = (1, 4, 16, 64)  # numbers of bands of rows to try for the cost of an operation that is too large as a whole
 PASSES = 2  # passes from which the cost of an operation is determined
-MOST_KEPT = 8_000  # most instructions of a simulated run that is kept
-MOST_KNOWN = 20_000  # most costs that are cached for each target, dtype and number of cores
+MOST_KEPT = 8_000  # maximum number of instructions of a simulated run that is kept
+MOST_KNOWN = 20_000  # maximum number of costs that are cached for each target, dtype and number of cores
 
 
 def dtype_of(itemsize: int) -> np.dtype[Any]:
@@ -60,7 +60,7 @@ class Cost:
 
     nanoseconds: float
     instructions: int
-    multiplying: float = 0.0  # least busy nanoseconds of the Tensor Engine, 0 if not determined
+    multiplying: float = 0.0  # lower bound of the Tensor Engine's busy time in nanoseconds, 0 if not determined
     waiting: float = 0.0  # nanoseconds of the critical path spent on DMAs, at most the time without data movement
 
 

@@ -66,7 +66,7 @@ def _hollow(node: Node) -> Node:
 
 
 def _no_numbers() -> np.ndarray:
-    raise AssertionError("a plan needs the shapes of filters alone")
+    raise AssertionError("planning requires only the shapes of filters")
 
 
 def main() -> None:

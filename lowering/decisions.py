@@ -200,7 +200,7 @@ def _counts(data: Sequence[Any]) -> tuple[tuple[int, int], ...]:
 
 def _true(data: Any) -> bool:
     if data is not True:
-        raise ValueError(f"{data!r} where only true may be")
+        raise ValueError(f"{data!r}; expected true")
     return True
 
 

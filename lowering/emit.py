@@ -306,7 +306,7 @@ class _Emission:
         operation = self._graph.nodes[number].operation
         memory = self._memory(number) or Memory.SBUF
         if operation.taps_load is not None:
-            raise Unsupported("the taps of an input are loaded by each stage that reads them")
+            raise Unsupported("each stage must load the input taps that it reads")
         buffer = with_fields(buffer_of(operation, memory), whole_batch=self._is_read_later(number))
         if memory is Memory.SBUF:
             copies = operation.copies_made or Copies()

@@ -27,7 +27,7 @@ from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 _LOG = logging.getLogger(__name__)
 
 MORE_PICTURES = (2, 4)  # numbers of pictures whose plans are also tried for one picture
-MOST_TRIED_AS_MORE = 1_500  # most instructions of a one-picture launch for which they are tried
+MOST_TRIED_AS_MORE = 1_500  # maximum number of instructions of a one-picture launch for which they are tried
 
 
 class LaunchPlanner:

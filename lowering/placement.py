@@ -27,7 +27,7 @@ from .schedule import Region, Schedule, region_choice, regions_of
 
 PLACED = (Kind.BANDS, Kind.SPILL)
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-MOST_AGAIN = 1.5  # most work of a region, halos included and relative to the work without bands, before it is cut
+MOST_AGAIN = 1.5  # maximum work of a region, including halos and relative to the work without bands, before it is cut
 SHARE = 3  # of the budget, as 1 / SHARE, that a whole value at the end of a region may occupy
 
 

@@ -26,7 +26,7 @@ from .decisions import Decisions
 from .graph import Graph
 
 _FOLDERS = ("kernels", "lowering", "simulator")  # the folders with the source files that plans depend on
-_LARGEST = 16 << 20  # most bytes of a plan
+_LARGEST = 16 << 20  # maximum size of a plan in bytes
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _read(path: Path, key: str) -> TuningRecord:
     with open_regular(path) as file:
         data = json.loads(file.read(_LARGEST))
     if data["sha256"] != _digest(key, data["plan"]):
-        raise ValueError("not the plan that was written")
+        raise ValueError("not the plan that was saved")
     return TuningRecord.from_json(data["plan"])
 
 

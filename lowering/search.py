@@ -22,7 +22,7 @@ from .warmup import added, with_zeros
 
 UNBOUNDED = 2**31  # no limit on the instructions of a launch
 WALKED_INSTRUCTIONS = 8_000  # budget: total instructions of all candidates that are simulated as whole launches
-LEAST_GAIN = 0.1  # least share of the launch that prefetching must be able to save
+LEAST_GAIN = 0.1  # minimum share of the launch that prefetching must be able to save
 AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
 WARMUP_ROUNDS = (0.995, 0.98)  # rounds of adding zeros: the most predicted time, relative to the launch's, in each
 FEWEST_WALKED = 2  # candidates simulated regardless of the budget

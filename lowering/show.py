@@ -64,7 +64,7 @@ def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
         lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")
     early = sum(len(loads) for stage in plan.program.stages for loads in stage.prefetches)
     if early:
-        lines.append(f"{_counted(early, 'load')} of weights before earlier nodes than their own")
+        lines.append(f"{_counted(early, 'load')} of weights moved ahead of earlier nodes")
     return tuple(lines)
 
 

@@ -19,7 +19,7 @@ from .placement import borders, whole_bytes
 from .schedule import Schedule, StageOf, with_stages
 
 SHARE = 4  # of the budget, as 1 / SHARE, that the value between two stages may occupy for the whole batch
-SHRINK = 1.5  # least factor by which it must be smaller than the value at the previous candidate border
+SHRINK = 1.5  # minimum factor by which it must be smaller than the value at the previous candidate border
 MOST_BORDERS = 4  # candidate borders that are tried
 
 

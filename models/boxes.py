@@ -103,7 +103,7 @@ class BoxHead:
         if self.background_last and not self.background:
             raise ModelError("boxes: background_last requires background")
         if self.angle and (self.code != "centre" or self.masks or self.keypoints):
-            raise ModelError("boxes: an angle requires code centre, without masks and keypoints")
+            raise ModelError("boxes: an angle requires code=centre and excludes masks and keypoints")
         code = "centre" if self.angle else "corners"
         if self.ended and (self.code != code or self.scores_from or self.objectness or self.background):
             raise ModelError("boxes: rows that are already selected must hold corners, a score and a class")
@@ -112,15 +112,15 @@ class BoxHead:
         for stride in self.strides:
             check_range("boxes", "strides", stride, 1, 4096)
         if (self.code in ("cells", "priors")) != bool(self.strides):
-            raise ModelError(f"boxes: {len(self.strides)} strides; codes cells and priors need them, others take none")
+            raise ModelError(f"boxes: {len(self.strides)} strides; only the codes cells and priors use strides")
         counts = len(self.strides) if self.code == "priors" else 0
         if len(self.prior_counts) != counts or any(not 1 <= count <= MAX_PRIORS for count in self.prior_counts):
             raise ModelError(
-                f"boxes: prior_counts is {list(self.prior_counts)[:8]}; one count for each stride is needed"
+                f"boxes: prior_counts is {list(self.prior_counts)[:8]}; expected one count for each stride"
             )
         if len(self.priors) != 2 * sum(self.prior_counts) or not all(0 < side < 1e5 for side in self.priors):
             raise ModelError(
-                f"boxes: {len(self.priors)} sides of priors; a width and a height above 0 are needed for each prior"
+                f"boxes: {len(self.priors)} sides of priors; expected a width and a height above 0 for each prior"
             )
         if len(self.variances) != 2 or not all(0 < variance <= 100 for variance in self.variances):
             raise ModelError("boxes: variances must be two numbers above 0, for centres and for sizes")
@@ -164,7 +164,7 @@ class BoxHead:
         if not self.fits(shape):
             order = "[boxes, numbers]" if self.layout == "rows" else "[numbers, boxes]"
             told = f"{order} with {self.columns.width} numbers per box"
-            raise ModelError(f"boxes: the output has shape {list(shape)[:8]}; {told} is needed")
+            raise ModelError(f"boxes: the output has shape {list(shape)[:8]}; expected {told}")
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Return True if an output of this shape contains rows of the described layout."""

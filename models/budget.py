@@ -40,7 +40,7 @@ class Budget:
     def take(self, size: int, what: str) -> None:
         """Reserve `size` bytes before they are allocated for `what`; raise OverBudget if the budget is exceeded."""
         if self.taken + size > self.max_bytes:
-            raise OverBudget(f"{what} takes {self.taken + size:,} bytes; at most {self.max_bytes:,} are allowed here")
+            raise OverBudget(f"{what} takes {self.taken + size:,} bytes, which exceeds the limit of {self.max_bytes:,}")
         self.taken += size
 
 

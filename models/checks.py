@@ -56,14 +56,14 @@ def check_each(where: str, field: str, values: Sequence[int], count: int, low: i
     if len(values) != count or any(not low <= value <= high for value in values):
         shown = ", ".join(map(str, values[:8]))
         raise ModelError(
-            f"{_place(where)}: {field} is {shown or 'empty'}; {count} values from {low} to {high} are needed"
+            f"{_place(where)}: {field} is {shown or 'empty'}; expected {count} values from {low} to {high}"
         )
 
 
 def check_choice(where: str, field: str, value: str, allowed: Sequence[str]) -> None:
     """Raise ModelError unless `value` is in `allowed`."""
     if value not in allowed:
-        raise ModelError(f"{_place(where)}: {field} is {value!r}; allowed are {', '.join(allowed)}")
+        raise ModelError(f"{_place(where)}: {field} is {value!r}; allowed: {', '.join(allowed)}")
 
 
 def check_numbers(where: str, field: str, values: Sequence[float], count: int) -> None:

@@ -141,7 +141,7 @@ def _threshold(ink: np.ndarray, channels: int) -> float:
         raise InkError("the picture is blank")
     noise = 0.0 if _is_less_noisy(ink, 0.07 * peak) else _noise(ink)  # less than 0.075 * peak has no effect
     if peak < 5 * noise:
-        raise InkError("nothing stands out from the noise of the picture")
+        raise InkError("no ink can be distinguished from the noise")
     return max(0.3 * peak, min(4 * noise, 0.5 * peak))
 
 
@@ -203,7 +203,7 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
 
     main, sides = int(np.argmax(weight)), pieces.sides
     if sides[main] < MIN_BLOB_SIDE:
-        raise InkError("there is nothing but specks")
+        raise InkError("it contains only specks")
     sure = np.where(sides <= 0.4 * sides[main], clear, doubt)  # dots and bars of a sign may be filled shapes
     like = (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (sure >= 0.3 * doubt[main])
     if expected is not None:  # ignore pieces that were rejected when the digit was located

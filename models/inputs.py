@@ -81,9 +81,9 @@ class ImageInput:
         check_numbers(INPUT, "mean", self.mean, self.channels)
         check_numbers(INPUT, "std", self.std, self.channels)
         if 0 in self.std:
-            raise ModelError(f"input: std is {self.std}, but none may be 0")
+            raise ModelError(f"input: std is {self.std}, but no value may be 0")
         if (self.layout == "HW" and self.channels != 1) or (self.layout == "CW" and self.height != 1):
-            raise ModelError(f"input: layout {self.layout} leaves out an axis of {self.shape} that is not 1")
+            raise ModelError(f"input: layout {self.layout} omits an axis of {self.shape} that is not 1")
         self._check_picture()
 
     def _check_picture(self) -> None:
@@ -156,7 +156,7 @@ class SeveralInputs:
         check_range(INPUT, "parts", len(self.parts), 2, MAX_INPUTS)
         names = [part.name for part in self.parts]
         if len(set(names)) < len(names):
-            raise ModelError(f"input: the names {', '.join(map(repr, names[:8]))} are not all different")
+            raise ModelError(f"input: the names {', '.join(map(repr, names[:8]))} are not unique")
         check_range(INPUT, "numbers of all parts", self.shape[0], 1, MAX_FEATURES)
 
     @property

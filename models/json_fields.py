@@ -23,7 +23,7 @@ def fields_of(where: str, data: Any, allowed: tuple[str, ...], optional: tuple[s
         raise ModelError(f"{where} must be a JSON object, not {type(data).__name__}")
     unknown = [key for key in data if key not in allowed]
     if unknown:
-        raise ModelError(f"{where}: unknown field {unknown[0]!r}; allowed are {', '.join(allowed)}")
+        raise ModelError(f"{where}: unknown field {unknown[0]!r}; allowed: {', '.join(allowed)}")
     missing = [key for key in allowed if key not in data and key not in optional]
     if missing:
         raise ModelError(f"{where}: the field {missing[0]!r} is missing")
@@ -34,7 +34,7 @@ def build(kinds: Mapping[str, type[_Kind]], where: str, data: Any) -> _Kind:
     """Build an input or a layer from its JSON object, whose `kind` selects the class."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
-        raise ModelError(f"{where}: unknown kind {kind!r}; known are {', '.join(kinds)}")
+        raise ModelError(f"{where}: unknown kind {kind!r}; known: {', '.join(kinds)}")
     return fill(kinds[kind], where, {key: value for key, value in data.items() if key != "kind"})
 
 

@@ -62,7 +62,7 @@ class Network:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ModelError("a network needs a name")
+            raise ModelError("a network must have a name")
         if not 1 <= len(self.layers) <= MAX_LAYERS:
             raise ModelError(f"network {self.name!r} has {len(self.layers)} layers; 1 to {MAX_LAYERS} are allowed")
         before = (INPUT, *(layer.name for layer in self.layers))
@@ -88,19 +88,21 @@ class Network:
             seen.add(layer.name)
         for layer in self.layers:
             if not readers[layer.name] and layer.name not in answers:
-                raise ModelError(f"layer {layer.name!r}: nothing reads it, and it is not the last")
+                raise ModelError(f"layer {layer.name!r}: it is not the last layer, but no layer reads it")
 
     def _check_outputs(self, shapes: Mapping[str, Shape]) -> None:
         shape = shapes[self.layers[-1].name]
         is_labelled = self.output.kind == "classes" or (self.labels and self.output.kind not in ("boxes", "map"))
         if len(shape) != 1 or (is_labelled and len(self.labels) != shape[0]):
             raise ModelError(
-                f"network {self.name!r} ends in {describe_shape(shape)}, but has {len(self.labels)} labels; "
-                "it must end in one feature for each label"
+                f"network {self.name!r} outputs {describe_shape(shape)}, but has {len(self.labels)} labels; "
+                "it must output one value per label"
             )
         for named in self.named_outputs:
             if named.layer not in shapes or len(shapes[named.layer]) != 1:
-                raise ModelError(f"output {named.name!r}: layer {named.layer!r} does not exist, or is not features")
+                raise ModelError(
+                    f"output {named.name!r}: layer {named.layer!r} does not exist or does not output features"
+                )
             named.check(shapes[named.layer][0])
         names = [named.name for named in self.named_outputs]
         if len(set(names)) < len(names) or len(names) > MAX_OUTPUTS:
@@ -116,11 +118,11 @@ class Network:
             return
         last = self.layers[-1]
         if not isinstance(last, PixelArgmax) or not isinstance(self.input, ImageInput):
-            raise ModelError("output: a map is of an image, and its last layer a pixel_argmax")
+            raise ModelError("output: a map requires an image input and a pixel_argmax as the last layer")
         if shapes[last.inputs[0]][1:] != self.output_shape or len(self.labels) != last.classes:
             raise ModelError(
                 f"output: a map of {describe_shape(shapes[last.inputs[0]])} scores, but {len(self.labels)} labels and "
-                f"the shape {list(self.output_shape)[:8]}; a label for each class, and rows and columns, are needed"
+                f"the shape {list(self.output_shape)[:8]}; expected a label for each class, and rows and columns"
             )
 
     def _check_boxes(self) -> None:
@@ -131,7 +133,7 @@ class Network:
         if head is None:
             return
         if not isinstance(self.input, ImageInput):
-            raise ModelError("boxes are found in an image, but the input is none")
+            raise ModelError("boxes require an image input")
         shapes = {other.name: other.shape for other in self.others}
         count = self.named_outputs[0].shape[0 if head.layout == "rows" else 1]
         if head.box_count(self.input.height, self.input.width) not in (None, count):
@@ -251,10 +253,10 @@ def _check_inputs(layer: Layer, earlier: set[str]) -> None:
     fewest, most = layer.reads()
     if not fewest <= len(layer.inputs) <= most:
         count = str(fewest) if fewest == most else f"{fewest} to {most}"
-        raise ModelError(f"layer {layer.name!r}: reads {len(layer.inputs)} layers; {count} are needed")
+        raise ModelError(f"layer {layer.name!r}: reads {len(layer.inputs)} layers; expected {count}")
     for name in layer.inputs:
         if name != INPUT and name not in earlier:
-            raise ModelError(f"layer {layer.name!r}: reads {name!r}, which is no layer before it")
+            raise ModelError(f"layer {layer.name!r}: reads {name!r}, which is not an earlier layer")
 
 
 def _default_output(layers: Sequence[Layer]) -> Output:

@@ -80,7 +80,7 @@ class NamedOutput:
         """Raise ModelError unless shape and labels match the layer's `width` features."""
         where = f"output {self.name!r}"
         if self.size != width or min(self.shape, default=0) < 1:
-            raise ModelError(f"{where}: its shape is {list(self.shape)[:8]}, but layer {self.layer!r} gives {width}")
+            raise ModelError(f"{where}: its shape is {list(self.shape)[:8]}, but layer {self.layer!r} outputs {width}")
         if self.output.boxes is not None:
             self.output.boxes.check_shape(self.shape)
             wanted, what = self.output.boxes.classes, "classes of boxes"
@@ -88,9 +88,9 @@ class NamedOutput:
             wanted, what = width, "numbers"
         if self.output.kind == "map":  # `Network` checks the layer that computes the classes
             if len(self.shape) != 2:
-                raise ModelError(f"{where}: a map has rows and columns, not {list(self.shape)[:8]}")
+                raise ModelError(f"{where}: a map must have rows and columns, not {list(self.shape)[:8]}")
         elif (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != wanted:
-            raise ModelError(f"{where}: {wanted} {what}, but {len(self.labels)} labels; one label for each is needed")
+            raise ModelError(f"{where}: {wanted} {what}, but {len(self.labels)} labels; expected one label for each")
         if len(self.labels) > MAX_LABELS:
             raise ModelError(f"{where}: {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
         if self.output.none and (self.output.kind != "classes" or self.labels.count(self.output.none) != 1):

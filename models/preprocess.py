@@ -78,7 +78,7 @@ def open_image(source: str | os.PathLike[str] | BinaryIO) -> Image.Image:
             return _decode(source)
         data = source.read(MAX_STREAM_BYTES + 1)
         if len(data) > MAX_STREAM_BYTES:
-            raise InputError(f"more than {MAX_STREAM_BYTES >> 20} MiB came in; no picture is read from so much")
+            raise InputError(f"more than {MAX_STREAM_BYTES >> 20} MiB of data; pictures must be smaller")
         return _decode(io.BytesIO(data))
     except InputError:
         raise
@@ -193,13 +193,13 @@ def _unknown_format(file: BinaryIO) -> str:
         return "an empty file"
     if start[4:8] == b"ftyp" and start[8:12] in (*AVIF_BRANDS, *HEIF_BRANDS):
         if start[8:12] not in AVIF_BRANDS:
-            return "a HEIC picture, which is not read; save it as JPEG or PNG"
+            return "HEIC pictures are not supported; save it as JPEG or PNG"
         if "AVIF" not in FORMATS:
-            return "an AVIF picture, which this Pillow does not read (11.3 does); save it as JPEG or PNG"
+            return "AVIF pictures require Pillow 11.3 or newer; upgrade, or save it as JPEG or PNG"
         return "a corrupt or truncated picture"
     for mark, name in ((b"%PDF-", "a PDF file"), (b"<svg", "an SVG drawing"), (b"<html", "a web page")):
         if mark in start:
-            return f"{name}, which is not read; save the picture as PNG"
+            return f"{name}, which is not supported; save the picture as PNG"
     return f"not a picture in a known format ({', '.join(FORMATS)})"
 
 
@@ -311,7 +311,7 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
         return _locate(_plain(Image.fromarray(ground[:, :, 0] if image.mode == "L" else ground)), on_plate=True)
     # A small blob on a plate is more likely a face's mouth than one of several digits.
     if blob.several and not (on_plate and blob.box.height < MIN_HEIGHT * size[1]):
-        raise InputError("several digits or signs; one digit is read at a time (trninfer detect finds several)")
+        raise InputError("several digits or signs; this network reads one digit (trninfer detect finds several)")
     return image, box
 
 

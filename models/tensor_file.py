@@ -58,7 +58,7 @@ def read_table(path: Path) -> TensorFile:
             start = file.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
             if not 2 <= length <= size - 8:
-                raise ModelError(f"{path}: not a safetensors file, or cut short")
+                raise ModelError(f"{path}: not a safetensors file, or truncated")
             if length > MAX_HEADER_BYTES:
                 raise ModelError(f"{path}: its header claims {length} bytes; at most {MAX_HEADER_BYTES} are allowed")
             raw = file.read(length)
@@ -73,10 +73,10 @@ def read_table(path: Path) -> TensorFile:
     except (ValueError, RecursionError):
         raise ModelError(f"{path}: not a safetensors file: its header is not JSON") from None
     if not isinstance(table, dict):
-        raise ModelError(f"{path}: not a safetensors file: its header is no JSON object")
+        raise ModelError(f"{path}: not a safetensors file: its header is not a JSON object")
     metadata = table.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise ModelError(f"{path}: its metadata are not strings")
+        raise ModelError(f"{path}: its metadata values are not strings")
     try:
         return TensorFile(path, metadata, _entries(table, size - 8 - length), 8 + length, size)
     except ModelError as error:
@@ -92,7 +92,7 @@ def check_types(file: TensorFile, names: Iterable[str]) -> None:
     for name in names:
         dtype, shape, begin, end = file.entries[name]
         if dtype not in _DTYPES:
-            raise ModelError(f"tensor {name!r} is of type {dtype!r}; allowed are {', '.join(_DTYPES)}")
+            raise ModelError(f"tensor {name!r} is of type {dtype!r}; allowed: {', '.join(_DTYPES)}")
         if end - begin != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
             raise ModelError(f"tensor {name!r} takes {end - begin} bytes, which does not fit its shape {list(shape)}")
     _check_places(file)
@@ -110,7 +110,7 @@ def read_tensors(file: TensorFile, names: Iterable[str]) -> dict[str, np.ndarray
                 stream.seek(file.data_offset + begin)
                 raw = stream.read(end - begin)
                 if len(raw) != end - begin:
-                    raise ModelError(f"{file.path}: cut short within tensor {name!r}")
+                    raise ModelError(f"{file.path}: truncated within tensor {name!r}")
                 tensors[name] = np.frombuffer(raw, _DTYPES[dtype]).reshape(shape).astype(np.float32)
     except OverBudget as error:
         raise ModelError(f"{file.path}: {error}") from None
@@ -124,14 +124,14 @@ def _entries(table: Mapping[str, object], data_bytes: int) -> dict[str, Entry]:
     entries = {}
     for name, entry in table.items():
         if not isinstance(entry, dict):
-            raise ModelError(f"tensor {name!r}: its entry is no JSON object")
+            raise ModelError(f"tensor {name!r}: its entry is not a JSON object")
         dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
         sizes, ends = _sizes(shape), _sizes(offsets)
         if not isinstance(dtype, str) or sizes is None or ends is None or len(ends) != 2:
-            raise ModelError(f"tensor {name!r}: its dtype, shape or data_offsets are not what the format has")
+            raise ModelError(f"tensor {name!r}: its dtype, shape or data_offsets are invalid")
         begin, end = ends
         if not begin <= end <= data_bytes:
-            raise ModelError(f"tensor {name!r} lies outside the file, which is cut short or corrupt")
+            raise ModelError(f"tensor {name!r} extends beyond the file, which is truncated or corrupt")
         entries[name] = Entry(dtype, sizes, begin, end)
     return entries
 
@@ -141,7 +141,7 @@ def _check_places(file: TensorFile) -> None:
     before, reached = "", 0
     for name, entry in sorted(file.entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin < reached:
-            raise ModelError(f"tensors {before!r} and {name!r} overlap; in a safetensors file each has its own bytes")
+            raise ModelError(f"tensors {before!r} and {name!r} overlap; the safetensors format forbids this")
         if entry.begin > reached:
             raise ModelError(f"bytes {reached} to {entry.begin} of the data belong to no tensor")
         before, reached = name, entry.end

@@ -108,11 +108,11 @@ class Adviser:
             found += self._of_layers(batch, after)
         if setting.dtype == "float32":
             after = self._time(replace(setting, dtype="bfloat16"))
-            seen = "a float32 product takes four passes of the Tensor Engine and twice the bytes"
+            seen = "a float32 product takes four passes of the Tensor Engine and moves twice the bytes"
             found.append(self._all(seen, "bfloat16", "--dtype bfloat16", before, after.total_us / setting.batch))
         if setting.launches.per == "layer":
             after = self._time(replace(setting, launches=replace(setting.launches, per="network")))
-            seen = f"{len(result.layers)} launches, and what passes between them goes through HBM"
+            seen = f"{len(result.layers)} launches, which exchange values through HBM"
             found.append(self._all(seen, "one launch", "--launches network", before, after.total_us / setting.batch))
         if setting.launches.form == "direct":
             after = self._time(replace(setting, launches=replace(setting.launches, form=DEFAULT_LAUNCHES.form)))
@@ -156,7 +156,8 @@ class Adviser:
             return f"the launch takes {launch:.1f} of {total:.1f} us"
         if weights > read / 2:
             return (
-                f"{read / 1e6:.3g} MB move for a batch of {self._setting.batch}, {min(weights / read, 1):.0%} weights"
+                f"{read / 1e6:.3g} MB are moved for a batch of {self._setting.batch}, "
+                f"{min(weights / read, 1):.0%} weights"
             )
         hfu = sum((row.hfu or 0.0) * (row.active_us or 0.0) for row in self.result.layers) / total
         return f"the PE array multiplies for {hfu:.1%} of the time"
@@ -180,7 +181,7 @@ class Adviser:
             elif isinstance(layer, Dense):
                 held = layer.in_features
             if (row.bound_by or "").startswith("dma"):
-                seen = f"{row.hbm_bytes / 1e6:.3g} MB move for it"
+                seen = f"{row.hbm_bytes / 1e6:.3g} MB are moved for it"
             elif held is not None and held < PARTITIONS:
                 seen = f"{held} of {PARTITIONS} partitions hold input channels"
             else:
@@ -201,8 +202,8 @@ class Adviser:
         with what_if(shared_hbm(self._target, CORES), self._target):
             shared = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
         after = shared.total_us / (CORES * self._setting.batch)
-        seen = f"one of {find_target(self._target).cores} cores works"
-        return self._all(seen, f"{CORES} cores with a batch each", f"--cores {CORES}", before, after)
+        seen = f"one of {find_target(self._target).cores} cores is used"
+        return self._all(seen, f"{CORES} cores with one batch each", f"--cores {CORES}", before, after)
 
     def _tables(self, before: float) -> Iterator[Advice]:
         """Yield the cost of loading activation tables on the Scalar Engine, compared with a schedule in which these
@@ -217,7 +218,7 @@ class Adviser:
         yield Advice(
             layer=None,
             evidence=f"waits {self.result.total_us - free.total_us:.3g} us for tables of the Scalar Engine",
-            action="one activation function throughout",
+            action="the same activation function in all layers",
             option=None,
             before_us=before,
             after_us=free.total_us / self._setting.batch,

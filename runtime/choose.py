@@ -36,7 +36,7 @@ def decide(name: str) -> Choice:
     found = environment.find_way()
     if found.way is not None:
         return Choice(
-            "neuron", f"a Neuron device and AWS's packages are here, by way of {environment.WAY_NAMES[found.way]}"
+            "neuron", f"a Neuron device and AWS's packages are available through {environment.WAY_NAMES[found.way]}"
         )
     missing = "; ".join(found.missing)
     if name == "auto":

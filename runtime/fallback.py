@@ -119,7 +119,7 @@ class FallbackLaunches:
                 if slower is None:
                     raise
                 self._current, told = slower
-                self._warn(f"{self._name}: {error}; going on {told}")
+                self._warn(f"{self._name}: {error}; continuing {told}")
                 self.note = told
 
     def _slower(self, batch: int) -> tuple[Launches, str] | None:

@@ -103,7 +103,7 @@ def describe_fault(fault: Exception) -> str:
 def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
     if info.lnc > 1:
         raise KernelError(
-            f"{model.network.name}: layer by layer ({reason}) it runs on one NeuronCore; leave out --lnc {info.lnc}"
+            f"{model.network.name}: runs layer by layer ({reason}), so on one NeuronCore; omit --lnc {info.lnc}"
         )
 
 
@@ -111,7 +111,7 @@ def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batc
     """Return the launches of a network in 8 bits, with a note on its 8-bit layers; raise KernelError if that is not
     possible."""
     if options.per == "layer":
-        raise KernelError(f"{EIGHT_BITS} is for --launches network; layers by themselves run in --dtype bfloat16")
+        raise KernelError(f"{EIGHT_BITS} requires --launches network; single layers run in --dtype bfloat16")
     calibration = options.calibration or own_calibration(model.network)
     config = config_of(EIGHT_BITS, info, options)
     values = find_target(info.target).generation > 2  # older cores multiply 8 bits no faster than 16
@@ -121,7 +121,7 @@ def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batc
     try:
         launches = NetworkLaunches(model, EIGHT_BITS, config, options.instructions, batch, info.has_layer_times)
     except Unsupported as reason:
-        raise KernelError(f"{EIGHT_BITS} is for networks in one launch: {reason}; try --dtype bfloat16") from None
+        raise KernelError(f"{EIGHT_BITS} requires a network in one launch: {reason}; try --dtype bfloat16") from None
     launches.note = "; ".join(filter(None, [launches.eight_bits_note(calibration.source), launches.note]))
     return launches
 

@@ -109,7 +109,7 @@ class ProgramStep:
         try:
             return self.planner.plan(batch)
         except Unsupported as why:
-            advice = "; dtypes of 16 bits need about half" if self.dtype.itemsize > 2 else ""
+            advice = "; 16-bit dtypes need about half" if self.dtype.itemsize > 2 else ""
             raise KernelError(f"in {self.dtype.name}, {why}{advice}") from None
 
 

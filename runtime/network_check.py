@@ -21,7 +21,7 @@ from .choose import choose_backend
 from .session import OverflowedError, Session
 from .verify import Verification, Verifier, merge
 
-MOST = 1e-3  # largest accepted share of the largest output
+MOST = 1e-3  # maximum accepted difference, as a share of the largest output
 PLANNED = (1, 2)  # batch sizes that are planned in each dtype
 
 # Batch sizes that are run, with the largest number of multiply-accumulates per example; larger networks are not run.
@@ -104,7 +104,7 @@ def _plan(model: Model, dtype: str, batch: int) -> None:
         raise ModelError(f"{where}: {told}") from None
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
         told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ModelError(f"{where} ({told}), which is a fault of trninfer: please report it") from None
+        raise ModelError(f"{where} ({told}), which is an internal error of trninfer; please report it") from None
 
 
 def _run(model: Model, batch: int, least: float) -> Verification:

@@ -39,7 +39,7 @@ def open_model(
     text = os.fspath(name_or_path)
     if not text.lower().endswith(SUFFIXES) or not os.path.isfile(text):
         if size is not None:
-            raise ModelError(f"{text}: sizes are of ONNX files, which may leave height and width of pictures open")
+            raise ModelError(f"{text}: picture sizes apply only to ONNX files with variable height and width")
         return load_model(name_or_path)
     path = Path(text)
     entry = _entry(path, size)
@@ -48,7 +48,7 @@ def open_model(
         kept = path.name[: path.name.lower().rindex(".onnx")] + ".safetensors"
         more = [] if size is None else ["--input-size", f"{size[0]}x{size[1]}"]
         command = shlex.join(["trninfer", "import", text, *more, "-o", kept])
-        note(f"{text}: imported for this run; {command} keeps the network and prints what was assumed")
+        note(f"{text}: imported for this run; {command} saves the network and prints the assumptions")
     return model
 
 

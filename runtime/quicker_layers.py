@@ -55,7 +55,7 @@ def quicker(
     if apart >= together:
         return launches
     layers.note = (
-        f"layer by layer, which is quicker than one launch: {apart:,.0f} us, not {together:,.0f}, predicted in batches "
+        f"layer by layer, which is faster than one launch: {apart:,.0f} us, not {together:,.0f}, predicted in batches "
         f"of {size}"
     )
     return layers

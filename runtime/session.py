@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 Progress = Callable[[float], None]
 _ADVICE = {
     "float32": "",
-    EIGHT_BITS: "; find its scales by inputs such as this one (--calibrate), or try --dtype bfloat16",
+    EIGHT_BITS: "; calibrate with inputs such as this one (--calibrate), or try --dtype bfloat16",
 }
 
 
@@ -113,7 +113,7 @@ class Session:
         warn: Callable[[str], None] | None = None,
     ) -> None:
         if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; at least 1 is needed")
+            raise ValueError(f"batch_size is {batch_size}; expected at least 1")
         began = time.perf_counter()
         self.model = model
         self.backend = backend
@@ -200,7 +200,7 @@ class Session:
         probabilities = self._probabilities(scores)
         lowest = 0 if network.output.is_labelled else -1
         if ((ran.classes < lowest) | (ran.classes >= network.outputs)).any():
-            raise KernelError(f"argmax on {self.info.target}: gave classes outside 0 to {network.outputs - 1}")
+            raise KernelError(f"argmax on {self.info.target}: returned classes outside 0 to {network.outputs - 1}")
         raw = network.unpack(scores)[0] if network.output.scores == "raw" else None
         return BatchAnswer(size, ran.classes, probabilities, ran.times, ran.timelines, raw=raw)
 
@@ -224,7 +224,7 @@ class Session:
         if classes.min(initial=0) < 0 or classes.max(initial=0) >= len(network.labels):
             advice = _ADVICE.get(self.dtype, "; try --dtype float32")
             raise OverflowedError(
-                f"pixels of {network.name!r} have no class in {self.dtype}: numbers overflowed on the way{advice}"
+                f"pixels of {network.name!r} have no class in {self.dtype}: an intermediate value overflowed{advice}"
             )
 
 

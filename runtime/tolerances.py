@@ -32,15 +32,16 @@ SOURCES = (
         "passes of a float32 matmul",
         (1e-5, 0.0, 0.0, 0.0),
         True,
-        "the Tensor Engine makes float32 products of several passes; AWS gives no bound, its own test of nc_matmul in "
+        "the Tensor Engine computes float32 products in several passes; AWS states no bound, but "
+        "its own test of nc_matmul in "
         "float32 accepts 1e-5 (nki/test/test_nki_isa_nc_matmul.py)",
     ),
     Source(
         "table functions",
         (1e-5, 1e-5, 1e-5, 1e-5),
         True,
-        "exp, gelu, sigmoid and tanh are piecewise polynomials (nki.api.shared.rst, nki-act-func); AWS gives no bound, "
-        "its own test of activation accepts 1e-5 (nki/test/test_nki_isa_activation.py)",
+        "exp, gelu, sigmoid and tanh are piecewise polynomials (nki.api.shared.rst, nki-act-func); AWS states no "
+        "bound, but its own test of activation accepts 1e-5 (nki/test/test_nki_isa_activation.py)",
     ),
 )
 # A network's answer accumulates the errors of several kernels: ten in float32, fewer in 16 bits, since the rounding

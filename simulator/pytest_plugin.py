@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         install()
     if config.getoption("--nki-update-baselines") and getattr(config.option, "numprocesses", None):
-        raise pytest.UsageError("--nki-update-baselines writes files that all tests share: leave out -n")
+        raise pytest.UsageError("--nki-update-baselines writes files that all tests share; omit -n")
 
 
 def is_on(config: pytest.Config) -> bool:
@@ -102,7 +102,9 @@ def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
     became slower. `pytest --nki-update-baselines` writes the file.
     """
     if not is_on(request.config):
-        pytest.fail("nki_run needs --nki-simulator, or nki_simulator = true in pytest's settings", pytrace=False)
+        pytest.fail(
+            "nki_run requires --nki-simulator, or nki_simulator = true in pytest's configuration", pytrace=False
+        )
     from .machine.errors import NkiValidationError, without_ours
     from .running.launch import run
 

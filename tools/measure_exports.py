@@ -28,7 +28,7 @@ from .real_exports import Export, all_exports, load_packages
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET, DTYPE = "trn2", "bfloat16"
 _BLOCK = re.compile(r"(<!-- measured: exports -->\n).*?(<!-- end of exports -->)", re.S)
-_LONGEST = 160  # longest reason in the table, in characters
+_LONGEST = 160  # maximum length of a reason in the table, in characters
 HEADINGS = ("network", "size", "exporter", "differs by", "planned in", "predicted", "times its floor", "otherwise")
 
 

@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = [*pages, *TUTORIALS, "man"]
     for name in given.names:
         if name not in known:
-            parser.error(f"no page has a block {name!r}; there are {', '.join(known)}")
+            parser.error(f"no page has a block {name!r}; available: {', '.join(known)}")
     stale = [name for name in given.names or known if _is_stale(name, pages, given.check)]
     if stale and given.check:
         print(f"not up to date: {', '.join(stale)} (python -m trninfer.tools.update_docs)")

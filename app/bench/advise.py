@@ -15,7 +15,7 @@ from .subject import BenchSubject
 def advise(report: Report, subject: BenchSubject, options: RunOptions) -> None:
     """Add what-if results and advice for each network to the report. Raises UsageError if times are measured."""
     if report.latency_kind != "predicted":
-        raise UsageError("--advise needs predictions; add --backend sim")
+        raise UsageError("--advise requires predictions; add --backend sim")
     names = [subject.model] if subject.model is not None else [bundled.name for bundled in bundled_models()]
     launches = LaunchOptions(options.launches, options.instructions, options.convolutions)
     setting = Setting(options.dtype, options.batch_size, launches)

@@ -21,15 +21,15 @@ def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) ->
     path = subject.compare_archive
     assert path is not None
     if not is_alone or subject != BenchSubject(compare_archive=path):
-        raise UsageError("--compare-archive compares the kernels of the archive: give it alone, with --format")
+        raise UsageError("--compare-archive only accepts --format as a further option")
     try:
         compared = compare_archive(path)
     except ArchiveError as error:
         raise UsageError(f"--compare-archive {error}") from None
     if options.form == "markdown":
-        raise UsageError("--format markdown writes tables of layers; --compare-archive has none")
+        raise UsageError("--format markdown is not available for --compare-archive, which has no tables of layers")
     if options.form != "table":
         emit_rows(rows_of(compared), "compare_archive", options.form, options.output)
         return
-    title = f"{path} beside today's predictions"
+    title = f"{path}, compared with current predictions"
     write_output(render_compared(title, compared, stream_of(options.output)), options.output)

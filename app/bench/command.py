@@ -26,7 +26,7 @@ Without --model, --kernel and --suite, all bundled networks are shown, one batch
 are predicted, and only shapes are walked unless --verify asks for the values too; on a chip they are measured.
 
 Each row is a layer, or a launch of a kernel. It shows its time on the critical path (0 if all its instructions overlap
-with others'), so that rows add up; what bounds it, the resource with most of that time (launch, DMA issue, DMA latency,
+with others'), so that rows add up; its bound, the resource with most of that time (launch, DMA issue, DMA latency,
 DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time in which its own instructions
 run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from HBM, and their bandwidth
 during that time (docs/predictions.md explains how to read a critical path). A line below a table lists the layers whose
@@ -47,7 +47,7 @@ Examples:
         --target trn2,trn3 --latency-limit 100us
   What would make it faster, and by how much:
     trninfer bench --model digits-cnn --advise
-  A published suite beside its published figures:
+  A published suite, compared with its published figures:
     trninfer bench --suite cs149-part2
   A page to share: table, roofline, engines' timeline:
     trninfer bench --model digits-cnn --report report.html
@@ -59,7 +59,7 @@ Examples:
     trninfer bench --set @benchmarks/data/earlier-constants.json
   On a chip: median and 99th percentile of 100 calls, and times on the device:
     trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
-  Estimates of AWS's compiler, or times on a chip, beside the predictions:
+  Compare predictions with estimates of AWS's compiler or with times on a chip:
     trninfer bench --compare-archive trninfer-selftest-trn2-trn3-compiler-float32.zip
   A network whose file leaves height and width open, at several sizes:
     trninfer bench --model net.onnx --input-size 160,224,320
@@ -67,7 +67,7 @@ Examples:
     trninfer bench --format json --output baseline.json
     trninfer bench --compare baseline.json --threshold 2%
 
-Exit status: 0; 1 where --verify or --compare failed; 2 wrong usage; 3 the backend is not there; 130 interrupted.
+Exit status: 0; 1 if --verify or --compare failed; 2 wrong usage; 3 the backend is not available; 130 interrupted.
 """
 
 
@@ -87,7 +87,7 @@ def bench(
         typer.Option(
             "--threshold",
             metavar="PERCENT",
-            help="How much slower than in the --compare file a layer or the total may be. [default: 5%]",
+            help="Allowed slowdown of a layer or of the total, relative to the --compare file. [default: 5%]",
         ),
     ] = None,
     constants: Annotated[
@@ -96,7 +96,7 @@ def bench(
             "--set",
             metavar="NAME=VALUE|@FILE",
             autocompletion=complete_constant,
-            help="Predict with another value of a timing constant, or with those of a JSON file, by name or by"
+            help="Override timing constants for the prediction: NAME=VALUE, or a JSON file of values by name or by"
             " target and name; repeatable.",
         ),
     ] = None,

@@ -79,7 +79,7 @@ class BenchSubject:
         str | None,
         typer.Option(
             "--suite",
-            help="A published suite, in its own dtypes and targets, beside its figures.",
+            help="A published suite, in its own dtypes and targets, compared with its published figures.",
             autocompletion=_suites,
         ),
     ] = None
@@ -97,16 +97,16 @@ class BenchSubject:
         typer.Option(
             "--compare-archive",
             metavar="FILE",
-            help="Predict the kernels of an archive written by trninfer doctor --selftest, beside AWS's "
-            "estimates and measured times.",
+            help="Compare predictions with AWS's estimates and measured times from an archive written by "
+            "trninfer doctor --selftest.",
         ),
     ] = None
     advise: Annotated[
         bool,
         typer.Option(
             "--advise",
-            help="Advise how to make networks faster, with the gain of each change and of each resource made "
-            "twice as fast.",
+            help="Suggest changes that make networks faster, with the gain of each, and show the effect of "
+            "doubling the speed of each resource.",
         ),
     ] = False
     show_lowering: Annotated[
@@ -129,7 +129,7 @@ class BenchSubject:
         """Return the subject with `model` set to the model named by either option. Raises UsageError if two models are
         named."""
         if self.name is not None and self.model is not None:
-            raise UsageError(f"{self.name} and --model {self.model} both name a network; give one of them")
+            raise UsageError(f"{self.name} and --model {self.model} both specify a network; use only one of them")
         return replace(self, model=self.model if self.name is None else self.name)
 
     def check(self, options: RunOptions, compared: bool) -> None:
@@ -138,11 +138,12 @@ class BenchSubject:
         is_network = not is_suite and not is_kernel
         _refuse(
             {
-                "--advise is for networks; trninfer simulate shows the lines of a kernel": self.advise
+                "--advise applies to networks; for a kernel, trninfer simulate shows the slowest lines": self.advise
                 and not is_network,
-                "--lnc is for networks; kernels and suites run on one NeuronCore": options.lnc > 1 and not is_network,
-                "--advise tries things on one NeuronCore; leave out --lnc": options.lnc > 1 and self.advise,
-                "--show-lowering is for networks; a kernel is not lowered": self.show_lowering and not is_network,
+                "--lnc applies to networks; kernels and suites run on one NeuronCore": options.lnc > 1
+                and not is_network,
+                "--advise only supports one NeuronCore; omit --lnc": options.lnc > 1 and self.advise,
+                "--show-lowering applies to networks; kernels are not lowered": self.show_lowering and not is_network,
             }
         )
         self._check_graph(options)
@@ -152,15 +153,16 @@ class BenchSubject:
         prints = compared or any((*results, self.show_lowering, self.graph)) or options.form != "table"
         _refuse(
             {
-                f"{' and '.join(given)} exclude each other; give one of them": len(given) > 1,
+                f"{' and '.join(given)} exclude each other; use only one of them": len(given) > 1,
                 "--shape needs --kernel": self.shape is not None and not is_kernel,
-                "a suite is timed only; --verify and --trace go with --kernel or a model": is_suite
+                "suites are only timed; --verify and --trace require --kernel or a model": is_suite
                 and (options.verify or options.trace is not None),
                 "--sources needs --suite": self.sources is not None and not is_suite,
-                "a suite is predicted, by the simulator; leave out --backend neuron": is_suite
+                "suites are predicted by the simulator; omit --backend neuron": is_suite
                 and options.backend == "neuron",
-                "--format markdown writes tables of layers; a suite has none": is_suite and options.form == "markdown",
-                "--quiet leaves nothing of a bench to print; it goes with --verify, --compare or a --format": (
+                "--format markdown is not available for suites, which have no tables of layers": is_suite
+                and options.form == "markdown",
+                "with --quiet, bench prints nothing; add --verify, --compare or a --format": (
                     options.quiet and not prints
                 ),
             }
@@ -170,13 +172,13 @@ class BenchSubject:
         if self.graph is None:
             return
         if self.model is None:
-            raise UsageError("--graph needs --model; it draws one network")
+            raise UsageError("--graph draws one network, so it requires --model")
         check_output(self.graph, "--graph")
         check_kept([self.model], ("--graph", self.graph))
         others = {"--output": options.output, "--trace": options.trace, "--report": options.report_file}
         for option, path in others.items():
             if path is not None and not is_special(path) and os.path.realpath(path) == os.path.realpath(self.graph):
-                raise UsageError(f"--graph and {option} both name {path}; each writes a file of its own")
+                raise UsageError(f"--graph and {option} both write {path}; use different files")
 
     def ignored(self, options: RunOptions) -> list[str]:
         """Return the given options that have no effect on a suite."""

@@ -45,7 +45,7 @@ def _parse_pair(part: str) -> tuple[str, float]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if not (name and equals and value):
         raise UsageError(
-            f"--set: {part!r} is not of the form name=value, as in dma_sustained=500, nor @FILE, a file of these"
+            f"--set: {part!r} is neither name=value, such as dma_sustained=500, nor @FILE, a JSON file of such values"
         )
     try:
         return name, parse_number(value)
@@ -59,7 +59,7 @@ def _read(path: Path) -> Values:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        raise UsageError(f"--set: {path} is no JSON") from None
+        raise UsageError(f"--set: {path} is not valid JSON") from None
     if isinstance(document, dict) and document and set(document) <= set(_TARGETS):
         return {target: _numbers(path, constants, f"{target}: ") for target, constants in document.items()}
     return {target: _numbers(path, document, "") for target in _TARGETS}
@@ -67,7 +67,7 @@ def _read(path: Path) -> Values:
 
 def _numbers(path: Path, constants: Any, where: str) -> dict[str, float]:
     if not isinstance(constants, dict):
-        raise UsageError(f'--set: {path}: {where}must be an object of constants, as {{"dma_sustained": 500}}')
+        raise UsageError(f'--set: {path}: {where}must be an object of constants, such as {{"dma_sustained": 500}}')
     for name, value in constants.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UsageError(f"--set: {path}: {where}{name} must be a number, not {value!r}")
@@ -82,7 +82,7 @@ def another_machine(backend: str, target: str | None, constants: Mapping[str, Ma
         yield
         return
     if backend != "sim":
-        raise UsageError("--set changes predictions; it needs --backend sim")
+        raise UsageError("--set changes predictions, so it requires --backend sim")
     from ...runtime.backend import KernelError
     from ...runtime.simulated import what_if
 

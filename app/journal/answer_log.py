@@ -206,8 +206,8 @@ def open_log(
                 log.go_on(identity, labels)
             elif log.holds_answers():
                 raise UsageError(
-                    f"{path}: holds the answers of an interrupted run; add --resume to go on from them, or remove the "
-                    "file to begin anew"
+                    f"{path}: holds the answers of an interrupted run; add --resume to continue from them, or remove "
+                    "the file to start again"
                 )
             else:
                 log.begin(identity)

@@ -59,7 +59,7 @@ def open_answers(
     form, output = options.form, options.output
     if output is None or is_special(output):
         if options.resume:
-            raise UsageError("--resume goes on from the answers in a file; it needs --output FILE")
+            raise UsageError("--resume continues from the answers in a file, so it requires --output FILE")
         if form == "csv" or form == "ndjson":
             with open_output(output) as write:
                 change = change_of(form, output, options.csv_safe)
@@ -203,7 +203,7 @@ def _open_log(options: AnswerOptions, identity: Identity, labels: tuple[str, ...
 def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
     """Remove the log on success; otherwise keep it and print its name."""
     if log.earlier and not quiet:
-        complain(f"going on from {count(log.earlier, 'answer')} in {log.path}")
+        complain(f"continuing from {count(log.earlier, 'answer')} in {log.path}")
     if log.changed and not quiet:
         complain(f"{count(log.changed, 'input')} changed since an earlier run; answering them again")
     try:
@@ -213,7 +213,7 @@ def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
         log.close(keep)
         if keep:
             complain(
-                f"{count(log.count, 'answer')} kept in {log.path}; the same command with --resume goes on from there"
+                f"{count(log.count, 'answer')} kept in {log.path}; the same command with --resume continues from there"
             )
         raise
     log.close()

@@ -31,7 +31,7 @@ def read_finished(
     """
     allowed = ("ndjson",) if identity["command"] in ("detect", "segment") else ("csv", "ndjson")
     if form not in allowed:  # CSV contains neither pictures without boxes nor masks
-        raise UsageError(f"--resume: {path} is finished; only {' and '.join(allowed)} reports can be added to")
+        raise UsageError(f"--resume: {path} is finished; only {' and '.join(allowed)} reports can be extended")
     records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)
     try:
         for number, record in records:

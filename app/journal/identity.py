@@ -35,6 +35,9 @@ def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> No
     """Raise UsageError if the predictions in the file `name` were made with a different identity."""
     for key, value in identity.items():
         if key in earlier and earlier[key] != value:
-            what = {"weights": "other weights of that model", "data": "another --data file, or one that has changed"}
+            what = {
+                "weights": "other weights of the same model",
+                "data": "a --data file that is another one or has changed",
+            }
             told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
             raise UsageError(f"--resume: the answers in {name} were made with {told}")

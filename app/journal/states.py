@@ -64,8 +64,8 @@ class FileStates:
             return True
         if self._check == "hash" and "sha256" not in (state or {}):
             raise UsageError(
-                f"--resume-check hash: the answer to {name} comes without a hash, as in reports and where an earlier "
-                "run had another --resume-check; use --resume-check stat"
+                f"--resume-check hash: the answer to {name} has no hash, because it is from a report or from a run "
+                "with another --resume-check; use --resume-check stat"
             )
         return all(self._is_state(path, state) for path in paths)
 

@@ -56,10 +56,10 @@ def _add_areas(table: Table, name: str, areas: Sequence[ClassArea]) -> None:
 def map_score_line(score: MapScore) -> str:
     """Describe the mean intersection over union in one line."""
     if not score.pictures:
-        return "score: no picture has a right map"
+        return "score: no picture has a correct map to compare with"
     return (
         f"score: mean IoU {score.mean_iou:.4f} of {count(len(score.classes), 'class', 'classes')}, "
-        f"{100 * score.pixel_accuracy:.2f} % of pixels right in {count(score.pictures, 'picture')}"
+        f"{100 * score.pixel_accuracy:.2f} % of pixels correct in {count(score.pictures, 'picture')}"
     )
 
 
@@ -77,7 +77,7 @@ def print_map_score(console: Console, report: Report, quiet: bool) -> None:
         return
     print_line(console, map_score_line(score))
     if score.unlabelled:
-        print_line(console, f"{count(score.unlabelled, 'picture')} without a right map: not scored")
+        print_line(console, f"{count(score.unlabelled, 'picture')} without a correct map: not scored")
     if report.fail_under is not None:
         verdict = "below" if report.is_below else "not below"
         print_line(console, f"mean IoU {score.mean_iou:.4f} is {verdict} --fail-under {report.fail_under:g}")

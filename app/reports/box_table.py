@@ -42,7 +42,7 @@ def print_boxes(console: Console, report: Report) -> None:
 def score_line(score: BoxScore, limits: Limits | None) -> str:
     """Describe the mean average precision in one line."""
     if score.map is None or score.map_50 is None:
-        return f"score: no boxes to be found in {count(score.pictures, 'picture')}"
+        return f"score: no annotated boxes in {count(score.pictures, 'picture')}"
     text = f"score: mAP@0.5 {score.map_50:.4f}, mAP@0.5:0.95 {score.map:.4f}"
     text += f" ({count(score.boxes, 'box', 'boxes')} in {count(score.pictures, 'picture')})"
     if limits is not None and limits.confidence > SMALL_CONFIDENCE:

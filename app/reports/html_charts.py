@@ -179,9 +179,10 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         aria_label=f"Roofline of {target} with {len(layers)} layers",
     )  # fmt: skip
     told = (
-        f"Operations a second ({kind}, while the layer's own instructions run) against operations for each byte of HBM "
-        "traffic. A circle's area is the layer's share of the time; a ring above it is what the PE array multiplied in "
-        "all (HFU). Under a sloping roof memory bounds, under a flat one the PE array."
+        f"Operations per second ({kind}, while the layer's own instructions run) against operations per byte of HBM "
+        "traffic. The area of a circle is the layer's share of the time; a ring above it shows HFU, which counts all "
+        "multiplications of the PE array. Layers under a sloping roof are bound by memory, those "
+        "under a flat one by the PE array."
     )
     if without:
         told += f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}."

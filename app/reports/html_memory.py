@@ -51,7 +51,7 @@ def _memory(run: Any, region: str) -> Markup:
     needed = min(run.memory.sbuf_bytes, use.peak_bytes) if region == "sbuf" else use.peak_bytes
     told = (
         f"{title}: {quantity(needed, 'B')} of {quantity(use.capacity, 'B')} needed ({percent(needed / use.capacity)}). "
-        f"The tiles that are live take most {microseconds(use.peak_ns / 1000)} us after the first trigger"
+        f"The live tiles peak {microseconds(use.peak_ns / 1000)} us after the first trigger"
         f"{', where loads that run ahead fill free space' if needed < use.peak_bytes else ''}."
     )
     chart = element("figure", _curve(use, needed, end, title), element("figcaption", told), tabindex=0)

@@ -37,7 +37,7 @@ _TERMS = (
     ("HBM traffic", "bytes read from and written to the memory of the device"),
 )
 _PREDICTED_TERMS = (
-    ("critical path", "what each nanosecond was spent on, traced back from the end through what each step waited for"),
+    ("critical path", "the resource that determined each nanosecond, traced back from the end along the dependencies"),
     ("time of a layer", "time of its own instructions on the critical path; 0 if all are overlapped by others"),
     ("bound by", "the resource with the largest share of the row's critical time"),
     ("MFU", "model FLOPs as a share of the PE array's peak in 16 bits, for every dtype"),

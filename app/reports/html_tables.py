@@ -138,7 +138,7 @@ def worker_table(cores: Cores, label: str) -> Markup:
         )
         for number, time in enumerate(cores.worker_us, 1)
     ]
-    title = f"{len(cores.worker_us)} of {cores.count} workers answered, at the same time"
+    title = f"{len(cores.worker_us)} of {cores.count} workers answered concurrently"
     return table(title, [("worker", False), (f"{label} us", True), ("of the busiest", True)], lines)
 
 
@@ -182,7 +182,7 @@ def what_if_table(advice: NetworkAdvice) -> Markup:
         )
         for what in advice.what_ifs
     ]
-    return table(f"{advice.network}: a resource twice as fast, scheduled anew", headings, rows)
+    return table(f"{advice.network}: a resource twice as fast, rescheduled", headings, rows)
 
 
 def sweep_table(points: Sequence[SweepPoint]) -> Markup:

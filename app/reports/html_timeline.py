@@ -249,7 +249,7 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
             element("span", "", class_="range", id="timeline-range"),
             element(
                 "span",
-                "Point at a layer to see its blocks alone. Drag to pan; Ctrl + wheel, + and \u2212 zoom; a double "
+                "Point at a layer to highlight its blocks. Drag to pan; Ctrl + wheel, + and \u2212 zoom; a double "
                 "click on a layer fills the view.",
                 class_="hint",
             ),

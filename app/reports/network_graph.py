@@ -48,7 +48,7 @@ def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
     others = sum(time for name, time in times.items() if name not in names)
     unit = f"us {title.kind}"
     lead = f"{network.name}: a batch of {title.batch_size} in {title.dtype} on {title.target}"
-    total = f"{microseconds(table.total_us)} {unit} in all, {microseconds(others)} of them of no single layer"
+    total = f"{microseconds(table.total_us)} {unit} in all, {microseconds(others)} of them not due to a single layer"
     edges = [_edge(layer.name, read, rows, places, width) for layer in network.layers for read in layer.inputs]
     shapes, kinds = network.shapes(), {INPUT: "input", **{layer.name: layer.kind for layer in network.layers}}
     boxes = []
@@ -147,7 +147,7 @@ def _box(place: tuple[float, float], labels: tuple[str, str], time: float | None
     warmth = (time or 0.0) / most if most else 0.0
     cold, hot = palette.rgb(_LIGHT["page"]), palette.rgb(_LIGHT["heat"])
     red, green, blue = (round(low + (high - low) * warmth) for low, high in zip(cold, hot))
-    told = "no time of its own" if time is None else f"{microseconds(time)} {unit}"
+    told = "no separate time" if time is None else f"{microseconds(time)} {unit}"
     lines = [*labels, told]
     return element(
         "g",

@@ -26,7 +26,7 @@ def import_pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError(f"Parquet files are written by pyarrow, which is not installed ({INSTALL_HINT})") from None
+        raise UsageError(f"writing Parquet files requires pyarrow, which is not installed ({INSTALL_HINT})") from None
     return pyarrow
 
 

@@ -112,7 +112,7 @@ def read_baseline(path: Path) -> dict[str, Any]:
         raise UsageError(f"{name}: not a regular file")
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{name}: larger than {MAX_BYTES >> 20} MiB, so no report of a bench")
+            raise UsageError(f"{name}: larger than {MAX_BYTES >> 20} MiB, so it is not a report of trninfer bench")
         document = json.loads(path.read_bytes(), parse_constant=_no_number)
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {reason(error)}") from None
@@ -131,7 +131,7 @@ def compare_documents(
     of all differences."""
     kinds = document["latency_kind"], baseline["latency_kind"]
     if kinds[0] != kinds[1]:
-        raise UsageError(f"--compare {path}: its times are {kinds[1]}, these are {kinds[0]}; the two are not compared")
+        raise UsageError(f"--compare {path}: its times are {kinds[1]}, these are {kinds[0]}; they cannot be compared")
     found = list(_differences(document, baseline))
     if any(fatal for _, fatal in found):
         raise UsageError(f"--compare {path}: not of the same bench: {'; '.join(text for text, _ in found)}")
@@ -160,7 +160,7 @@ def _what_is_wrong(document: Any) -> str | None:
         return "it lacks the section 'bench'"
     size = document["bench"].get("batch_size")
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 40):
-        return "its batch size is not a whole number"
+        return "its batch size is not an integer"
     for key in ("latency_kind", "latency_label", "target", "dtype"):
         if not isinstance(document.get(key), str):
             return f"its {key} is not text"
@@ -172,12 +172,12 @@ def _wrong_rows(document: dict[str, Any]) -> str | None:
     key = "suite" if "suite" in document else "layers"
     rows = document.get(key)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        return f"its {key} are not a list of rows"
+        return f"its {key} is not a list of rows"
     time = _time_key(document)
     if not all(isinstance(row.get("name"), str) and _is_time(row.get(time)) for row in rows):
         return f"a row of its {key} lacks a name or a time"
     if len({row["name"] for row in rows}) < len(rows):
-        return f"two rows of its {key} have one name"
+        return f"two rows of its {key} have the same name"
     return None
 
 

@@ -32,8 +32,8 @@ def print_score(console: Console, report: Report, quiet: bool) -> None:
 
 
 def score_line(score: Score) -> str:
-    """Format a score as `score: 97 of 100 right, 97.00 %; top 5: 99.00 %; macro F1 0.968`."""
-    parts = [f"score: {score.correct} of {score.total} right, {100 * score.accuracy:.2f} %"]
+    """Format a score as `score: 97 of 100 correct, 97.00 %; top 5: 99.00 %; macro F1 0.968`."""
+    parts = [f"score: {score.correct} of {score.total} correct, {100 * score.accuracy:.2f} %"]
     if score.top_5_accuracy is not None:
         parts.append(f"top 5: {100 * score.top_5_accuracy:.2f} %")
     if score.macro_f1 is not None:

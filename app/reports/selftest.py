@@ -27,7 +27,7 @@ from ..text import count
 from .console import render_records
 from .machine import SCHEMA_VERSION, prediction_record
 
-SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; times are predicted, none is measured"
+SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; all times are predicted"
 COMPILER_NOTE = "COMPILED ONLY: nothing ran on a chip; answers and times are the simulator's"
 # fields that are encoded as JSON in CSV
 _NESTED = ("shapes", "otherwise", "tensors", "failure", "compile_tried", "aws_estimate")
@@ -193,7 +193,7 @@ def render(test: SelfTest, stream: IO[str] | None) -> str:
     checked = len(test.kernels) + len(test.networks)
     verdict = "all passed" if test.status == 0 else f"{count(test.failures, 'failure')}"
     known = sum(outcome.status != OK and outcome.informational for outcome in test.kernels)
-    verdict += f"; {count(known, 'difference')} that chips are known for" if known else ""
+    verdict += f"; {count(known, 'difference')} that are expected on chips" if known else ""
     messages += [f"{count(checked, 'check')}: {verdict}", *filter(None, [test.note])]
     return text + "".join(f"{line}\n" for line in messages)
 

@@ -23,5 +23,5 @@ def suite_lines(rows: Sequence[SuiteRow]) -> list[str]:
     unread = sorted(
         {row.source.rpartition(" with ")[0] or row.source for row in rows if row.kernel == OURS and row.source}
     )
-    lines += [f"--sources DIR predicts the published kernel: {source}" for source in unread]
+    lines += [f"--sources DIR predicts the published kernel itself: {source}" for source in unread]
     return lines

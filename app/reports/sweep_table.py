@@ -94,10 +94,10 @@ def _best_of(points: Sequence[SweepPoint], within: str) -> str:
     best = next((point for point in points if point.best), None)
     if best is None:
         least = min(point.total_us for point in points)
-        return f"no batch is{within}; the quickest takes {microseconds(least)} us"
+        return f"no batch is{within}; the fastest takes {microseconds(least)} us"
     return (
-        f"most inputs a second{within} by a batch of {best.batch_size}, "
-        f"{best.inputs_per_second:,.0f} at {microseconds(best.total_us)} us a batch"
+        f"highest throughput{within} by a batch of {best.batch_size}, "
+        f"{best.inputs_per_second:,.0f} at {microseconds(best.total_us)} us per batch"
     )
 
 

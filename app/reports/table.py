@@ -181,7 +181,9 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
             print_line(console, line)
         if report.cores is not None:
             elapsed = _microseconds(report.cores.elapsed_us)
-            print_line(console, f"elapsed {elapsed} us: {report.cores.count} cores work at once; total adds them up")
+            print_line(
+                console, f"elapsed {elapsed} us: {report.cores.count} cores work concurrently; the total is their sum"
+            )
         console.print()
 
 
@@ -264,7 +266,7 @@ def _print_comparison(console: Console, comparison: BackendComparison, wide: boo
         Column("operand", [cell(_shape(row.shapes[0])) for row in rows], False, 8),
         Column("kernel", [cell(row.kernel) for row in rows], False, 7),
     ]
-    title = f"a launch on the chip, and on the simulator: {comparison.target}, {rows[0].dtype}"
+    title = f"a launch on the chip and on the simulator: {comparison.target}, {rows[0].dtype}"
     print_rows(console, title, columns, wide)
     console.print()
 

@@ -247,7 +247,7 @@ def as_status(error: Exception) -> HTTPException:
         return HTTPException(422, str(error))
     if isinstance(error, PoolStopped):
         return HTTPException(503, str(error), {"Retry-After": "1"})
-    return HTTPException(500, "a worker failed over this input; the server's log has more")
+    return HTTPException(500, "a worker failed on this input; see the server's log")
 
 
 async def _until_gone(request: Request) -> None:

@@ -157,4 +157,4 @@ def run_task(task: Task, signature: Signature) -> Any:
     except (InputError, ProtocolError) as error:
         return error
     except MemoryError:
-        return InputError(f"{task.size} bytes that need more memory than is available")
+        return InputError(f"{task.size} bytes, which require more memory than is available")

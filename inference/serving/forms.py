@@ -54,7 +54,7 @@ async def _files(body: bytes, content_type: str, most: int) -> list[tuple[str, b
     form = await _InMemory(headers, whole(), max_files=most, max_fields=MAX_FORM_FIELDS).parse()
     files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
     if not files:
-        raise ProtocolError("the form holds no file; send one, for example with curl -F file=@7.png")
+        raise ProtocolError("the form contains no file; send one, for example with curl -F file=@7.png")
     return [(file.filename or f"picture {number}", await file.read()) for number, file in enumerate(files)]
 
 
@@ -66,4 +66,4 @@ def _run(coroutine: Coroutine[Any, Any, Value]) -> Value:
         value: Value = end.value
         return value
     coroutine.close()
-    raise RuntimeError("parsing a form in memory waited for something")
+    raise RuntimeError("parsing a form in memory must not wait")

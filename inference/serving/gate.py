@@ -61,9 +61,9 @@ class Gate:
             else:
                 await self._app(scope, receive, passed)
         except Exception as error:  # a bug: details are written only to the log
-            LOGGER.log(logging.ERROR, "fault of the program", exc_info=error, extra={"fields": {"id": identifier}})
+            LOGGER.log(logging.ERROR, "internal error", exc_info=error, extra={"fields": {"id": identifier}})
             if not status:
-                await _respond(passed, 500, f"a fault of the program; its log has it under {identifier}")
+                await _respond(passed, 500, f"internal error; the server's log describes it under {identifier}")
         finally:
             self._log(scope, identifier, status, time.perf_counter() - began, fields)
 
@@ -87,13 +87,16 @@ class Gate:
     def _refuse(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         """Return the status and the reason if a request is to be rejected."""
         if b"transfer-encoding" in headers and b"content-length" in headers:  # a proxy may use the other header
-            return 400, "Content-Length and Transfer-Encoding exclude each other"
+            return 400, "Content-Length and Transfer-Encoding are mutually exclusive"
         if self._token is not None:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
             return None if known or path in OPEN_TO_ALL else (401, "send the server's token: Authorization: Bearer ...")
         if self._hosts and _host(headers.get(b"host", b"").decode("latin-1")) not in self._hosts:
-            return 421, f"this server only answers requests for {', '.join(self._hosts)}; the Host header names another"
+            return (
+                421,
+                f"this server only answers requests for {', '.join(self._hosts)}; the Host header specifies another",
+            )
         return None
 
 

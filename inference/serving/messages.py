@@ -188,12 +188,10 @@ def _read_input(
     size = item.parameters.binary_data_size
     if size is None:
         if item.data is msgspec.UNSET:
-            raise ProtocolError(f"{where}: data is missing, and no binary_data_size says that bytes follow the JSON")
+            raise ProtocolError(f"{where}: data and binary_data_size are both missing")
         return from_json(bytes(item.data), shape, dtype, where), raw
     if item.data is not msgspec.UNSET or size > len(raw):
-        raise ProtocolError(
-            f"{where}: binary_data_size must be a number of bytes that follow the JSON, without data beside it"
-        )
+        raise ProtocolError(f"{where}: binary_data_size must be the number of bytes after the JSON and excludes data")
     return from_bytes(raw[:size], shape, dtype, where), raw[size:]
 
 
@@ -204,14 +202,14 @@ def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int)
     except (ValueError, msgspec.DecodeError):
         shape = []
     if not shape or shape[0] < 1 or shape[1:] not in ([], [1]):
-        raise ProtocolError(f"{where}: pictures as BYTES have the shape [N] or [N, 1], N from 1 up")
+        raise ProtocolError(f"{where}: pictures sent as BYTES must have the shape [N] or [N, 1] with N >= 1")
     if shape[0] > max_examples:
         raise TooManyExamples(f"{shape[0]} inputs; at most {max_examples} in one request")
     size = item.parameters.binary_data_size
     if size is None:
         files = [] if item.data is msgspec.UNSET else _from_base64(bytes(item.data), shape[0], where)
     elif item.data is not msgspec.UNSET or size > len(raw):
-        raise ProtocolError(f"{where}: binary_data_size must be a number of bytes that follow the JSON")
+        raise ProtocolError(f"{where}: binary_data_size must be the number of bytes after the JSON")
     else:
         files, raw = split_elements(raw[:size], where), raw[size:]
     if len(files) != shape[0]:
@@ -224,13 +222,15 @@ def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int)
 def _from_base64(text: bytes, count: int, where: str) -> list[bytes]:
     """Parse a list of `count` strings, or of `count` lists of one string each."""
     if text.count(b'"') != 2 * count or text.count(b"[") > count + 1:  # checked before memory is allocated
-        raise ProtocolError(f"{where}: data is not a list of {count} base64 strings, as its shape says")
+        raise ProtocolError(f"{where}: data is not a list of {count} base64 strings, as its shape requires")
     try:
         words = _TEXTS.decode(text)
         nested = [word for each in words for word in (each if isinstance(each, list) else [each])]
         return [base64.b64decode(word, validate=True) for word in nested]
     except (ValueError, msgspec.DecodeError):
-        raise ProtocolError(f"{where}: pictures in JSON must be base64 strings; or send them as raw bytes") from None
+        raise ProtocolError(
+            f"{where}: pictures in JSON must be base64 strings; alternatively, send them as raw bytes"
+        ) from None
 
 
 def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
@@ -266,7 +266,7 @@ def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], want
     no classes."""
     labels = known.get(wanted.name)
     if labels is None:
-        raise ProtocolError(f"output {wanted.name!r} has no classes")
+        raise ProtocolError(f"output {wanted.name!r} is not a distribution over classes")
     scores = scores.reshape(len(scores), -1)
     best = np.argsort(-scores, axis=1, kind="stable")[:, : wanted.classes]
     texts = [[f"{row[index]:f}:{index}:{labels[index]}" for index in chosen] for row, chosen in zip(scores, best)]

@@ -45,7 +45,7 @@ class Metrics:
         self._request_seconds = self._histogram("request_seconds", "Time to answer a request.", _SECONDS, ("endpoint",))
         self._inputs = self._counter("inputs", "Inputs processed by a pool of processes.", ("pool",))
         self._failures = self._counter(
-            "input_failures", "Inputs without an answer, by cause: the input or a worker.", ("fault",)
+            "input_failures", "Inputs that failed, by cause: the input or a worker.", ("fault",)
         )
         text = "Time that inputs wait for a process of the pool."
         self._queue_seconds = self._histogram("queue_seconds", text, _SECONDS, ("pool",))

@@ -41,7 +41,7 @@ def application(arguments: Mapping[str, str]) -> Any:
     values: dict[str, Any] = {}
     for name, text in rest.items():
         if name not in known or name in ("launches", "neuron_options", "hosts"):
-            raise ValueError(f"{name!r} is not a setting; allowed are replicas, {', '.join(known)}")
+            raise ValueError(f"{name!r} is not a setting; allowed: replicas, {', '.join(known)}")
         kind = str(known[name].type)
         values[name] = int(text) if kind == "int" else float(text) if kind == "float" else text
     return deployment(ServingSettings(**values), num_replicas=replicas)

@@ -162,7 +162,7 @@ def _controlled(request: Request) -> Repository:
     """Return the repository. Raises HTTPException if clients are not permitted to change it."""
     repository: Repository | None = getattr(request.app.state, "repository", None)
     if repository is None or not _server(request).settings.model_control:
-        raise HTTPException(403, "loading and unloading needs a server started with --model-control")
+        raise HTTPException(403, "loading and unloading require a server started with --model-control")
     return repository
 
 
@@ -195,7 +195,9 @@ async def classify(request: Request, top_k: int | None = None, model: str | None
     server = _server(request) if model is None else _model(request, model, VERSION)
     network = server.network
     if not isinstance(network.input, ImageInput) or network.input.preprocess == "none":
-        raise HTTPException(400, f"{server.name} reads no pictures; send tensors to /v2/models/{server.name}/infer")
+        raise HTTPException(
+            400, f"{server.name} does not read pictures; send tensors to /v2/models/{server.name}/infer"
+        )
     _check_finds(server, "/classify", "labels")
     if top_k is not None and not 1 <= top_k <= max(1, len(network.answer_labels)):
         raise HTTPException(400, f"top_k is {top_k}; the model has {len(network.answer_labels)} labels")
@@ -246,7 +248,7 @@ def _check_finds(server: Server, path: str, noun: str) -> None:
     """Raise HTTPException if pictures for this model must be sent to a different path."""
     right = server.picture_path
     if path != right:
-        raise HTTPException(400, f"{server.name} does not find {noun}; send pictures to {right}")
+        raise HTTPException(400, f"{server.name} does not predict {noun}; send pictures to {right}")
 
 
 async def _answer_pictures(

@@ -53,15 +53,15 @@ class ServingSettings:
     def __post_init__(self) -> None:
         for name, allowed in (("dtype", tuple(NETWORK_DTYPES)), ("backend", BACKENDS)):
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed are {', '.join(allowed)}")
+                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: {', '.join(allowed)}")
         if self.lnc not in LNC:
-            raise ValueError(f"lnc is {self.lnc!r}; allowed are 1 and 2")
+            raise ValueError(f"lnc is {self.lnc!r}; allowed: 1 and 2")
         if self.lnc > 1 and self.launches.per == "layer":
-            raise ValueError("launches of a layer are for one NeuronCore each; lnc 2 needs those of the network")
+            raise ValueError("launches 'layer' runs every kernel on one NeuronCore; lnc 2 requires launches 'network'")
         for name in ("workers", "decoders", "max_batch", "max_queue", "max_bytes", "top_k"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise ValueError(f"{name} is {value!r}; a whole number from 1 up is needed")
+                raise ValueError(f"{name} is {value!r}; expected an integer of at least 1")
         if not 0 <= self.max_delay < 60 or not 0 < self.timeout <= 86_400:
             raise ValueError("max_delay must be from 0 to 60 seconds, and timeout above 0 and at most a day")
         if self.max_queue < self.max_batch:

@@ -158,14 +158,14 @@ def _examples(name: str, values: np.ndarray, spec: PartInput) -> np.ndarray:
     """Convert a tensor to inputs of the network, float32 [N, *shape]."""
     if values.shape[1:] != _example(spec) or not len(values):
         shape = ", ".join(map(str, _example(spec)))
-        raise InputError(f"{name} has the shape {list(values.shape)}; [N, {shape}] is needed, N from 1 up")
+        raise InputError(f"{name} has the shape {list(values.shape)}; expected [N, {shape}] with N >= 1")
     try:
         if isinstance(spec, ImageInput):
             return in_layout(values, spec)
         with np.errstate(over="ignore"):
             numbers = values.astype(np.float32)
         if not np.isfinite(numbers).all():
-            raise InputError("holds NaN, infinity, or numbers beyond float32")
+            raise InputError("contains NaN, infinity or numbers outside the range of float32")
         return numbers
     except InputError as error:
         raise InputError(f"{name} {error}") from None

@@ -66,7 +66,7 @@ def split_elements(raw: memoryview, where: str) -> list[bytes]:
     while raw:
         length = struct.unpack_from("<I", raw)[0] if len(raw) >= 4 else len(raw) + 1
         if length > len(raw) - 4:
-            raise ProtocolError(f"{where}: an element of BYTES is cut short")
+            raise ProtocolError(f"{where}: an element of BYTES is truncated")
         found.append(bytes(raw[4 : 4 + length]))
         raw = raw[4 + length :]
     return found
@@ -75,7 +75,7 @@ def split_elements(raw: memoryview, where: str) -> list[bytes]:
 def parse_datatype(name: str, where: str) -> np.dtype[Any]:
     """Return the dtype of a numeric tensor. Raises ProtocolError for other names."""
     if name not in DATATYPES:
-        raise ProtocolError(f"{where}: datatype is {name[:40]!r}; allowed are {', '.join(DATATYPES)}")
+        raise ProtocolError(f"{where}: datatype is {name[:40]!r}; allowed: {', '.join(DATATYPES)}")
     return DATATYPES[name]
 
 
@@ -91,7 +91,7 @@ def from_json(text: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], where: 
     nesting = text.translate(None, _NOT_NESTING)
     if not _fits_shape(nesting, shape):
         found = f"{nesting.count(b',') + 1} values" if nesting.count(b"[") == 1 else "nested lists"
-        raise ProtocolError(f"{where}: data has {found}, which does not fit the shape {list(shape)}")
+        raise ProtocolError(f"{where}: data has {found}, which does not match the shape {list(shape)}")
     del nesting
     numbers = text.translate(None, b"[]")
     values = np.empty(count, np.float64 if dtype.kind not in "iub" else dtype)
@@ -111,14 +111,14 @@ def from_bytes(data: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], w
     """Parse the numbers in raw bytes. Raises ProtocolError if their count does not match the shape."""
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected or not expected:
-        raise ProtocolError(f"{where}: {len(data)} bytes came; {list(shape)} of {dtype.name} takes {expected}")
+        raise ProtocolError(f"{where}: {len(data)} bytes were received; {list(shape)} of {dtype.name} takes {expected}")
     return np.frombuffer(data, dtype).reshape(shape)
 
 
 def to_json(values: np.ndarray) -> bytes:
     """Return a tensor as a flat JSON list, with BYTES as text. Raises ValueError for NaN and infinity."""
     if values.dtype != object and not np.isfinite(values).all():
-        raise ValueError("JSON has no NaN and no infinity")
+        raise ValueError("JSON cannot represent NaN or infinity")
     flat = values.ravel()
     # Values are written in pieces, so that other threads can run in between.
     pieces = (flat[begin : begin + PIECE_NUMBERS].tolist() for begin in range(0, len(flat), PIECE_NUMBERS))
@@ -158,5 +158,5 @@ def _parse(text: bytes, dtype: np.dtype[Any], where: str) -> list[Any]:
     if dtype.kind in "iub":
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if min(numbers) < low or max(numbers) > high:
-            raise ProtocolError(f"{where}: data has numbers that {dtype.name} cannot hold")
+            raise ProtocolError(f"{where}: data contains numbers outside the range of {dtype.name}")
     return numbers

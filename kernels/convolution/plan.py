@@ -189,7 +189,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
         columns = round_up(ceil_div(columns, 2), problem.finish.pool_size)
         row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes, form)
     assert row_bytes + halo_bytes <= free, (
-        f"conv2d: one output row needs {row_bytes + halo_bytes} bytes of a partition beside weights of "
+        f"conv2d: one output row needs {row_bytes + halo_bytes} bytes of a partition in addition to weights of "
         f"{weights.used_bytes} ({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}), {free} are "
         "there"
     )
@@ -225,7 +225,7 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
         tile_channels = tile_channels // 2
     assert tile_channels * channel_bytes <= held_bytes, (
         f"conv2d: the filters of one output channel take {channel_bytes} bytes of a partition "
-        f"({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}), at most {held_bytes} are allowed"
+        f"({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}); the limit is {held_bytes}"
     )
     out_tiles = tiles(filters.out_channels, tile_channels)
     resident_tiles = min(len(out_tiles), held_bytes // (tile_channels * channel_bytes))

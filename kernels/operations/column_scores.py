@@ -30,7 +30,7 @@ def compute_column_scores(launch, number, operation: DenseHead, value, multiplie
     `multiplied` contains the steps of the filter, and the weights [partitions, steps, classes] of each input tile.
     """
     assert value.images == value.packed == 1, (
-        f"{operation.name}: scores by columns are of one picture, got {value.images} images of {value.packed}"
+        f"{operation.name}: scores by columns require one picture, got {value.images} images of {value.packed}"
     )
     parts = tiles(operation.channels, PARTITIONS)
     count = len(parts)

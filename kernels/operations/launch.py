@@ -179,7 +179,7 @@ class Launch:
     def load_constants(self):
         """Load all constants with one DMA, unless they are loaded, after the loads that the first matmuls require."""
         if self._constants is None:
-            assert self._constants_in_hbm is not None, "network: the program reads constants, and none were passed"
+            assert self._constants_in_hbm is not None, "network: the program reads constants, but none were passed"
             self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
             load_early(self._constants, self._constants_in_hbm)
 
@@ -263,7 +263,7 @@ class Launch:
         if found is not None:
             return found
         w = self.fp8_weights if operation.weights.is_fp8 else self.weights
-        assert w is not None, f"network: {operation.name} reads weights, and none of its dtype were passed"
+        assert w is not None, f"network: {operation.name} reads weights, but none of its dtype were passed"
         out_tiles = range(len(plan.weights.out_tiles))
         units = [unit for load in operation.weights.loads for unit in load.units]
         reads = [[unit.in_tile for unit in units if unit.out_tile == tile] for tile in out_tiles]

@@ -75,7 +75,9 @@ def in_order(passes: Sequence[Pass]) -> tuple[Pass, ...]:
         ran = {each.name for each in found}
         ready = next((each for each in left if ran.issuperset(each.needs)), None)
         if ready is None:
-            raise ValueError(f"passes {', '.join(each.name for each in left)} need each other, or one that is missing")
+            raise ValueError(
+                f"passes {', '.join(each.name for each in left)} depend on each other, or on a missing pass"
+            )
         left.remove(ready)
         found.append(ready)
     return tuple(found)

@@ -12,7 +12,7 @@ def check_order(graph: Graph) -> None:
     """Raise AssertionError if two nodes have the same id, or if a node precedes one that it reads."""
     assert len(graph.numbers) == len(graph.nodes), "two nodes have the same id"
     for number, node in enumerate(graph.nodes):
-        assert all(part < number for parts in node.sources for part in parts), f"node {node.id} is before its operand"
+        assert all(part < number for parts in node.sources for part in parts), f"node {node.id} precedes its operand"
 
 
 def check_tiles(graph: Graph) -> None:
@@ -24,11 +24,11 @@ def check_tiles(graph: Graph) -> None:
         channels = operation.channels * operation.packed
         own = tile_sizes(channels, PARTITIONS) if operation.cuts_channels else graph.heights(operation.sources[0])
         if own != graph.heights(operation.sources[1]):
-            raise Unsupported(f"the channels that layer {node.name!r} ({node.kind}) combines are in other tiles")
+            raise Unsupported(f"the channels that layer {node.name!r} ({node.kind}) combines are in different tiles")
 
 
 def check_margins(graph: Graph) -> None:
     """Raise AssertionError if an operation reads more zeros around a value than are reserved."""
     for node, wanted in zip(graph.nodes, wanted_margins(graph)):
         enough = all(own >= side for own, side in zip(node.operation.margin, wanted))
-        assert enough, f"node {node.id} has margins {node.operation.margin}; {wanted} are read"
+        assert enough, f"node {node.id} has margins {node.operation.margin}; its readers need {wanted}"

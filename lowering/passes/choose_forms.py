@@ -27,9 +27,9 @@ from .pack_taps import foresee_taps, loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes per partition for inputs combined together; two are live
 FEWEST_MADE = 49  # taps of a filter, below which loading its diagonals is faster than creating them
-MOST_MULTIPLIED = 1024  # most products of a channel that are computed elementwise
+MOST_MULTIPLIED = 1024  # maximum number of products of a channel that are computed elementwise
 LEAST_SAVING = 20  # percent of the matmul columns that groups of rows must save to be evaluated
-FORM_GAIN = 1.03  # least speedup for which a form is worth its errors
+FORM_GAIN = 1.03  # minimum speedup for which a form is worth its errors
 
 
 class ChooseForms(Pass):

@@ -33,7 +33,7 @@ from .split_partial_tiles import split_partial_tiles
 from .split_pools import POOLED, split_pools
 
 FEWEST_GROUPS = 2  # groups of rows, below which there is little to gain
-MOST_FILLED = 1.125  # most rows in groups per image row, for readers that compute single rows
+MOST_FILLED = 1.125  # maximum ratio of rows in groups to image rows, for readers that compute single rows
 MOST_COMBINATIONS = 64  # combinations of offsets that are tried
 
 

@@ -15,7 +15,7 @@ from .base import Pass
 
 ITEMSIZE = 2  # bytes of the elements that a matmul processes at full rate
 
-END_GAIN = 1.03  # least speedup; a smaller gain at the end of an operation may be lost before the next one
+END_GAIN = 1.03  # minimum speedup; a smaller gain at the end of an operation may be lost before the next one
 
 
 class SplitAccumulation(Pass):

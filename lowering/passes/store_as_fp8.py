@@ -17,7 +17,7 @@ from ..graph import Graph, Node
 from .base import Pass
 from .pack_taps import foresee_taps
 
-FP8_GAIN = 1.02  # least speedup for which 8 bits are worth their errors
+FP8_GAIN = 1.02  # minimum speedup for which 8 bits are worth their errors
 
 
 class StoreAsFp8(Pass):

@@ -54,7 +54,7 @@ def end(builder: GraphBuilder) -> None:
     answers = {number for number, node in enumerate(builder.nodes) if node.operation.has_answers}
     for node in builder.nodes:
         if any(answers.intersection(parts) for parts in node.sources):
-            raise Unsupported(f"layer {node.name!r} ({node.kind}) reads a softmax")
+            raise Unsupported(f"layer {node.name!r} ({node.kind}) reads the output of a softmax")
 
 
 def _is_stored_by_parts(builder: GraphBuilder, name: str) -> bool:

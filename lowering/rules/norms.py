@@ -41,7 +41,7 @@ def local_response_norm(builder: GraphBuilder, layer: LocalResponseNorm) -> None
 
 def _check(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> None:
     if builder.shapes[layer.inputs[0]][0] != layer.channels:
-        raise Unsupported(f"layer {layer.name!r} ({layer.kind}) normalises the numbers of a flattened image")
+        raise Unsupported(f"layer {layer.name!r} ({layer.kind}) normalises the values of a flattened image")
 
 
 def _fields(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> dict[str, Any]:

@@ -17,9 +17,11 @@ from ..lazy import LazyArray
 from .splitting import can_split, some_channels
 from .views import keep
 
-MOST_PHASES = 16  # most interleaved phases of pixels if features would otherwise be copied by way of HBM one by one
+MOST_PHASES = (
+    16  # maximum number of interleaved phases of pixels if features would otherwise be copied one by one through HBM
+)
 MOST_PIXEL_AXES = 4  # axes of an access pattern, in addition to the partitions
-MOST_COMPARED = 1 << 22  # most elements of a transpose whose permutation is analysed
+MOST_COMPARED = 1 << 22  # maximum number of elements of a transpose whose permutation is analysed
 
 
 @lowers(Transpose)

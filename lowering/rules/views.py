@@ -48,7 +48,9 @@ def concat(builder: GraphBuilder, layer: Concat) -> None:
     reads = list(layer.inputs)
     if len({builder.shapes[read][1:] for read in reads}) > 1:
         if len(builder.model.network.shapes()[layer.name]) != 1:
-            raise Unsupported(f"layer {layer.name!r} ({layer.kind}) joins values of other rows and columns")
+            raise Unsupported(
+                f"layer {layer.name!r} ({layer.kind}) concatenates values with different rows and columns"
+            )
         for number, read in enumerate(reads):
             shape = builder.shapes[read]
             if shape[1:] != (1, 1):
@@ -69,7 +71,7 @@ def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
     window = builder.shapes[source][1:]
     each = math.prod(window) if len(builder.model.network.shapes()[source]) == 1 else 1  # pixels of flattened channels
     if layer.first % each or layer.last % each:
-        raise Unsupported(f"layer {layer.name!r} ({layer.kind}) cuts an image's rows")
+        raise Unsupported(f"layer {layer.name!r} ({layer.kind}) crops an image's rows")
     first, last = layer.first // each, layer.last // each
     readers = [other for other in builder.model.network.layers if layer.name in other.inputs]
     is_input = source == INPUT and builder.is_whole and builder.shapes[source][0] > PARTITIONS

@@ -131,7 +131,7 @@ def import_network(
         check_tensors(network, tensors)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-    checked = Comparison("a state dict contains only weights, so there is no reference output to compare with")
+    checked = Comparison("a state dict contains only weights, so there is no reference to compare with")
     supposed = tuple(assumed(network.input, properties.pictures))
     source = f"PyTorch state dict ({built.name})"
     return Imported(
@@ -196,7 +196,7 @@ def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]
         if options.preprocessor is not None:
             raise
         return Beside(PreprocessingOptions(), None, ()), [f"ignored: {error}"]
-    return beside, [f"preprocessing and labels are copied from {name}" for name in beside.files]
+    return beside, [f"preprocessing and labels were copied from {name}" for name in beside.files]
 
 
 def _read_and_import(path: Path, file: Path, properties: _Properties, options: ImportOptions) -> Imported:
@@ -319,7 +319,7 @@ def _compare(imported: ImportedGraph, unchecked: bool) -> Comparison:
         return compare(imported)
     except RejectedError as error:
         if not unchecked:
-            raise ModelError(f"{error}; --unchecked imports it without this check") from None
+            raise ModelError(f"{error}; --unchecked skips this check") from None
         return Comparison(str(error))
 
 

@@ -98,7 +98,7 @@ def _table_of_boxes(outputs: Sequence[BuiltOutput], fields: Mapping[str, Any]) -
     tables = [built for built in outputs if len(built.shape) == 2 and built.name not in others]
     if not tables:
         told = ", ".join(f"{built.name} {list(built.shape)}" for built in outputs[:8])
-        raise ModelError(f"no output is a table of boxes; the outputs are {told}")
+        raise ModelError(f"no output can be read as boxes; the outputs are {told}")
     named = [built for built in tables if any(word in built.name.lower() for word in _BOXES)]
     return (named or tables)[0]
 

@@ -84,7 +84,7 @@ def parse_boxes(text: str) -> BoxSpec:
     if "=" not in words[0]:
         if words[0] not in BOX_KINDS:
             raise ModelError(
-                f"boxes {words[0]!r}: unknown kind; known are {', '.join(BOX_KINDS)}, or fields such as layout=rows"
+                f"boxes {words[0]!r}: unknown kind; known: {', '.join(BOX_KINDS)}, or fields such as layout=rows"
             )
         spec = BOX_KINDS[words.pop(0)]
     hints = typing.get_type_hints(BoxHead)

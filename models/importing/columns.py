@@ -72,5 +72,5 @@ def _constant(importer: Importer, name: str, first: View) -> np.ndarray | None:
     if values is None or values.ndim != first.rank or (first.batched and len(values) != 1):
         return None
     if not np.isfinite(values).all():
-        raise ModelError("concatenates data with a constant that is not finite")
+        raise ModelError("concatenates data with a constant that contains NaN or infinity")
     return values[0] if first.batched else values

@@ -26,10 +26,10 @@ def batch_norm(
 ) -> ScaleShift:
     """Return batch normalization with the fixed statistics of a trained network; raise ModelError for invalid ones."""
     if not (gamma.ndim == 1 and gamma.shape == beta.shape == mean.shape == variance.shape):
-        raise ModelError("the scale, bias, mean and variance of a batch normalization differ in length")
+        raise ModelError("the scale, bias, mean and variance of a batch normalization have different lengths")
     spread = variance.astype(np.float64) + epsilon
     if not (spread > 0).all():
-        raise ModelError("a batch normalization has a variance that is not above zero")
+        raise ModelError("a batch normalization has a variance that is not positive")
     scale = gamma.astype(np.float64) / np.sqrt(spread)
     return ScaleShift(scale, beta.astype(np.float64) - mean.astype(np.float64) * scale)
 

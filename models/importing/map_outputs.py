@@ -77,7 +77,7 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
     found = builder.add(PixelArgmax(importer.name("classes"), channels, inputs=(layer,)))
     if left_out:
         names = ", ".join(repr(each.name) for each in left_out)
-        importer.note(f"left out: {names}, another map of the same shape (--output-name selects one)")
+        importer.note(f"ignored: {names}, another map of the same shape (--output-name selects one)")
     if is_guessed:
         sizes = "x".join(map(str, leading.shape))
         importer.note(f"its output of {sizes} is read as a class map (--output-kind values for the raw numbers)")

@@ -105,14 +105,14 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
     named = scores or list(graph.outputs)
     if len(named) < len(graph.outputs):
         told = ", ".join(map(repr, [name for name in graph.outputs if name not in named][:MAX_NAMED]))
-        notes.append(f"of the {len(graph.outputs)} outputs, {told} are left out: they hold integers or text")
+        notes.append(f"of the {len(graph.outputs)} outputs, {told} are ignored because they contain integers or text")
     found = []
     for output in named:
         if output not in producers:
             raise ModelError(f"the network's output {output!r} is not the output of any node")
         source, cut_off = _before_pointing(producers, output)
         if len(named) > 1 and _is_handed_on(producers, source):
-            notes.append(f"the output {output!r} is left out: it is an unchanged input")
+            notes.append(f"the output {output!r} is ignored because it is an unchanged input")
             continue
         notes += cut_off
         found.append(source)
@@ -145,5 +145,5 @@ def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, l
         ahead = node.inputs[0]
         if node.op in _POINTING:
             output = ahead
-            notes.append(f"{node} is left out: its input is the answer")
+            notes.append(f"{node} is removed: its input is the answer")
     raise ModelError(f"{node}: reads its own output, or is one of too many nodes of this operator")

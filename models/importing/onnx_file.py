@@ -108,7 +108,7 @@ def read_onnx(path: Path) -> Graph:
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
     except UnicodeDecodeError:
-        raise ModelError(f"{path}: a name in it is not valid text: not an ONNX file, or corrupt") from None
+        raise ModelError(f"{path}: contains a name that is not valid text; the file is corrupt or not ONNX") from None
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def _decoded(path: Path) -> onnx.ModelProto:
             size = file_size(file)
             if size > MAX_FILE_BYTES:
                 raise ModelError(
-                    f"{path}: {size} bytes are too many for an ONNX file; at most {MAX_FILE_BYTES} are allowed"
+                    f"{path}: {size} bytes exceed the limit for an ONNX file, {MAX_FILE_BYTES} are allowed"
                 )
             content, budget = file.read(size), Budget.of(file)
         take_message(onnx.ModelProto.DESCRIPTOR, content, budget)
@@ -158,7 +158,7 @@ def _decoded(path: Path) -> onnx.ModelProto:
     except DecodeError:
         raise ModelError(f"{path}: not an ONNX file, or corrupt") from None
     if not model.HasField("graph") or not model.graph.node:
-        raise ModelError(f"{path}: not an ONNX file, or one without a graph")
+        raise ModelError(f"{path}: not an ONNX file, or an ONNX file without a graph")
     return model
 
 
@@ -208,7 +208,7 @@ def _check_graph(model: onnx.ModelProto) -> None:
     """Raise ModelError if a graph is too large, or has sparse weights or unprintable names."""
     graph = model.graph
     if len(graph.node) > MAX_NODES:
-        raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
+        raise ModelError(f"{len(graph.node)} nodes exceed the limit of {MAX_NODES} are allowed")
     if graph.sparse_initializer:
         raise ModelError("sparse weights are not supported")
     named = (*graph.input, *graph.output, *graph.initializer)
@@ -245,7 +245,7 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     graph = model.graph
     opset = max((entry.version for entry in model.opset_import if entry.domain in _ONNX_DOMAINS), default=0)
     if opset < MIN_OPSET and any(node.domain in _ONNX_DOMAINS for node in graph.node):
-        raise ModelError(f"its ONNX opset is {opset}; {MIN_OPSET} or later is needed")
+        raise ModelError(f"its ONNX opset is {opset}; expected {MIN_OPSET} or later")
     if model.functions:
         model = _without_functions(model)
         graph = model.graph
@@ -325,7 +325,7 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 def _check_text(*names: object) -> None:
     """Raise ModelError if a name is not text: protobuf returns bytes for invalid UTF-8."""
     if not all(isinstance(name, str) for name in names):
-        raise ModelError("a name in it is no text: not an ONNX file, or corrupt")
+        raise ModelError("contains a name that is not valid text; the file is corrupt or not ONNX")
 
 
 def _input(value: onnx.ValueInfoProto) -> GraphInput:
@@ -367,7 +367,7 @@ def _node(node: onnx.NodeProto, reader: TensorReader) -> Node:
 
 def _branch(graph: onnx.GraphProto, reader: TensorReader) -> Branch:
     if len(graph.node) > MAX_NODES:
-        raise ModelError(f"{len(graph.node)} nodes are too many; at most {MAX_NODES} are allowed")
+        raise ModelError(f"{len(graph.node)} nodes exceed the limit of {MAX_NODES} are allowed")
     constants: dict[str, np.ndarray] = {}
     for tensor in graph.initializer:
         with contextlib.suppress(UnknownTypeError):

@@ -40,7 +40,7 @@ _REMEDIES = {
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
 }
-_SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # how many of their inputs can be outputs instead
+_SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # number of their inputs that can be outputs instead
 _ALIKE = {
     "Loop": "If",
     "Scan": "If",
@@ -102,7 +102,7 @@ class Walk:
         outputs = build_outputs(self.importer, self._find_outputs())
         if outputs[0].output.scores == "raw":
             count = math.prod(outputs[0].shape)
-            self.importer.note(f"its {count} numbers are {RAW_SCORES} (a softmax makes probabilities of them)")
+            self.importer.note(f"its {count} numbers are {RAW_SCORES} (add a softmax to obtain probabilities)")
         return self._spell_out_inner_softmaxes(outputs)
 
     def _release(self, names: Iterable[str]) -> None:
@@ -118,7 +118,7 @@ class Walk:
         for name in self._cut.outputs:
             view = self.importer.views.get(name)
             if view is None:
-                self.importer.note(f"the output {name!r} is left out, because it does not depend on the input")
+                self.importer.note(f"the output {name!r} is ignored because it does not depend on the input")
             else:
                 view = view.with_batch()
                 found.append(FoundOutput(name, view, meaning_of(self.importer, view)))
@@ -131,7 +131,7 @@ class Walk:
         free = [name for name in self._cut.outputs if not self._unknown & self._cut.needed(name)]
         if not free:
             return ""
-        return f"; {' '.join(f'--output-name {name}' for name in free[:MAX_TOLD])} leaves it out"
+        return f"; {' '.join(f'--output-name {name}' for name in free[:MAX_TOLD])} excludes it"
 
     def _try(self, node: Node) -> None:
         try:
@@ -265,12 +265,12 @@ def _remedy(node: Node, unknown: Collection[str] = ()) -> str:
     op = node.op
     if op in _SELECTING:
         read = [name for name in node.inputs[: _SELECTING[op]] if name not in unknown]
-        named = " ".join(f"--output-name {name}" for name in read) or "--output-name, for a value before it,"
+        named = " ".join(f"--output-name {name}" for name in read) or "--output-name with an earlier value,"
         return f"it selects the largest scores; {named} selects the scores that it reads"
     if op.startswith("com.microsoft.nchwc."):
         return (
-            "ONNX Runtime wrote this for one kind of processor; use the original file, "
-            "or optimise up to level 'extended'"
+            "ONNX Runtime's optimiser generated it for one kind of processor; use the original file, "
+            "or optimise only up to the level 'extended'"
         )
     return _REMEDIES.get(_ALIKE.get(op, op), _PLAIN)
 

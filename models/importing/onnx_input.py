@@ -282,7 +282,7 @@ def _fixed(name: str, sizes: list[int | None], layout: str, options: Preprocessi
         elif axis in told:
             raise ModelError(f"its input {name!r} is fixed at {size}, not {told[axis]}; omit --input-size")
         if size is None:
-            advice = "give them with --input-size HxW" if axis in "HW" else "export it with fixed sizes"
+            advice = "set them with --input-size HxW" if axis in "HW" else "export it with fixed sizes"
             raise ModelError(f"its input {name!r} has variable sizes; {advice}")
         result.append(size)
     if math.prod(result) < 1:

@@ -62,7 +62,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
     values = array or (layer is not None and (_computes_values(layer) or layer.name in importer.values))
     if not array and _is_flattened_map(importer, view.layer):
         importer.note(
-            f"its {count} numbers are a flattened image or table, and are read as values "
+            f"its {count} numbers are a flattened image or table, so they are reported as values "
             "(--output-kind classes, if they are "
             "scores)"
         )

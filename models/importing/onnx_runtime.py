@@ -206,7 +206,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
             fed = lent | {part.name: _as_read(part, array) for part, array in zip(parts, examples)}
             found.append(list(map(np.asarray, session.run(list(names), fed))))
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
-        raise RejectedError(f"ONNX Runtime cannot run it: {' '.join(str(error).split())[:200]}") from None
+        raise RejectedError(f"ONNX Runtime failed: {' '.join(str(error).split())[:200]}") from None
     return [_rows([values[number] for values in found], batch) for number in range(len(names))]
 
 
@@ -290,5 +290,5 @@ def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expect
         difference = float(np.abs(result - expected).max())
     largest = float(np.abs(expected).max())
     if max(largest, difference) < LEAST_COMPARED:
-        return Comparison(f"its outputs are at most {largest:.2g} on random inputs, too little to compare")
+        return Comparison(f"its outputs are at most {largest:.2g} on random inputs, too small for a comparison")
     return Comparison("", difference if math.isfinite(difference) else math.inf, largest, tolerance, len(result))

@@ -113,7 +113,7 @@ class TensorReader:
         try:
             return numpy_helper.to_array(tensor)
         except (ValueError, TypeError, OverflowError):
-            raise ModelError(f"{where}: the number of its values does not match its shape {list(shape)}") from None
+            raise ModelError(f"{where}: its number of values does not match its shape {list(shape)}") from None
 
 
 def _external(
@@ -140,7 +140,7 @@ def _external(
             raise ModelError(f"{where}: its values are in {location!r}, which is not a file in the model's folder")
         with open(target, "rb") as file:
             if offset + length > os.fstat(file.fileno()).st_size:
-                raise ModelError(f"{where}: {location!r} is too short for it")
+                raise ModelError(f"{where}: {location!r} is too short for this tensor")
             budgets.setdefault(target, Budget.of(file)).take(length, f"{where} in {location!r}, with those before it,")
             file.seek(offset)
             raw = file.read(length)
@@ -151,5 +151,5 @@ def _external(
             raise
         raise ModelError(f"{where}: {location!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(raw) != length:
-        raise ModelError(f"{where}: {location!r} is too short for it")
+        raise ModelError(f"{where}: {location!r} is too short for this tensor")
     return np.frombuffer(raw, dtype.newbyteorder("<") if dtype.kind != "V" else dtype).reshape(shape)

@@ -80,7 +80,9 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     if pictures == "none":
         options = PreprocessingOptions() if options.is_beside else options
         if replace(options, size=None).is_given:
-            raise ModelError(f"the network reads {channels} channels, which no picture has; it accepts only arrays")
+            raise ModelError(
+                f"the network reads {channels} channels, which no picture format provides; it accepts only arrays"
+            )
     low, high = options.input_range or (0.0, 1.0)
     if low == high:
         raise ModelError(f"the input range {low:g},{high:g} is empty")
@@ -137,7 +139,7 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
         return []
     notes = []
     if options.pictures is None:
-        notes.append("pictures are photos, not drawings of a digit (--pictures)")
+        notes.append("pictures are assumed to be photos, not drawings of a digit (--pictures)")
     if inner is not None:
         notes.append(f"the network's first operations expect pixels of {inner[0]:g} to {inner[1]:g} (--input-range)")
     elif not (options.input_range or options.mean or options.std):
@@ -149,12 +151,12 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
         return notes
     if options.resize is None and options.resize_mode is None:
         notes.append(
-            f"the shorter side is resized to {source.resize}, and the rest is cropped (--resize, --resize-mode)"
+            f"the shorter side is scaled to {source.resize}, then the center is cropped (--resize, --resize-mode)"
         )
     if options.filter is None:
-        notes.append("pictures are resized by a bilinear filter (--filter)")
+        notes.append("pictures are resized with a bilinear filter (--filter)")
     if not options.invert and source.channels == 1:
-        notes.append("light pixels have high values (--invert)")
+        notes.append("light pixels are assumed to have high values (--invert)")
     return notes
 
 
@@ -175,5 +177,5 @@ def default_resize(height: int, width: int) -> int:
 
 def _each(name: str, values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     if len(values) not in (1, channels):
-        raise ModelError(f"{name} has {len(values)} values; one, or one for each of {channels} channels, is needed")
+        raise ModelError(f"{name} has {len(values)} values; expected one, or one for each of {channels} channels")
     return values * channels if len(values) == 1 else values

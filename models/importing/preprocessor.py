@@ -120,7 +120,7 @@ def _preprocessor(data: dict[str, Any]) -> PreprocessingOptions:
     resize, mode = _resize(size, image, data.get("crop_pct"))
     number = data.get("resample", 2)
     if number not in _FILTERS:
-        raise ModelError(f"resample is {number!r}; allowed are {', '.join(map(str, _FILTERS))}")
+        raise ModelError(f"resample is {number!r}; allowed: {', '.join(map(str, _FILTERS))}")
     return PreprocessingOptions(**{**vars(options), "resize": resize, "resize_mode": mode, "filter": _FILTERS[number]})
 
 

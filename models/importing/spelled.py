@@ -28,7 +28,7 @@ NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
 
 _DEFAULTS = {"leaky_relu": (0.01,), "elu": (1.0,), "hardsigmoid": (1 / 6, 0.5)}  # PyTorch's defaults
 _PARTS = {"padding": 0, "stride": 1, "groups": 1}
-_MAX_GUESSED = 1_024  # largest side of a square image that is tried
+_MAX_GUESSED = 1_024  # maximum side of a square image to try
 
 
 def build_spelled(
@@ -98,7 +98,7 @@ def _module(sequence: Sequence, tensors: Mapping[str, np.ndarray], name: str, pa
     weight, bias = tensors.get(f"{name}.weight"), tensors.get(f"{name}.bias")
     if f"{name}.running_var" in tensors:
         if any(f"{name}.{part}" not in tensors for part in NORM_PARTS):
-            raise ModelError("a batch normalisation has weight, bias, running_mean and running_var")
+            raise ModelError("a batch normalisation must have weight, bias, running_mean and running_var")
         gamma, beta, mean, variance = (tensors[f"{name}.{part}"] for part in NORM_PARTS)
         sequence.affine(batch_norm(gamma, beta, mean, variance, BATCH_NORM_EPSILON))
     elif weight is not None and weight.ndim == 4:
@@ -106,7 +106,7 @@ def _module(sequence: Sequence, tensors: Mapping[str, np.ndarray], name: str, pa
     elif weight is not None and weight.ndim == 2:
         sequence.dense(np.ascontiguousarray(weight.T), bias)
     else:
-        raise ModelError("its weight is neither a convolution's nor a dense layer's")
+        raise ModelError("its weight fits neither a convolution nor a dense layer")
 
 
 def _parts(parts: list[str]) -> dict[str, int]:

@@ -62,7 +62,7 @@ def check_activation(where: str, activation: str, parameters: tuple[float, ...])
 def activate(x: np.ndarray, activation: str, parameters: tuple[float, ...] = ()) -> np.ndarray:
     """Apply an activation (see `ACTIVATION_PARAMETERS` for its parameters) to every element; float32, same shape."""
     if activation not in _FUNCTIONS:
-        raise ValueError(f"unknown activation {activation!r}; known are {', '.join(ACTIVATIONS)}")
+        raise ValueError(f"unknown activation {activation!r}; known: {', '.join(ACTIVATIONS)}")
     result = _FUNCTIONS[activation](x, *(np.float32(value) for value in parameters))
     return result.astype(np.float32, copy=False)
 
@@ -174,7 +174,9 @@ class PRelu(Layer):
     def output_shape(self, *shapes: Shape) -> Shape:
         """Return the input shape, (C, H, W) or (C,); raise ModelError for another number of channels."""
         if shapes[0][0] != self.channels:
-            raise ModelError(f"layer {self.name!r}: has {self.channels} slopes, but {shapes[0][0]} channels come in")
+            raise ModelError(
+                f"layer {self.name!r}: has {self.channels} slopes, but its input has {shapes[0][0]} channels"
+            )
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

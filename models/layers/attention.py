@@ -42,7 +42,7 @@ class Attention(Layer):
         check_range(self.name, "heads", self.heads, 1, MAX_CHANNELS)
         check_numbers(self.name, "scale", (self.scale,), 1)
         if self.is_linear and self.bias_shape:
-            raise ModelError(f"layer {self.name!r}: a bias is added before a softmax, and it has none")
+            raise ModelError(f"layer {self.name!r}: a bias requires a softmax")
         if self.bias_shape and (len(self.bias_shape) != 4 or self.bias_shape[0] not in (1, self.heads)):
             raise ModelError(
                 f"layer {self.name!r}: bias_shape is {list(self.bias_shape)[:8]}, where [heads, rows, queries, keys] "
@@ -62,14 +62,14 @@ class Attention(Layer):
         queries, keys, values = (self.image(shape) for shape in shapes)
         if queries[0] != keys[0] or keys[1:] != values[1:] or (self.by_rows and queries[1] != keys[1]):
             shown = ", ".join(describe_shape(shape) for shape in (queries, keys, values))
-            raise ModelError(f"layer {self.name!r}: queries, keys and values are {shown}, which do not fit")
+            raise ModelError(f"layer {self.name!r}: queries, keys and values are {shown}, which do not match")
         if queries[0] % self.heads or values[0] % self.heads:
             raise ModelError(
                 f"layer {self.name!r}: {self.heads} heads do not divide {queries[0]} and {values[0]} channels"
             )
         tokens = self.tokens(queries), self.tokens(keys)
         if max(tokens) > MAX_TOKENS:
-            raise ModelError(f"layer {self.name!r}: sequences of {max(tokens)} tokens; {MAX_TOKENS} are the most")
+            raise ModelError(f"layer {self.name!r}: sequences of {max(tokens)} tokens exceed the limit of {MAX_TOKENS}")
         rows = queries[1] if self.by_rows else 1
         if self.bias_shape and (self.bias_shape[1] not in (1, rows) or self.bias_shape[2:] != tokens):
             raise ModelError(

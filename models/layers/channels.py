@@ -59,7 +59,7 @@ class ChannelSlice(Layer):
         Raises ModelError if the input has fewer than `last` channels.
         """
         if self.last > shapes[0][0]:
-            raise ModelError(f"layer {self.name!r}: reads channels up to {self.last}, but {shapes[0][0]} come in")
+            raise ModelError(f"layer {self.name!r}: reads channels up to {self.last}, but its input has {shapes[0][0]}")
         return (self.last - self.first, *shapes[0][1:])
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ class Conv2d(Layer):
         shape = shapes[0]
         if len(shape) != 3 or shape[0] != self.in_channels:
             raise ModelError(
-                f"layer {self.name!r}: takes {self.in_channels} channels of an image, but what comes before gives "
+                f"layer {self.name!r}: expects an image of {self.in_channels} channels, but its input is "
                 f"{describe_shape(shape)}"
             )
         channels, *convolved = self.convolved_shape(shape)

@@ -42,7 +42,7 @@ class Dense(Layer):
         if shapes[0] != (self.in_features,):
             hint = "; put a flatten before it" if len(shapes[0]) == 3 else ""
             raise ModelError(
-                f"layer {self.name!r}: takes {self.in_features} features, but what comes before gives "
+                f"layer {self.name!r}: expects {self.in_features} features, but its input is "
                 f"{describe_shape(shapes[0])}{hint}"
             )
         return (self.out_features,)

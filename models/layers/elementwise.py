@@ -90,7 +90,7 @@ class Affine(Layer):
         """Return the input shape, (C, H, W) or (F,); raise ModelError if the tensors do not match."""
         if self.shape not in (shapes[0], shapes[0][:1]):
             raise ModelError(
-                f"layer {self.name!r}: has numbers for {describe_shape(self.shape)}, but what comes before gives "
+                f"layer {self.name!r}: has values for {describe_shape(self.shape)}, but its input is "
                 f"{describe_shape(shapes[0])}"
             )
         return shapes[0]

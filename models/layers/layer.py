@@ -70,9 +70,7 @@ class Layer:
     def image(self, shape: Shape) -> tuple[int, int, int]:
         """Return `shape` as (C, H, W); raise ModelError if it is not the shape of an image."""
         if len(shape) != 3:
-            raise ModelError(
-                f"layer {self.name!r}: takes an image, but what comes before gives {describe_shape(shape)}"
-            )
+            raise ModelError(f"layer {self.name!r}: expects an image, but its input is {describe_shape(shape)}")
         return shape[0], shape[1], shape[2]
 
 

@@ -31,7 +31,7 @@ class LocalResponseNorm(Layer):
         check_range(self.name, "size", self.size, 1, MAX_CHANNELS)
         check_numbers(self.name, "alpha, beta and bias", (self.alpha, self.beta, self.bias), 3)
         if self.size % 2 == 0:
-            raise ModelError(f"layer {self.name!r}: size is {self.size}; an odd number of channels is needed")
+            raise ModelError(f"layer {self.name!r}: size is {self.size}; expected an odd number of channels")
         if self.bias <= 0 or self.alpha < 0:
             raise ModelError(f"layer {self.name!r}: alpha {self.alpha:g}, bias {self.bias:g} may divide by zero")
 
@@ -73,7 +73,7 @@ class LayerNorm(Layer):
         """Return the input shape, (C, H, W) or (C,); raise ModelError for another number of channels."""
         if shapes[0][0] != self.channels:
             raise ModelError(
-                f"layer {self.name!r}: normalises {self.channels} channels, but {shapes[0][0]} channels come in"
+                f"layer {self.name!r}: normalises {self.channels} channels, but its input has {shapes[0][0]}"
             )
         return shapes[0]
 
@@ -116,7 +116,7 @@ class GroupNorm(Layer):
         """Return the input shape, (C, H, W); raise ModelError for features or another number of channels."""
         channels, _, _ = self.image(shapes[0])
         if channels != self.channels:
-            raise ModelError(f"layer {self.name!r}: normalises {self.channels} channels, but {channels} come in")
+            raise ModelError(f"layer {self.name!r}: normalises {self.channels} channels, but its input has {channels}")
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ class Pool(Layer):
         check_each(self.name, "dilation", self.dilation, 2, 1, MAX_SIDE)
         if any(pad >= side for pad, side in zip(self.padding, self.spans * 2)):
             raise ModelError(
-                f"layer {self.name!r}: padding {list(self.padding)} is not below the window {list(self.spans)}"
+                f"layer {self.name!r}: padding {list(self.padding)} must be smaller than the window {list(self.spans)}"
             )
 
     @property
@@ -74,7 +74,7 @@ class Pool(Layer):
         if self.dilation != (1, 1) and any(
             not self._reached(axis, side, count, False).all() for axis, (side, count) in enumerate(zip(sides, pooled))
         ):
-            raise ModelError(f"layer {self.name!r}: some of its windows reach no pixel of the image, only padding")
+            raise ModelError(f"layer {self.name!r}: some of its windows contain only padding")
         return (channels, pooled[0], pooled[1])
 
     def counts(self, shape: Shape) -> np.ndarray:

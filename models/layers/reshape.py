@@ -74,7 +74,9 @@ class Transpose(Layer):
         super().__post_init__()
         check_shape(self.name, "shape", self.shape)
         if not 1 <= len(self.split) <= MAX_AXES or sorted(self.order) != list(range(len(self.split))):
-            raise ModelError(f"layer {self.name!r}: order {list(self.order)[:8]} is none of the axes of split")
+            raise ModelError(
+                f"layer {self.name!r}: order {list(self.order)[:8]} is not a permutation of the axes of split"
+            )
         if min(self.split) < 1:
             raise ModelError(f"layer {self.name!r}: split {list(self.split)} has sizes below 1")
         check_count(self.name, self.split, self.shape)

@@ -23,9 +23,7 @@ class Softmax(Layer):
     def output_shape(self, *shapes: Shape) -> Shape:
         """Return the input shape, (F,); raise ModelError for an image."""
         if len(shapes[0]) != 1:
-            raise ModelError(
-                f"layer {self.name!r}: takes features, but what comes before gives {describe_shape(shapes[0])}"
-            )
+            raise ModelError(f"layer {self.name!r}: expects features, but its input is {describe_shape(shapes[0])}")
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ def _reach(address: str) -> None:
     if "://" in address or address == "auto":
         return
     if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        raise ValueError("its host:port is needed, or auto")
+        raise ValueError("expected host:port or auto")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _REACHED_SECONDS).close()
     except (OSError, UnicodeError) as error:
@@ -83,7 +83,7 @@ def _call_in_thread(call: Any, seconds: float) -> None:
         if not thread.is_alive():
             break
     else:
-        raise TimeoutError(f"it took longer than {seconds:.0f} s")
+        raise TimeoutError(f"timed out after {seconds:.0f} s")
     if errors:
         raise errors[0]
 

@@ -27,7 +27,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise BackendUnavailable(f"--cluster needs Ray, which is not installed ({INSTALL_HINT})") from error
+        raise BackendUnavailable(f"--cluster requires Ray, which is not installed ({INSTALL_HINT})") from error
     return ray
 
 
@@ -43,7 +43,7 @@ def check_search_path(ray: Any) -> None:
     job = ray._private.worker.global_worker.core_worker.get_job_config()
     if folders := list(job.py_driver_sys_path):
         raise BackendUnavailable(
-            f"Ray {ray.__version__} makes workers import from {folders[0]}, which may hold anything; it is not used"
+            f"Ray {ray.__version__} makes workers import from {folders[0]}, an untrusted folder, so it is not used"
         )
 
 

@@ -50,7 +50,7 @@ class RayWorker:
         another version of trninfer."""
         hello: Hello = self._value(self._actor.begin.remote(self._setup))
         if hello.version != __version__:
-            raise BackendUnavailable(f"{hello.host} has trninfer {hello.version}, not {__version__} as this machine")
+            raise BackendUnavailable(f"{hello.host} has trninfer {hello.version}, but this machine has {__version__}")
         self._host = hello.host
         self._greeted(hello)
         return f"{hello.process} on {hello.host}"
@@ -82,7 +82,7 @@ class RayWorker:
                 break
             except self._ray.exceptions.GetTimeoutError:
                 if self._is_ended:
-                    raise WorkerEnded("a worker was ended") from None
+                    raise WorkerEnded("a worker was stopped") from None
             except (self._ray.exceptions.RayError, OSError) as error:
                 where = f" on {self._host}" if self._host else ""
                 raise WorkerEnded(f"a worker's process{where} ended: {_reason(error)}") from None

@@ -73,10 +73,10 @@ def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
     """Return the case of a family in float8_e4m3, like `kernel_case`; raise ShapeError also if the family has no such
     case."""
     if name != "conv2d" and name in kernel_names():
-        raise ShapeError(f"{name} takes 32 or 16 bits; in float8_e4m3 there is conv2d")
+        raise ShapeError(f"{name} supports only 32 and 16 bits; in float8_e4m3, use conv2d")
     case = kernel_case(name, shape)
     if case.parameters["form"] not in ("quickest", "direct"):
-        raise ShapeError(f"{name}: form is {case.parameters['form']!r}; in float8_e4m3 there is the direct form alone")
+        raise ShapeError(f"{name}: form is {case.parameters['form']!r}; float8_e4m3 supports only the direct form")
     x, filters, _ = case.shapes
     cout, cin, size, _ = filters
     layout = packed_layout(cin, cout, (size, size), 1, PARTITIONS)

@@ -99,13 +99,13 @@ def _value(family: _Family, name: str, key: str, text: str) -> str | int:
     """Return the value of a key of a shape, given as text; raise ShapeError if it is not allowed."""
     if key in family.choices:
         if text not in family.choices[key]:
-            raise ShapeError(f"{name}: {key} is {text!r}; allowed are {', '.join(family.choices[key])}")
+            raise ShapeError(f"{name}: {key} is {text!r}; allowed: {', '.join(family.choices[key])}")
         return text
     if key not in family.sizes:
         raise ShapeError(f"{name}: unknown key {key!r}; its shape is {family.usage()}")
     low = family.smallest.get(key, 1)
     if not (text.isascii() and text.isdigit()) or int(text[:20]) < low:
-        raise ShapeError(f"{name}: {key} is {text!r}; a whole number of at least {low} is needed")
+        raise ShapeError(f"{name}: {key} is {text!r}; expected an integer of at least {low}")
     return int(text[:20])
 
 
@@ -124,17 +124,17 @@ def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
         if math.prod(array) > MAX_ELEMENTS:
             raise ShapeError(f"{name}: an array of {'x'.join(map(str, array))} is too large")
         if min(array) < 1:
-            raise ShapeError(f"{name}: nothing is left of the image: the output would be {'x'.join(map(str, array))}")
+            raise ShapeError(f"{name}: the image is too small: the output would be {'x'.join(map(str, array))}")
     if case.instructions > MAX_INSTRUCTIONS:
         raise ShapeError(
-            f"{name}: takes some {case.instructions:,} instructions; at most {MAX_INSTRUCTIONS:,} are allowed"
+            f"{name}: needs about {case.instructions:,} instructions; at most {MAX_INSTRUCTIONS:,} are allowed"
         )
     return case
 
 
 def _family(name: str) -> _Family:
     if name not in _FAMILIES:
-        raise ShapeError(f"unknown kernel {name!r}; there are {', '.join(_FAMILIES)}")
+        raise ShapeError(f"unknown kernel {name!r}; available: {', '.join(_FAMILIES)}")
     return _FAMILIES[name]
 
 

@@ -152,7 +152,7 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
         raise SourceError(f"{path}: no such file; get it with `{checkout if is_cloned else clone}`") from None
     found = hashlib.sha256(data).hexdigest()[:_DIGITS]
     if found != published.sha256:
-        raise SourceError(f"{path}: another version than the one that was timed; `{checkout}` gets that")
+        raise SourceError(f"{path}: not the version that was timed; `{checkout}` gets that version")
     module = types.ModuleType(f"published {path.stem}")
     module.__file__ = str(path)
     install()
@@ -170,7 +170,7 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     finally:
         sys.path.remove(place)
     if not hasattr(module, published.kernel):
-        raise SourceError(f"{path}: it has no kernel {published.kernel}")
+        raise SourceError(f"{path}: it contains no kernel {published.kernel}")
     return getattr(module, published.kernel)
 
 
@@ -201,7 +201,7 @@ def set_constants(text: str, constants: dict[str, int]) -> str:
     for name, value in constants.items():
         places = list(_assigned(ast.parse(text), name))
         if not places:
-            raise SourceError(f"the source assigns no number to {name}")
+            raise SourceError(f"the source does not assign a number to {name}")
         for node in places:
             line = lines[node.lineno - 1]
             lines[node.lineno - 1] = line[: node.col_offset] + str(value).encode() + line[node.end_col_offset :]

@@ -80,7 +80,7 @@ def load_suite(name: str) -> list[SuiteCase]:
     """Return the cases of a suite. Raises UnknownSuite, which lists the suites, for any other name."""
     cases = [case for case in _cases() if case.suite == name]
     if not cases:
-        raise UnknownSuite(f"no suite {name!r}; allowed: {', '.join(suite_names())}")
+        raise UnknownSuite(f"unknown suite {name!r}; allowed: {', '.join(suite_names())}")
     return cases
 
 

@@ -47,7 +47,9 @@ def open_neuron_backend(
         warn(clause)
     named = target or os.environ.get(TARGET_VARIABLE) or instance_target()
     if named is None:
-        warn("neuron-ls does not give the kind of this instance; times are labelled trn2 (--target names another)")
+        warn(
+            "neuron-ls does not report the type of this instance; times are labelled trn2 (--target changes the label)"
+        )
     chosen = resolve_target(named)
     prepare_environment(chosen, named is not None, os.environ, lnc)
     options = RunOptions(

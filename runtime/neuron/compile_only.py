@@ -124,7 +124,7 @@ def open_compile_only(target: str, options: RunOptions, processes: int | None = 
     missing = environment.missing_packages()[environment.NRT]
     if missing:
         raise BackendUnavailable(
-            f"--compile-only needs AWS's compiler: {'; '.join(missing)} ({environment.INSTALL_HINT})"
+            f"--compile-only requires AWS's compiler: {'; '.join(missing)} ({environment.INSTALL_HINT})"
         )
     prepare_environment(target, True, os.environ)
     try:

@@ -81,10 +81,10 @@ class DeviceArray:
         try:
             data = self._device.read(self.tensor)
         except DeviceFaultError as error:
-            raise runtime_error("a result was read and no kernel", error) from error
+            raise runtime_error("a result was read before any kernel ran", error) from error
         expected = math.prod(self.shape) * self.dtype.itemsize
         if len(data) != expected:
-            raise ExecutionError(f"a result came back as {len(data)} bytes where {self.dtype} has {expected}")
+            raise ExecutionError(f"a result has {len(data)} bytes; expected {expected} for {self.dtype}")
         values = np.frombuffer(data, self.dtype).reshape(self.shape)
         return values if dtype is None else values.astype(dtype)
 

@@ -99,7 +99,7 @@ def find_profile(folder: Path) -> tuple[Path, Path]:
     """
     traces, programs = sorted(folder.rglob("*.ntff")), sorted(folder.rglob("*.neff"))
     if len(traces) != 1:
-        raise DeviceTimingError(f"torch.profiler left {len(traces)} NTFFs where one is expected")
+        raise DeviceTimingError(f"torch.profiler left {len(traces)} NTFFs; expected one")
     number = re.match(r"\d+", traces[0].name)
     own = [path for path in programs if number and re.fullmatch(rf"(neff_)?{number.group()}", path.stem)]
     if not own and len(programs) == 1:

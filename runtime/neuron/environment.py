@@ -93,7 +93,7 @@ class Package:
         if self.state == "placeholder":
             return f"version {self.version} is the placeholder from PyPI (its only content: {_PLACEHOLDER_MARK})"
         if self.state == "too old":
-            return f"version {self.version} is too old; {self.bounds.needed} or newer is needed"
+            return f"version {self.version} is too old; expected {self.bounds.needed} or newer"
         if self.state in ("newer", "older"):
             return f"version {self.version}, {self.state} than trninfer was written for ({self.bounds.lowest})"
         if self.version:
@@ -101,7 +101,7 @@ class Package:
         needed = _PYTHON.get(self.name, (0, 0))
         if _python() >= needed:
             return "not installed"
-        return "not installed; it needs Python {}.{} or newer, and this is {}.{}".format(*needed, *_python())
+        return "not installed; it needs Python {}.{} or newer, but this is {}.{}".format(*needed, *_python())
 
 
 def neuron_devices() -> tuple[str, ...]:

@@ -26,18 +26,19 @@ _LOST = re.compile(
 
 # Advice for the compiler's error codes. Sources for EVRF066, EVRF065, EBVF030, EVRF007, EOOM001 and EOOM002:
 # the pages of these names. EGCA110 and EGCA111 have no page; according to public reports, kernels do not spill.
-_LESS = "a smaller --batch-size or --instructions makes launches smaller"
-_LNC = "NEURON_LOGICAL_NC_CONFIG must be that of --lnc (1), and NEURON_CC_FLAGS must have no --lnc of another value"
+_LESS = "reduce --batch-size or --instructions to make launches smaller"
+_LNC = "NEURON_LOGICAL_NC_CONFIG must be equal to --lnc (1), and NEURON_CC_FLAGS must not contain a different --lnc"
 _ADVICE = {
-    "NCC_EVRF066": f"kernels and neuronx-cc disagree on the physical cores of a logical one: {_LNC}",
-    "NCC_EVRF065": "nki and neuronx-cc are of different SDKs, or a compiled kernel is stale: update both, then delete "
+    "NCC_EVRF066": f"kernels and neuronx-cc disagree on the number of physical cores per logical core: {_LNC}",
+    "NCC_EVRF065": "nki and neuronx-cc are from different SDKs, or a compiled kernel is stale: "
+    "update both, then delete "
     "the cache folder that trninfer doctor names",
-    "NCC_EGCA110": f"SBUF does not hold the kernel's tiles, and kernels do not spill: {_LESS}",
-    "NCC_EGCA111": f"SBUF does not hold the kernel's tiles, and kernels do not spill: {_LESS}",
+    "NCC_EGCA110": f"the kernel's tiles do not fit in SBUF, and kernels do not spill: {_LESS}",
+    "NCC_EGCA111": f"the kernel's tiles do not fit in SBUF, and kernels do not spill: {_LESS}",
     "NCC_EBVF030": f"too many instructions: {_LESS}",
     "NCC_EVRF007": f"too many instructions: {_LESS}",
-    "NCC_EOOM001": "the tensors of a launch do not fit in HBM: a smaller --batch-size makes them smaller",
-    "NCC_EOOM002": "the tensors of a launch do not fit in HBM: a smaller --batch-size makes them smaller",
+    "NCC_EOOM001": "the tensors of a launch do not fit in HBM: reduce --batch-size",
+    "NCC_EOOM002": "the tensors of a launch do not fit in HBM: reduce --batch-size",
 }
 
 
@@ -125,7 +126,7 @@ def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionErro
     if not environment.neuron_devices():
         return DeviceLost(f"the Neuron device disappeared (no /dev/neuron*) while {name} ran: {useful_line(error)}")
     if _LOST.search(str(error)):
-        return DeviceLost(f"the NeuronCore is lost to this process while {name} ran: {useful_line(error)}")
+        return DeviceLost(f"this process lost the NeuronCore while {name} ran: {useful_line(error)}")
     return ExecutionError(f"{name}: the NeuronCore ended it with an error: {useful_line(error)}")
 
 

@@ -89,12 +89,16 @@ class NrtBackend(OnDevice):
         model = LoadedNeff(self._device, self._device.ask("load", path=str(neff)), results)
         sizes = {name: _bytes(operand) for name, operand in job.operands.items()}
         if not model.inputs.items() <= sizes.items():  # the compiler removes unused operands
-            raise DeviceFaultError("Inputs", f"the NEFF takes {model.inputs} (name: bytes), the kernel {sizes}")
+            raise DeviceFaultError(
+                "Inputs", f"the NEFF has the inputs {model.inputs} (name: bytes), the kernel {sizes}"
+            )
         if list(model.outputs.values()) != [int(np.prod(shape)) * dtype.itemsize for shape, dtype in results]:
-            raise DeviceFaultError("Results", f"the NEFF gives {model.outputs} (name: bytes), the kernel {results}")
+            raise DeviceFaultError(
+                "Results", f"the NEFF has the outputs {model.outputs} (name: bytes), the kernel {results}"
+            )
         for name, (_, dtype) in zip(model.outputs, results):
             if model.dtypes.get(name, dtype.name) != dtype.name:
-                text = f"the NEFF gives {name} as {model.dtypes[name]}, the kernel as {dtype.name}"
+                text = f"the NEFF outputs {name} as {model.dtypes[name]}, the kernel as {dtype.name}"
                 raise DeviceFaultError("Results", text)
         return model
 

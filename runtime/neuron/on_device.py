@@ -61,7 +61,7 @@ class OnDevice(CompiledKernels):
         except DeviceFaultError as error:
             raise fault(executable.job.source.name, error) from error
         except DeviceTimeoutError as error:
-            raise DeviceLost(f"{executable.job.source.name}: {error}; its process was ended") from error
+            raise DeviceLost(f"{executable.job.source.name}: {error}; its process was stopped") from error
 
     def _tensors_of(self, executable: Executable, operands: Operands) -> dict[str, tuple[int, Any]]:
         """Return, for each operand, a tensor that contains its values, and the operand itself."""

@@ -124,7 +124,7 @@ def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
     if there is None:
         return tuple(range(count))
     if count > len(there):
-        raise BackendUnavailable(f"{count} NeuronCores asked for; {len(there)} are visible ({_ranges(there)})")
+        raise BackendUnavailable(f"{count} NeuronCores requested; {len(there)} are visible ({_ranges(there)})")
     return there[:count]
 
 
@@ -141,9 +141,7 @@ def parse_cores(text: str) -> tuple[int, ...]:
         found = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
         first, last = (int(found.group(1)), int(found.group(2) or found.group(1))) if found else (1, 0)
         if last < first:
-            raise BackendUnavailable(
-                f"{VISIBLE_CORES} is {text!r}; a core (0), a range (0-3) or a list (0,2) is allowed"
-            )
+            raise BackendUnavailable(f"{VISIBLE_CORES} is {text!r}; expected a core (0), a range (0-3) or a list (0,2)")
         cores += range(first, last + 1)
     return tuple(dict.fromkeys(cores))
 
@@ -152,7 +150,7 @@ _CORES = {1: "kernels run on one NeuronCore each", 2: "--lnc 2 runs kernels on t
 
 
 def _other(lnc: int) -> str:
-    return ", or give --lnc 2" if lnc == 1 else ", or leave out --lnc 2"
+    return ", or use --lnc 2" if lnc == 1 else ", or omit --lnc 2"
 
 
 def prepare_environment(target: str, known: bool, variables: MutableMapping[str, str], lnc: int = 1) -> None:
@@ -169,7 +167,7 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
         raise BackendUnavailable("NKI 0.7 compiles for trn2 and trn3; trn1 is a target of the simulator: --backend sim")
     flags = re.search(r"--(?:lnc|logical-nc-config)[= ]\s*(\d+)", variables.get(COMPILER_FLAGS, ""))
     if flags is not None and flags.group(1) != str(lnc):
-        raise BackendUnavailable(f"{COMPILER_FLAGS} has {flags.group()}; {_CORES[lnc]}: leave it out{_other(lnc)}")
+        raise BackendUnavailable(f"{COMPILER_FLAGS} has {flags.group()}; {_CORES[lnc]}: remove it{_other(lnc)}")
     variables.pop(SIMULATES, None)
     variables.setdefault(STOCHASTIC_ROUNDING, "0")
     if not variables.get(VISIBLE_CORES) and not variables.get(NUMBER_OF_CORES):

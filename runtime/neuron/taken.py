@@ -30,7 +30,7 @@ def taken_line(text: str) -> str:
     found = re.search(r"Requested:\s*lnc(\d+)", text, re.IGNORECASE)
     core = f"NeuronCore {found.group(1)}" if found else "the NeuronCore"
     holders = core_holders(int(found.group(1)) if found else None)
-    by = f"process {', '.join(holders)}" if holders else "another process (neuron-ls -a shows which)"
+    by = f"process {', '.join(holders)}" if holders else "another process (see neuron-ls -a)"
     try:
         there = visible_cores()
     except ValueError:

@@ -95,7 +95,7 @@ class TorchBackend(OnDevice):
         returned = _results(executable.loaded.tensors["outputs"])
         if returned != walked.results:
             name = job.source.name
-            raise ExecutionError(f"{name}: TorchNeuron returned {returned} where {walked.results} is expected")
+            raise ExecutionError(f"{name}: TorchNeuron returned {returned}; expected {walked.results}")
         executable.neff = executable.loaded.neff
         return executable
 

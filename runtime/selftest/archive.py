@@ -125,7 +125,7 @@ def read_archive(path: Path) -> list[ArchivedKernel]:
     found = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
     if not found:
         raise ArchiveError(
-            f"{path}: no kernel in it has AWS's estimate or a measured time; make one on a chip, or with "
+            f"{path}: no kernel in it has AWS's estimate or a measured time; create one on a chip, or with "
             "trninfer doctor --selftest --compile-only"
         )
     return found
@@ -146,7 +146,7 @@ def _runs(path: Path) -> list[dict[str, Any]]:
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ArchiveError):
             raise
-        message = f"{path}: no archive of trninfer doctor --selftest: its {DOCUMENT} is missing or another"
+        message = f"{path}: not an archive of trninfer doctor --selftest: its {DOCUMENT} is missing or invalid"
         raise ArchiveError(message) from None
 
 

@@ -335,7 +335,9 @@ def check_network(
             comparison = compare_backends(model, x, backend, predicting, dtype, len(x))
         except _NO_RESULT as error:
             yield outcome
-            beside = replace(outcome, launches="layer by layer, beside the simulator", result=None, verification=None)
+            beside = replace(
+                outcome, launches="layer by layer, compared with the simulator", result=None, verification=None
+            )
             yield replace(beside, status=FAILED, message=str(error), log=_log_of(error), failure=Failure.of(error))
             recovery.recover(error)
             return
@@ -346,7 +348,7 @@ def check_network(
 def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tuple[str, LaunchOptions]]:
     """Yield the launches of a network, each slower than the one before, with a description."""
     options = LaunchOptions()
-    yield "as few launches as it takes", options
+    yield "as few launches as possible", options
     info = replace(backend.info, has_layer_times=False)  # like the launches that were planned
     launches = plan_launches(model, dtype, info, options, batch)
     largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))

@@ -319,7 +319,9 @@ class WorkerPool:
             worker.kill()
             with contextlib.suppress(WorkerEnded):
                 await answering
-            raise WorkerEnded(f"a batch took longer than {self._rules.timeout:g} s, so its worker was ended") from None
+            raise WorkerEnded(
+                f"a batch took longer than {self._rules.timeout:g} s, so its worker was stopped"
+            ) from None
         except (KernelError, OverflowedError, WorkerFault) as error:
             await self._answer_singly(worker, jobs, error)
             return
@@ -341,7 +343,7 @@ class WorkerPool:
             return
         _fail(jobs[0], error)
         if isinstance(error, WorkerFault):
-            self._observer.note("error", "fault of the program", reason=str(error))
+            self._observer.note("error", "internal error", reason=str(error))
 
     def _send_again(self, jobs: list[_Job], error: WorkerEnded) -> None:
         for job in jobs:

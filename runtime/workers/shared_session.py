@@ -136,7 +136,7 @@ class SharedSession:
         deadline = time.monotonic() + START_SECONDS
         while not self._wait([self._greeted]):
             if time.monotonic() > deadline:
-                raise WorkerDied(f"no worker was ready within {START_SECONDS:.0f} s: there is no room for one")
+                raise WorkerDied(f"no worker was ready within {START_SECONDS:.0f} s: the cluster has no free resources")
 
     def _pass_on_lines(self) -> None:
         with contextlib.suppress(queue.Empty):
@@ -176,7 +176,7 @@ class SharedSession:
         )
 
     def _give_up(self) -> BatchAnswer:
-        reason = f"{MAX_DEATHS} workers ended while they had it at work"
+        reason = f"{MAX_DEATHS} workers ended while processing it"
         return no_answers(self.rows, self.model.network.row_size, {0: reason})
 
     def _start(self, number: int) -> PoolWorker:
@@ -196,7 +196,7 @@ class SharedSession:
     def worker_ended(self, number: int, reason: str) -> None:
         """Report that a worker ended after it had been ready."""
         self._hellos.pop(number, None)
-        self._said.put(("warning", f"worker {number} ended, its inputs are given to another: {reason}"))
+        self._said.put(("warning", f"worker {number} ended; its inputs go to another worker: {reason}"))
 
     def worker_said(self, number: int, level: str, line: str) -> None:
         """Report a worker's line to the user."""

@@ -42,7 +42,7 @@ def watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
         core.idled = ""
     elif core.idled:
         core.warn(
-            f"{op}: reduce_cmd reduce goes on with accumulators that {core.idled} with reduce_cmd idle may have "
+            f"{op}: reduce_cmd reduce continues with accumulators that {core.idled} with reduce_cmd idle may have "
             "changed; begin with reset_reduce"
         )
 
@@ -64,9 +64,7 @@ class Initial(Scalar):
                 raise NkiValidationError(f"{call.instruction}: reduce_cmd load_reduce needs {name}")
             super().relate(call, name, value)
         elif value is not None and (isinstance(value, NkiTensor) or value != self.unset):
-            raise NkiValidationError(
-                f"{call.instruction}: {name} goes with reduce_cmd load_reduce only, got {command.name}"
-            )
+            raise NkiValidationError(f"{call.instruction}: {name} requires reduce_cmd load_reduce, got {command.name}")
 
     @property
     def limits(self) -> str:

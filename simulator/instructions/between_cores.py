@@ -28,7 +28,7 @@ def _shared(call: Call) -> None:
         raise NkiValidationError(f"core_barrier: data {data.label} must be a tensor in nl.shared_hbm")
     if data.storage.region is SBUF:  # nki-library's bwmm_shard_on_I uses a barrier on a tile
         call.core.warn(
-            f"core_barrier: data {data.label} is each core's own; the documentation has data in nl.shared_hbm"
+            f"core_barrier: data {data.label} is private to each core; the documentation requires nl.shared_hbm"
         )
     if tuple(cores) != tuple(range(CORES)):
         raise NkiValidationError(f"core_barrier: cores must be (0, 1), got {cores}")
@@ -162,7 +162,7 @@ def sendrecv_compute(
 
 def _pair(op: str, core: NeuronCore) -> Pair:
     if core.pair is None:
-        raise NkiValidationError(f"{op}: the kernel runs on one core; launch it on two, kernel[2](...)")
+        raise NkiValidationError(f"{op}: the kernel runs on one core; launch it on two with kernel[2](...)")
     return core.pair
 
 

@@ -51,7 +51,7 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
         )
     if tensor.dtype == "int64" and op != "memset":
         raise NkiValidationError(
-            f"{op}: {operand} {tensor.label}: no engine computes with int64, which DMAs move and nisa.scalar_load loads"
+            f"{op}: {operand} {tensor.label}: no engine computes with int64; only DMAs and nisa.scalar_load accept it"
         )
     if len(tensor.shape) > MAX_DIMENSIONS and dimensions(tensor) > MAX_DIMENSIONS:
         raise NkiValidationError(

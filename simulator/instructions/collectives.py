@@ -45,7 +45,7 @@ class ReplicaGroup(NKIObject):
             raise NkiValidationError(f"{op}: replica_group {self.groups!r} must be lists of ranks") from None
         ranks = [each for group in groups for each in group]
         if len(set(ranks)) < len(ranks) or (ranks and min(ranks) < 0):
-            raise NkiValidationError(f"{op}: replica_group {self.groups!r} has a rank twice, or one below 0")
+            raise NkiValidationError(f"{op}: replica_group {self.groups!r} contains a duplicate or negative rank")
         for group in groups:
             if rank in group:
                 return group
@@ -123,7 +123,7 @@ def all_to_all(
         _same_shape("all_to_all", src.shape, dst)
         if src.shape[collective_dim] % len(group):
             raise NkiValidationError(
-                f"all_to_all: src {src.label} must divide into {len(group)} parts along dimension 0"
+                f"all_to_all: src {src.label} must be divisible into {len(group)} parts along dimension 0"
             )
     for dst, given in _exchange("all_to_all", group, srcs, dsts, (collective_dim,), name):
         mine = group.index(_rank(_core("all_to_all")))
@@ -143,7 +143,7 @@ def collective_permute(
     pairs = [(int(source), int(target)) for source, target in source_target_pairs]
     sources = {target: source for source, target in pairs}
     if len(sources) < len(pairs) or len({source for source, _ in pairs}) < len(pairs):
-        raise NkiValidationError(f"collective_permute: {pairs} has a source or a target twice")
+        raise NkiValidationError(f"collective_permute: {pairs} contains a duplicate source or target")
     _single("collective_permute", srcs, dsts)
     for src, dst in _pairs("collective_permute", srcs, dsts, in_hbm=True):
         _same_shape("collective_permute", src.shape, dst)

@@ -148,7 +148,7 @@ class NeuronCore:
     def _place(self, storage: Storage, address: tuple[int, int]) -> None:
         """Put a storage at an explicit address of SBUF or PSUM."""
         if not storage.on_chip:
-            raise NkiValidationError(f"ndarray {storage.label}: only tensors on chip take an address")
+            raise NkiValidationError(f"ndarray {storage.label}: only on-chip tensors accept an address")
         place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(storage.region))
 
     def issue(

@@ -153,7 +153,7 @@ class Declaration:
         allowed = [e for e in self.engines if self.engine_generations.get(e, 2) <= generation]
         if chosen not in allowed:
             shown = ", ".join(e.name for e in allowed)
-            raise NkiValidationError(f"{self.name}: engine {chosen.name} cannot run it; allowed: {shown}")
+            raise NkiValidationError(f"{self.name}: does not run on engine {chosen.name}; allowed: {shown}")
         return chosen
 
     def _refuse_psum(self, values: Mapping[str, Any]) -> None:

@@ -59,7 +59,7 @@ def _copied(call: Call) -> None:
             f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must match"
         )
     if dst.dtype != src.dtype and "int64" in (dst.dtype, src.dtype):
-        raise NkiValidationError(f"dma_copy: src {src.label} and dst {dst.label}: int64 is moved as it is, to int64")
+        raise NkiValidationError(f"dma_copy: src {src.label} and dst {dst.label}: int64 can only be copied to int64")
 
 
 def _queue(call: Call) -> None:
@@ -67,14 +67,14 @@ def _queue(call: Call) -> None:
     must be sync or scalar."""
     op, mode, generation = call.instruction, call.dge_mode, call.core.target.generation
     if mode is _HARDWARE and generation < 3:
-        raise NkiValidationError(f"{op}: dge_mode hwdge needs NeuronCore-v3 (trn2) or newer")
+        raise NkiValidationError(f"{op}: dge_mode hwdge requires NeuronCore-v3 (trn2) or newer")
     call.queue = getattr(call, "engine", _ANY)
     if call.queue is not _ANY:
         call.queue = member(op, "engine", engine, call.queue)
     if call.queue is not _ANY and (mode is not _HARDWARE or call.queue not in (engine.sync, engine.scalar)):
         raise NkiValidationError(f"{op}: engine may only be sync or scalar, and only with dge_mode hwdge")
     if call.priority is not None and (generation < 4 or call.priority not in (0, 1, 2, 3)):
-        raise NkiValidationError(f"{op}: priority must be 0 to 3, and needs NeuronCore-v4 (trn3)")
+        raise NkiValidationError(f"{op}: priority must be 0 to 3, and requires NeuronCore-v4 (trn3)")
 
 
 def gathers(call: Call) -> None:
@@ -148,7 +148,7 @@ def _hardware_transpose(call: Call) -> None:
     if src.gathers and call.oob_mode is _SKIP:
         check_skipped_transpose(call.core)
     if mode is _NO_DGE:  # used by norm_tkg_utils of nki-library
-        call.core.warn("dma_transpose: dge_mode none; the documentation has unknown and hwdge")
+        call.core.warn("dma_transpose: dge_mode none; the documentation lists only unknown and hwdge")
     if mode is not _HARDWARE:
         return
     first = rows == 16 if len(src.shape) == 2 else rows in (1, 2, 4, 8, 16) and rows * src.shape[-2] % 16 == 0
@@ -195,7 +195,7 @@ def gathers_rows(core: NeuronCore, op: str, mode: dge_mode, tensor: NkiTensor) -
     if not tensor.gathers:
         return
     if core.target.generation < 3:
-        raise NkiValidationError(f"{op}: {tensor.label} takes a vector of indices; needs NeuronCore-v3 (trn2)")
+        raise NkiValidationError(f"{op}: {tensor.label} is indexed by a vector, which requires NeuronCore-v3 (trn2)")
     if mode in (_NO_DGE, _HARDWARE):
         raise NkiValidationError(
             f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, got {mode.name}"

@@ -50,7 +50,9 @@ def _added(call: Call) -> None:
         gathers_rows(call.core, "dma_compute", _UNKNOWN, tensor)
     if any(tensor.gathers for tensor in (dst, *srcs)):
         if len(srcs) != 2 or sum(src.gathers for src in srcs) != 1:
-            raise NkiValidationError("dma_compute: with a vector of indices, 2 srcs of which one is indirect")
+            raise NkiValidationError(
+                "dma_compute: with a vector of indices, there must be 2 srcs, one of them indirect"
+            )
         if not call.unique_indices:
             raise NkiValidationError("dma_compute: unique_indices must be True with a vector of indices")
     call.transfer = adding(call.core.target, dst, srcs, call.core.dge)

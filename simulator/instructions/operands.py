@@ -184,7 +184,7 @@ class Operator(Operand):
         for operand in self.bits_of if operator is not None and operator.bits else ():
             tensor = getattr(call, operand)
             if not tensor._dtype.is_integer:
-                raise call.refuse(operand, tensor, f"must contain integers, because nl.{operator.name} works on bits")
+                raise call.refuse(operand, tensor, f"must contain integers, because nl.{operator.name} is bitwise")
 
     @property
     def names(self) -> frozenset[str]:
@@ -199,7 +199,7 @@ class Operator(Operand):
     def limits(self) -> str:
         if self.allowed != tuple(ALU):
             return shown_operators(self.allowed)
-        bits = ", on integers where it works on bits" if self.bits_of else ""
+        bits = ", on integers where it is bitwise" if self.bits_of else ""
         return f"an {'arithmetic' if self.arithmetic else 'ALU'} operator{' of two inputs' * self.binary}{bits}"
 
 

@@ -312,7 +312,7 @@ def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperat
         )
     if found.generation > 2 and active(instruction).target.generation < found.generation:
         raise NkiValidationError(
-            f"{instruction}: {operand}=nl.{found.name} needs NeuronCore-v{found.generation} (trn3)"
+            f"{instruction}: {operand}=nl.{found.name} requires NeuronCore-v{found.generation} (trn3)"
         )
     return found
 

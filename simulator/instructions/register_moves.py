@@ -52,7 +52,7 @@ def _value_of_register(call: Call) -> None:
     if isinstance(src, bool) or not isinstance(src, (int, np.integer)):
         raise NkiValidationError(f"register_move: src must be an integer or a register, got {type(src).__name__}")
     if not -(1 << 31) <= src < 1 << 32:
-        raise NkiValidationError(f"register_move: src {src} does not fit the 32 bits of a register")
+        raise NkiValidationError(f"register_move: src {src} does not fit in a 32-bit register")
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:

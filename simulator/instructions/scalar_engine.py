@@ -57,7 +57,7 @@ def scalar_accumulators_alone(call: Call) -> None:
     idle = call.reduce_op in (None, "") and call.reduce_res is None and call.reduce_cmd is _IDLE
     if call.unit is engine.gpsimd and not idle:
         raise NkiValidationError(
-            f"{call.instruction}: engine gpsimd has no accumulators; leave out reduce_op, reduce_res and reduce_cmd, "
+            f"{call.instruction}: engine gpsimd has no accumulators; omit reduce_op, reduce_res and reduce_cmd, "
             "or use engine scalar"
         )
 

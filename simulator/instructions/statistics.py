@@ -69,7 +69,7 @@ def _one_partition(call: Call) -> None:
     integers."""
     dst, data = call.dst, call.data
     if dst.shape[0] != 1 or dst.free_size != data.free_size:
-        raise call.refuse("dst", dst, f"must be 1 partition of {data.free_size} element(s), as data {data.label} has")
+        raise call.refuse("dst", dst, f"must be 1 partition of {data.free_size} element(s), like data {data.label}")
     if call.op.startswith("bitwise") and not (dst._dtype.is_integer and data._dtype.is_integer):
         raise NkiValidationError(f"tensor_partition_reduce: nl.{call.op} takes integers, got {data.label}, {dst.label}")
 

@@ -49,9 +49,9 @@ def _planes(call: Call) -> None:
     if call.perf_mode is not _DOUBLE_ROW:
         return
     if call.core.target.generation < 3:
-        raise NkiValidationError("nc_matmul: perf_mode double_row needs NeuronCore-v3 (trn2) or newer")
+        raise NkiValidationError("nc_matmul: perf_mode double_row requires NeuronCore-v3 (trn2) or newer")
     if call.is_transpose or (len(call.tile_size) == 2 and call.tile_size[1] != STATIONARY_COLUMNS):
-        raise NkiValidationError("nc_matmul: perf_mode double_row goes neither with is_transpose nor with column tiles")
+        raise NkiValidationError("nc_matmul: perf_mode double_row excludes is_transpose and column tiles")
     for operand in ("stationary", "moving"):
         tensor = getattr(call, operand)
         if tensor.dtype not in _FLOAT8 or len(tensor.shape) < 3 or tensor.shape[1] != 2:
@@ -124,7 +124,7 @@ def _dtypes(call: Call) -> None:
     core, dst, left, right = call.core, call.dst, call.stationary.dtype, call.moving.dtype
     if "float8_e4m3fn" in (left, right) and (core.target.generation < 4 or "float8_e4m3" in (left, right)):
         raise NkiValidationError(
-            f"nc_matmul: stationary is {left}, moving is {right}; float8_e4m3fn needs NeuronCore-v4 (trn3) and does "
+            f"nc_matmul: stationary is {left}, moving is {right}; float8_e4m3fn requires NeuronCore-v4 (trn3) and does "
             "not go with float8_e4m3"
         )
     if (left in _WIDE) != (right in _WIDE):

@@ -182,7 +182,7 @@ def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """Load a tensor from HBM into a tile in SBUF; its first dimension becomes the partition dimension."""
     if src.shape[0] > PARTITIONS:
         raise NkiValidationError(
-            f"nl.load: src {src.label} has more than {PARTITIONS} rows, one per partition; load slices"
+            f"nl.load: src {src.label} has more than {PARTITIONS} rows, one per partition; load it in slices"
         )
     tile = ndarray(src.shape, dtype or src.dtype, sbuf)
     dma_copy(tile, src)
@@ -241,7 +241,7 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
 
 def _tile_like(x: NkiTensor, dtype: Any, shape: tuple[int, ...] | None = None) -> NkiTensor:
     if not isinstance(x, NkiTensor):
-        raise NkiValidationError(f"a function of nki.language takes tiles, got {type(x).__name__}")
+        raise NkiValidationError(f"functions of nki.language accept tiles, got {type(x).__name__}")
     return ndarray(x.shape if shape is None else shape, dtype or x.dtype, sbuf)
 
 

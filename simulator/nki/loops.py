@@ -127,7 +127,7 @@ class _Loop:
             first, other = _difference(self._first, issued)
             raise NkiValidationError(
                 f"nl.{self._what}: iteration {self.count} issues {other} where the first issued {first}; the body is "
-                "traced once and runs the same instructions each time: keep what changes in SBUF or HBM"
+                "traced once and runs the same instructions each time; keep changing values in SBUF or HBM"
             )
 
 
@@ -161,7 +161,7 @@ def _count(what: str, lower: Any, upper: Any, step: Any) -> tuple[NeuronCore, ra
     numbers = range(bounds[0], bounds[1], step)
     if len(numbers) > MAX_ITERATIONS:
         raise NkiValidationError(
-            f"nl.{what}: {len(numbers):,} iterations, from {bounds[0]} to {bounds[1]}; the simulator runs up to "
+            f"nl.{what}: {len(numbers):,} iterations, from {bounds[0]} to {bounds[1]}; the simulator supports up to "
             f"{MAX_ITERATIONS:,}"
         )
     return core, numbers, loaded[-1] if loaded else None

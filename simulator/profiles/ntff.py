@@ -96,7 +96,7 @@ class _Message(Mapping[int, "list[int | bytes]"]):
             value |= (byte & 127) << shift
             if byte < 128:
                 return value, at
-        raise ProfileError(f"{self.where}: damaged: a number without an end")
+        raise ProfileError(f"{self.where}: damaged: an unterminated number")
 
     def __getitem__(self, number: int) -> list[int | bytes]:
         return self._fields[number]
@@ -111,7 +111,7 @@ class _Message(Mapping[int, "list[int | bytes]"]):
         """Return the value of an integer field, or 0 if the message does not contain it."""
         value = self.get(field, [0])[0]
         if not isinstance(value, int):
-            raise ProfileError(f"{self.where}: damaged: field {field} is not a whole number")
+            raise ProfileError(f"{self.where}: damaged: field {field} is not an integer")
         return value
 
     def bytes_of(self, field: int) -> bytes:
@@ -163,7 +163,7 @@ def read_ntff(path: Path, core: int) -> MeasuredRun:
     except OSError as error:
         raise ProfileError(f"{name}: {error.strerror or error}") from None
     if len(data) < HEADER_BYTES:
-        raise ProfileError(f"{name}: {len(data)} bytes; an NTFF has {HEADER_BYTES} of header at least")
+        raise ProfileError(f"{name}: {len(data)} bytes; an NTFF has at least {HEADER_BYTES} bytes of header")
     if data[0] not in VERSIONS:
         raise ProfileError(
             f"{name}: the NTFF version must be {' or '.join(map(str, VERSIONS))}, got {data[0]}; export it instead: "
@@ -171,7 +171,7 @@ def read_ntff(path: Path, core: int) -> MeasuredRun:
         )
     length = int.from_bytes(data[1:8], "little")
     if length > len(data) - HEADER_BYTES:
-        raise ProfileError(f"{name}: cut off: a message of {length:,} bytes in a file of {len(data):,}")
+        raise ProfileError(f"{name}: truncated: a message of {length:,} bytes in a file of {len(data):,}")
     top = _Message(data[HEADER_BYTES : HEADER_BYTES + length], name)
     return _Reader(name, top, data[HEADER_BYTES + length :], data[0], core).run()
 

@@ -160,7 +160,7 @@ def _run(name: str, tables: _Json | _Parquet, core: int) -> MeasuredRun:
     if not packets:
         missing.append("DMA packets")
     if not any(instruction.after for instruction in instructions):
-        missing.append("what instructions waited for: the path follows what ended last before each")
+        missing.append("the dependencies of instructions: the path follows the latest predecessor of each")
     if not any(instruction.line for instruction in instructions):
         missing.append("lines of the kernel")
     ends = [instruction.end_ns for instruction in instructions] + [packet.end_ns for packet in packets]

@@ -30,7 +30,7 @@ class _OldDialect:
     def find_spec(name: str, path: object = None, target: object = None) -> None:
         if name == "neuronxcc":
             raise ModuleNotFoundError(
-                "neuronxcc.nki is gone since NKI 0.4: import nki, nki.language and nki.isa; "
+                "neuronxcc.nki was removed in NKI 0.4; import nki, nki.language and nki.isa; "
                 "`trninfer migrate FILE` rewrites kernels",
                 name="neuronxcc",
             )

@@ -265,8 +265,7 @@ def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
         return [core]
     if core.target.generation < 3:
         raise NkiValidationError(
-            f"{kernel.__name__}[{CORES}]: two cores are one logical core from NeuronCore-v3 (trn2) on, got "
-            f"{core.target.name}"
+            f"{kernel.__name__}[{CORES}]: two cores require NeuronCore-v3 (trn2) or newer, got {core.target.name}"
         )
     other = NeuronCore(core.target, core.functional, core.dge)
     other.sanitizer, other.numeric = core.sanitizer, core.numeric

@@ -94,7 +94,7 @@ def _check_names(script: str, names: Sequence[str]) -> None:
             there = f"; it has {', '.join(sorted(known))}" if known else ""
             raise NkiValidationError(f"{script} has no line `{name} = ...` at its top level{there}")
         if names.count(name) > 1:
-            raise NkiValidationError(f"{name} is swept twice; allowed: one list of values a name")
+            raise NkiValidationError(f"{name} is swept twice; allowed: one list of values per name")
 
 
 def _run_variant(name: str, arguments: Sequence[str], target: str, constants: dict[str, ast.expr]) -> Ranked:

@@ -32,7 +32,9 @@ def check_scalar(tensor: StridedMemory, index: Any, what: str) -> None:
         if isinstance(index, NkiScalar):
             index.usable(what)
             if index.dtype == "int64" and tensor.storage.on_chip:
-                raise NkiValidationError(f"{what} of {tensor.label}: an int64 scalar addresses HBM only; load an int32")
+                raise NkiValidationError(
+                    f"{what} of {tensor.label}: an int64 scalar can only address HBM; load an int32"
+                )
         return
     if not isinstance(index, StridedMemory):
         raise NkiValidationError(
@@ -52,14 +54,14 @@ def check_vector(tensor: StridedMemory, index: Any, what: str) -> None:
             f"{what} of {tensor.label}: the indices must be int32 or uint32 in SBUF, [rows, 1], got {shown}"
         )
     if tensor.storage.on_chip:
-        raise NkiValidationError(f"{what} of {tensor.label}: only a tensor in HBM takes a vector of indices")
+        raise NkiValidationError(f"{what} of {tensor.label}: only tensors in HBM can be indexed by a vector")
 
 
 def check_columns(tensor: StridedMemory, index: Any, count: Any) -> None:
     """Check the tile and the offsets passed to `NkiTensor.indirect`."""
     what = f"indirect of {tensor.label}"
     if not tensor.storage.on_chip or not is_row_major(tensor.shape[1:], tensor.strides[1:]):
-        raise NkiValidationError(f"{what}: only a tile in SBUF or PSUM, its elements side by side in each partition")
+        raise NkiValidationError(f"{what}: requires a tile in SBUF or PSUM that is contiguous in each partition")
     if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or not index._dtype.is_integer:
         shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
         raise NkiValidationError(f"{what}: the offsets must be integers in SBUF, [{tensor.shape[0]}, K], got {shown}")

@@ -141,7 +141,7 @@ class NkiTensor(TensorViews):
     def _only_index(self, what: str) -> None:
         if self.is_indirect():
             raise NkiValidationError(
-                f"{what} of {self.label}: it is indirect already; one index at run time is possible"
+                f"{what} of {self.label}: it is already indirect; only one run-time index is possible"
             )
 
     def _select_at_run_time(self, dim: int, index: Any) -> NkiTensor:
@@ -336,7 +336,7 @@ class IndirectTensor(NkiTensor):
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> IndirectTensor:
         if self.gathers and (not shape or (shape[0], strides[0]) != (self.shape[0], self.strides[0])):
             raise NkiValidationError(
-                f"{self.label}: dimension 0 is addressed by a vector of indices and can be neither cut nor moved"
+                f"{self.label}: dimension 0 is addressed by a vector of indices and cannot be sliced or moved"
             )
         view = NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=offset)
         return IndirectTensor(view, self.index, self.step, self.extent, self.gathers)
@@ -394,4 +394,4 @@ class ColumnsTensor(IndirectTensor):
         return NkiTensor(shape, self._dtype, self.storage, strides=self.strides, offset=self.offset)
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> NoReturn:
-        raise NkiValidationError(f"{self.label}: columns at offsets of run time can be neither cut nor moved")
+        raise NkiValidationError(f"{self.label}: columns at run-time offsets cannot be sliced or moved")

@@ -40,7 +40,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     if not views:
         return
     if core.target.generation < 4:
-        raise NkiValidationError(f"{op}: indirect() needs NeuronCore-v4 (trn3), got {core.target.name}")
+        raise NkiValidationError(f"{op}: indirect() requires NeuronCore-v4 (trn3), got {core.target.name}")
     sources = reads[: SOURCES.get(op, 0)]
     taken = set(map(id, (*writes[:1], *sources))) if op in SOURCES else set()
     for view in views:
@@ -53,7 +53,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     dst = writes[0]
     _check_engine(op, unit, dst)
     if op == "tensor_scalar" and dst.dtype in _INT32 and sources[0].dtype in _INT32:
-        core.warn("tensor_scalar: indirect() does not go with address arithmetic, as int32 into int32 may be")
+        core.warn("tensor_scalar: indirect() excludes address arithmetic, as from int32 to int32")
     _partitions(op, dst, sources)
 
 
@@ -74,7 +74,7 @@ def _check_engine(op: str, unit: engine, dst: NkiTensor) -> None:
     if op == "tensor_copy" and unit is engine.gpsimd:
         raise NkiValidationError("tensor_copy: columns of indirect() on the gpsimd engine; allowed: vector, scalar")
     if isinstance(dst, ColumnsTensor) and unit is engine.scalar and dst.storage.region is PSUM:
-        raise NkiValidationError(f"{op}: dst {dst.label}: the Scalar Engine scatters into SBUF only")
+        raise NkiValidationError(f"{op}: dst {dst.label}: the Scalar Engine can only scatter into SBUF")
 
 
 def _at_quadrant(op: str, index: NkiTensor) -> None:

@@ -58,7 +58,7 @@ class TensorViews(WithoutOperators):
             if type(item) is slice:
                 start, count, step = resolve_slice(item, extent, dim, self)
                 if on_chip and dim == 0 and step != 1:
-                    raise NkiValidationError(f"{self.label}: partitions cannot be taken with a step, got {step}")
+                    raise NkiValidationError(f"{self.label}: partitions cannot be sliced with a step, got {step}")
                 new_shape.append(count)
                 new_strides.append(stride * step)
                 offset += start * stride

@@ -78,7 +78,7 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
     if stop < 0:
         stop += extent
     if step < 1:
-        raise NkiValidationError(f"{tensor.label}: slices run forward, got a step of {step} in dimension {dim}")
+        raise NkiValidationError(f"{tensor.label}: slices must have a positive step, got {step} in dimension {dim}")
     if not 0 <= start <= stop <= extent:
         raise OutOfBoundsError(f"{tensor.label}: {start}:{stop} of dimension {dim} must lie in 0:{extent}")
     count = (stop - start + step - 1) // step

@@ -30,7 +30,7 @@ def test_a_sequence_of_predictions(answers: trninfer.Answers) -> None:
     assert len(answers) == 3 and list(answers) == list(answers.predictions) and answers[-1] == answers.predictions[-1]
     assert answers.probabilities.tolist() == pytest.approx([answer.probability for answer in answers])
     assert [Path(str(problem.input)).name for problem in answers.errors] == ["<b>bad.png"]
-    with pytest.raises(trninfer.ArgumentError, match="tiny-cnn gives classes, not values"):
+    with pytest.raises(trninfer.ArgumentError, match="tiny-cnn outputs classes, not values"):
         _ = answers.values
 
 

@@ -35,7 +35,7 @@ def test_it_verifies_and_launches_by_layer(feature_model) -> None:
         ({"eight_bits": "all"}, "eight_bits is for dtype 'float8_e4m3'"),
         ({"calibrate": "photos"}, "calibrate is for dtype"),
         ({"calibrate": 3, "dtype": "float8_e4m3"}, "the path of a folder"),
-        ({"launches": "all"}, "launches is 'all'; allowed are network, layer"),
+        ({"launches": "all"}, "launches is 'all'; allowed: network, layer"),
         ({"launches": "layer", "lnc": 2}, "lnc must be 1"),
         ({"batch_size": 0}, "batch_size is 0"),
     ],

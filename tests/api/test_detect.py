@@ -47,10 +47,10 @@ def test_answers_are_documents_and_files(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"confidence": 2}, trninfer.ArgumentError, "confidence is 2; a number from 0 to 1"),
+        ({"confidence": 2}, trninfer.ArgumentError, "confidence is 2; expected a number from 0 to 1"),
         ({"iou": "much"}, trninfer.ArgumentError, "iou is much"),
         ({"max_detections": 0}, trninfer.ArgumentError, "max_detections is 0"),
-        ({"model": "digits-cnn"}, trninfer.ModelError, "finds no boxes; use classify"),
+        ({"model": "digits-cnn"}, trninfer.ModelError, "does not predict boxes; use classify"),
     ],
 )
 def test_what_cannot_be_is_refused(options, error, says: str) -> None:
@@ -59,5 +59,5 @@ def test_what_cannot_be_is_refused(options, error, says: str) -> None:
 
 
 def test_classify_names_detect() -> None:
-    with pytest.raises(trninfer.ModelError, match="finds boxes, not classes; use detect"):
+    with pytest.raises(trninfer.ModelError, match="predicts boxes, not classes; use detect"):
         trninfer.classify(Image.new("RGB", (9, 9)), MODEL)

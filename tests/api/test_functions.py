@@ -164,7 +164,10 @@ def cut_short() -> Image.Image:
     [
         (np.zeros((3, 3), np.int32), r"picture 0: an array \[3, 3\] of int32; pictures are uint8"),
         (np.zeros((2, 3), np.float32), r"this network's own input is \[1, 32, 32\]"),
-        (np.full((1, 32, 32), np.nan, np.float32), "picture 0: holds NaN, infinity, or numbers beyond float32"),
+        (
+            np.full((1, 32, 32), np.nan, np.float32),
+            "picture 0: contains NaN, infinity or numbers outside the range of float32",
+        ),
         (np.zeros((0, 5), np.uint8), "picture 0: an array"),
         (np.zeros((9, 9, 0, 4), np.uint8), "picture 0: an array"),
         ([3.5], "picture 0: float is not a picture"),
@@ -172,7 +175,7 @@ def cut_short() -> Image.Image:
         ([[1, 2]], "picture 0: list is not a picture"),
         (b"junk", "picture 0: not a picture in a known format"),
         (io.StringIO("text"), "picture 0: the file was opened as text; open it with mode 'rb'"),
-        (np.zeros((1, 32, 32), np.uint8), "layout='CHW' reads it with the channels first"),
+        (np.zeros((1, 32, 32), np.uint8), "layout='CHW' specifies channels first"),
         (np.zeros((32, 32, 1), np.float32), "layout='HWC' reads it"),
         (cut_short(), "picture 0: a corrupt or truncated picture"),
         ("/no/such/*.png", "no file matches"),
@@ -180,8 +183,8 @@ def cut_short() -> Image.Image:
         (__file__, "not a picture in a known format"),
         ("a\0b", "not a valid file name"),
         (Image.new("L", (1, 1)), "picture 0: no ink found"),
-        (np.ma.masked_less(np.ones((1, 32, 32), np.float32), 2), "picture 0: holds masked values"),
-        ([np.ma.masked_equal(np.eye(9, dtype=np.uint8), 1)], "picture 0: holds masked values"),
+        (np.ma.masked_less(np.ones((1, 32, 32), np.float32), 2), "picture 0: contains masked values"),
+        ([np.ma.masked_equal(np.eye(9, dtype=np.uint8), 1)], "picture 0: contains masked values"),
     ],
 )
 def test_pictures_that_cannot_be_used(image, message) -> None:
@@ -236,14 +239,14 @@ def test_features_from_anywhere(rows, samples, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        (np.zeros((2, 63)), r"shape \[2, 63\]; the network takes \[rows, 64\]"),
-        (np.zeros((0, 64)), "holds no rows"),
+        (np.zeros((2, 63)), r"shape \[2, 63\]; the network expects \[rows, 64\]"),
+        (np.zeros((0, 64)), "contains no rows"),
         (np.full((2, 64), np.inf), "row 0: column 0 is inf"),
         ([[1.0] * 64, [2.0]], "features: "),
-        (np.array(["x"]), "real numbers are needed"),
+        (np.array(["x"]), "expected real numbers"),
         ("no such file.npy", "no such file.npy: no such file"),
-        (np.ma.masked_less(np.ones((2, 64)), 2), "features: holds masked values"),
-        ([np.ones(64), np.ma.masked_less(np.ones(64), 2)], "features: holds masked values"),
+        (np.ma.masked_less(np.ones((2, 64)), 2), "features: contains masked values"),
+        ([np.ones(64), np.ma.masked_less(np.ones(64), 2)], "features: contains masked values"),
     ],
 )
 def test_features_that_cannot_be_used(features, message) -> None:
@@ -263,7 +266,7 @@ def test_several_files_of_features_are_counted_on(rows, tmp_path) -> None:
 def test_headers_are_told(rows, tmp_path) -> None:
     path = tmp_path / "x.csv"
     np.savetxt(path, rows[:3], delimiter=",", header=",".join(map(str, range(64))), comments="")
-    with pytest.warns(UserWarning, match=r"x\.csv: line 1 \(0, 1, 2, 3, 4, 5, \.\.\.\) is taken as a header"):
+    with pytest.warns(UserWarning, match=r"x\.csv: line 1 \(0, 1, 2, 3, 4, 5, \.\.\.\) is read as a header"):
         answers = trninfer.predict(path)
     assert len(answers) == 3 and len(answers.notes) == 1
     with pytest.warns(UserWarning, match="trained on 0 to 16"):  # the header is no row of pixels
@@ -322,7 +325,7 @@ def test_channels_first_or_last_is_said_once(tmp_path) -> None:
         shown = trninfer.classify(pixels, path)
         first = trninfer.classify(pixels.transpose(0, 3, 1, 2), path, layout="CHW")
         assert np.array_equal(first.probabilities, shown.probabilities)
-    with pytest.raises(trninfer.ModelError, match="reads features, which have no layout"):
+    with pytest.raises(trninfer.ModelError, match="reads features; layout applies only to pictures"):
         trninfer.classify(pixels, "digits-ffnn", layout="CHW")
 
 
@@ -341,7 +344,7 @@ def test_tables_of_pandas(rows) -> None:
     pandas = pytest.importorskip("pandas")
     expected = trninfer.predict(rows[:4]).labels
     assert trninfer.predict(pandas.DataFrame(rows[:4])).labels == expected
-    with pytest.raises(trninfer.InputError, match="features are of type object; real numbers are needed"):
+    with pytest.raises(trninfer.InputError, match="features are of type object; expected real numbers"):
         trninfer.predict(pandas.DataFrame({"a": ["x"]}))
 
 
@@ -425,7 +428,7 @@ def test_tables_have_ids_and_right_classes(feature_model, tmp_path) -> None:
     named = trninfer.predict(path, model=feature_model, backend="sim", columns=columns, on_error="collect")
     assert [answer.input for answer in named] == [0, 1] and named.score is None
     assert np.array_equal(named.probabilities, answers.probabilities)
-    with pytest.warns(UserWarning, match="taken as the id"):
+    with pytest.warns(UserWarning, match="used as the id"):
         found = trninfer.predict(path, model=feature_model, backend="sim", drop=["color"], on_error="collect")
     assert [answer.input for answer in found] == ["x1", "x2"]
     with pytest.raises(trninfer.InputError, match="has no column 'g'"):
@@ -452,5 +455,5 @@ def test_networks_in_eight_bits_have_their_own_pictures(picture_model) -> None:
     assert len(own) == 1 and own.run is not None
     used = own.run.arguments.launch_options(own.run.model)
     assert used.eight_bits == "all" and used.calibration is not None and "pictures of" in used.calibration.source
-    with pytest.raises(trninfer.InputError, match="no picture there"):
+    with pytest.raises(trninfer.InputError, match="no readable picture"):
         trninfer.classify(folder / "7-clean-print.png", calibrate=folder / "none", **options)

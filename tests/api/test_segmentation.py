@@ -30,7 +30,7 @@ def test_maps_of_pictures_and_of_arrays() -> None:
 
 
 def test_what_has_no_map_or_nothing_else() -> None:
-    with pytest.raises(trninfer.ModelError, match="has no map; use classify"):
+    with pytest.raises(trninfer.ModelError, match="does not predict a map; use classify"):
         trninfer.segment(Image.new("RGB", (9, 9)), "digits-cnn")
-    with pytest.raises(trninfer.ModelError, match="finds a class for each pixel; use segment"):
+    with pytest.raises(trninfer.ModelError, match="predicts a class for each pixel; use segment"):
         trninfer.classify(Image.new("RGB", (9, 9)), light_and_dark())

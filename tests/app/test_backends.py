@@ -19,7 +19,7 @@ def test_options_of_the_chip_have_no_effect_on_the_simulator(cli, feature_model)
     plain = cli(*arguments, "--quiet").json()
     outcome = cli(*arguments, "--warmup", 1, "--iters", 9, "--device-times")
     assert outcome.err.splitlines()[0] == (
-        "trninfer: --warmup, --iters, --device-times: no effect on the simulator, whose times are predicted"
+        "trninfer: --warmup, --iters, --device-times: no effect on the simulator, which predicts times"
     )
     assert outcome.json()["layers"] == plain["layers"]
     assert cli(*arguments, "--warmup", 1, "--quiet").err == ""
@@ -47,9 +47,7 @@ def test_the_backend_that_is_asked_for(capsys) -> None:
         assert open_backend(options).time(kernel, spec).timeline is not None
     assert plain.time(kernel, spec).timeline is None and told(capsys) == ""
     open_backend(RunOptions(backend="sim", compile_timeout=5, iterations=3))
-    assert told(capsys) == (
-        "trninfer: --iters, --compile-timeout: no effect on the simulator, whose times are predicted\n"
-    )
+    assert told(capsys) == ("trninfer: --iters, --compile-timeout: no effect on the simulator, which predicts times\n")
 
 
 def test_a_chip_that_is_not_there(monkeypatch) -> None:
@@ -69,7 +67,7 @@ def test_a_chip_has_no_timeline(monkeypatch) -> None:
     monkeypatch.setattr(environment, "find_way", lambda: environment.Way(environment.NRT, ()))
     monkeypatch.delenv("TRNINFER_BACKEND", raising=False)
     assert choice_note("auto") is None
-    with pytest.raises(UsageError, match=r"^--trace shows the simulator's timeline; .*: add --backend sim$"):
+    with pytest.raises(UsageError, match=r"^--trace requires the simulator, .*; add --backend sim$"):
         open_backend(RunOptions(trace=Path("t")))
 
 

@@ -50,21 +50,21 @@ def test_all_layers_where_asked_for(cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("bench", "--calibrate", "."), "--calibrate is for --dtype float8_e4m3, not float32"),
+        (("bench", "--calibrate", "."), "--calibrate requires --dtype float8_e4m3, not float32"),
         (
             ("bench", "--eight-bits", "all", "--dtype", "bfloat16"),
-            "--eight-bits is for --dtype float8_e4m3, not bfloat16",
+            "--eight-bits requires --dtype float8_e4m3, not bfloat16",
         ),
         (
             ("bench", "--kernel", "matmul", "--dtype", "float8_e4m3"),
-            "matmul takes 32 or 16 bits; in float8_e4m3 there is conv2d",
+            "matmul supports only 32 and 16 bits; in float8_e4m3, use conv2d",
         ),
-        (("bench", "--dtype", "float8_e4m3", "--launches", "layer"), "float8_e4m3 is for --launches network"),
+        (("bench", "--dtype", "float8_e4m3", "--launches", "layer"), "float8_e4m3 requires --launches network"),
         (
             ("bench", "--model", "digits-ffnn", "--dtype", "float8_e4m3", "--calibrate", "."),
-            "digits-ffnn reads no pictures",
+            "digits-ffnn does not read pictures",
         ),
-        (("doctor", "--selftest", "--dtype", "float8_e4m3"), "--selftest is of kernels in 32 or 16 bits"),
+        (("doctor", "--selftest", "--dtype", "float8_e4m3"), "--selftest supports only dtypes of 32 or 16 bits"),
     ],
 )
 def test_what_is_refused_in_one_line(cli, arguments, told) -> None:
@@ -74,4 +74,4 @@ def test_what_is_refused_in_one_line(cli, arguments, told) -> None:
 
 def test_a_folder_without_pictures_is_refused(cli, tmp_path) -> None:
     outcome = cli("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--calibrate", tmp_path)
-    assert outcome.status == 2 and "no picture there can be read; a folder of pictures is needed" in outcome.err
+    assert outcome.status == 2 and "no readable picture; expected a folder of pictures" in outcome.err

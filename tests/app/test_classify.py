@@ -177,7 +177,7 @@ def test_models_that_cannot_be_used(cli, pictures, feature_model, tmp_path) -> N
 def test_a_list_that_names_nothing(cli, tmp_path) -> None:
     (tmp_path / "list").write_text("\n\n")
     outcome = cli("classify", "--from-list", tmp_path / "list")
-    assert outcome.status == 2 and outcome.err.endswith("list: names no pictures; nothing was asked\n")
+    assert outcome.status == 2 and outcome.err.endswith("list: contains no names of pictures\n")
 
 
 @pytest.mark.parametrize("content", [b"a.png\0b.png\0", "a.png\n".encode("utf-16"), b"\x89PNG\r\n\0\0\n"])
@@ -185,7 +185,7 @@ def test_a_list_that_is_no_text(cli, tmp_path, content) -> None:
     (tmp_path / "list").write_bytes(content)
     outcome = cli("classify", "--from-list", tmp_path / "list")
     assert outcome.status == 2 and outcome.out == ""
-    assert outcome.err.endswith("list: holds NUL bytes; a text file of names is needed, one a line\n")
+    assert outcome.err.endswith("list: holds NUL bytes; expected a text file of names, one a line\n")
 
 
 def test_samples_are_read_right(cli, request) -> None:
@@ -206,7 +206,7 @@ def test_arrays_with_their_channels_last(cli, picture_model, tmp_path) -> None:
     first = cli("classify", tmp_path / "first.npy", *arguments).json()["predictions"]
     last = cli("classify", tmp_path / "last.npy", "--layout", "HWC", *arguments).json()["predictions"]
     assert [answer["top"] for answer in first] == [answer["top"] for answer in last]
-    assert "the network takes [1, 16, 16]" in cli("classify", tmp_path / "last.npy", *arguments).err
+    assert "the network expects [1, 16, 16]" in cli("classify", tmp_path / "last.npy", *arguments).err
 
 
 def test_labels_score_the_pictures(cli, tmp_path, picture_model) -> None:
@@ -232,7 +232,7 @@ def test_labels_score_the_pictures(cli, tmp_path, picture_model) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--fail-under", "0.5"), "--fail-under compares the accuracy; it needs --labels"),
+        (("--fail-under", "0.5"), "--fail-under checks the accuracy, so it requires --labels"),
         (("--labels", "no.csv"), "no.csv: no such file"),
         (("--labels", "{label}.gif"), "no label for any of the pictures"),
         (("--labels", "{label}.png", "--fail-under", "97"), "'97' is not a fraction from 0 to 1, such as 0.97"),

@@ -88,7 +88,7 @@ def test_a_comparison_scores_the_answers(cli, chip, feature_model, data, tmp_pat
 
 def test_what_does_not_go_with_a_comparison(cli, chip, feature_model, data, tmp_path) -> None:
     wrong = {
-        "leave out --backend sim": ("--backend", "sim"),
+        "omit --backend sim": ("--backend", "sim"),
         "runs on one core": ("--cores", 2),
         "--compare-backends and --resume exclude each other": ("--resume", "--output", tmp_path / "x.csv"),
     }

@@ -142,7 +142,7 @@ def test_an_interrupted_run_is_gone_on_with(cli, tmp_path: Path, model: Path, fo
         patch.setattr(Detector, "__call__", once)
         assert cli(*command).status == 130
     resumed = cli(*command, "--resume")
-    assert resumed.status == 0 and "going on from 1 answer" in resumed.err
+    assert resumed.status == 0 and "continuing from 1 answer" in resumed.err
     if form in ("csv", "coco"):
         assert (tmp_path / "out").read_text() == expected
     other = cli(*command, "--confidence", "0.5", "--resume")
@@ -198,10 +198,10 @@ def test_boxes_are_scored(cli, tmp_path: Path, model: Path) -> None:
     [
         (("detect", "{picture}", "--model", "digits-cnn"), "finds classes, not boxes; use trninfer classify"),
         (("detect", "{picture}", "--model", "digits-ffnn"), "reads features, not pictures; use trninfer ffnn"),
-        (("classify", "{picture}", "--model", "{model}"), "finds boxes, not classes; use trninfer detect"),
-        (("detect", "--model", "{model}"), "no pictures named"),
+        (("classify", "{picture}", "--model", "{model}"), "predicts boxes, not classes; use trninfer detect"),
+        (("detect", "--model", "{model}"), "no pictures specified"),
         (("detect", "{picture}", "--model", "{model}", "--confidence", "2"), "not a fraction from 0 to 1"),
-        (("detect", "{picture}", "--model", "{model}", "--fail-under", "0.5"), "it needs --labels"),
+        (("detect", "{picture}", "--model", "{model}", "--fail-under", "0.5"), "it requires --labels"),
         (("detect", "{picture}", "--model", "{model}", "--labels", "none.json"), "--labels none.json"),
         (("detect", "{picture}", "--model", "{model}", "--top-k", "3"), "--top-k"),
     ],

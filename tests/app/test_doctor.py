@@ -95,12 +95,15 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--archive", "a.zip"), "--archive is for --selftest"),
-        (("--target", "trn2"), "--target is for --selftest"),
-        (("--compile-timeout", "9"), "--compile-timeout is for --selftest"),
-        (("--compile-only",), "--compile-only is for --selftest"),
-        (("--selftest", "--dtype", "float8_e4m3"), "--selftest is of kernels in 32 or 16 bits; give another --dtype"),
-        (("--selftest", "--compile-only", "--backend", "sim"), "leave out --backend sim"),
+        (("--archive", "a.zip"), "--archive requires --selftest"),
+        (("--target", "trn2"), "--target requires --selftest"),
+        (("--compile-timeout", "9"), "--compile-timeout requires --selftest"),
+        (("--compile-only",), "--compile-only requires --selftest"),
+        (
+            ("--selftest", "--dtype", "float8_e4m3"),
+            "--selftest supports only dtypes of 32 or 16 bits; use another --dtype",
+        ),
+        (("--selftest", "--compile-only", "--backend", "sim"), "omit --backend sim"),
         (("--output", "/"), "--output /: is a folder"),
     ],
 )
@@ -132,4 +135,4 @@ def test_what_the_compiler_alone_is_good_for(cli, monkeypatch) -> None:
 def test_a_user_without_a_home_keeps_no_kernels(cli, monkeypatch) -> None:
     monkeypatch.setattr("trninfer.runtime.neuron.compile_cache.cache_folder", lambda: None)
     row = rows_of_doctor(cli)["compiled kernels"]
-    assert row["status"] == "missing" and "TRNINFER_CACHE names another" in row["detail"]
+    assert row["status"] == "missing" and "set TRNINFER_CACHE" in row["detail"]

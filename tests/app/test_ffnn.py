@@ -99,8 +99,8 @@ def spoil(folder: Path, name: str, count: int) -> None:
     ("name", "count", "message"),
     [
         ("W1", D * H + 1, "W1.bin has 49 numbers, not a multiple of the 8 in b1.bin"),
-        ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which makes 24"),
-        ("b1", 0, "b1.bin: 0 bytes are not a whole number of float32"),
+        ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which requires 24"),
+        ("b1", 0, "b1.bin: 0 bytes is not a multiple of 4 (float32)"),
         ("W1", (D + 1) * H, "X.bin: 120 bytes; rows of 7 float32 take 28 bytes each"),
     ],
 )
@@ -118,7 +118,7 @@ def test_wrong_uses(cli, data, lab, feature_model, picture_model, rows, tmp_path
     broken.tofile(tmp_path / "nan.bin")
     wrong = {
         "b2.bin: no such file": ("--data", data, "--weights", lab),
-        "--weights and --model both name a network": ("--data", data, "--weights", lab, "--model", feature_model),
+        "--weights and --model both specify a network": ("--data", data, "--weights", lab, "--model", feature_model),
         "use trninfer classify": ("--data", data, "--model", picture_model),
         "missing.bin: no such file": ("--data", tmp_path / "missing.bin", "--model", feature_model),
         "not a regular file": ("--data", tmp_path, "--model", feature_model),
@@ -165,7 +165,7 @@ def test_headers_of_tables_are_told(cli, feature_model, rows, tmp_path) -> None:
     outcome = cli(*arguments)
     assert len(outcome.out.splitlines()) == 1 + N
     told = (
-        f'trninfer: {tmp_path / "X.csv"}: line 1 (0, 1, 2, 3, 4, 5) is taken as a header; with header "no" it is a row'
+        f'trninfer: {tmp_path / "X.csv"}: line 1 (0, 1, 2, 3, 4, 5) is read as a header; header "no" reads it as a row'
     )
     assert told in outcome.err.splitlines()
     assert len(cli(*arguments, "--header", "no").out.splitlines()) == 2 + N
@@ -267,11 +267,11 @@ def test_tables_with_ids_and_labels(cli, process, feature_model, rows, tmp_path)
     (tmp_path / "x.csv").write_text(text)
     options = ("--model", feature_model, "--label-column", "class", "--format", "json")
     outcome = cli("ffnn", "--data", tmp_path / "x.csv", *options)
-    assert "column 'name' holds text and is taken as the id" in outcome.err
+    assert "column 'name' contains text and is used as the id" in outcome.err
     report = outcome.json()
     assert [answer["input"] for answer in report["predictions"]] == [f"doc{number}" for number in range(N)]
     assert (report["score"]["correct"], report["score"]["total"]) == (N - 1, N)
-    assert "taken as the id" not in cli("ffnn", "--data", tmp_path / "x.csv", *options, "-q").err
+    assert "used as the id" not in cli("ffnn", "--data", tmp_path / "x.csv", *options, "-q").err
     outcome = cli("ffnn", "--data", tmp_path / "x.csv", "--model", feature_model)
     assert outcome.status == 2 and "--label-column name columns that are not features" in outcome.err
     outcome = cli("ffnn", "--data", tmp_path / "x.csv", *options, "--labels", tmp_path / "x.csv")

@@ -196,7 +196,7 @@ def test_what_is_assumed_is_shown_once_then_where_it_is_asked_for(cli, tmp_path:
     assert "assumed:" in cli("import", onnx, "-o", model).out
     outcome = cli("classify", photos / "0.jpg", "--model", model, "--report", page)
     assert outcome.status == 0 and "bilinear" not in outcome.err + outcome.out
-    assert "assumed at trninfer import: pictures are photos" in page.read_text()
+    assert "assumed at trninfer import: pictures are assumed to be photos" in page.read_text()
     shown = " ".join(cli("models", "show", model).out.split())
     assert "(--mean, --std, --input-range)" in shown and "(--resize, --resize-mode)" in shown
     told = ("--pictures", "photo", "--input-range", "0,1", "--resize-mode", "squash", "--filter", "bilinear")
@@ -213,7 +213,7 @@ def test_labels_and_pictures_of_files_beside_the_network(cli, tmp_path: Path) ->
     outcome = cli("import", onnx, "-o", model)
     assert outcome.status == 0 and "labels:   cat, dog, fish, ..., from" in outcome.out
     assert "shorter side to 32, the middle 32x32 (bicubic)" in outcome.out
-    assert f"preprocessing and labels are copied from {tmp_path / 'preprocessor_config.json'}" in outcome.out
+    assert f"preprocessing and labels were copied from {tmp_path / 'preprocessor_config.json'}" in outcome.out
     assert load_model(model).network.labels == CLASSES
     cli("import", onnx, "-o", model, "--preprocessor", "none")
     assert load_model(model).network.labels == tuple("01234")
@@ -265,25 +265,25 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("missing.onnx", "-o", "m.safetensors"), "missing.onnx: no such file"),
         (("net.onnx", "-o", "."), "is a folder"),
         (("net.onnx", "-o", "nowhere/m.safetensors"), "does not exist"),
-        (("net.onnx", "-o", "net.onnx"), "--output net.onnx: this file is read as input; give another name"),
+        (("net.onnx", "-o", "net.onnx"), "--output net.onnx: this file is read as input; use another name"),
         (("net.onnx", "-o", "pipe"), "not a regular file"),
-        (("net.onnx", "-o", "m", "--input-range", "1"), "--input-range 1: two numbers are needed"),
+        (("net.onnx", "-o", "m", "--input-range", "1"), "--input-range 1: expected two numbers"),
         (("net.onnx", "-o", "m", "--input-range", "1,1"), "the input range 1,1 is empty"),
-        (("net.onnx", "-o", "m", "--input-size", "12"), "--input-size 12: height and width are needed"),
+        (("net.onnx", "-o", "m", "--input-size", "12"), "--input-size 12: expected height and width"),
         (("net.onnx", "-o", "m", "--input-size", "12x12"), "is fixed at 32, not 12; omit --input-size"),
         (("net.onnx", "-o", "m", "--output-name", "v"), "the graph has no value 'v'"),
-        (("net.onnx", "-o", "m", "--std", "0"), "none may be 0"),
-        (("net.onnx", "-o", "m", "--mean", "a"), "--mean a: numbers with commas"),
-        (("net.onnx", "-o", "m", "--mean", "1_0"), "--mean 1_0: numbers with commas"),
-        (("net.onnx", "-o", "m", "--std", "\u0661"), "numbers with commas"),
-        (("net.onnx", "-o", "m", "--mean", "nan"), "finite numbers are needed"),
+        (("net.onnx", "-o", "m", "--std", "0"), "no value may be 0"),
+        (("net.onnx", "-o", "m", "--mean", "a"), "--mean a: expected numbers"),
+        (("net.onnx", "-o", "m", "--mean", "1_0"), "--mean 1_0: expected numbers"),
+        (("net.onnx", "-o", "m", "--std", "\u0661"), "expected numbers separated by commas"),
+        (("net.onnx", "-o", "m", "--mean", "nan"), "expected finite numbers"),
         (("net.onnx", "-o", "m", "--std", "1,2"), "std has 2 values"),
         (("net.onnx", "-o", "m", "--labels", "missing.txt"), "--labels missing.txt: no such file"),
         (("net.onnx", "-o", "m", "--labels", "pipe"), "--labels pipe: contains no labels"),
         (("net.onnx", "-o", "m", "--labels", "/dev/null"), "--labels /dev/null: neither a regular file nor a pipe"),
         (("net.onnx", "-o", "m", "--preprocessor", "missing"), "missing: no such file"),
-        (("net.onnx", "-o", "m", "--expect", "three.txt"), "--expect goes with --check-pictures DIR"),
-        (("net.onnx", "-o", "m", "--check-pictures", "missing"), "no picture whose class is known"),
+        (("net.onnx", "-o", "m", "--expect", "three.txt"), "--expect requires --check-pictures DIR"),
+        (("net.onnx", "-o", "m", "--check-pictures", "missing"), "no picture of a known class"),
         (("net.onnx", "-o", "m", "--resize-mode", "pad", "--resize", "40"), "omit --resize"),
         (
             ("net.onnx", "-o", "m", "--pictures", "digit", "--filter", "nearest"),

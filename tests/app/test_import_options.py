@@ -29,16 +29,16 @@ def test_every_option_has_its_place() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"input_range": "1"}, "--input-range 1: two numbers are needed, such as 0,255"),
-        ({"input_range": "1,2,3"}, "--input-range 1,2,3: two numbers are needed"),
-        ({"mean": "a"}, "--mean a: numbers with commas between them are needed"),
-        ({"mean": "1,"}, "--mean 1,: numbers with commas"),
-        ({"mean": ""}, "--mean : numbers with commas"),
-        ({"std": "1_0"}, "--std 1_0: numbers with commas"),
-        ({"std": "\u0661"}, "--std \u0661: numbers with commas"),
-        ({"std": "inf"}, "--std inf: finite numbers are needed"),
-        ({"mean": "0,nan"}, "--mean 0,nan: finite numbers are needed"),
-        *(({"input_size": size}, f"--input-size {size}: height and width are needed, such as 224x224") for size in
+        ({"input_range": "1"}, "--input-range 1: expected two numbers, such as 0,255"),
+        ({"input_range": "1,2,3"}, "--input-range 1,2,3: expected two numbers"),
+        ({"mean": "a"}, "--mean a: expected numbers separated by commas"),
+        ({"mean": "1,"}, "--mean 1,: expected numbers"),
+        ({"mean": ""}, "--mean : expected numbers"),
+        ({"std": "1_0"}, "--std 1_0: expected numbers"),
+        ({"std": "\u0661"}, "--std \u0661: expected numbers"),
+        ({"std": "inf"}, "--std inf: expected finite numbers"),
+        ({"mean": "0,nan"}, "--mean 0,nan: expected finite numbers"),
+        *(({"input_size": size}, f"--input-size {size}: expected height and width, such as 224x224") for size in
           ("12", "0x5", "5x0", "5X5", "5x5x5", "-1x5", "100000x1", "\u0661x5", "5x5\n", "")),
     ],
 )  # fmt: skip
@@ -105,7 +105,7 @@ def test_labels_that_cannot_be_read(tmp_path: Path, monkeypatch) -> None:
     Path("b.txt").write_bytes(b"cat\ndogs\n")
     Path("c.json").write_bytes(b"{")
     for name, message in (
-        ("b.txt", "more than 0 MiB; one line for each class is needed"),
+        ("b.txt", "more than 0 MiB; expected one line for each class"),
         ("c.json", ""), ("none.txt", "no such file"), (".", "neither a regular file nor a pipe"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=f"^--labels {name}: {message}") as error:

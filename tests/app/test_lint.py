@@ -80,7 +80,7 @@ def test_a_file_of_helpers_is_checked_with_the_kernels_that_use_it(folder, capsy
 
 def test_no_file_is_a_wrong_use(capsys):
     assert run(["lint"]) == 2
-    assert "needs at least one FILE" in capsys.readouterr().err
+    assert "requires at least one FILE" in capsys.readouterr().err
 
 
 def test_the_rules_are_listed(capsys):
@@ -107,7 +107,7 @@ def test_a_folder_is_checked_file_by_file(folder, capsys):
     assert [line.split(":")[0] for line in out.splitlines()] == ["broken.py", "inner/broken.py"] and err == ""
     (folder / "empty").mkdir()
     assert run(["lint", "empty"]) == 2
-    assert capsys.readouterr().err == "trninfer: empty: no Python files or notebooks are in it\n"
+    assert capsys.readouterr().err == "trninfer: empty: contains no Python files or notebooks\n"
 
 
 REFUSED = """\

@@ -20,7 +20,7 @@ def test_a_row_a_load_with_failures_by_kind(monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[1].split()[:3] == ["concurrency", "requests/s", "inputs/s"]
     assert lines[3].split() == ["4", "48.5", "97.0", "20.00", "25.00", "30.00", "40.00", "20.50", "55.50", "3"]
     assert lines[4] == "errors: status 429: 2, timeout: 1"
-    assert lines[5].startswith("this client was at work 95 % of the time")
+    assert lines[5].startswith("this client was busy for 95 % of the time")
 
 
 @pytest.mark.parametrize(

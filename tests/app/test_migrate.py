@@ -75,8 +75,11 @@ def test_a_fault_of_the_migration_costs_one_file_and_is_called_ours(folder, caps
     (folder / "zero.py").write_text("x = 0\n")
     assert run(["migrate", "left.py", "zero.py", "old.py", "--output", "new"]) == 2
     err = " ".join(capsys.readouterr().err.split())
-    assert "left.py:3: a fault of trninfer, please report it: a call of kernel is missing; it is not migrated" in err
-    assert "old.py: a fault of trninfer, please report it: its checks ended with ZeroDivisionError" in err
+    assert (
+        "left.py:3: an internal error of trninfer; please report it: a call of kernel is missing; it is not migrated"
+        in err
+    )
+    assert "old.py: an internal error of trninfer; please report it: its checks ended with ZeroDivisionError" in err
     assert sorted(path.name for path in (folder / "new").iterdir()) == ["old.py", "zero.py"]
     assert "Traceback" not in err
 
@@ -118,7 +121,7 @@ def test_check_runs_the_file(folder, capsys):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["old.py", "left.py"], "several FILEs need --output with a folder, or --in-place"),
+        (["old.py", "left.py"], "several FILEs require --output with a folder, or --in-place"),
         (["old.py", "--in-place", "--output", "x.py"], "exclude each other"),
         (["old.py", "./old.py", "--output", "new"], "have the same name"),
         (["old.py", "--output", "none/x.py"], "does not exist"),

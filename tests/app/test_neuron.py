@@ -143,7 +143,7 @@ def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, calls) -> No
     case = suites.SuiteCase("s", "c", "transpose", {"m": 3, "n": 5}, "float32", "trn2", "benchmark", None, "none", "")
     chip.setattr(suites, "_cases", lambda: (case,))
     wrong = cli("bench", "--suite", "s", "--backend", "neuron")
-    assert wrong.status == 2 and "a suite is predicted" in wrong.err
+    assert wrong.status == 2 and "suites are predicted" in wrong.err
     report = cli("bench", "--suite", "s", "--format", "json", "--quiet").json()
     assert (report["backend"], report["latency_kind"]) == ("sim", "predicted") and not calls
 
@@ -162,7 +162,7 @@ def test_what_the_compiler_refuses_runs_in_smaller_launches(cli, chip, pictures,
     outcome = cli(*arguments)
     report = outcome.json()
     assert outcome.status == 0 and report["verify"]["passed"] and report["backend"] == "neuron"
-    assert "[NCC_EBVF030]" in outcome.err and "too many instructions" in outcome.err and "; going on " in outcome.err
+    assert "[NCC_EBVF030]" in outcome.err and "too many instructions" in outcome.err and "; continuing " in outcome.err
     assert [layer["name"] for layer in report["layers"]] == ["network"]
 
 
@@ -183,7 +183,7 @@ def test_a_core_that_is_lost_is_status_3(cli, chip, feature_model) -> None:
 def test_a_class_that_does_not_exist_is_one_line(cli, chip, feature_model, data) -> None:
     spoil(chip, lambda array: array + 3)
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--quiet")
-    assert outcome.status == 2 and outcome.err == "trninfer: argmax on trn2: gave classes outside 0 to 2\n"
+    assert outcome.status == 2 and outcome.err == "trninfer: argmax on trn2: returned classes outside 0 to 2\n"
 
 
 def test_what_is_missing_is_told_with_how_to_get_it(cli, feature_model, data, monkeypatch) -> None:

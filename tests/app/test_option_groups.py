@@ -58,7 +58,7 @@ def test_whole_numbers_are_plain_digits(cli, command, option, text) -> None:
     outcome = cli(command, option, text)
     assert outcome.status == 2 and outcome.out == ""
     assert len(outcome.err.splitlines()) == 1
-    assert f"Invalid value for '{option}'" in outcome.err and "is not a whole number from" in outcome.err
+    assert f"Invalid value for '{option}'" in outcome.err and "is not an integer from" in outcome.err
 
 
 @pytest.mark.parametrize("text, expected", [("1", 1), ("+4", 4), ("007", 7), ("65536", 65536)])

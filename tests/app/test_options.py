@@ -18,23 +18,31 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (RunOptions, {"calibrate": Path(".")}, "--calibrate is for --dtype float8_e4m3, not float32"),
-        (RunOptions, {"eight_bits": "all", "dtype": "float16"}, "--eight-bits is for --dtype float8_e4m3, not float16"),
-        (RunOptions, {"csv_safe": True}, "--csv-safe is for --format csv"),
+        (RunOptions, {"calibrate": Path(".")}, "--calibrate requires --dtype float8_e4m3, not float32"),
+        (
+            RunOptions,
+            {"eight_bits": "all", "dtype": "float16"},
+            "--eight-bits requires --dtype float8_e4m3, not float16",
+        ),
+        (RunOptions, {"csv_safe": True}, "--csv-safe requires --format csv"),
         (
             RunOptions,
             {"lnc": 2, "launches": "layer"},
-            "--launches layer launches kernels for one NeuronCore each; leave out",
+            "--launches layer runs every kernel on one NeuronCore; omit",
         ),
         (RunOptions, {"output": Path("no/x")}, "--output no/x: the folder"),
-        (RunOptions, {"trace": Path("x"), "report_file": Path("x")}, "--trace and --report both name x"),
-        (AnswerOptions, {"csv_safe": True}, "--csv-safe is for --format csv"),
-        (AnswerOptions, {"resume": True}, "--resume goes on from the answers in a file; it needs --output FILE"),
+        (RunOptions, {"trace": Path("x"), "report_file": Path("x")}, "--trace and --report both write x"),
+        (AnswerOptions, {"csv_safe": True}, "--csv-safe requires --format csv"),
+        (
+            AnswerOptions,
+            {"resume": True},
+            "--resume continues from the answers in a file, so it requires --output FILE",
+        ),
         (AnswerOptions, {"resume": True, "output": OUT, "verify": True}, "--resume and --verify exclude each other"),
-        (AnswerOptions, {"cores": 2, "trace": Path("t")}, "--trace shows one core; leave out --cores and --cluster"),
+        (AnswerOptions, {"cores": 2, "trace": Path("t")}, "--trace shows one core; omit --cores and --cluster"),
         (AnswerOptions, {"cluster": "auto", "trace": Path("t")}, "--trace shows one core"),
-        (AnswerOptions, {"form": "parquet"}, "--format parquet is not text; it needs --output FILE"),
-        (AnswerOptions, {"form": "parquet", "output": Path("/dev/null")}, "--format parquet is not text"),
+        (AnswerOptions, {"form": "parquet"}, "--format parquet is binary, so it requires --output FILE"),
+        (AnswerOptions, {"form": "parquet", "output": Path("/dev/null")}, "--format parquet is binary"),
         (
             AnswerOptions,
             {"compare_backends": True, "lnc": 2},
@@ -43,18 +51,18 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             AnswerOptions,
             {"compare_backends": True, "backend": "sim"},
-            "--compare-backends needs the chip beside the sim",
+            "--compare-backends requires the chip",
         ),
         (
             AnswerOptions,
             {"compare_backends": True, "form": "parquet", "output": OUT},
-            "--compare-backends has no --format",
+            "--compare-backends does not support --format",
         ),
         (AnswerOptions, {"compare_backends": True, "cores": 2}, "--compare-backends runs on one core"),
         (
             AnswerOptions,
             {"compare_backends": True, "dtype": "float8_e4m3"},
-            "--compare-backends runs each layer by itself",
+            "--compare-backends runs layer by layer",
         ),
         (
             AnswerOptions,
@@ -64,12 +72,12 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             PictureOptions,
             {"ship": True, "cores": 2},
-            "--ship sends pictures to a cluster's workers; it needs --cluster",
+            "--ship sends pictures to a cluster's workers, so it requires --cluster",
         ),
-        (PictureOptions, {"ship": True, "cluster": "auto", "verify": True}, "--verify reads the pictures here"),
-        (PictureOptions, {"resume_check": "hash"}, "--resume-check hash keeps hashes beside the answers in a file"),
-        (PictureOptions, {"resume": True}, "--resume goes on from"),
-        (RowOptions, {"resume": True}, "--resume goes on from"),
+        (PictureOptions, {"ship": True, "cluster": "auto", "verify": True}, "--verify always sends the pictures"),
+        (PictureOptions, {"resume_check": "hash"}, "--resume-check hash stores hashes next to the answers"),
+        (PictureOptions, {"resume": True}, "--resume continues from"),
+        (RowOptions, {"resume": True}, "--resume continues from"),
     ],
 )
 def test_what_excludes_each_other(kind: type[RunOptions], options: dict, message: str) -> None:
@@ -106,7 +114,7 @@ def test_a_file_that_is_read_is_kept(tmp_path: Path, option: str) -> None:
     (tmp_path / "x.png").touch()
     options = AnswerOptions(**{option: tmp_path / "x.png"})  # type: ignore[arg-type]
     options.check_kept(None, "-", tmp_path / "other.png")
-    with pytest.raises(UsageError, match=r"x\.png: this file is read as input; give another name$"):
+    with pytest.raises(UsageError, match=r"x\.png: this file is read as input; use another name$"):
         options.check_kept(None, str(tmp_path / "x.png"))
 
 

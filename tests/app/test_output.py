@@ -17,7 +17,7 @@ def test_a_file_that_is_read_is_not_replaced(tmp_path: Path) -> None:
     picture.write_text("picture")
     os.link(picture, link)
     for path in (picture, link):
-        with pytest.raises(UsageError, match=f"--trace {path}: this file is read as input; give another name"):
+        with pytest.raises(UsageError, match=f"--trace {path}: this file is read as input; use another name"):
             check_kept(["missing.png", "-", "\0", other, picture], ("--output", None), ("--trace", path))
     check_kept([other, picture], ("--output", other), ("--trace", tmp_path / "new.json"), ("--report", tmp_path))
 
@@ -84,7 +84,7 @@ def test_each_file_is_written_by_one_option(cli, feature_model, tmp_path: Path) 
     (tmp_path / "link").symlink_to(tmp_path / "x")
     for first, second in (("--output", "--trace"), ("--trace", "--report"), ("--output", "--report")):
         outcome = cli("bench", "--model", feature_model, first, tmp_path / "x", second, tmp_path / "link")
-        assert outcome.status == 2 and f"{first} and {second} both name" in outcome.err
+        assert outcome.status == 2 and f"{first} and {second} both write" in outcome.err
     assert not (tmp_path / "x").exists()
 
 

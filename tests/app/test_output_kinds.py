@@ -127,8 +127,8 @@ def test_parquet(cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ((), "--format parquet is not text; it needs --output FILE"),
-        (("--output", "/dev/null"), "it needs --output FILE"),
+        ((), "--format parquet is binary, so it requires --output FILE"),
+        (("--output", "/dev/null"), "it requires --output FILE"),
     ],
 )
 def test_parquet_needs_a_file(cli, tmp_path: Path, more: tuple[str, ...], message: str) -> None:

@@ -25,7 +25,7 @@ def test_names_that_print_alike_are_two_inputs(cli, pictures, picture_model, tmp
     assert cli(*command, as_byte, pictures / "none.png").status == 2  # a report with one of them
     assert cli(*command, "--resume", as_byte).status == 0
     outcome = cli(*command, "--resume", as_byte, as_text)
-    assert outcome.status == 2 and "does not tell which of them it answers" in outcome.err and not log.exists()
+    assert outcome.status == 2 and "cannot distinguish them" in outcome.err and not log.exists()
     (tmp_path / "a.csv").unlink()
     assert cli(*command, as_text, as_byte).status == 0
     lines = (tmp_path / "a.csv").read_text().splitlines()
@@ -80,13 +80,13 @@ def test_lists_and_pictures_do_not_share_standard_input(monkeypatch: pytest.Monk
     found, problems = find_named_pictures([], False, "-")
     assert found == ["b.png"]
     assert [(each.input, each.message) for each in problems] == [
-        ("-", "standard input holds the list; it cannot hold a picture too")
+        ("-", "standard input contains the list, so it cannot contain a picture as well")
     ] * 2
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"b.png\n")))
-    with pytest.raises(UsageError, match="- and --from-list - both read standard input; give one of them"):
+    with pytest.raises(UsageError, match="- and --from-list - both read standard input; use only one of them"):
         find_named_pictures(["-"], False, "-")
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(UsageError, match=r"^--from-list -: no list is piped into standard input$"):
+    with pytest.raises(UsageError, match=r"^--from-list -: standard input is not a pipe$"):
         find_named_pictures([], False, "-")
 
 
@@ -159,8 +159,8 @@ def test_a_list_may_not_be_endless(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "list").write_bytes(b"a.png\n")
     assert picture_inputs.read_list(str(tmp_path / "list")) == ["a.png"]
     (tmp_path / "list").write_bytes(b"ab.png\n")
-    with pytest.raises(UsageError, match="more than 0 MiB; no list of pictures is so long"):
+    with pytest.raises(UsageError, match="more than 0 MiB, the limit for a list of pictures"):
         picture_inputs.read_list(str(tmp_path / "list"))
-    with pytest.raises(UsageError, match="names no pictures; nothing was asked"):
+    with pytest.raises(UsageError, match="contains no names of pictures"):
         (tmp_path / "list").write_bytes(b"\n\n")
         find_named_pictures([], False, str(tmp_path / "list"))

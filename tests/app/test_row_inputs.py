@@ -31,7 +31,7 @@ def test_resume_of_rows(cli, feature_model, tmp_path) -> None:
     assert cli(*options).status == 0
     assert sorted(target.read_text().splitlines(True)[:30]) == sorted(whole[:30])
     target.write_text(whole[3].replace('"input": 3', '"input": 30'))
-    assert "are not of these 30 rows" in cli(*options).err
+    assert "do not match these 30 rows" in cli(*options).err
 
 
 def rows_at(folder: Path, count: int = 5, header: str = "auto") -> RowInputs:
@@ -54,7 +54,7 @@ def test_rows_that_are_left_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answered", [{5}, {-1}, {0, "a.png"}])
 def test_answers_to_other_rows(tmp_path: Path, answered: set) -> None:
-    with pytest.raises(UsageError, match=rf"^--resume: the {len(answered)} rows answered are not of these 5 rows$"):
+    with pytest.raises(UsageError, match=rf"^--resume: the {len(answered)} answered rows do not match these 5 rows$"):
         rows_at(tmp_path).leave_out(answered, set())
 
 
@@ -97,7 +97,7 @@ def test_resume_of_rows_with_ids(cli, feature_model, tmp_path, form: str) -> Non
     assert cli(*options).status == 0
     assert target.read_text().splitlines(True)[: first + 30] == whole[: first + 30]
     target.write_text("".join(whole[: first + 1]).replace("100", "x"))
-    assert "are not of these 30 rows" in cli(*options).err
+    assert "do not match these 30 rows" in cli(*options).err
 
 
 def test_ids_name_rows_that_cannot_be_used(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_scores_and_a_share_to_reach(cli, model: Path, pictures: Path, tmp_path:
     assert page.read_text().count("data:image/png") == 2 and "background 50.0 %" in page.read_text()
     Image.new("L", (3, 3)).save(tmp_path / "right" / "b.png")
     told = cli(*words)
-    assert told.status == 2 and "not scored: its map" in told.err and "1 picture without a right map" in told.out
+    assert told.status == 2 and "not scored: its map" in told.err and "1 picture without a correct map" in told.out
 
 
 def test_an_earlier_run_goes_on_with_its_score(cli, model: Path, pictures: Path, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_commands_name_each_other(cli, model: Path, pictures: Path) -> None:
     assert "use trninfer detect" in cli("segment", pictures, "--model", "digits-detect").err
     assert "use trninfer ffnn" in cli("segment", pictures, "--model", "digits-ffnn").err
     assert "use trninfer segment" in cli("classify", pictures, "--model", model).err
-    assert "needs --labels" in cli("segment", pictures, "--model", model, "--fail-under", "0.5").err
+    assert "requires --labels" in cli("segment", pictures, "--model", model, "--fail-under", "0.5").err
     assert "a map of 16x16 pixels of 4 classes" in cli("models", "show", model).out
 
 

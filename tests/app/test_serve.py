@@ -152,7 +152,7 @@ def test_it_answers_while_it_gets_ready_and_makes_up_a_token_where_none_is_given
     with running_server("--model", feature_model, "--max-batch", 1, "--host", "0.0.0.0", ready=False) as server:
         assert server.ask("/v2/health/live").status == 200
         first = server.log.read_text().splitlines()[0]
-        assert first.startswith("trninfer: 0.0.0.0 can be reached by others; requests need the token ")
+        assert first.startswith("trninfer: 0.0.0.0 is reachable from other machines; requests must carry the token ")
         token = first.rpartition(" ")[2]
         assert len(token) >= 32 and server.ask("/v2").status == 401
         right = {"Authorization": f"Bearer {token}"}
@@ -187,9 +187,9 @@ def test_it_says_why_it_does_not_start(cli: Any, tmp_path: Path, monkeypatch: py
     [
         (("--timeout", "nan"), "'nan' is not a number of seconds from 0.01 to 86400"),
         (("--max-delay", "1_0"), "'1_0' is not a number of seconds from 0 to 60"),
-        (("--port", "70000"), "'70000' is not a whole number from 0 to 65535"),
-        (("--workers", "0"), "'0' is not a whole number from 1 to 4096"),
-        (("--allow-host", "models.example:80"), "the name of a host is needed, without a port"),
+        (("--port", "70000"), "'70000' is not an integer from 0 to 65535"),
+        (("--workers", "0"), "'0' is not an integer from 1 to 4096"),
+        (("--allow-host", "models.example:80"), "expected a host name without a port"),
     ],
 )
 def test_wrong_options(cli: Any, arguments: tuple[str, ...], message: str) -> None:
@@ -200,7 +200,9 @@ def test_wrong_options(cli: Any, arguments: tuple[str, ...], message: str) -> No
 def test_what_is_missing_is_named(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.app.serve.find_spec", lambda name: None if name == "uvicorn" else object())
     outcome = cli("serve")
-    assert outcome.status == 2 and "needs uvicorn, not installed here (pip install 'trninfer[serve]')" in outcome.err
+    assert (
+        outcome.status == 2 and "needs uvicorn, which are not installed (pip install 'trninfer[serve]')" in outcome.err
+    )
 
 
 @pytest.mark.slow

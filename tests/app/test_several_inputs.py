@@ -151,19 +151,19 @@ def test_an_interrupted_run_is_gone_on_with(cli, folder: Path, form: str) -> Non
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "no pictures named"),
+        ([], "no pictures specified"),
         (["a.png"], "missing: 'left', 'right', 'bias'"),
         (["--input", "left=a.png"], "missing: 'right', 'bias'"),
         (["--input", "left=a.png", "--input", "right=b.png"], "missing: 'bias'"),
         (["--input", "up=a.png"], "no input 'up'; its inputs are 'left', 'right', 'bias'"),
-        (["--input", "left"], "--input left: the name of an input and its file are needed"),
+        (["--input", "left"], "--input left: expected the name of an input and its file"),
         (["--input", "left=a.png", "--input", "left=b.png"], "--input left: given twice"),
-        (["--input", "bias=1"], "input 'bias': 1 numbers; 2 are needed"),
+        (["--input", "bias=1"], "input 'bias': 1 numbers; expected 2"),
         (["--input", "bias=x"], "input 'bias': 'x' is neither a file of features"),
         (["--input", "bias=nan,1"], "input 'bias': 'nan,1' is neither a file"),
         (["--input", "left=none.png"], "input 'left': .*[Nn]o such file"),
-        (["--input", "right=b.png", "--input", "bias=1,2"], "no pictures named for the input 'left'"),
-        (["a.png", "--input", "left=a.png", "--input", "right=b.png", "--input", "bias=1,2"], "leave the pictures out"),
+        (["--input", "right=b.png", "--input", "bias=1,2"], "no pictures specified for the input 'left'"),
+        (["a.png", "--input", "left=a.png", "--input", "right=b.png", "--input", "bias=1,2"], "omit the pictures"),
     ],
 )
 def test_what_is_missing_is_named(cli, folder: Path, monkeypatch, words: list[str], says: str) -> None:
@@ -199,9 +199,9 @@ def test_from_python_a_dict_an_example(folder: Path) -> None:
     one = trninfer.classify(examples[0], model, top_k=2)
     assert len(one.predictions) == 1 and len(one.predictions[0].top) == 2
     for wrong, says in (
-        ({"left": folder / "a.png"}, "give a dict with 'left', 'right', 'bias'"),
-        (folder / "a.png", "give a dict with 'left', 'right', 'bias'"),
-        ({**examples[0], "bias": [1]}, "input 'bias': 1 numbers; 2 finite ones are needed"),
+        ({"left": folder / "a.png"}, "pass a dict with 'left', 'right', 'bias'"),
+        (folder / "a.png", "pass a dict with 'left', 'right', 'bias'"),
+        ({**examples[0], "bias": [1]}, "input 'bias': 1 numbers; expected 2 finite ones"),
         ({**examples[0], "left": folder / "none.png"}, "input 'left'"),
     ):
         with pytest.raises(trninfer.InputError, match=says):

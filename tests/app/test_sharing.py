@@ -98,7 +98,7 @@ def test_boxes_and_maps_over_workers(cli, request, pictures, finders, tmp_path, 
     cli(command, pictures, *arguments, "ndjson", "--output", whole)
     cli(command, pictures / "0.png", *arguments, "ndjson", "--output", parts)
     resumed = cli(command, pictures, *arguments, "ndjson", "--output", parts, "--resume", *how)
-    assert resumed.status == 0 and "going on from 1 answer" in resumed.err
+    assert resumed.status == 0 and "continuing from 1 answer" in resumed.err
     lines = [[line for line in path.read_text().splitlines() if '"prediction"' in line] for path in (whole, parts)]
     assert lines[0] == lines[1]
 
@@ -112,7 +112,7 @@ def compare_pictures(cli, pictures, picture_model, how) -> None:
     assert outcome.status == 2 and several["errors"] == one["errors"] and len(one["errors"]) == 1
     assert several["predictions"] == one["predictions"] and several["layers"] == one["layers"]
     table = cli(*arguments, *how)
-    assert "2 cores work at once" in table.out and max(map(len, table.out.splitlines())) <= 80
+    assert "2 cores work concurrently" in table.out and max(map(len, table.out.splitlines())) <= 80
 
 
 def test_workers_run_nothing_that_is_beside_pictures(pictures, picture_model) -> None:
@@ -141,7 +141,7 @@ def test_from_python(pictures, picture_model) -> None:
     rows = np.random.default_rng(0).standard_normal((9, 64)).astype(np.float32)
     one = trninfer.predict(rows, backend="sim", batch_size=4)
     assert trninfer.predict(rows, backend="sim", batch_size=4, cores=2) == one
-    with pytest.raises(ValueError, match="cores is 0; a whole number from 1 to 4096"):
+    with pytest.raises(ValueError, match="cores is 0; expected an integer from 1 to 4096"):
         trninfer.predict(rows, cores=0)
 
 
@@ -197,7 +197,7 @@ def test_only_a_cluster_needs_ray(cli, feature_model, data, monkeypatch) -> None
     monkeypatch.setitem(sys.modules, "ray", None)
     arguments = ("ffnn", "--data", data, "--model", feature_model, "--backend", "sim", "--quiet")
     outcome = cli(*arguments, "--cluster", "10.0.0.1:6379")
-    assert outcome.status == 3 and "--cluster needs Ray" in outcome.err
+    assert outcome.status == 3 and "--cluster requires Ray" in outcome.err
     assert "pip install 'trninfer[cluster]'" in outcome.err
     assert cli(*arguments, "--cores", 2).status == 0
 
@@ -240,7 +240,7 @@ def test_cores_of_the_chip(cli, chip, feature_model, data) -> None:
 def test_more_cores_than_there_are(cli, chip, feature_model, data, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-5")
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 3)
-    assert outcome.status == 3 and "3 NeuronCores asked for; 2 are visible (4-5)" in outcome.err
+    assert outcome.status == 3 and "3 NeuronCores requested; 2 are visible (4-5)" in outcome.err
 
 
 def test_a_core_that_is_taken_is_status_3(cli, chip, feature_model, data) -> None:

@@ -50,7 +50,7 @@ def test_an_onnx_file_is_shown_with_how_to_keep_it(cli, tmp_path: Path) -> None:
 def test_wrong_uses(cli, tmp_path: Path) -> None:
     (tmp_path / "x.safetensors").write_bytes(b"no")
     for words, message in (
-        (("show",), "name it"),
+        (("show",), "requires a model"),
         (("shew", "digits-cnn"), "'shew' is not"),
         (("show", "no-such"), "no such model"),
         (("show", tmp_path / "x.safetensors"), "x.safetensors"),

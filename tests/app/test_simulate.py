@@ -112,7 +112,7 @@ def test_a_sweep_prints_a_table_of_variants(folder):
     assert done.returncode == 1 and "(trn1)" in done.stdout
     for options, message in (
         (("--sweep", "N=1"), "no line `N = ...`"),
-        (("--sweep", "FACTOR=1", "--sanitize"), "--sweep goes"),
+        (("--sweep", "FACTOR=1", "--sanitize"), "--sweep excludes"),
     ):
         done = start(folder, *options, "kernel.py")
         assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
@@ -123,14 +123,14 @@ def test_what_goes_wrong_is_told(folder):
     done = start(folder, "broken.py")
     assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr
     (line,) = start(folder, "empty.py").stderr.splitlines()
-    assert line.startswith("empty.py: no kernel was launched; the script has to call one")
+    assert line.startswith("empty.py: no kernel was launched; the script must call a kernel")
     for arguments, text in (
         (["missing.py"], "missing.py: no such file"),
         (["--trace", "none/out.json", "kernel.py"], "does not exist"),
         (["--trace", "kernel.py", "kernel.py"], "--trace kernel.py: this file is read as input"),
         (["--report", "kernel.py", "kernel.py"], "--report kernel.py: this file is read as input"),
         (["."], "not a regular file"),
-        (["a.ipynb"], "a notebook; jupyter nbconvert --to script"),
+        (["a.ipynb"], "a notebook; convert it to a Python file"),
         ([], "FILE"),
     ):
         done = start(folder, *arguments)

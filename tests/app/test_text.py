@@ -61,7 +61,7 @@ def test_what_is_cut_keeps_its_begin_and_its_end(cli, tmp_path) -> None:
     assert then.startswith("  bundled are ") and len(first) == 300
     path.write_bytes(b"no model")
     (line,) = cli("bench", "--model", path).err.splitlines()
-    assert line.endswith("yy/z.safetensors: not a safetensors file, or cut short") and len(line) == 300
+    assert line.endswith("yy/z.safetensors: not a safetensors file, or truncated") and len(line) == 300
 
 
 def test_errors_of_models_are_short_however_long_their_names_are(cli, tmp_path) -> None:
@@ -73,7 +73,7 @@ def test_errors_of_models_are_short_however_long_their_names_are(cli, tmp_path) 
     assert (
         outcome.status == 2
         and len(line) == 300
-        and line.endswith("lies outside the file, which is cut short or corrupt")
+        and line.endswith("extends beyond the file, which is truncated or corrupt")
     )
 
 

@@ -55,12 +55,12 @@ def test_an_archive_and_arrays_that_lie_by_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        (np.zeros((0, 3, 5, 4)), r"holds no example: its shape is \[0, 3, 5, 4\]"),
-        (np.zeros((3, 4, 5)), r"holds an array of shape \[3, 4, 5\]; the network takes \[3, 5, 4\] or \[N, 3, 5, 4\]"),
-        (np.zeros((1, 1, 3, 5, 4)), "the network takes"),
-        (np.full((3, 5, 4), np.nan), "holds NaN, infinity"),
-        (np.full((3, 5, 4), 1e300), "numbers beyond float32"),
-        (np.zeros((3, 5, 4), complex), "real numbers are needed"),
+        (np.zeros((0, 3, 5, 4)), r"contains no examples: its shape is \[0, 3, 5, 4\]"),
+        (np.zeros((3, 4, 5)), r"is an array of shape \[3, 4, 5\]; the network expects \[3, 5, 4\] or \[N, 3, 5, 4\]"),
+        (np.zeros((1, 1, 3, 5, 4)), "the network expects"),
+        (np.full((3, 5, 4), np.nan), "contains NaN, infinity"),
+        (np.full((3, 5, 4), 1e300), "numbers outside the range of float32"),
+        (np.zeros((3, 5, 4), complex), "expected real numbers"),
         (np.array([None]), "Python objects"),
     ],
 )
@@ -80,5 +80,5 @@ def test_files_that_are_cut_short_or_huge(tmp_path: Path) -> None:
         read_arrays(str(tmp_path / "y.npy"), spec())
     header = np.lib.format.open_memmap(path, "w+", np.uint8, (1 << 31,))
     del header
-    with pytest.raises(InputError, match=r"takes 2,147,483,648 bytes; at most 536,870,912 are allowed here"):
+    with pytest.raises(InputError, match=r"takes 2,147,483,648 bytes, which exceeds the limit of 536,870,912"):
         read_arrays(str(path), spec())

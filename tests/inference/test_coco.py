@@ -113,9 +113,9 @@ def test_a_score_is_that_of_pycocotools(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"images": None}, "not COCO's annotations"),
-        ({"annotations": [{"image_id": 1, "category_id": 3, "bbox": [0, 0, 1, 1]}]}, "not COCO's annotations"),
-        ({"annotations": [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 1]}]}, "not COCO's annotations"),
+        ({"images": None}, "not COCO annotations"),
+        ({"annotations": [{"image_id": 1, "category_id": 3, "bbox": [0, 0, 1, 1]}]}, "not COCO annotations"),
+        ({"annotations": [{"image_id": 7, "category_id": 3, "bbox": [0, 0, 1]}]}, "not COCO annotations"),
         ({"categories": [{"id": 1, "name": "horse"}], "annotations": []}, "none of its classes (horse)"),
     ],
 )

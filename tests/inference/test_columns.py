@@ -40,9 +40,9 @@ def test_the_one_column_of_text_is_the_id_and_that_is_reported() -> None:
     ):
         rows = read(text)
         assert rows.sides.ids[:2] == ["x", "y"] and rows.sides.labels is None
-        assert any("is taken as the id" in note for note in rows.notes)
+        assert any("is used as the id" in note for note in rows.notes)
     rows = read(TABLE, label_column="class")
-    assert rows.sides.ids == ["x", "y", "z"] and "column 'doc' holds text" in rows.notes[-1]
+    assert rows.sides.ids == ["x", "y", "z"] and "column 'doc' contains text" in rows.notes[-1]
     assert read("1,2\n3,4\n").sides is None
 
 
@@ -59,11 +59,11 @@ def test_a_line_with_all_names_is_a_header_although_others_are_numbers() -> None
 @pytest.mark.parametrize(
     ("text", "named", "message"),
     [
-        (TABLE, {"id_column": "no"}, "has no column 'no'; there are: doc, b, a, class"),
-        (TABLE, {"features": ("a", "a")}, "column 'a' is named twice"),
-        (TABLE, {"features": ("a", "b"), "drop": ("a",)}, "column 'a' is named twice"),
-        (TABLE, {"id_column": "doc", "label_column": "doc"}, "cannot be the id and the label"),
-        (TABLE, {"drop": NAMES}, "no column is left for the features"),
+        (TABLE, {"id_column": "no"}, "has no column 'no'; its columns are:  doc, b, a, class"),
+        (TABLE, {"features": ("a", "a")}, "column 'a' is given twice"),
+        (TABLE, {"features": ("a", "b"), "drop": ("a",)}, "column 'a' is given twice"),
+        (TABLE, {"id_column": "doc", "label_column": "doc"}, "cannot be both the id and the label"),
+        (TABLE, {"drop": NAMES}, "no column remains for the features"),
         (TABLE, {}, "line 2, column 1: 'x' is not a number; --drop, --id and --label-column name"),
         (TABLE, {"features": ("doc", "a")}, "line 2, column 1: 'x' is not a number"),
         ("a,a,b\n1,2,3\n", {"id_column": "a"}, "2 columns are called 'a'"),
@@ -74,10 +74,10 @@ def test_a_line_with_all_names_is_a_header_although_others_are_numbers() -> None
         (
             "a,b,class\n1,2,0\n",
             {},
-            "an array of shape [1, 3]; the network takes [rows, 2]; --drop, --id and --label-column",
+            "an array of shape [1, 3]; the network expects [rows, 2]; --drop, --id and --label-column",
         ),
         ("1;2,5\n", {}, "semicolons between the values"),
-        ("7,1,2\n", {"id_column": "3"}, "has no column '3'; there are: 0, 1, 2"),
+        ("7,1,2\n", {"id_column": "3"}, "has no column '3'; its columns are:  0, 1, 2"),
     ],
 )
 def test_wrong_columns(text: str, named: dict, message: str) -> None:
@@ -94,7 +94,7 @@ def test_long_lists_of_columns_are_cut_short() -> None:
 
 def test_arrays_have_no_columns_to_name(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 2)))
-    with pytest.raises(InputError, match=r"columns are chosen of \.csv, \.tsv, \.parquet, not of \.npy$"):
+    with pytest.raises(InputError, match=r"columns can be selected from \.csv, \.tsv, \.parquet, not from \.npy$"):
         read_features(tmp_path / "x.npy", 2, columns=Columns(drop=("a",)))
     assert len(read_features(tmp_path / "x.npy", 2, columns=Columns())) == 2
 
@@ -102,5 +102,5 @@ def test_arrays_have_no_columns_to_name(tmp_path: Path) -> None:
 def test_names_in_a_list() -> None:
     assert parse_names("--drop", 'a, "b,c",d') == ("a", "b,c", "d") and parse_names("--drop", None) == ()
     for text in ("", 'a,"b'):
-        with pytest.raises(ValueError, match=r"^--drop .* names of columns with commas"):
+        with pytest.raises(ValueError, match=r"^--drop .* expected column names"):
             parse_names("--drop", text)

@@ -45,7 +45,7 @@ def test_rows_without_a_header(text: str) -> None:
 def test_lines_that_name_columns_are_headers_and_are_told(header: str, names: str) -> None:
     rows, notes = read(f"{header}\n{BODY}")
     assert rows == ROWS
-    assert notes == (f'line 1 ({names}) is taken as a header; with header "no" it is a row',)
+    assert notes == (f'line 1 ({names}) is read as a header; header "no" reads it as a row',)
 
 
 @pytest.mark.parametrize("first", ["0,0,2,3", "2,3,4,5", "0,1,3,2", "0.0,1.0,2.0,3.0", "0,1,2,2", "3,2,1,0"])
@@ -59,17 +59,17 @@ def test_lines_that_may_be_either_are_rows_and_told(first: str) -> None:
     row = [float(cell) for cell in first.split(",")]
     rows, notes = read(f"{first}\n{first}\n")
     assert rows == [row, row]
-    assert notes == (f'line 1 ({first.replace(",", ", ")}) is taken as a row; with header "yes" it is a header',)
+    assert notes == (f'line 1 ({first.replace(",", ", ")}) is read as a row; header "yes" reads it as a header',)
     assert read(f"{first}\n{first}\n", "yes")[0] == [row] and read(f"{first}\n{first}\n", "no") == ([row, row], ())
 
 
 def test_a_header_by_order() -> None:
     assert read(COUNTS + BODY, "no") == ([[0, 1, 2, 3], *ROWS], ())
     rows, notes = read("9,9,9,9\n" + BODY, "yes")
-    assert rows == ROWS and notes == ("line 1 (9, 9, 9, 9) is taken as a header",)
+    assert rows == ROWS and notes == ("line 1 (9, 9, 9, 9) is read as a header",)
     with pytest.raises(ValueError, match="line 1, column 1: 'a' is not a number"):
         read("a,b,c,d\n" + BODY, "no")
-    with pytest.raises(ArgumentError, match="header is 'maybe'; allowed are auto, yes, no"):
+    with pytest.raises(ArgumentError, match="header is 'maybe'; allowed: auto, yes, no"):
         read_features(Path("x.csv"), 4, "maybe")
 
 
@@ -79,11 +79,9 @@ def test_a_single_column_of_counts_is_rows() -> None:
 
 def test_comments_before_the_rows_are_left_out_and_told() -> None:
     rows, notes = read("# made by us\n#a,b,c,d\n" + BODY)
-    assert rows == ROWS and notes == ("left out as comments (#): lines 1, 2",)
+    assert rows == ROWS and notes == ("skipped as comments (#): lines 1, 2",)
     rows, notes = read("# made by us\n" + COUNTS + BODY)
-    assert (
-        rows == ROWS and notes[0] == "left out as comments (#): line 1" and notes[1].startswith("line 2 (0, 1, 2, 3)")
-    )
+    assert rows == ROWS and notes[0] == "skipped as comments (#): line 1" and notes[1].startswith("line 2 (0, 1, 2, 3)")
     buffer = io.BytesIO()
     np.savetxt(buffer, ROWS, delimiter=",", header="a,b,c,d")
     assert read(buffer.getvalue())[0] == ROWS
@@ -93,7 +91,7 @@ def test_comments_before_the_rows_are_left_out_and_told() -> None:
 
 BAD = {
     "1,2,3,4\n1,2,3\n": "line 2: 3 values, but 4 before it",
-    "a,b,c\n1,2,3,4\n": "line 2: 4 values, but line 1, taken as a header, has 3",
+    "a,b,c\n1,2,3,4\n": "line 2: 4 values, but line 1, read as a header, has 3",
     "1,2,3,4\n1,2,x,4\n": "line 2, column 3: 'x' is not a number",
     "1,2,1O,4\n1,2,3,4\n": "line 1, column 3: '1O' is not a number",
     "a,b,c,d\na,b,c,d\n": "line 2, column 1: 'a' is not a number",
@@ -104,18 +102,18 @@ BAD = {
     "1,2,NA,4\n1,2,3,4\n": "line 1, column 3: 'NA', a missing value",
     ",,,\n1,2,3,4\n": "line 1, column 1: is empty",
     "a,NA,c,d\n1,2,3,4\n": "line 1, column 1: 'a' is not a number",
-    "1;2;3;4\n1;2;3;4\n": "line 1: semicolons between the values; commas are needed",
+    "1;2;3;4\n1;2;3;4\n": "line 1: semicolons between the values; expected commas",
     "1;2;3;4\n": "line 1: semicolons between the values",
     "a;b\n1;2\n": "line 2: semicolons between the values",
     "1,5;2;3;4\n": "line 1: semicolons between the values",
-    "1\t2\t3\t4\n": "line 1: tabs between the values; commas are needed",
-    "1 2 3 4\n": "line 1: spaces between the values; commas are needed",
+    "1\t2\t3\t4\n": "line 1: tabs between the values; expected commas",
+    "1 2 3 4\n": "line 1: spaces between the values; expected commas",
     "1,2,3,4\n1,2,1_0,4\n": "line 2, column 3: '1_0' is not a number",
     "1,2,3,4\n1,2,\u0661,4\n": "line 2, column 3: '\u0661' is not a number",
-    "": "holds no rows of numbers",
-    "# nothing\n": "holds no rows of numbers",
-    "a,b\n": "holds no rows of numbers below line 1, which is taken as a header",
-    COUNTS: "holds no rows of numbers below line 1, which is taken as a header",
+    "": "contains no rows of numbers",
+    "# nothing\n": "contains no rows of numbers",
+    "a,b\n": "contains no rows of numbers below line 1, which is read as a header",
+    COUNTS: "contains no rows of numbers below line 1, which is read as a header",
 }
 
 
@@ -131,8 +129,8 @@ def test_what_is_refused(text: str) -> None:
     [
         (b"\xff\xfe1,2", "not a table of numbers in UTF-8"),
         (b"1" * (MAX_LINE + 1), "a line of more than"),
-        (b"1,2\n", r"shape \[1, 2\]; the network takes \[rows, 4\]$"),
-        (b"0,1,2,3,4\n0,1,2,3,4\n1,5,6,7,8\n", "its first column numbers the rows: leave it out"),
+        (b"1,2\n", r"shape \[1, 2\]; the network expects \[rows, 4\]$"),
+        (b"0,1,2,3,4\n0,1,2,3,4\n1,5,6,7,8\n", "its first column looks like row numbers; remove it"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -147,7 +145,7 @@ def test_tabs(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text(text)
     with read_features(tmp_path / "x.tsv", 4) as rows:
         assert next(rows.batches(9)).tolist() == ROWS
-    with pytest.raises(ValueError, match="commas between the values; tabs are needed"):
+    with pytest.raises(ValueError, match="commas between the values; expected tabs"):
         read("1,5\t2,5\n", delimiter="\t")
 
 
@@ -175,7 +173,7 @@ def test_a_table_is_held_within_the_budget_of_its_file(monkeypatch: pytest.Monke
     monkeypatch.setattr("trninfer.models.budget.MIN_BYTES", 1000)
     monkeypatch.setattr("trninfer.models.budget.EXPANSION", 1)
     numbers = b"1,2,3\n" * 100
-    with pytest.raises(ValueError, match="a table up to line 42 takes 1,008 bytes; at most 1,000 are allowed here"):
+    with pytest.raises(ValueError, match="a table up to line 42 takes 1,008 bytes, which exceeds the limit of 1,000"):
         csv_rows("x.csv", io.BytesIO(numbers))
     with pytest.raises(ValueError, match="a table with its ids takes"):
         csv_rows("x.csv", io.BytesIO(b"name,a\n" + b"id,1\n" * 100), columns=Columns(id_column="name"))

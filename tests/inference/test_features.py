@@ -29,7 +29,7 @@ def test_a_file_that_is_cut_short_meanwhile(tmp_path: Path) -> None:
     ROWS.tofile(path)
     with read_features(path, 4) as rows:
         path.write_bytes(bytes(20))
-        with pytest.raises(InputError, match=r"x\.bin: cut short at row 1"):
+        with pytest.raises(InputError, match=r"x\.bin: truncated at row 1"):
             list(rows.batches(3))
 
 
@@ -48,12 +48,12 @@ BAD = {
     "absurd.npy": (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes; the file has 0"),
     "overflow.npy": (npy_header("(" + "9" * 40 + ", 4)"), "the file has 0"),
     "negative.npy": (npy_header("(-1, -4)") + bytes(64), "its shape is [-1, -4]"),
-    "zero.npy": (npy_header("(0, 4)"), "holds no rows"),
-    "deep.npy": (npy_header("(" * 3000 + ")" * 3000), "not an array that can be read"),
+    "zero.npy": (npy_header("(0, 4)"), "contains no rows"),
+    "deep.npy": (npy_header("(" * 3000 + ")" * 3000), "not a readable array"),
     "header.npy": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(100), "its header claims 4294967295 bytes"),
-    "complex.npy": (npy_header("(1, 4)", "'<c8'") + bytes(32), "real numbers are needed"),
-    "text.npy": (b"not an array", "not an array that can be read"),
-    "text.npz": (b"not an archive", "not an archive that can be read"),
+    "complex.npy": (npy_header("(1, 4)", "'<c8'") + bytes(32), "expected real numbers"),
+    "text.npy": (b"not an array", "not a readable array"),
+    "text.npz": (b"not an archive", "not a readable archive"),
     "x.txt": (b"1 2 3 4", "features are read from .bin, .npy, .npz, .csv, .tsv, .parquet, not from .txt"),
 }
 
@@ -118,8 +118,8 @@ def test_bytes_are_read_in_the_format_that_they_begin_with() -> None:
             assert np.array_equal(np.concatenate(list(rows.batches(2))), ROWS), form
     for content, message in (
         (b"", "0 bytes"),
-        (b"a,b\n1,2", "takes"),
-        (b"\x93NUMPY", "not an array"),
+        (b"a,b\n1,2", "expects"),
+        (b"\x93NUMPY", "not a readable array"),
         (b"PK\3\4", "not an"),
     ):
         with pytest.raises(InputError, match=f"^bytes: .*{message}"):

@@ -114,7 +114,7 @@ def test_tensors_follow_the_metadata(server) -> None:
     ("documents", "told"),
     [
         ({}, "status 404"),
-        ({"/about": {"model": 3}}, "name one with --model"),
+        ({"/about": {"model": 3}}, "specify one with --model"),
         ({"/about": {"model": "net"}, "/v2/models/net": {"inputs": []}}, "has no inputs"),
         (
             {"/about": {"model": "net"}, "/v2/models/net": {"inputs": [{"name": "x", "datatype": "BYTES"}]}},
@@ -133,13 +133,13 @@ def test_servers_that_cannot_be_asked(server, documents: dict, told: str) -> Non
     [
         ("abc", "has no inputs"),
         (["a"], "input None is of None"),
-        ([{"datatype": "FP32", "shape": [1]}], "describes no tensor"),
-        ([{"name": "x", "datatype": "FP32", "shape": "abc"}], "describes no tensor"),
-        ([{"name": "x", "datatype": "FP32", "shape": [1.5]}], "describes no tensor"),
-        ([{"name": "x", "datatype": ["a"], "shape": [1]}], "name pictures"),
-        ([{"name": "x", "datatype": "FP32", "shape": [-1, 10**9, 10**9]}], "which is not sent"),
-        ([{"name": "x", "datatype": "FP32", "shape": [-1, -7]}], "which is not sent"),
-        ([{"name": "x", "datatype": "FP32", "shape": [1] * 200}], "which is not sent"),
+        ([{"datatype": "FP32", "shape": [1]}], "contains an invalid tensor"),
+        ([{"name": "x", "datatype": "FP32", "shape": "abc"}], "contains an invalid tensor"),
+        ([{"name": "x", "datatype": "FP32", "shape": [1.5]}], "contains an invalid tensor"),
+        ([{"name": "x", "datatype": ["a"], "shape": [1]}], "specify pictures"),
+        ([{"name": "x", "datatype": "FP32", "shape": [-1, 10**9, 10**9]}], "which is not supported"),
+        ([{"name": "x", "datatype": "FP32", "shape": [-1, -7]}], "which is not supported"),
+        ([{"name": "x", "datatype": "FP32", "shape": [1] * 200}], "which is not supported"),
         ([{"name": f"x{i}", "datatype": "FP64", "shape": [-1, 4 << 20]} for i in range(12)], "take more than"),
     ],
 )
@@ -152,7 +152,7 @@ def test_models_that_describe_themselves_badly(server, inputs: object, told: str
 def test_names_of_models_that_a_terminal_would_obey(server) -> None:
     for name in ("\x1b[2J", "a" * 1000):
         server.documents["/about"] = {"model": name}
-        with pytest.raises(LoadError, match="name one with --model"):
+        with pytest.raises(LoadError, match="specify one with --model"):
             tensor_message(Address.parse(server.url), None, 1, 5.0)
 
 

@@ -77,18 +77,18 @@ def test_the_index_of_pandas_is_left_out_and_told(tmp_path: Path) -> None:
     pandas.DataFrame(ROWS, columns=list("abcd"), index=[7, 8, 9]).to_parquet(tmp_path / "x.parquet")
     with read_features(tmp_path / "x.parquet", 4) as rows:
         assert np.array_equal(next(rows.batches(9)), ROWS)
-        assert rows.notes == ("left out as pandas' index: __index_level_0__",)
+        assert rows.notes == ("skipped as the pandas index:  __index_level_0__",)
 
 
 def test_tables_that_are_refused(tmp_path: Path, here: None) -> None:
     arrow = pyarrow()
     path = tmp_path / "x.parquet"
     for columns, message in (
-        ({"a": ["x", "y"]}, "column 'a' is of type string; numbers are needed"),
+        ({"a": ["x", "y"]}, "column 'a' is of type string; expected numbers"),
         ({"a": [1, None], "b": [1, 2]}, "column 'a' has missing values"),
         ({"a": arrow.array([[1, 2], [1]])}, "missing values or different lengths|different lengths"),
         ({"a": arrow.array([[1, 2, 3], [1]])}, "different lengths"),
-        ({"a": [1, 2]}, r"shape \\[2, 1\\]; the network takes \\[rows, 2\\]".replace("\\\\", "\\")),
+        ({"a": [1, 2]}, r"shape \\[2, 1\\]; the network expects \\[rows, 2\\]".replace("\\\\", "\\")),
         ({"a": [1.0], "b": arrow.array([[1.0]])}, "column 'b' is of type list"),
     ):
         with pytest.raises(InputError, match=message):
@@ -173,15 +173,15 @@ def test_ids_and_classes_beside_features(tmp_path: Path) -> None:
         assert rows.sides is not None and (rows.sides.ids, rows.sides.labels) == (["x", "y"], ["cat", ""])
         assert next(rows.batches(2)).tolist() == [[3.5, 1], [4, 2]]
     with read_features(path, 2, columns=Columns(drop=("class",))) as rows:
-        assert rows.sides is not None and rows.sides.ids == ["x", "y"] and "'doc' holds text" in rows.notes[0]
+        assert rows.sides is not None and rows.sides.ids == ["x", "y"] and "'doc' contains text" in rows.notes[0]
     lists = arrow.array([[1.0, 2, 3], [4, 5, 6]], arrow.list_(arrow.float32()))
     path = write(tmp_path / "y.parquet", {"number": [7, 8], "doc": ["x", "y"], "all": lists})
     with read_features(path, 3, columns=Columns(("all",), id_column="number")) as rows:
         assert rows.sides is not None and rows.sides.ids == ["7", "8"]
         assert next(rows.batches(2)).tolist() == [[1, 2, 3], [4, 5, 6]]
-    with pytest.raises(InputError, match=r"has no column 'z'; there are: number, doc, all$"):
+    with pytest.raises(InputError, match=r"has no column 'z'; its columns are:  number, doc, all$"):
         read_features(path, 3, columns=Columns(drop=("z",)))
-    with pytest.raises(InputError, match=r"column 'doc' is of type string; numbers are needed; --drop, --id"):
+    with pytest.raises(InputError, match=r"column 'doc' is of type string; expected numbers; --drop, --id"):
         read_features(path, 3, columns=Columns(("doc",)))
     path = write(tmp_path / "z.parquet", {"doc": ["x", "x"], "a": [1, 2]})
     with pytest.raises(InputError, match="rows 0 and 1 have the same id 'x'"):

@@ -92,7 +92,7 @@ def test_a_table_of_classes_by_label_and_by_number(folder: Path, tmp_path: Path)
     table.write_text("\n".join(rows[:-4]))
     check = check_pictures(colour_model(), folder, table)
     assert check.ways[0].total == 8
-    assert [problem.message for problem in check.problems] == [f"{table} has no line for it"] * 4
+    assert [problem.message for problem in check.problems] == [f"{table} has no line for this picture"] * 4
 
 
 def test_what_cannot_be_used_is_told_and_the_rest_counted(folder: Path) -> None:
@@ -115,15 +115,15 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
     features = Model(Network("n", FeatureInput(2), (Dense("d", 2, 2),), ("a", "b")), {}, {})
     values = dataclasses.replace(colour_model().network, labels=(), output=Output("values"))
     for model in (features, Model(values, {}, {}), colour_model(preprocess="none", resize=0)):
-        with pytest.raises(InputError, match="networks that read photos and give classes"):
+        with pytest.raises(InputError, match="a network that reads photos and outputs classes"):
             check_pictures(model, folder, None)
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InputError, match=r"no picture whose class is known: .*no pictures in this folder"):
+    with pytest.raises(InputError, match=r"no picture of a known class: .*no pictures in this folder"):
         check_pictures(colour_model(), empty, None)
     table = tmp_path / "short.csv"
     table.write_text("a.png,red\nb.png\n")
-    with pytest.raises(InputError, match="line 2 is not a picture's name and its class"):
+    with pytest.raises(InputError, match="line 2 is not a file name and a class"):
         check_pictures(colour_model(), folder, table)
     with pytest.raises(InputError, match="no such file"):
         check_pictures(colour_model(), folder, tmp_path / "none.csv")

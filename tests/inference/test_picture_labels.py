@@ -19,9 +19,9 @@ def test_the_folder_that_a_picture_is_in(tmp_path: Path, monkeypatch: pytest.Mon
     assert labels.class_of("val/1/dog.png") == 1  # the number of a label
     assert labels.class_of("val/loose.png") is None and labels.class_of("elsewhere/cat/a.png") is None
     (tmp_path / "val" / "bird").mkdir()
-    with pytest.raises(InputError, match="'bird' is not a label of the model, nor the number of one"):
+    with pytest.raises(InputError, match="'bird' is neither a label of the model nor a class number"):
         PictureLabels(str(tmp_path / "val"), LABELS)
-    with pytest.raises(InputError, match="a folder for each label is needed"):
+    with pytest.raises(InputError, match="contains no subfolders"):
         PictureLabels(str(tmp_path / "val" / "cat" / "old"), LABELS)
 
 
@@ -53,7 +53,7 @@ def test_patterns() -> None:
     assert labels.class_of("some/folder/dog-12.png") == 1 and labels.class_of("7-x.y.png") == 2
     assert labels.class_of("dog.png") is None
     assert PictureLabels("*/{label}/*", LABELS).class_of("a/cat/b.jpg") == 0
-    with pytest.raises(InputError, match=r"bird-1.png: 'bird' is not a label"):
+    with pytest.raises(InputError, match=r"bird-1.png: 'bird' is neither a label"):
         labels.class_of("bird-1.png")
     with pytest.raises(InputError, match="appears twice"):
         PictureLabels("{label}{label}", LABELS)
@@ -62,10 +62,10 @@ def test_patterns() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("l.csv", "a.png,cat\nb.png,bird\n", "line 2: 'bird' is not a label of the model"),
-        ("l.csv", "a.png\n", "line 1: 1 columns; a name and a label are needed"),
+        ("l.csv", "a.png,cat\nb.png,bird\n", "line 2: 'bird' is neither a label of the model"),
+        ("l.csv", "a.png\n", "line 1: 1 columns; expected a name and a label"),
         ("l.csv", "", "no labels in it"),
-        ("l.csv", "a.png,cat\na.png,dog\n", "line 2: 'a.png' has another label above"),
+        ("l.csv", "a.png,cat\na.png,dog\n", "line 2: 'a.png' already has a different label"),
         ("l.json", "[1, 2]", "item 0: a name"),
         ("l.json", "{", "not valid JSON"),
         ("l.json", "[" * 100_000, "not valid JSON"),

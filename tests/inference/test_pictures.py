@@ -91,7 +91,7 @@ def test_a_picture_of_a_file_or_of_standard_input(tmp_path: Path, monkeypatch) -
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(grey(51))))
     assert np.allclose(read_picture("-", GREY), expected, atol=1e-6)
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match=r"^no picture is piped into standard input$"):
+    with pytest.raises(InputError, match=r"^standard input is not a pipe$"):
         read_picture("-", GREY)
 
 
@@ -113,7 +113,7 @@ def test_standard_input_is_read_by_the_caller_and_decoded_within_the_time(monkey
     assert set(threads) == {threading.current_thread()}
     monkeypatch.setattr(sys, "stdin", None)
     batches = PictureBatches(["-"], GREY, 1)
-    assert not list(batches) and "no picture is piped" in batches.problems[0].message
+    assert not list(batches) and "standard input is not a pipe" in batches.problems[0].message
 
 
 def test_every_reader_of_pictures_has_a_time_limit(tmp_path: Path, monkeypatch) -> None:

@@ -67,7 +67,7 @@ def test_pixels_of_one_channel(pixels: np.ndarray) -> None:
         (None, PHOTO, None, "NoneType is not a picture"),
         (io.StringIO("x"), PHOTO, None, "the file was opened as text; open it with mode 'rb'"),
         (b"junk", PHOTO, None, "not a picture in a known format"),
-        (PIXELS.transpose(2, 0, 1), PHOTO, None, r"an array \[3, 5, 5\] of uint8; .*; layout='CHW' reads it with"),
+        (PIXELS.transpose(2, 0, 1), PHOTO, None, r"an array \[3, 5, 5\] of uint8; .*; layout='CHW' specifies"),
         (
             PIXELS,
             PHOTO,
@@ -149,8 +149,8 @@ def test_batches_leave_out_what_cannot_be_used(tmp_path: Path) -> None:
     path = str(tmp_path / "x.npy")
     assert names == [[0, f"{path}[0]"], [f"{path}[1]", 4]] and [batch.shape for batch in batches] == [(2, 3, 5, 5)] * 2
     assert np.allclose(batches[1][0], 1 - EXPECTED) and [name for name, _ in refused] == [1, 3]
-    assert "give a picture, not a dict" in refused[1][1] and read([]) == ([], [], [])
-    assert read([PathOnly(path)])[2] == [(0, "holds 2 arrays; one is needed here")]
+    assert "pass a picture, not a dict" in refused[1][1] and read([]) == ([], [], [])
+    assert read([PathOnly(path)])[2] == [(0, "holds 2 arrays; expected one")]
 
 
 def test_no_more_is_taken_than_batches_need() -> None:
@@ -177,10 +177,10 @@ def test_several_inputs_by_name(tmp_path: Path) -> None:
     names, (batch,), refused = read([good, *wrong, good], spec, 9)
     assert names == [[0, 8]] and np.allclose(batch, np.concatenate([EXPECTED.ravel(), [1, 2]])[None])
     assert [reason for _, reason in refused] == [
-        *["the network has several inputs; give a dict with 'left', 'bias'"] * 3,
-        "input 'bias': 2 numbers; 2 finite ones are needed", "input 'bias': 3 numbers; 2 finite ones are needed",
-        "input 'bias': numbers are of type <U1; real numbers are needed",
-        "input 'left': holds 2 arrays; one is needed here",
+        *["the network has several inputs; pass a dict with 'left', 'bias'"] * 3,
+        "input 'bias': 2 numbers; expected 2 finite ones", "input 'bias': 3 numbers; expected 2 finite ones",
+        "input 'bias': numbers are of type <U1; expected real numbers",
+        "input 'left': holds 2 arrays; expected one",
     ]  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def test_numbers_go_on_over_files_and_blocks(tmp_path: Path) -> None:
         (io.StringIO("1,2"), "features", "the file was opened as text"),
         ([[1, 2], [3]], "features", "inhomogeneous"),
         (["a"], "a", ""),
-        (np.array(["1", "2"]), "features", "are of type <U1; real numbers are needed"),
+        (np.array(["1", "2"]), "features", "are of type <U1; expected real numbers"),
         (np.zeros((2, 3)), "features", "3"),
         (np.zeros((0, 2)), "features", ""),
         (7, "features", ""),

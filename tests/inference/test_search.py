@@ -101,7 +101,7 @@ def test_what_is_not_there_is_told(folder: Path) -> None:
     assert [Path(path).name for path in found] == ["b.png"]
     assert [problem.message for problem in problems] == [
         "no such file or folder", "no file matches", "not a valid file name", "not a valid file name",
-        "a URL; download the file and name that",
+        "is a URL; download the file and pass its path",
     ]  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_recursive_search_ends_where_links_lead_in_circles(folder: Path) -> None
 
 def test_a_folder_of_folders_is_told_how_to_be_searched(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    advice = "no pictures in this folder; --recursive looks into the folders in it"
+    advice = "no pictures in this folder; --recursive searches its subfolders"
     assert find_pictures([str(tmp_path)])[1][0].message == advice
     assert find_pictures([str(tmp_path)], recursive=True)[1][0].message == "no pictures in this folder"
 

@@ -49,8 +49,8 @@ def test_pictures_rows_and_numbers(files: dict[str, str]) -> None:
     ("sources", "message"),
     [
         ({"up": "1"}, "the network has no input 'up'; its inputs are 'left', 'bias', 'more'"),
-        ({"bias": "1"}, "input 'bias': 1 numbers; 2 are needed"),
-        ({"bias": "1,2,3"}, "input 'bias': 3 numbers; 2 are needed"),
+        ({"bias": "1"}, "input 'bias': 1 numbers; expected 2"),
+        ({"bias": "1,2,3"}, "input 'bias': 3 numbers; expected 2"),
         ({"bias": "1,inf"}, "input 'bias': '1,inf' is neither a file of features"),
         ({"bias": "1_0,2"}, "input 'bias': '1_0,2' is neither a file of features"),
         ({"bias": ""}, "input 'bias': '' is neither a file of features"),
@@ -69,7 +69,7 @@ def test_examples_that_do_not_pair_up(files: dict[str, str], tmp_path: Path, mon
     with pytest.raises(InputError, match=r"not have the same number of examples: left has 3, bias has 2$"):
         read_given(SPEC, {"left": files["left"], "bias": str(tmp_path / "two.npy")})
     monkeypatch.setattr(several, "MAX_GIVEN_BYTES", 23)  # three rows of two float32 are 24
-    with pytest.raises(InputError, match=r"^input 'bias': 3 rows; at most 2 are held$"):
+    with pytest.raises(InputError, match=r"^input 'bias': 3 rows; the limit is 2$"):
         read_given(SPEC, {"bias": files["bias"]})
     monkeypatch.setattr(several, "MAX_GIVEN_BYTES", 24)
     assert read_given(SPEC, {"bias": files["bias"]}).count == 3

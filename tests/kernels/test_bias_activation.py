@@ -133,6 +133,8 @@ def test_arguments_that_do_not_fit(a: NDArray[Any], bias: NDArray[Any], activati
 
 def test_softmax_of_rows_that_sbuf_cannot_hold() -> None:
     a, bias = simulator.TensorSpec((2, 60_000), "float32"), simulator.TensorSpec((1, 60_000), "float32")
-    with pytest.raises(AssertionError, match="softmax takes rows of at most 32702 elements here, got 60000"):
+    with pytest.raises(
+        AssertionError, match="softmax supports rows of at most 32702 elements for this dtype and target, got 60000"
+    ):
         simulator.run(bias_activation, a, bias, target="trn1", functional=False, activation="softmax")
     simulator.run(bias_activation, a, bias, target="trn1", functional=False, activation="relu")

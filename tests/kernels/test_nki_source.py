@@ -55,11 +55,11 @@ def test_a_choice_that_comes_too_late_is_refused(tmp_path: Path) -> None:
     real = write_package(tmp_path, REAL)
     assert python(late.format("sim"), real).splitlines() == [
         "neuron",
-        f"too late to choose the simulator's nki: AWS's package nki is loaded already, from {real}/nki/__init__.py; "
-        "the choice comes before anything imports nki, and holds for the process",
+        f"too late to choose the simulator's nki: AWS's package nki is already loaded from {real}/nki/__init__.py; "
+        "choose before anything imports nki",
     ]
     simulated = "from trninfer import simulator; simulator.install(); " + late.format("neuron")
-    assert "too late to choose AWS's package nki: the simulator's nki is loaded already" in python(simulated, real)
+    assert "too late to choose AWS's package nki: the simulator's nki is already loaded" in python(simulated, real)
 
 
 def test_a_child_finds_the_real_nki_where_its_parent_has_the_simulators(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_every_name_is_a_kernel() -> None:
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(AttributeError, match="no kernel 'conv3d'; there are vector_add_naive, "):
+    with pytest.raises(AttributeError, match="no kernel 'conv3d'; available: vector_add_naive, "):
         _ = kernels.conv3d
 
 

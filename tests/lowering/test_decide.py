@@ -50,7 +50,7 @@ def test_a_graph_is_sent_without_its_numbers() -> None:
         assert (node.filters is None) == (own.filters is None)
         if node.filters is not None and own.filters is not None:
             assert node.filters.shape == own.filters.shape
-            with pytest.raises(AssertionError, match="shapes of filters alone"):
+            with pytest.raises(AssertionError, match="only the shapes of filters"):
                 node.filters.make()
     weights = sum(node.filters.size for node in GRAPH.nodes if node.filters is not None)
     assert len(pickle.dumps(hollow)) < 4 * weights  # bytes of float32

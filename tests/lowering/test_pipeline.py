@@ -44,7 +44,7 @@ def test_needs_that_are_circular_or_missing_are_reported() -> None:
     class Second(PackImages):
         name, needs = "second", ("first",)
 
-    with pytest.raises(ValueError, match="passes first, second need each other, or one that is missing"):
+    with pytest.raises(ValueError, match="passes first, second depend on each other, or on a missing pass"):
         in_order([First(), Second()])
     with pytest.raises(ValueError, match="passes second"):
         in_order([Second()])
@@ -93,7 +93,7 @@ def test_channels_in_other_tiles_are_not_combined() -> None:
     other = graph.nodes[number].sources[1][0]
     wider = graph.with_nodes(node.changed(channels=200) if n == other else node for n, node in enumerate(graph.nodes))
     pipeline = Pipeline(wider, (), 1 << 17)
-    with pytest.raises(Unsupported, match=r"layer '.*' \(.*\) combines are in other tiles"):
+    with pytest.raises(Unsupported, match=r"layer '.*' \(.*\) combines are in different tiles"):
         pipeline.run(Decisions())
 
 

@@ -25,7 +25,7 @@ def test_what_is_taken_adds_up() -> None:
     budget = Budget(10)
     budget.take(4, "a")
     budget.take(6, "b")
-    with pytest.raises(OverBudget, match="c takes 11 bytes; at most 10 are allowed here"):
+    with pytest.raises(OverBudget, match="c takes 11 bytes, which exceeds the limit of 10"):
         budget.take(1, "c")
     assert budget.taken == 10
 

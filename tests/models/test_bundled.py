@@ -182,7 +182,7 @@ def test_a_corrupt_file_among_them_is_named(tmp_path: Path) -> None:
     (model, *_) = bundled_models()
     shutil.copy(model.path, tmp_path)
     (tmp_path / "broken.safetensors").write_bytes(model.path.read_bytes()[:100])
-    with pytest.raises(ModelError, match=r"broken\.safetensors: .*cut short"):
+    with pytest.raises(ModelError, match=r"broken\.safetensors: .*truncated"):
         bundled_models(tmp_path)
 
 

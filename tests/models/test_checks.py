@@ -32,22 +32,22 @@ def test_limits_themselves_are_allowed() -> None:
         (lambda: checks.check_range("input", "width", 4, 1, 3), "input: width is 4; 1 to 3 are allowed"),
         (
             lambda: checks.check_each("a", "pad", (1, 3), 2, 0, 2),
-            "layer 'a': pad is 1, 3; 2 values from 0 to 2 are needed",
+            "layer 'a': pad is 1, 3; expected 2 values from 0 to 2",
         ),
         (
             lambda: checks.check_each("a", "pad", (1, -1), 2, 0, 2),
-            "layer 'a': pad is 1, -1; 2 values from 0 to 2 are needed",
+            "layer 'a': pad is 1, -1; expected 2 values from 0 to 2",
         ),
-        (lambda: checks.check_each("a", "pad", (1,), 2, 0, 2), "layer 'a': pad is 1; 2 values from 0 to 2 are needed"),
+        (lambda: checks.check_each("a", "pad", (1,), 2, 0, 2), "layer 'a': pad is 1; expected 2 values from 0 to 2"),
         (
             lambda: checks.check_each("a", "pad", (), 2, 0, 2),
-            "layer 'a': pad is empty; 2 values from 0 to 2 are needed",
+            "layer 'a': pad is empty; expected 2 values from 0 to 2",
         ),
         (
             lambda: checks.check_each("a", "pad", range(99), 2, 0, 2),
-            "layer 'a': pad is 0, 1, 2, 3, 4, 5, 6, 7; 2 values from 0 to 2 are needed",
+            "layer 'a': pad is 0, 1, 2, 3, 4, 5, 6, 7; expected 2 values from 0 to 2",
         ),
-        (lambda: checks.check_choice("a", "mode", "z", ("x", "y")), "layer 'a': mode is 'z'; allowed are x, y"),
+        (lambda: checks.check_choice("a", "mode", "z", ("x", "y")), "layer 'a': mode is 'z'; allowed: x, y"),
         (
             lambda: checks.check_numbers("input", "std", (1.0, math.nan), 2),
             "input: std is (1.0, nan), but 2 finite numbers are needed",

@@ -98,7 +98,7 @@ def test_a_staged_model_that_is_not_committed_leaves_nothing(saved: Path) -> Non
         ),
         (lambda t: t.update({"dense.bias": np.array([0, np.nan], np.float32)}), "contains NaN or infinity"),
         (lambda t: t.update({"dense.bias": np.array([0, np.inf], np.float32)}), "contains NaN or infinity"),
-        (lambda t: t.update({"dense.bias": np.zeros(2)}), "is of type 'F64'; allowed are F32, F16, BF16"),
+        (lambda t: t.update({"dense.bias": np.zeros(2)}), "is of type 'F64'; allowed: F32, F16, BF16"),
     ],
 )
 def test_tensors_that_do_not_fit(tmp_path: Path, change, says: str) -> None:

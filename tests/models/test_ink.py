@@ -114,8 +114,8 @@ def test_what_is_no_ink() -> None:
         (np.full((SIDE, SIDE, 3), 0.5, np.float32), "the picture is blank"),
         (blank, "the picture is blank"),
         (page("lamp"), "the picture is blank"),
-        (noisy, "nothing stands out from the noise of the picture"),
-        (specks, "there is nothing but specks"),
+        (noisy, "no ink can be distinguished from the noise"),
+        (specks, "it contains only specks"),
     ):
         with pytest.raises(InkError, match=f"^{says}$"):
             find_blob(pixels)

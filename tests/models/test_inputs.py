@@ -16,16 +16,16 @@ PHOTO = ImageInput(3, 8, 9, "photo", (0.5,) * 3, (0.25,) * 3, resize=10)
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: ImageInput(1, 32, 32, "guess", (0.0,), (1.0,)), "preprocess is 'guess'; allowed are digit"),
+        (lambda: ImageInput(1, 32, 32, "guess", (0.0,), (1.0,)), "preprocess is 'guess'; allowed: digit"),
         (lambda: ImageInput(1, 32, 32, "digit", (0.0,), (0.0,)), "std"),
         (lambda: ImageInput(1, 32, 32, "digit", (0.0, 1.0), (1.0,)), "mean"),
         (lambda: FeatureInput(1 << 40), "features is"),
         (lambda: dataclasses.replace(PHOTO, resize=8), "resize is 8; 9 to 16384"),
         (lambda: dataclasses.replace(PHOTO, preprocess="none"), "resize is 10; 0 to 0"),
-        (lambda: dataclasses.replace(PHOTO, channel_order="grb"), "channel_order is 'grb'; allowed are rgb, bgr"),
+        (lambda: dataclasses.replace(PHOTO, channel_order="grb"), "channel_order is 'grb'; allowed: rgb, bgr"),
         (lambda: ImageInput(1, 8, 9, "photo", (0.0,), (1.0,), 9, channel_order="bgr"), "photos of three channels"),
         (lambda: ImageInput(2, 8, 9, "photo", (0.0,) * 2, (1.0,) * 2, 9), "channels is 2; a photo has 3"),
-        (lambda: ImageInput(3, 8, 9, "none", (0.0,) * 3, (1.0,) * 3, layout="HW"), "layout HW leaves out an axis"),
+        (lambda: ImageInput(3, 8, 9, "none", (0.0,) * 3, (1.0,) * 3, layout="HW"), "layout HW omits an axis"),
     ],
 )
 def test_fields_are_checked(build, says: str) -> None:
@@ -76,7 +76,7 @@ def test_json_round_trip(spec) -> None:
         ({"kind": "several", "parts": [1, 2]}, "input number 1 must be a JSON object"),
         ({"kind": "several", "parts": []}, "parts is 0; 2 to"),
         ({"kind": "several", "parts": [{"name": "a", "input": {"kind": "several"}}]}, "unknown kind 'several'"),
-        ({"kind": "several", "parts": [{"name": "a", "input": {"kind": "features", "features": 1}}] * 2}, "different"),
+        ({"kind": "several", "parts": [{"name": "a", "input": {"kind": "features", "features": 1}}] * 2}, "not unique"),
         ({"kind": "several", "parts": [{"name": "a\n", "input": {"kind": "features", "features": 1}}]}, "printable"),
     ],
 )

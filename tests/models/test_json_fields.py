@@ -62,7 +62,7 @@ def test_what_is_described_is_built_again(plate: Plate) -> None:
         ({"sides": [[1]]}, "p: sides must be a list of numbers, not [[1]]"),
         ({"labels": "ab"}, 'p: labels must be a list of strings, not "ab"'),
         ({"labels": ["x" * 99]  * 2 + [1]}, 'p: labels must be a list of strings, not ["' + "x" * 38),
-        ({"size": 1}, "p: unknown field 'size'; allowed are count, name, weight, clean, sides, labels, rim"),
+        ({"size": 1}, "p: unknown field 'size'; allowed: count, name, weight, clean, sides, labels, rim"),
     ],
 )  # fmt: skip
 def test_fields_of_another_type_or_name(change: dict, says: str) -> None:
@@ -81,7 +81,7 @@ def test_fields_that_are_missing() -> None:
 
 @pytest.mark.parametrize("data", [{"kind": "cup"}, {"kind": ["plate"]}, {}, 7, None])
 def test_objects_of_no_known_kind(data: object) -> None:
-    with pytest.raises(ModelError, match=r"^plate 2: unknown kind .*; known are plate, bowl$"):
+    with pytest.raises(ModelError, match=r"^plate 2: unknown kind .*; known: plate, bowl$"):
         build({"plate": Plate, "bowl": Plate}, "plate 2", data)
 
 

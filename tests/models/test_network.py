@@ -55,14 +55,14 @@ def test_shapes_follow_the_layers() -> None:
 @pytest.mark.parametrize(
     ("layers", "says"),
     [
-        ((Conv2d("c", 3, 4, (3, 3)), Flatten("f"), Dense("d", 4, 2)), "layer 'c': takes 3 channels"),
-        ((Dense("d", 1024, 2),), "layer 'd': takes 1024 features.*put a flatten before it"),
-        ((Flatten("f"), Dense("d", 1000, 2)), "layer 'd': takes 1000 features, but what comes before gives 1024"),
+        ((Conv2d("c", 3, 4, (3, 3)), Flatten("f"), Dense("d", 4, 2)), "layer 'c': expects an image of 3 channels"),
+        ((Dense("d", 1024, 2),), "layer 'd': expects 1024 features.*put a flatten before it"),
+        ((Flatten("f"), Dense("d", 1000, 2)), "layer 'd': expects 1000 features, but its input is 1024"),
         ((Flatten("f"), Dense("f", 1024, 2)), "layer 'f': the name is used twice"),
         ((Flatten("f"), Softmax("s"), Dense("d", 1024, 2)), "layer 's': a softmax must be the last"),
-        ((Flatten("f"), Dense("d", 1024, 3)), "ends in 3 features, but has 2 labels"),
+        ((Flatten("f"), Dense("d", 1024, 3)), "outputs 3 features, but has 2 labels"),
         ((Conv2d("c", 1, 2, (40, 40)),), "layer 'c': a 40x40 kernel.* leaves nothing"),
-        ((Softmax("s"),), "layer 's': takes features"),
+        ((Softmax("s"),), "layer 's': expects features"),
         ((), "has 0 layers"),
     ],
 )
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_named(layers: tuple, says: str) -> None:
         (lambda: Conv2d("c", 0, 4, (3, 3)), "in_channels is 0; 1 to"),
         (lambda: Conv2d("c", 1, 4, (3, 3), (0, -1, 0, 0)), "padding is 0, -1"),
         (lambda: Conv2d("c", 1, 4, (3, 3), pool_size=3), "pool_size is 3; 1 to 2"),
-        (lambda: Dense("d", 4, 4, "softmax"), "activation is 'softmax'; allowed are identity, relu"),
+        (lambda: Dense("d", 4, 4, "softmax"), "activation is 'softmax'; allowed: identity, relu"),
         (lambda: Dense("", 4, 4), "layer name ''"),
         (lambda: Flatten("input"), "layer name 'input'"),
         (lambda: Dense("a\nb", 4, 4), "layer name"),
@@ -131,7 +131,7 @@ def changed(change) -> str:
         (changed(lambda d: d.update(extra=1)), "unknown field 'extra'"),
         (changed(lambda d: d["layers"][0].update(strides=2)), "layer number 1: unknown field 'strides'"),
         (changed(lambda d: d["layers"][0].pop("kernel_size")), "layer number 1: the field 'kernel_size' is missing"),
-        (changed(lambda d: d["layers"][0].update(kind="conv3d")), "unknown kind 'conv3d'; known are activation, prelu"),
+        (changed(lambda d: d["layers"][0].update(kind="conv3d")), "unknown kind 'conv3d'; known: activation, prelu"),
         (changed(lambda d: d["layers"].append(7)), "layer number 5: unknown kind None"),
         (changed(lambda d: d["layers"][2].update(in_features=True)), "in_features must be a whole number, not true"),
         (changed(lambda d: d["layers"][2].update(in_features=1024.0)), "in_features must be a whole number"),
@@ -199,11 +199,11 @@ def test_layers_read_any_layers_before_them() -> None:
     [
         (
             (Flatten("a"), Combine("b", "add", inputs=("a", "c")), Flatten("c")),
-            "layer 'b': reads 'c', which is no layer",
+            "layer 'b': reads 'c', which is not an earlier layer",
         ),
-        ((Flatten("a", inputs=("a",)),), "layer 'a': reads 'a', which is no layer before it"),
-        ((Flatten("a"), Combine("b", "add")), "layer 'b': reads 1 layers; 2 are needed"),
-        ((Flatten("a"), Flatten("b", inputs=("input",))), "layer 'a': nothing reads it"),
+        ((Flatten("a", inputs=("a",)),), "layer 'a': reads 'a', which is not an earlier layer"),
+        ((Flatten("a"), Combine("b", "add")), "layer 'b': reads 1 layers; expected 2"),
+        ((Flatten("a"), Flatten("b", inputs=("input",))), "layer 'a': it is not the last layer"),
         ((Flatten("a"), Combine("b", "add", inputs=("a", "input"))), "layer 'b': add of 1024 features and an image"),
     ],
 )
@@ -285,10 +285,10 @@ def test_a_softmax_may_end_any_output_but_be_read_by_no_layer() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"others": ()}, "layer 'value': nothing reads it"),
-        ({"others": (NamedOutput("v", "nowhere", (1,), Output("values")),)}, "layer 'value': nothing reads it"),
+        ({"others": ()}, "layer 'value': it is not the last layer"),
+        ({"others": (NamedOutput("v", "nowhere", (1,), Output("values")),)}, "layer 'value': it is not the last layer"),
         ({"output_name": "value"}, "with different names"),
-        ({"output_shape": (3,)}, r"output 'policy': its shape is \[3\], but layer 'chances' gives 4"),
+        ({"output_shape": (3,)}, r"output 'policy': its shape is \[3\], but layer 'chances' outputs 4"),
         ({"others": (NamedOutput("value", "value", (1,), Output("classes", "raw")),)}, "1 numbers, but 0 labels"),
     ],
 )
@@ -302,7 +302,7 @@ def test_outputs_that_do_not_fit_are_named(changes, says: str) -> None:
     [
         (lambda d: d.update(others=1), "others must be a list"),
         (lambda d: d["others"][0].pop("shape"), "output number 1: the field 'shape' is missing"),
-        (lambda d: d["others"][0].update(layer="trunk"), "layer 'value': nothing reads it"),
+        (lambda d: d["others"][0].update(layer="trunk"), "layer 'value': it is not the last layer"),
         (lambda d: d["others"][0]["output"].update(kind="box"), "kind is 'box'"),
         (lambda d: d.update(output_shape="4"), "output_shape must be a list of numbers"),
     ],

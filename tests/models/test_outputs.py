@@ -9,8 +9,8 @@ from trninfer.models.outputs import Output
     ("fields", "says"),
     [
         (("boxes",), "kind boxes, but boxes are not described"),
-        (("points",), "kind is 'points'; allowed are classes, sigmoid, values, boxes"),
-        (("classes",), "scores is ''; allowed are raw, softmax, log_softmax"),
+        (("points",), "kind is 'points'; allowed: classes, sigmoid, values, boxes"),
+        (("classes",), "scores is ''; allowed: raw, softmax, log_softmax"),
         (("values", "raw"), "scores is 'raw'"),
     ],
 )

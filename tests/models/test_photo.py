@@ -177,7 +177,7 @@ def describe_input_json(source: ImageInput) -> object:
 def test_what_cannot_be_a_photo() -> None:
     with pytest.raises(InputError, match="a picture of 1x60000 pixels is too narrow"):
         preprocess(Image.new("L", (1, 60_000)), spec(resize=64))
-    with pytest.raises(InputError, match="floating point"):
+    with pytest.raises(InputError, match="floating-point"):
         preprocess(Image.new("F", (40, 40)), spec())
 
 
@@ -189,9 +189,9 @@ def test_what_cannot_be_a_photo() -> None:
         (lambda: ImageInput(1, 8, 8, "digit", (0.0,), (1.0,), 8), "resize is 8; 0 to 0"),
         (
             lambda: dataclasses.replace(spec(), resize_mode="fill"),
-            "resize_mode is 'fill'; allowed are crop",
+            "resize_mode is 'fill'; allowed: crop",
         ),
-        (lambda: dataclasses.replace(spec(), filter="box"), "filter is 'box'; allowed are nearest"),
+        (lambda: dataclasses.replace(spec(), filter="box"), "filter is 'box'; allowed: nearest"),
         (lambda: ImageInput(1, 8, 8, "digit", (0.0,), (1.0,), filter="lanczos"), "filter is 'lanczos'"),
     ],
 )

@@ -176,7 +176,9 @@ def test_not_a_number_in_a_float_picture() -> None:
     ids=["paper", "black", "noise", "uneven light", "transparent", "not a number"],
 )
 def test_a_blank_picture(picture: Image.Image) -> None:
-    with pytest.raises(InputError, match=r"no ink found: (the picture is blank|nothing stands out from the noise)"):
+    with pytest.raises(
+        InputError, match=r"no ink found: (the picture is blank|no ink can be distinguished from the noise)"
+    ):
         preprocess(picture, SPEC)
 
 
@@ -213,7 +215,7 @@ def test_several_digits_are_told(text: str, height: int) -> None:
     font = ImageFont.load_default(height)
     ImageDraw.Draw(picture).text((height * 4, height * 2), text, fill=PEN, font=font, anchor="mm", align="center")
     with pytest.raises(
-        InputError, match=r"^several digits or signs; one digit is read at a time \(trninfer detect finds several\)$"
+        InputError, match=r"^several digits or signs; this network reads one digit \(trninfer detect finds several\)$"
     ):
         preprocess(picture, SPEC)
 
@@ -351,7 +353,7 @@ class Pipe(io.RawIOBase):
 def test_a_stream_that_cannot_seek(monkeypatch: pytest.MonkeyPatch) -> None:
     assert likeness(open_image(Pipe(encoded("PNG")))) > 0.95
     monkeypatch.setattr(module, "MAX_STREAM_BYTES", 1 << 20)
-    with pytest.raises(InputError, match="more than 1 MiB came in"):
+    with pytest.raises(InputError, match="more than 1 MiB of data"):
         open_image(Pipe(bytes(2 << 20)))
 
 
@@ -370,13 +372,13 @@ def png_header(width: int, height: int) -> bytes:
     ("content", "says"),
     [
         (b"", "^an empty file$"),
-        (b"%PDF-1.4\n", "^a PDF file, which is not read; save the picture as PNG$"),
-        (b'<?xml version="1.0"?>\n<svg width="9"></svg>', "^an SVG drawing, which is not read"),
-        (b"<!doctype html>\n<html lang=en>", "^a web page, which is not read"),
+        (b"%PDF-1.4\n", "^a PDF file, which is not supported; save the picture as PNG$"),
+        (b'<?xml version="1.0"?>\n<svg width="9"></svg>', "^an SVG drawing, which is not supported"),
+        (b"<!doctype html>\n<html lang=en>", "^a web page, which is not supported"),
         (b"just text, whatever its name", "not a picture in a known format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not a picture in a known format"),
-        (b"\0\0\0\x18ftypheic" + bytes(100), "^a HEIC picture, which is not read; save it as JPEG or PNG$"),
-        (b"\0\0\0\x18ftypavif" + bytes(100), "^(a corrupt or truncated|an AVIF) picture"),
+        (b"\0\0\0\x18ftypheic" + bytes(100), "^HEIC pictures are not supported; save it as JPEG or PNG$"),
+        (b"\0\0\0\x18ftypavif" + bytes(100), "^(a corrupt or truncated picture|AVIF pictures)"),
         (encoded("PNG")[:-200], "^a corrupt or truncated picture$"),
         (encoded("JPEG")[:1500], "corrupt or truncated"),
         (encoded("GIF")[:500], "corrupt or truncated"),
@@ -452,7 +454,7 @@ def test_a_picture_that_pillow_has_opened_is_decoded_or_refused() -> None:
 def test_noise_is_not_called_blank(size: tuple[int, int]) -> None:
     random = np.random.default_rng(0)
     for pixels in (random.integers(0, 256, size[::-1], np.uint8), random.integers(0, 256, (*size[::-1], 3), np.uint8)):
-        with pytest.raises(InputError, match="no ink found: nothing stands out from the noise of the picture"):
+        with pytest.raises(InputError, match="no ink found: no ink can be distinguished from the noise"):
             preprocess(Image.fromarray(pixels), SPEC)
 
 

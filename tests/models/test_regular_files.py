@@ -1,4 +1,4 @@
-"""Files are opened without waiting, and closed without a word."""
+"""Files are opened without waiting, and closed without a message."""
 
 from __future__ import annotations
 

@@ -79,10 +79,10 @@ def test_tensors_without_elements_and_without_axes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "not a safetensors file, or cut short"),
-        (b"hello", "not a safetensors file, or cut short"),
-        (struct.pack("<Q", 1 << 60) + b"{}", "not a safetensors file, or cut short"),
-        (struct.pack("<Q", 3) + b"{}", "not a safetensors file, or cut short"),
+        (b"", "not a safetensors file, or truncated"),
+        (b"hello", "not a safetensors file, or truncated"),
+        (struct.pack("<Q", 1 << 60) + b"{}", "not a safetensors file, or truncated"),
+        (struct.pack("<Q", 3) + b"{}", "not a safetensors file, or truncated"),
         (
             struct.pack("<Q", MAX_HEADER_BYTES + 1) + bytes(MAX_HEADER_BYTES + 1),
             "its header claims 4194305 bytes; at most 4194304 are allowed",
@@ -90,10 +90,10 @@ def test_tensors_without_elements_and_without_axes(tmp_path: Path) -> None:
         (struct.pack("<Q", 4) + b"abcd", "not a safetensors file: its header is not JSON"),
         (struct.pack("<Q", 4) + b"\xff\xfe\xfd\xfc", "not a safetensors file: its header is not JSON"),
         (struct.pack("<Q", 100_000) + b"[" * 100_000, "not a safetensors file: its header is not JSON"),
-        (struct.pack("<Q", 2) + b"[]", "not a safetensors file: its header is no JSON object"),
+        (struct.pack("<Q", 2) + b"[]", "not a safetensors file: its header is not a JSON object"),
         (struct.pack("<Q", 22) + b'{"__metadata__":{"a":1', "not a safetensors file: its header is not JSON"),
-        (struct.pack("<Q", 24) + b'{"__metadata__":{"a":1}}', "its metadata are not strings"),
-        (struct.pack("<Q", 18) + b'{"__metadata__":7}', "its metadata are not strings"),
+        (struct.pack("<Q", 24) + b'{"__metadata__":{"a":1}}', "its metadata values are not strings"),
+        (struct.pack("<Q", 18) + b'{"__metadata__":7}', "its metadata values are not strings"),
     ],
 )
 def test_bytes_that_are_no_table(content: bytes, says: str, tmp_path: Path) -> None:
@@ -113,19 +113,19 @@ def test_an_empty_table_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda h: h["bias"].update(data_offsets=[0, 1 << 50]), "tensor 'bias' lies outside the file"),
-        (lambda h: h["bias"].update(data_offsets=[24, 33]), "tensor 'bias' lies outside the file"),
-        (lambda h: h["bias"].update(data_offsets=[8, 0]), "tensor 'bias' lies outside the file"),
+        (lambda h: h["bias"].update(data_offsets=[0, 1 << 50]), "tensor 'bias' extends beyond the file"),
+        (lambda h: h["bias"].update(data_offsets=[24, 33]), "tensor 'bias' extends beyond the file"),
+        (lambda h: h["bias"].update(data_offsets=[8, 0]), "tensor 'bias' extends beyond the file"),
         (lambda h: h["bias"].update(data_offsets=[0, 4]), "'bias' takes 4 bytes, which does not fit its shape"),
-        (lambda h: h["bias"].update(data_offsets=[-8, 0]), "'bias': its dtype, shape or data_offsets are not what"),
-        (lambda h: h["bias"].update(data_offsets=[0]), "data_offsets are not what the format has"),
+        (lambda h: h["bias"].update(data_offsets=[-8, 0]), "'bias': its dtype, shape or data_offsets are invalid"),
+        (lambda h: h["bias"].update(data_offsets=[0]), "data_offsets are invalid"),
         (lambda h: h["bias"].update(shape=[1 << 70]), r"which does not fit its shape \[1180591620717411303424\]"),
-        (lambda h: h["bias"].update(shape="2"), "data_offsets are not what the format has"),
-        (lambda h: h["bias"].update(shape=[True, 2]), "data_offsets are not what the format has"),
-        (lambda h: h["bias"].update(dtype=["F32"]), "data_offsets are not what the format has"),
-        (lambda h: h["bias"].update(dtype="F64"), "tensor 'bias' is of type 'F64'; allowed are F32, F16, BF16"),
+        (lambda h: h["bias"].update(shape="2"), "data_offsets are invalid"),
+        (lambda h: h["bias"].update(shape=[True, 2]), "data_offsets are invalid"),
+        (lambda h: h["bias"].update(dtype=["F32"]), "data_offsets are invalid"),
+        (lambda h: h["bias"].update(dtype="F64"), "tensor 'bias' is of type 'F64'; allowed: F32, F16, BF16"),
         (lambda h: h["bias"].update(dtype="F16"), "takes 8 bytes, which does not fit its shape"),
-        (lambda h: h.update(bias=3), "its entry is no JSON object"),
+        (lambda h: h.update(bias=3), "its entry is not a JSON object"),
         (lambda h: h["weight"].update(data_offsets=[4, 28]), "tensors 'bias' and 'weight' overlap"),
         (lambda h: h.pop("weight"), "belong to no tensor"),
     ],
@@ -160,7 +160,7 @@ def test_headers_that_name_something_twice(saved: Path, name: str) -> None:
 def test_a_file_that_changes_while_it_is_read(saved: Path) -> None:
     table = read_table(saved)
     saved.write_bytes(saved.read_bytes()[:-4])
-    with pytest.raises(ModelError, match=rf"^{saved}: cut short within tensor '(bias|weight)'$"):
+    with pytest.raises(ModelError, match=rf"^{saved}: truncated within tensor '(bias|weight)'$"):
         read_tensors(table, table.entries)
     saved.unlink()
     with pytest.raises(ModelError, match=rf"^{saved}: cannot be read: No such file or directory$"):

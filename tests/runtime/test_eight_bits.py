@@ -204,9 +204,7 @@ def test_a_network_of_two_layers_has_none_in_eight_bits() -> None:
 
 
 def test_layer_by_layer_is_refused_in_one_line() -> None:
-    with pytest.raises(
-        KernelError, match=r"^float8_e4m3 is for --launches network; layers by themselves run in --dtype"
-    ):
+    with pytest.raises(KernelError, match=r"^float8_e4m3 requires --launches network; single layers run in --dtype"):
         Session(model_of(residual_network()), SimulatedBackend("trn2"), EIGHT_BITS, 1, LaunchOptions("layer"))
 
 

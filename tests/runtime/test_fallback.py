@@ -71,7 +71,7 @@ def test_one_launch_that_fails_becomes_several(model, x, kind) -> None:
     np.testing.assert_allclose(result.probabilities, golden, atol=1e-5)
     assert set(launched) == {"run_network"} and len(launched) >= 1 + 2 * 2
     (line,) = told
-    assert "[NCC_EBVF030] too many; going on in launches of at most" in line and "instructions" in line
+    assert "[NCC_EBVF030] too many; continuing in launches of at most" in line and "instructions" in line
     assert [layer.name for layer in result.layers] == ["network"] and session.launches_note in line
     assert result.total_us == pytest.approx(sum(layer.latency_us for layer in result.layers)) and result.total_us > 0
 

@@ -62,7 +62,10 @@ def test_a_sensitive_network_may_differ_as_correct_computations_do(monkeypatch: 
 
 def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for error, says in (
-        (KeyError(20), r"it cannot run in float32 in batches of 1 \(KeyError: 20\), which is a fault of trninfer"),
+        (
+            KeyError(20),
+            r"it cannot run in float32 in batches of 1 \(KeyError: 20\), which is an internal error of trninfer",
+        ),
         (
             network_check.KernelError("conv1 needs\n300 KiB"),
             "in float32 in batches of 1: conv1 needs 300",
@@ -84,7 +87,7 @@ def test_windows_that_no_memory_holds_are_refused_in_one_line(kind: str, side: i
     pools = (Pool("pool", kind, (side - 1, side - 1), (1, 1)), Flatten("flat"))
     network = Network("n", ImageInput(1, side, side, "none", (0.0,), (1.0,)), pools, (), Output("values"))
     model = Model(network, {}, {})
-    says = r"layer 'pool' \(\w+_pool\) needs \d+ KiB of an SBUF partition; \d+ are available; dtypes of 16 bits"
+    says = r"layer 'pool' \(\w+_pool\) needs \d+ KiB of an SBUF partition; \d+ are available; 16-bit dtypes"
     with pytest.raises(ModelError, match=f"it cannot run in float32 in batches of 1: {says}"):
         check_network(model)
     session = network_check.Session(model, choose_backend("sim", "trn2"), "float32", 1)

@@ -34,7 +34,7 @@ def test_layers_are_taken_where_they_are_quicker() -> None:
     chosen = choose(5000, 4000)
     assert chosen.microseconds == 4000
     assert chosen.note == (
-        "layer by layer, which is quicker than one launch: 4,000 us, not 5,000, predicted in batches of 2"
+        "layer by layer, which is faster than one launch: 4,000 us, not 5,000, predicted in batches of 2"
     )
     for slower in (5000, 5001):
         assert (choose(5000, slower).microseconds, choose(5000, slower).note) == (5000, None)

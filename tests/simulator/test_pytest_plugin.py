@@ -81,7 +81,7 @@ def test_it_is_off_until_asked_for(tmp_path):
     (tmp_path / "test_plain.py").write_text("def test(nki_run):\n    pass\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "trninfer.simulator.pytest_plugin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=ALONE, check=False)
-    assert "nki_run needs --nki-simulator" in done.stdout and done.returncode == 1
+    assert "nki_run requires --nki-simulator" in done.stdout and done.returncode == 1
 
 
 def pytest_in(folder, *options):

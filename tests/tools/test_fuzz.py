@@ -55,7 +55,7 @@ def test_a_traceback_is_a_fault_that_is_printed(
     [
         (0, "{}", "", None),
         (4, "", "trninfer: a\n", "exit status 4"),
-        (2, "", "", "status 2 without a word"),
+        (2, "", "", "status 2 without a message"),
         (2, "", "trninfer: \x1b[31m\n", "not printable"),
         (2, "", f"trninfer: {'a' * 300}\n", "a line of 310 characters"),
         (0, "{", "", "not json"),

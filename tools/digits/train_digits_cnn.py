@@ -47,7 +47,7 @@ from .sets import Sets, glyph_sets, held_out_scores, held_out_sets, joined, pict
 from .training import Batch, Checkpoint, Distortion, distort, module_for, seed_everything, tensors_of, train
 
 KEPT_EVERY = 2000  # steps
-MAX_REFUSED = 0.005  # most refused digits, as a fraction of the validation fonts' digits
+MAX_REFUSED = 0.005  # maximum number of refused digits, as a fraction of the validation fonts' digits
 SOFTENED = 2.0  # divisor of a teacher's logits
 PLAIN_SHARES = {  # shares of each batch
     "plain handwriting": 24,

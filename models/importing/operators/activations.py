@@ -87,7 +87,7 @@ def _celu(importer: Importer, node: Node) -> None:
     """Convert alpha * elu(x / alpha)."""
     alpha = number(node, "alpha", 1.0)
     if not alpha > 0:
-        raise ModelError("its alpha is not above 0")
+        raise ModelError("its alpha is not positive")
     view = affine_view(importer, importer.data(node), np.full(1, 1 / alpha), np.zeros(1))
     made = activate(importer, view, "elu", (1.0,))
     importer.give(node, affine_view(importer, made, np.full(1, alpha), np.zeros(1)))
@@ -100,7 +100,7 @@ def _identity(importer: Importer, node: Node) -> None:
 def _dropout(importer: Importer, node: Node) -> None:
     training = importer.constant(node, 2)
     if training is not None and training.any():
-        raise ModelError("supported only for inference")
+        raise ModelError("supported only in inference mode")
     importer.give(node, importer.data(node))
 
 

@@ -31,7 +31,7 @@ def _compare(importer: Importer, node: Node) -> None:
         first = int(views[0] is None)  # index of the data operand
         view, given = importer.data(node, first), importer.constant(node, 1 - first)
         if given is None or not given.size or not np.isfinite(given.astype(np.float64)).all():
-            raise ModelError("compares with a constant that is not finite")
+            raise ModelError("compares with NaN or infinity")
         limits = given.astype(np.float64)
         op = _TURNED.get(op, op) if first else op
     if limits.size > 1 and np.unique(limits).size > 1:

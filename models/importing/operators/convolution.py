@@ -233,7 +233,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
         )
     slices = (depth + pads[0] + pads[3] - (taps - 1) * dilations[0] - 1) // strides[0] + 1
     if slices < 1 or weight.size * depth * slices > MAX_VOLUME:
-        raise ModelError(f"a depth of {depth} is too large, or its output is empty; small depths (1) are supported")
+        raise ModelError(f"a depth of {depth} is too large, or its output is empty; use a depth of 1")
     filters = np.zeros((len(weight), slices, weight.shape[1], depth, *weight.shape[3:]), np.float32)
     for made in range(slices):
         for tap in range(taps):

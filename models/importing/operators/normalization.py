@@ -21,7 +21,9 @@ from .reducing import softmax_over
 
 def _batch_normalization(importer: Importer, node: Node) -> None:
     if integer(node, "training_mode", 0) or not integer(node, "spatial", 1):
-        raise ModelError("supported only for inference and by channel; export the network after model.eval()")
+        raise ModelError(
+            "only per-channel normalisation in inference mode is supported; export the network after model.eval()"
+        )
     gamma, beta, mean, variance = (importer.weight(node, position, (1,)) for position in range(1, 5))
     affine = fold.batch_norm(gamma, beta, mean, variance, number(node, "epsilon", 1e-5))
     view = importer.data(node).with_batch()
@@ -50,12 +52,14 @@ def _layer_normalization(importer: Importer, node: Node) -> None:
     view = importer.data(node).with_batch()
     axis = importer.axis(view, integer(node, "axis", -1))
     if any(node.outputs[1:]):
-        raise ModelError("its mean and deviation are not supported as outputs")
+        raise ModelError("its outputs for the mean and the deviation are not supported")
     if axis == 0 and len(view.axes) > 1:
         importer.give(node, _normalized_whole(importer, node, view))
         return
     if axis != len(view.axes) - 1:
-        raise ModelError("supported over the channels of each pixel, over features, or over a whole example")
+        raise ModelError(
+            "its axes are not supported; use the channels of each pixel, the features, or all axes of an example"
+        )
     scale = importer.weight(node, 1).reshape(-1)
     shift = importer.optional(node, 2)
     shift = np.zeros_like(scale) if shift is None else shift.reshape(-1)
@@ -98,7 +102,7 @@ def _normalized(
     sides = planes.shape[1:]
     shape = (planes.shape[0], *((1, *sides) if len(sides) == 1 else sides))
     if len(shape) not in (1, 3):
-        raise ModelError(f"normalises {importer.describe(view)}; images and features are supported")
+        raise ModelError(f"normalises {importer.describe(view)}; only images and features can be normalised")
     source = importer.builder.arrange(planes, shape)
     layer = LayerNorm(importer.name("norm"), shape[0], epsilon, inputs=(source,))
     made = importer.add(layer, {"scale": scale, "shift": shift}).reshaped(planes.shape, view.batched)

@@ -56,7 +56,7 @@ def _pad_with(
     """Pad each axis of a view with a constant or, in the other modes, with entries of the axis itself."""
     order = view.order()
     if len(order) not in (2, 3):
-        raise ModelError(f"pads {importer.describe(view)}; images are supported")
+        raise ModelError(f"pads {importer.describe(view)}; only images can be padded")
     ordered = view.permuted(order)
     shape = ordered.shape if len(order) == 3 else (ordered.shape[0], 1, ordered.shape[1])
     source = importer.builder.arrange(ordered, shape)

@@ -42,7 +42,7 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
     sides = view.shape[1:]
     kernel = integers(node, "kernel_shape", len(sides), ())
     if min(kernel) < 1:
-        raise ModelError("its kernel_shape is not above 0")
+        raise ModelError("its kernel_shape is not positive")
     strides, dilations, pads = geometry(node, kernel, sides)
     if integer(node, "storage_order", 0) or any(node.outputs[1:]):
         raise ModelError("the indices of a maximum are not supported")
@@ -91,7 +91,7 @@ def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
     view, strides = importer.data(node), integers(node, "strides", 3, (1, 1, 1))
     kernel, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("kernel_shape", "dilations"))
     if kernel[0] < 1 or {*kernel[1:], *strides, *dilations} != {1} or any(integers(node, "pads", 6, (0,) * 6)):
-        raise ModelError("pools 3-D images; only windows along one side, without strides and pads, are supported")
+        raise ModelError("pools 3-D images; the window must extend along one axis only, without strides and pads")
     channels, depth, height, width = view.shape
     source = importer.planes(reshaped(importer, view, (channels, depth, height * width), view.batched))
     made = importer.add(Pool(importer.name("pool"), method, (kernel[0], 1), (1, 1), inputs=(source,)))
@@ -116,7 +116,7 @@ def _norm_pool(importer: Importer, node: Node) -> None:
     else:
         kernel, attributes = integers(node, "kernel_shape", len(view.shape) - 1, ()), dict(node.attributes)
     if min(kernel) < 1:
-        raise ModelError("its kernel_shape is not above 0")
+        raise ModelError("its kernel_shape is not positive")
     if integer(node, "ceil_mode", 0):
         raise ModelError("its ceil_mode is not supported")
     powers = activate(importer, view, "abs") if p % 2 else view

@@ -20,7 +20,7 @@ from ..view import View
 from . import activations, normalization, pooling, rearranging
 from .convolution import convolve, dense
 
-NOTE = "int8 values are computed in floating point, dequantised and without the rounding of the integer network"
+NOTE = "the int8 network is dequantised and computed in floating point, without its integer rounding"
 
 
 def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.ndarray | None) -> View:
@@ -35,7 +35,7 @@ def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.nd
     shift = 0 if zero is None else int(zero.ravel()[0])
     step = float(scale.ravel()[0])
     if not step > 0:
-        raise ModelError("its scale is not above 0")
+        raise ModelError("its scale is not positive")
     if isinstance(importer.builder.layers.get(view.layer), Softmax):
         return view  # probabilities never exceed this range
     return clip(importer, view, (least - shift) * step, (most - shift) * step)

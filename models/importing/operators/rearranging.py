@@ -170,7 +170,7 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     """Convert a constant operand of Concat to a layer, which computes 0 * view + constant."""
     values = importer.constants.get(name)
     if values is None or values.ndim != beside.rank or not values.size:
-        raise ModelError("concatenates data with a constant of other axes, which is not supported")
+        raise ModelError("concatenates data with a constant whose other axes differ, which is not supported")
     if beside.batched and len(values) != 1:
         raise ModelError("concatenates data with a constant that differs within a batch, which is not supported")
     place = importer.axis(beside, axis)
@@ -261,7 +261,7 @@ def _slice(importer: Importer, node: Node) -> None:
         if view.batched and axis == 0:
             if (start, step) == (0, 1) and end >= importer.batch:
                 continue
-            raise ModelError("selects a part of the batch")
+            raise ModelError("selects only part of the batch")
         view = _slice_axis(importer, view, axis - view.batched, start, end, step)
     importer.give(node, view)
 
@@ -272,7 +272,7 @@ def _slice_axis(importer: Importer, view: View, axis: int, start: int, end: int,
     if step < 0:
         entries = list(range(extent))[slice(start, end, step)]
         if not entries:
-            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are an empty selection")
+            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} select nothing")
         return select_entries(importer, view, axis, entries)
     first, last, _ = slice(start, end, max(1, step)).indices(extent)
     if step == 0 or first >= last:

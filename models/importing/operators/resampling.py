@@ -319,7 +319,9 @@ def _depth_to_space(importer: Importer, node: Node) -> None:
     view, block = _image_and_block(importer, node)
     channels, height, width = view.shape
     if channels % block**2:
-        raise ModelError(f"rearranges into blocks of {block}x{block} pixels an input of {importer.describe(view)}")
+        raise ModelError(
+            f"cannot rearrange into blocks of {block}x{block} pixels an input of {importer.describe(view)}"
+        )
     rest = channels // block**2
     if text(node, "mode", "DCR") == "CRD":
         split, order = (rest, block, block, height, width), (0, 3, 1, 4, 2)
@@ -346,7 +348,7 @@ def _fold(importer: Importer, node: Node) -> None:
     strides = integers(node, "strides", 2, (1, 1)) if len(block) == 2 else ()
     plain = not any(integers(node, "pads", 4, (0,) * 4)) and integers(node, "dilations", 2, (1, 1)) == (1, 1)
     if len(sides) != 2 or strides != block or not plain or any(side % own for side, own in zip(sides, block)):
-        raise ModelError("supported only for adjacent 2-D blocks, without padding or dilation")
+        raise ModelError("only adjacent 2-D blocks without padding or dilation are supported")
     counts = (sides[0] // block[0], sides[1] // block[1])
     if len(view.axes) != 2 or view.shape[0] % math.prod(block) or view.shape[1] != math.prod(counts):
         raise ModelError(f"builds an image of {list(sides)} from {importer.describe(view)}")

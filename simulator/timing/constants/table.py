@@ -70,7 +70,7 @@ def scaled_note(target: str) -> str | None:
         if len(told) > _SHOWN:
             told = [*told[:_SHOWN], f"and {len(told) - _SHOWN} more"]
         if told:
-            notes.append(f"another machine than {one}: {', '.join(told)}")
+            notes.append(f"a machine that differs from {one}: {', '.join(told)}")
     return "; ".join(notes) or None
 
 
@@ -108,7 +108,7 @@ def _possible(target: str, name: str, value: Any) -> None:
         raise NkiValidationError(f"constants: {name}={value!r} must be a number that is at least 0")
     constant = constants(target)[name]
     if value < 1 and constant.unit in ("B/ns", "B", "instructions"):
-        raise NkiValidationError(f"constants: {name}={value!r} {constant.unit}; allowed from 1 on")
+        raise NkiValidationError(f"constants: {name}={value!r} {constant.unit} must be at least 1")
 
 
 _overrides: dict[tuple[str, str], float] = {}

@@ -19,11 +19,11 @@ def test_all_bundled_networks(cli) -> None:
     ("arguments", "told"),
     [
         (("--target", "trn1"), "a logical core of trn1 has one NeuronCore; --lnc 2 is for trn2 and trn3"),
-        (("--launches", "layer"), "leave out --lnc 2"),
-        (("--kernel", "matmul"), "--lnc is for networks"),
-        (("--suite", "all"), "--lnc is for networks"),
-        (("--advise",), "leave out --lnc"),
-        (("--cores", 2), "leave out --lnc"),
+        (("--launches", "layer"), "omit --lnc 2"),
+        (("--kernel", "matmul"), "--lnc applies to networks"),
+        (("--suite", "all"), "--lnc applies to networks"),
+        (("--advise",), "omit --lnc"),
+        (("--cores", 2), "omit --lnc"),
     ],
 )
 def test_what_two_cores_do_not_run(cli, arguments, told) -> None:
@@ -70,15 +70,15 @@ def test_times_of_trn3_come_with_their_warning(cli, feature_model) -> None:
         (("--kernel", "matmul"), "m is missing; its shape is m, k, n, variant=fully_optimized|tiled"),
         (
             ("--kernel", "bias_activation", "--shape", "n=1,h=60000,activation=softmax"),
-            "bias_activation on trn2: softmax takes rows of at most",
+            "bias_activation on trn2: softmax supports rows of at most",
         ),
         (("--kernel", "gemm"), "unknown kernel 'gemm'"),
         (("--shape", "m=1"), "--shape needs --kernel"),
         (("--kernel", "matmul", "--suite", "x"), "exclude each other"),
-        (("--suite", "no-such"), "no suite 'no-such'"),
-        (("--suite", "cs149-part1", "--verify"), "a suite is timed only"),
+        (("--suite", "no-such"), "unknown suite 'no-such'"),
+        (("--suite", "cs149-part1", "--verify"), "suites are only timed"),
         (("--model", "nothing"), "no such model"),
-        (("--batch-size", "0"), "'--batch-size': '0' is not a whole number from 1 to 65536"),
+        (("--batch-size", "0"), "'--batch-size': '0' is not an integer from 1 to 65536"),
         (("--target", "trn9"), "trn9"),
     ],
 )

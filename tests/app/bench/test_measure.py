@@ -33,7 +33,7 @@ def test_constants_of_the_target_alone_and_only_meanwhile() -> None:
     options = RunOptions(backend="sim", target="trn2")
     (plain, _), (slower, _) = (measure(TRANSPOSE, options, 0.0, constants) for constants in ({}, values))
     assert slower.total_us == pytest.approx(plain.total_us + 5) and machine("trn2").launch_ns == before
-    assert "another machine than trn2" in (slower.latency_note or "") and plain.latency_note is None
+    assert "a machine that differs from trn2" in (slower.latency_note or "") and plain.latency_note is None
     other, _ = measure(TRANSPOSE, SIMULATED, 0.0, values)
     assert other.total_us == measure(TRANSPOSE, SIMULATED, 0.0, {})[0].total_us
 
@@ -57,7 +57,7 @@ def test_a_suite_is_simulated_on_its_own_targets(monkeypatch, capsys, quiet) -> 
     assert (plain.target, plain.dtype, plain.backend, plain.tables) == ("trn1", "float32", "sim", [])
     assert plain.suite is not None and slower.suite is not None
     assert slower.suite[0].predicted_us == pytest.approx(plain.suite[0].predicted_us + 5)
-    ignored = "--dtype, --target: no effect on a suite, whose cases have their own"
+    ignored = "--dtype, --target: no effect on a suite, whose cases define their own"
     assert (ignored in capsys.readouterr().err) != quiet
 
 

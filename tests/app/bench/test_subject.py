@@ -11,7 +11,7 @@ from trninfer.app.options import RunOptions
 
 def test_quiet_alone_would_tell_nothing(cli, feature_model) -> None:
     outcome = cli("bench", "--quiet", "--model", feature_model)
-    assert outcome.status == 2 and "--quiet leaves nothing of a bench to print" in outcome.err
+    assert outcome.status == 2 and "with --quiet, bench prints nothing" in outcome.err
     assert "verify passed" in cli("bench", "--quiet", "--verify", "--model", feature_model).out
     assert cli("bench", "--quiet", "--format", "csv", "--model", feature_model).out.startswith("name,kernel")
 
@@ -23,21 +23,21 @@ SUITE = {"suite": "s"}
 @pytest.mark.parametrize(
     ("subject", "options", "message"),
     [
-        ({**KERNEL, "advise": True}, {}, "--advise is for networks"),
-        ({**SUITE, "advise": True}, {}, "--advise is for networks"),
-        (KERNEL, {"lnc": 2}, "--lnc is for networks; kernels and suites run on one NeuronCore"),
-        (SUITE, {"lnc": 2}, "--lnc is for networks"),
-        ({"advise": True}, {"lnc": 2}, "--advise tries things on one NeuronCore; leave out --lnc"),
-        ({**KERNEL, "show_lowering": True}, {}, "--show-lowering is for networks; a kernel is not lowered"),
-        ({**SUITE, "show_lowering": True}, {}, "--show-lowering is for networks"),
-        ({**KERNEL, "model": "m"}, {}, "--model and --kernel exclude each other; give one of them"),
+        ({**KERNEL, "advise": True}, {}, "--advise applies to networks"),
+        ({**SUITE, "advise": True}, {}, "--advise applies to networks"),
+        (KERNEL, {"lnc": 2}, "--lnc applies to networks; kernels and suites run on one NeuronCore"),
+        (SUITE, {"lnc": 2}, "--lnc applies to networks"),
+        ({"advise": True}, {"lnc": 2}, "--advise only supports one NeuronCore; omit --lnc"),
+        ({**KERNEL, "show_lowering": True}, {}, "--show-lowering applies to networks; kernels are not lowered"),
+        ({**SUITE, "show_lowering": True}, {}, "--show-lowering applies to networks"),
+        ({**KERNEL, "model": "m"}, {}, "--model and --kernel exclude each other; use only one of them"),
         ({**KERNEL, **SUITE, "model": "m"}, {}, "--model and --kernel and --suite exclude each other"),
         ({"shape": "m=1"}, {}, "--shape needs --kernel"),
-        (SUITE, {"verify": True}, "a suite is timed only; --verify and --trace go with --kernel or a model"),
-        (SUITE, {"trace": Path("t")}, "a suite is timed only"),
-        (SUITE, {"backend": "neuron"}, "a suite is predicted, by the simulator; leave out --backend neuron"),
-        ({}, {"quiet": True}, "--quiet leaves nothing of a bench to print"),
-        ({"graph": Path("g.svg")}, {}, "--graph needs --model; it draws one network"),
+        (SUITE, {"verify": True}, "suites are only timed; --verify and --trace require --kernel or a model"),
+        (SUITE, {"trace": Path("t")}, "suites are only timed"),
+        (SUITE, {"backend": "neuron"}, "suites are predicted by the simulator; omit --backend neuron"),
+        ({}, {"quiet": True}, "with --quiet, bench prints nothing"),
+        ({"graph": Path("g.svg")}, {}, "--graph draws one network, so it requires --model"),
         ({"graph": Path("no/g.svg"), "model": "m"}, {}, "--graph no/g.svg: the folder .*/no does not exist"),
     ],
 )
@@ -74,12 +74,12 @@ def test_what_goes_together(tmp_path, monkeypatch, subject, options, compared) -
 def test_a_graph_has_a_file_of_its_own(tmp_path, option, field) -> None:
     (tmp_path / "link.svg").symlink_to("g.svg")
     subject = BenchSubject(model="m", graph=tmp_path / "g.svg")
-    with pytest.raises(UsageError, match=f"^--graph and {option} both name .*link.svg; each writes a file of its own"):
+    with pytest.raises(UsageError, match=f"^--graph and {option} both write .*link.svg; use different files"):
         subject.check(RunOptions(**{field: tmp_path / "link.svg"}), False)
     subject.check(RunOptions(**{field: Path("/dev/null")}), False)
     model = tmp_path / "m.safetensors"
     model.touch()
-    with pytest.raises(UsageError, match=r"^--graph .*m.safetensors: this file is read as input; give another name"):
+    with pytest.raises(UsageError, match=r"^--graph .*m.safetensors: this file is read as input; use another name"):
         BenchSubject(model=str(model), graph=model).check(RunOptions(), False)
 
 

@@ -41,7 +41,7 @@ def test_the_best_batch_within_a_limit(cli, picture_model) -> None:
     assert [point["within_limit"] for point in points] == [True, True, False]
     assert [point["best"] for point in points] == [False, True, False]
     told = cli(*words).out
-    assert "most inputs a second within 30 us by a batch of 8" in told
+    assert "highest throughput within 30 us by a batch of 8" in told
     none = cli(*words[:-1], "1us").out
     assert "no batch is within 1 us" in none
 
@@ -82,13 +82,13 @@ def test_other_forms(cli, form: str) -> None:
         (("--dtype", "float32,float8"), "'float8' is not one of"),
         (("--target", "trn4"), "'trn4' is not one of"),
         (("--latency-limit", "100"), "not a time with its unit"),
-        (("--cores", "2", "--lnc", "2"), "batches of their own; leave out --lnc"),
+        (("--cores", "2", "--lnc", "2"), "its own batches; omit --lnc"),
         (
             ("--cores", "2", "--graph", "g.svg", "--show-lowering", "--model", "digits-ffnn"),
-            "--show-lowering and --graph: of one bench",
+            "--show-lowering and --graph: not available in a sweep",
         ),
-        (("--batch-size", "1,2", "--verify"), "--verify: of one bench"),
-        (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "are for networks"),
+        (("--batch-size", "1,2", "--verify"), "--verify: not available in a sweep"),
+        (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "apply to networks"),
     ],
 )
 def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str) -> None:
@@ -117,7 +117,7 @@ def test_sizes_of_pictures_that_a_file_leaves_open(cli, tmp_path, monkeypatch) -
     assert [point["input_shape"] for point in points] == [[1, 8, 8], [1, 8, 12]] and all(p["best"] for p in points)
     assert points[0]["total_us"] < points[1]["total_us"]
     shown = cli(*words, "8,8x12").out
-    assert "trn2 float32 1x8x12: most inputs a second" in shown and "1x8x8" in shown
+    assert "trn2 float32 1x8x12: highest throughput" in shown and "1x8x8" in shown
     assert "is not a picture size" in cli(*words, "8x").err
-    assert "sizes are of ONNX files" in cli("bench", "--model", "digits-cnn", "--input-size", "8").err
+    assert "picture sizes apply only to ONNX files" in cli("bench", "--model", "digits-cnn", "--input-size", "8").err
     assert "needs --model FILE.onnx" in cli("bench", "--input-size", "8").err

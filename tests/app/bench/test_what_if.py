@@ -40,7 +40,7 @@ def test_constants_come_from_a_file(cli, tmp_path) -> None:
     assert total({"dma_sustained": 100}, "--set", "dma_sustained=500") == faster
     assert total({"trn1": {"dma_sustained": 500}}) == cli(*shape).json()["total_us"]
     for content, message in (
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ("[1]", "must be an object of constants"),
         ('{"launch_ns": "1"}', "launch_ns must be a number, not '1'"),
         ('{"trn2": {"launch_ns": true}}', "trn2: launch_ns must be a number, not True"),
@@ -76,8 +76,8 @@ def test_values_by_target_and_name(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("a=",), "'a=' is not of the form name=value"),
-        (("=1",), "'=1' is not of the form name=value"),
+        (("a=",), "'a=' is neither name=value"),
+        (("=1",), "'=1' is neither name=value"),
         (("a=1", "b=2", "a=1"), "a is given twice"),
         (("a=x",), "a must be a number, not 'x'"),
     ],
@@ -104,7 +104,7 @@ def test_another_machine_is_there_only_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("backend", "value", "message"),
     [
-        ("neuron", {"dma_sustained": 1.0}, "--set changes predictions; it needs --backend sim"),
+        ("neuron", {"dma_sustained": 1.0}, "--set changes predictions, so it requires --backend sim"),
         ("sim", {"no_such": 1.0}, "--set: 'no_such' is not a constant of the timing model"),
         ("sim", {"dma_sustained": -1.0}, "--set: .*dma_sustained"),
     ],

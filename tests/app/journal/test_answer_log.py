@@ -124,7 +124,7 @@ def test_answers_of_an_interrupted_run_are_never_replaced_unasked(tmp_path) -> N
     log.append([answer("one")])
     log.close(keep=True)
     before = (tmp_path / "x.partial").read_bytes()
-    with pytest.raises(UsageError, match="add --resume to go on from them, or remove the file to begin anew"):
+    with pytest.raises(UsageError, match="add --resume to continue from them, or remove the file to start again"):
         open_log(tmp_path / "x", ASKED, LABELS, False)
     assert (tmp_path / "x.partial").read_bytes() == before
 

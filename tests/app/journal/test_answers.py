@@ -86,13 +86,13 @@ def test_what_was_answered_is_kept_where_the_run_ends(tmp_path: Path, capsys: py
         raise ZeroDivisionError
     told = capsys.readouterr().err
     assert told.startswith(
-        f"trninfer: 1 answer kept in {tmp_path}/a.csv.partial; the same command with --resume goes on"
+        f"trninfer: 1 answer kept in {tmp_path}/a.csv.partial; the same command with --resume continues"
     )
     with open_answers(replace(options, resume=True), IDENTITY, LABELS, None) as output:
         assert (output.earlier, output.answered(), output.reported()) == (1, {"x"}, set())
         output.add([answer("y")])
         output.finish(report(), True, None)
-    assert "going on from 1 answer in" in capsys.readouterr().err
+    assert "continuing from 1 answer in" in capsys.readouterr().err
     assert [row["input"] for row in rows_of((tmp_path / "a.csv").read_text())] == ["x", "y", "bad.png"]
 
 
@@ -137,7 +137,7 @@ def test_nothing_more_is_written_once_the_reader_has_gone(tmp_path: Path) -> Non
 @pytest.mark.parametrize("output", [None, Path("/dev/null")])
 def test_only_a_file_can_be_gone_on_with(output: Path | None) -> None:
     options = AnswerOptions(resume=True, output=output)
-    with pytest.raises(UsageError, match="it needs --output FILE"), open_answers(options, IDENTITY, LABELS, None):
+    with pytest.raises(UsageError, match="it requires --output FILE"), open_answers(options, IDENTITY, LABELS, None):
         pass
 
 
@@ -175,7 +175,7 @@ def test_resume_answers_what_is_missing(cli, many, picture_model, tmp_path) -> N
     for done in ("".join(whole.splitlines(True)[:11]), whole[:-9]):
         target.write_text(done)  # as a full disk may leave it
         outcome = cli(*options)
-        assert outcome.status == 0 and f"going on from {done.count(chr(10)) - 1} answers in" in outcome.err
+        assert outcome.status == 0 and f"continuing from {done.count(chr(10)) - 1} answers in" in outcome.err
         assert [(r["input"], r["label"]) for r in rows_of(target.read_text())] == [
             (r["input"], r["label"]) for r in rows_of(whole)
         ]
@@ -240,14 +240,14 @@ def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None
     assert running.returncode == 130, (running.returncode, err[-3000:])
     assert running.returncode == 130 and kept >= 2 and target.read_text() == "before"
     assert err.decode() == (
-        f"trninfer: {kept} answers kept in {partial}; the same command with --resume goes on from there\n"
+        f"trninfer: {kept} answers kept in {partial}; the same command with --resume continues from there\n"
         "trninfer: interrupted\n"
     )
     other = process(*arguments, "--resume", "--dtype", "float16")
     assert b"were made with dtype float32, not float16" in other.communicate()[1] and other.returncode == 2
     again = process(*arguments, "--resume")
     _, err = again.communicate()
-    assert again.returncode == 0 and f"going on from {kept} answers in {partial}" in err.decode()
+    assert again.returncode == 0 and f"continuing from {kept} answers in {partial}" in err.decode()
     report = json.loads(target.read_text())
     assert [Path(a["input"]).name for a in report["predictions"]] == sorted(os.listdir(many))
     assert report["layers"][0]["input_shape"][0] == 40 - kept
@@ -295,7 +295,7 @@ def test_a_reader_that_goes_away_ends_the_run(process, many, picture_model) -> N
 def test_resume_needs_a_file(cli, pictures, picture_model) -> None:
     for output in ((), ("--output", "/dev/null")):
         outcome = cli("classify", pictures, "--model", picture_model, "--resume", *output)
-        assert outcome.status == 2 and "it needs --output FILE" in outcome.err
+        assert outcome.status == 2 and "it requires --output FILE" in outcome.err
 
 
 def wait_for_answers(running, partial: Path, count: int) -> None:
@@ -310,7 +310,7 @@ def test_layers_after_a_resume_tell_what_they_leave_out(cli, pictures, picture_m
     command = ["classify", "--model", picture_model, "--output", tmp_path / "a.ndjson", "--format", "ndjson"]
     assert cli(*command, pictures / "0.png").status == 0
     outcome = cli(*command, "--resume", pictures)
-    assert "2 pictures in batches of at most 16; the 1 answer of an earlier run took no time here" in " ".join(
+    assert "2 pictures in batches of at most 16; the 1 answer of an earlier run are not timed" in " ".join(
         outcome.err.split()
     )
     lines = [json.loads(line) for line in (tmp_path / "a.ndjson").read_text().splitlines()]

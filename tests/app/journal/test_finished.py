@@ -31,7 +31,7 @@ def read(path: Path, form: str, labels: tuple[str, ...] = LABELS, **identity: ob
 
 def write(path: Path, form: str, *answers: Prediction, command: str = "classify") -> Path:
     report = Report(command, "m", "sim", "trn2", "float32", "predicted", predictions=list(answers))
-    report.errors = [InputProblem("bad.png", "cut short")]
+    report.errors = [InputProblem("bad.png", "truncated")]
     path.write_text(render(report, form), encoding="utf-8", newline="")  # type: ignore[arg-type]
     return path
 
@@ -83,7 +83,7 @@ def test_cells_for_spreadsheets_are_read_as_they_were(tmp_path: Path) -> None:
         ("ndjson", "{\n", "line 1 is not an answer of this model"),
         ("ndjson", "[" * 100_000 + "\n", "line 1 is not an answer of this model"),
         ("ndjson", '{"type": "summary", "dtype": "float16"}\n', "were made with dtype float16, not float32"),
-        ("json", "{}", "is finished; only csv and ndjson reports can be added to"),
+        ("json", "{}", "is finished; only csv and ndjson reports can be extended"),
         ("parquet", "", "only csv and ndjson"),
     ],
 )

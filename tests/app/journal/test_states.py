@@ -58,7 +58,7 @@ def test_resume_answers_pictures_again_that_changed(
     replace_picture(pictures / "1.png", tmp_path / "other.png", keep_time)
     outcome = cli(*options, "--resume", "--resume-check", check)
     if finished and check == "hash":
-        assert outcome.status == 2 and "comes without a hash" in outcome.err and len(outcome.err.splitlines()) == 1
+        assert outcome.status == 2 and "has no hash" in outcome.err and len(outcome.err.splitlines()) == 1
         return
     assert outcome.status == 0
     names = [Path(row["input"]).name for row in rows_of(target.read_text())]
@@ -94,7 +94,7 @@ def test_examples_of_an_array_are_known_by_their_file(cli, picture_model, tmp_pa
 
 def test_hashes_need_a_file_and_an_earlier_run_that_made_them(cli, pictures, picture_model, tmp_path) -> None:
     options = ("classify", pictures, "--model", picture_model, "--format", "csv")
-    assert "needs --output FILE" in cli(*options, "--resume-check", "hash").err
+    assert "requires --output FILE" in cli(*options, "--resume-check", "hash").err
     leave_partial(cli, tmp_path / "a.csv", *options, "--output", tmp_path / "a.csv")
     outcome = cli(*options, "--output", tmp_path / "a.csv", "--resume", "--resume-check", "hash")
     assert outcome.status == 2 and "use --resume-check stat" in outcome.err
@@ -160,7 +160,7 @@ def test_an_answer_of_a_report_is_older_than_the_report(tmp_path: Path) -> None:
         os.utime(path, ns=(0, changed))
         assert states.is_current(path, {"before": 1000}, True) == current
         assert states.is_current(f"{path}[12]", {"before": 1000}, True) == current  # an example of its array
-    with pytest.raises(UsageError, match=r"^--resume-check hash: the answer to .*a\.npy comes without a hash"):
+    with pytest.raises(UsageError, match=r"^--resume-check hash: the answer to .*a\.npy has no hash"):
         FileStates([path], "hash").is_current(path, {"before": 1000}, True)
 
 

@@ -66,7 +66,7 @@ def test_a_safe_csv_for_spreadsheets_and_its_resumption(cli, named, picture_mode
     # In a batch of another size, BLAS may add in another order.
     assert resumed[:2] == expected[:2] and float(resumed[2]) == pytest.approx(float(expected[2]), rel=1e-5)
     assert resumed[3:] == expected[3:]
-    assert "--csv-safe is for --format csv" in cli("classify", named, "--csv-safe").err
+    assert "--csv-safe requires --format csv" in cli("classify", named, "--csv-safe").err
 
 
 @pytest.mark.parametrize("output", [(), ("--output", "/dev/stdout")])

@@ -11,11 +11,11 @@ from trninfer.inference.search import InputProblem
 
 
 def test_a_table_and_what_went_wrong(capsys) -> None:
-    report = make_report(layer(), errors=[InputProblem("a\n.png", "cut short"), InputProblem(3, "nan")])
+    report = make_report(layer(), errors=[InputProblem("a\n.png", "truncated"), InputProblem(3, "nan")])
     emit(report, "table", None, quiet=False)
     streams = capsys.readouterr()
     assert "net: a batch of 1" in streams.out
-    assert streams.err == "trninfer: a\\n.png: cut short\ntrninfer: row 3: nan\n"
+    assert streams.err == "trninfer: a\\n.png: truncated\ntrninfer: row 3: nan\n"
     emit(report, "table", None, quiet=True)
     assert capsys.readouterr().out == ""
 

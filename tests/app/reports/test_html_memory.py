@@ -25,7 +25,7 @@ def run_of(
 def test_the_peak_is_told_and_drawn_as_steps() -> None:
     page = Page(memory.memory_section(run_of([(0.0, 0), (25.0, 400), (50.0, 100), (75.0, 0)])))
     assert "SBUF: 400 B of 1 kB needed (40.0 %)." in page.text
-    assert "The tiles that are live take most 0.03 us after the first trigger." in page.text
+    assert "The live tiles peak 0.03 us after the first trigger." in page.text
     assert "PSUM holds nothing." in page.text
     (path,) = page.all("path")
     # 84 units of 1000 are for the figures; 108 of 130 stand for the capacity, as the curve comes near it.

@@ -134,13 +134,13 @@ def test_pieces_make_the_whole_in_every_form() -> None:
 def test_a_csv_of_answers() -> None:
     values = Prediction(4, None, None, None, (), (0.5, -1e-9))
     report = answers_report(answer('a,"b".png'), answer("=1+1"), values)
-    report.errors = [InputProblem("x.png", "cut short")]
+    report.errors = [InputProblem("x.png", "truncated")]
     assert rows_of(render(report, "csv")) == [
         list(PREDICTION_COLUMNS),
         ['a,"b".png', "b", "1", "0.5", ""],
         ["=1+1", "b", "1", "0.5", ""],
         ["4", "0.5 -1e-09", "", "", ""],
-        ["x.png", "", "", "", "cut short"],
+        ["x.png", "", "", "", "truncated"],
     ]
     assert rows_of(render(report, "csv", guard))[2][0] == "'=1+1"
     assert '"a\rb.png","b"' in answer_lines([answer("a\rb.png")], "csv")  # else some readers end the line there

@@ -73,7 +73,7 @@ def test_times_say_where_they_are_from_and_colour_the_boxes() -> None:
         shown = boxes(draw(kind))
         words = {name: [text.text for text in group.iter(f"{SVG}text")] for name, group in shown.items()}
         assert words["first"] == ["first", "conv2d 2x4x4", f"8.00 us {kind}"]
-        assert words["head"][2] == "no time of its own"
+        assert words["head"][2] == "no separate time"
     fills = {name: group.find(f"{SVG}rect").get("fill") for name, group in shown.items()}
     assert fills["first"] == "#ff963c" and fills["<script>"] == fills["head"] == "#f6f6f3" != fills["left"]
 
@@ -101,9 +101,9 @@ def test_the_command_writes_it(cli, feature_model: Path, tmp_path: Path) -> None
 def test_what_it_does_not_go_with_is_said(cli, feature_model: Path, tmp_path: Path) -> None:
     file, before = tmp_path / "graph.svg", feature_model.read_bytes()
     words = ("bench", "--backend", "sim", "--graph")
-    assert "--graph needs --model" in cli(*words, file).err
-    assert "of one bench" in cli(*words, file, "--model", feature_model, "--batch-size", "1,2").err
+    assert "so it requires --model" in cli(*words, file).err
+    assert "not available in a sweep" in cli(*words, file, "--model", feature_model, "--batch-size", "1,2").err
     assert "does not exist" in cli(*words, tmp_path / "no" / "graph.svg", "--model", feature_model).err
-    assert "both name" in cli(*words, file, "--model", feature_model, "--report", file).err
+    assert "both write" in cli(*words, file, "--model", feature_model, "--report", file).err
     assert "this file is read as input" in cli(*words, feature_model, "--model", feature_model).err
     assert feature_model.read_bytes() == before and not file.exists()

@@ -193,7 +193,7 @@ def test_measured_is_never_compared_with_predicted(cli, feature_model, baseline)
     change(baseline, lambda document: document.update(latency_kind="measured"))
     outcome = cli("bench", "--model", feature_model, "--compare", baseline)
     assert outcome.status == 2 and outcome.out == ""
-    assert outcome.err.endswith("its times are measured, these are predicted; the two are not compared\n")
+    assert outcome.err.endswith("its times are measured, these are predicted; they cannot be compared\n")
 
 
 def test_ways_to_measure_are_not_compared_either(baseline) -> None:
@@ -233,7 +233,7 @@ def test_files_that_are_no_baseline(cli, tmp_path, text, message) -> None:
         ([{"name": "a"}], "lacks a name or a time"),
         ([{"name": "a", "latency_us": True}], "lacks a name or a time"),
         ([{"name": "a", "latency_us": -1}], "lacks a name or a time"),
-        ([{"name": "a", "latency_us": 1}, {"name": "a", "latency_us": 2}], "two rows of its layers have one name"),
+        ([{"name": "a", "latency_us": 1}, {"name": "a", "latency_us": 2}], "two rows of its layers have the same name"),
     ],
 )
 def test_rows_that_cannot_be_compared(cli, baseline, rows, message) -> None:

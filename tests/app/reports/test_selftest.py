@@ -125,7 +125,7 @@ def test_what_is_said_below_the_tables() -> None:
         "argmax max: it ended; as -O1: compiles; as -O0: no",
         "net, one launch: too far off",
         "stopped: lost",
-        "4 checks: 2 failures; 1 difference that chips are known for",
+        "4 checks: 2 failures; 1 difference that are expected on chips",
         reports.SIMULATOR_NOTE,
     ]
     shown = [line.split() for line in lines]

@@ -21,4 +21,4 @@ def test_the_mean_is_over_published_kernels_that_can_be_compared():
 def test_sources_that_were_not_given_are_named_once():
     source = "github.com/a/b 12ab kernels.py"
     rows = [row(source=f"{source} with N = 1"), row(source=source), row()]
-    assert suite_lines(rows) == [f"--sources DIR predicts the published kernel: {source}"]
+    assert suite_lines(rows) == [f"--sources DIR predicts the published kernel itself: {source}"]

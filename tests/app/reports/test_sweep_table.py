@@ -41,15 +41,15 @@ def test_columns_of_several_cores() -> None:
 def test_the_best_of_each_target_and_dtype() -> None:
     other = replace(ONE, target="trn1", total_us=30.0)
     assert best_lines(report_of(ONE, EIGHT, replace(other, best=True))) == [
-        "* trn2 float32: most inputs a second by a batch of 8, 101,317 at 1,234 us a batch",
-        "* trn1 float32: most inputs a second by a batch of 1, 50,000 at 30.00 us a batch",
+        "* trn2 float32: highest throughput by a batch of 8, 101,317 at 1,234 us per batch",
+        "* trn1 float32: highest throughput by a batch of 1, 50,000 at 30.00 us per batch",
     ]
     found = best_lines(
         report_of(ONE, replace(ONE, total_us=25.0), replace(ONE, network="m", best=True), other, limit=12.5)
     )
     assert found == [
-        "* n trn2 float32: no batch is within 12.5 us; the quickest takes 20.00 us",
-        "* m trn2 float32: most inputs a second within 12.5 us by a batch of 1, 50,000 at 20.00 us a batch",
-        "* n trn1 float32: no batch is within 12.5 us; the quickest takes 30.00 us",
+        "* n trn2 float32: no batch is within 12.5 us; the fastest takes 20.00 us",
+        "* m trn2 float32: highest throughput within 12.5 us by a batch of 1, 50,000 at 20.00 us per batch",
+        "* n trn1 float32: no batch is within 12.5 us; the fastest takes 30.00 us",
     ]
     assert best_lines(make_report()) == []

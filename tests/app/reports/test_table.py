@@ -136,7 +136,7 @@ def test_measured_layers_have_a_bandwidth_of_the_device_alone() -> None:
     report.tables = [LayerTable("t", "", (device, host))]  # of one row no time on the device is known
     assert "(device" not in "".join(lines_of(report, quiet=False))
     report.cores = Cores(4, 50.0, (50.0,))
-    assert "elapsed 50.00 us: 4 cores work at once; total adds them up" in lines_of(report, quiet=False)
+    assert "elapsed 50.00 us: 4 cores work concurrently; the total is their sum" in lines_of(report, quiet=False)
 
 
 @pytest.mark.parametrize("error", [1e-4, 1.0])
@@ -147,7 +147,7 @@ def test_the_chip_beside_the_simulator(error: float) -> None:
     result = Result(np.empty(0, np.int32), np.empty((0, 3), np.float32), (), 0.0)
     comparison = BackendComparison(result, (row,), "trn2", "measured, host round trip")
     lines = lines_of(make_report(comparison=comparison, latency_kind="measured"), quiet=False)
-    assert lines[0] == "a launch on the chip, and on the simulator: trn2, bfloat16"
+    assert lines[0] == "a launch on the chip and on the simulator: trn2, bfloat16"
     differs = ["DIFFERS"] if error == 1.0 else []
     shown = next(line for line in lines if line.startswith("fc.matmul")).split()
     times = ["50.00", "60.00", "8.00", "9.00", "4.00", "0.50"]

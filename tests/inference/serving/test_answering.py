@@ -222,11 +222,11 @@ def test_no_more_wait_than_may(server: Server) -> None:
 
 def test_a_report_has_answers_and_errors_by_name(server: Server) -> None:
     report = server.report(
-        ["a", "b", "c"], [ANSWER, InputError("cut short"), RuntimeError("secret")], server.labels(None)
+        ["a", "b", "c"], [ANSWER, InputError("truncated"), RuntimeError("secret")], server.labels(None)
     )
     assert report["errors"] == [
-        {"input": "b", "message": "cut short"},
-        {"input": "c", "message": "a worker failed over this input; the server's log has more"},
+        {"input": "b", "message": "truncated"},
+        {"input": "c", "message": "a worker failed on this input; see the server's log"},
     ]
     (answer,) = report["predictions"]
     assert (answer["input"], answer["label"], answer["probability"]) == ("a", "green", 0.5)

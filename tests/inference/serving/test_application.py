@@ -168,7 +168,10 @@ def test_a_public_client_of_the_protocol(server: RunningServer, picture_model: P
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        ({"shape": [1, 1, 16, 15], "data": [0.0] * 240}, r"input has the shape \[1, 1, 16, 15\]; \[N, 1, 16, 16\]"),
+        (
+            {"shape": [1, 1, 16, 15], "data": [0.0] * 240},
+            r"input has the shape \[1, 1, 16, 15\]; expected \[N, 1, 16, 16\]",
+        ),
         ({"shape": [0, 1, 16, 16], "data": []}, "N from 1 up"),
         ({"shape": [256], "data": [0.0] * 256}, r"input has the shape \[256\]"),
         ({"shape": [1, 1, 16, 16], "data": [1e39] * 256}, "beyond float32"),
@@ -203,9 +206,9 @@ def test_other_types_of_numbers_are_read(server: RunningServer) -> None:
         ("/classify", b"x", {"Content-Encoding": "gzip"}, 415, "'gzip' is not supported"),
         ("/classify", b"x", {"Content-Type": "multipart/form-data"}, 400, "the form cannot be read"),
         ("/classify", b"junk", {"Content-Type": "multipart/form-data; boundary=b"}, 400, "the form"),
-        ("/classify", *form(), 400, "the form holds no file"),
+        ("/classify", *form(), 400, "the form contains no file"),
         ("/classify", *form(*[("x.png", b"x")] * (MAX_QUEUE + 1)), 400, "Too many files"),
-        ("/v2/health/live", None, {"Host": "evil.example"}, 421, "the Host header names another"),
+        ("/v2/health/live", None, {"Host": "evil.example"}, 421, "the Host header specifies another"),
     ],
 )
 def test_requests_that_are_refused(
@@ -284,7 +287,7 @@ def test_clients_that_go_away_leave_no_trace(server: RunningServer, picture: byt
         if reply.status == 200:
             break
     assert reply.status == 200
-    assert not [line for line in server.lines() if line["event"] == "fault of the program"]
+    assert not [line for line in server.lines() if line["event"] == "internal error"]
 
 
 def test_counts_for_prometheus(server: RunningServer, picture: bytes) -> None:

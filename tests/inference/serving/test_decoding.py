@@ -56,7 +56,7 @@ def test_a_fault_comes_with_its_traceback_and_no_memory_with_the_size(decoder: D
     assert isinstance(error, WorkerFault) and "ZeroDivisionError: so" in str(error)
     monkeypatch.setattr("trninfer.inference.serving.decoding.decode_sources", fail(MemoryError))
     (refused,) = decoder.answer([PictureTask(b"x")]).value
-    assert isinstance(refused, InputError) and str(refused) == "1 bytes that need more memory than is available"
+    assert isinstance(refused, InputError) and str(refused) == "1 bytes, which require more memory than is available"
 
 
 def test_forms_and_tensors(decoder: Decoder) -> None:

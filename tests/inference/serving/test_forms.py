@@ -35,7 +35,10 @@ def test_the_files_of_a_form_and_a_body_that_is_one() -> None:
     ("call", "message"),
     [
         (lambda: files_of(b"", "", 1), "the body is empty; send a picture"),
-        (lambda: form(('name="text"', b"x")), "the form holds no file; send one, for example with curl -F file=@7.png"),
+        (
+            lambda: form(('name="text"', b"x")),
+            "the form contains no file; send one, for example with curl -F file=@7.png",
+        ),
         (lambda: form(*[('name="a"; filename="x"', b"1")] * 4), "the form cannot be read: Too many files"),
         (lambda: form(*[('name="a"', b"1")] * 17), "the form cannot be read: Too many fields"),
         (lambda: form(kind="multipart/form-data"), "the form cannot be read"),

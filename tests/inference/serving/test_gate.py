@@ -95,14 +95,14 @@ def test_without_a_token_only_known_hosts_are_answered(host: str, status: int) -
     assert found.status == status
     assert (
         status == 200
-        or "only answers requests for localhost, [::1]; the Host header names another" in found.json()["error"]
+        or "only answers requests for localhost, [::1]; the Host header specifies another" in found.json()["error"]
     )
 
 
 def test_two_ways_to_end_a_body_are_refused_before_all_else() -> None:
     both = (("Content-Length", "5"), ("Transfer-Encoding", "chunked"), ("Authorization", f"Bearer {TOKEN}"))
     found = answer("/v2", *both, token=TOKEN)
-    assert (found.status, found.headers["connection"]) == (400, "close") and "exclude each other" in found.json()[
+    assert (found.status, found.headers["connection"]) == (400, "close") and "are mutually exclusive" in found.json()[
         "error"
     ]
     assert answer("/v2", both[1]).status == answer("/v2", both[0]).status == 200
@@ -117,9 +117,9 @@ def test_a_fault_is_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, LOGGER.name)
     found = ask(gate(Inner("before"))[0], "/v2", headers=[("X-Request-Id", "mine")])
     after = ask(gate(Inner("after"))[0], "/v2")
-    assert found.status == 500 and found.json()["error"] == "a fault of the program; its log has it under mine"
+    assert found.status == 500 and found.json()["error"] == "internal error; the server's log describes it under mine"
     assert after.status == 200 and after.body == b""  # which had begun already
-    faults = [record for record in caplog.records if record.getMessage() == "fault of the program"]
+    faults = [record for record in caplog.records if record.getMessage() == "internal error"]
     assert len(faults) == 2 and faults[0].exc_info is not None and faults[0].exc_info[0] is ZeroDivisionError
 
 

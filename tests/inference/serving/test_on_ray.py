@@ -61,7 +61,7 @@ def test_the_arguments_of_its_command_line(monkeypatch: pytest.MonkeyPatch) -> N
     ((settings, options),) = given
     assert (settings.model, settings.workers, settings.max_delay) == ("digits-ffnn", 2, 0.5)
     assert options == {"num_replicas": 3}
-    with pytest.raises(ValueError, match="'modle' is not a setting; allowed are replicas, model, name"):
+    with pytest.raises(ValueError, match="'modle' is not a setting; allowed: replicas, model, name"):
         on_ray.application({"modle": "x"})
 
 

@@ -14,9 +14,9 @@ from trninfer.inference.serving.settings import ServingSettings
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"dtype": "int8"}, "dtype is 'int8'; allowed are"),
+        ({"dtype": "int8"}, "dtype is 'int8'; allowed:"),
         ({"backend": "gpu"}, "backend is 'gpu'"),
-        ({"workers": 0}, "workers is 0; a whole number from 1 up"),
+        ({"workers": 0}, "workers is 0; expected an integer of at least 1"),
         ({"max_batch": 1.5}, "max_batch is 1.5"),
         ({"max_bytes": True}, "max_bytes is True"),
         ({"max_delay": -1}, "max_delay"),

@@ -23,9 +23,9 @@ def test_images_are_in_the_layout_of_their_file() -> None:
     sources = signature.sources({"input": values})
     assert [source.dtype for source in sources] == [np.float32] * 2
     assert np.array_equal(sources[1], values[1].transpose(2, 0, 1))
-    with pytest.raises(InputError, match=r"input has the shape \[2, 3, 2, 2\]; \[N, 2, 2, 3\] is needed"):
+    with pytest.raises(InputError, match=r"input has the shape \[2, 3, 2, 2\]; expected \[N, 2, 2, 3\]"):
         signature.sources({"input": values.transpose(0, 3, 1, 2)})
-    with pytest.raises(InputError, match="input holds NaN"):
+    with pytest.raises(InputError, match="input contains NaN"):
         signature.sources({"input": np.full((1, 2, 2, 3), np.nan)})
 
 

@@ -76,5 +76,5 @@ def test_the_class_is_one_of_them_whatever_the_numbers_are(everywhere: float) ->
 def test_several_pictures_are_refused() -> None:
     x, w = np.zeros((2, 3, 1, 1), F32), np.zeros((300, 3, 1, 1), F32)
     assert isinstance(load_of(x), Load)
-    with pytest.raises(AssertionError, match="scores by columns are of one picture, got 2 images of 1"):
+    with pytest.raises(AssertionError, match="scores by columns require one picture, got 2 images of 1"):
         scored(x, w, np.zeros(300))

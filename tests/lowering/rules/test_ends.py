@@ -86,7 +86,7 @@ def test_values_have_no_scores_where_they_are_no_dense_layer() -> None:
 
 def test_too_many_classes_are_no_scores() -> None:
     network = Network("n", FeatureInput(4), (Dense("a", 4, 9000), Softmax("s")), labels(9000))
-    with pytest.raises(Unsupported, match="layer 's' outputs 9000 numbers, more than the 8192 of a last layer"):
+    with pytest.raises(Unsupported, match="layer 's' outputs 9000 numbers, but a last layer can have at most 8192"):
         graph_of(network)
 
 

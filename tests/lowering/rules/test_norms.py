@@ -70,5 +70,5 @@ def test_responses_of_channels_around(channels: int, size: int) -> None:
 
 def test_numbers_of_a_flattened_image_are_not_normalised_together() -> None:
     layers = (conv("a", 3, 4, 3), Flatten("flat"), LayerNorm("norm", 120), Dense("b", 120, 5))
-    with pytest.raises(Unsupported, match=r"layer 'norm' \(layer_norm\) normalises the numbers of a flattened image"):
+    with pytest.raises(Unsupported, match=r"layer 'norm' \(layer_norm\) normalises the values of a flattened image"):
         graph_of(Network("n", picture(3, 6), layers, labels(5)))

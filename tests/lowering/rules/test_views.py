@@ -157,7 +157,7 @@ def test_slices_of_a_flattened_image(first: int, last: int, fits: bool) -> None:
     if fits:
         assert_right(network, Decisions(), 2)
     else:
-        with pytest.raises(Unsupported, match="layer 'some' \\(channel_slice\\) cuts an image's rows"):
+        with pytest.raises(Unsupported, match="layer 'some' \\(channel_slice\\) crops an image's rows"):
             graph_of(network)
 
 

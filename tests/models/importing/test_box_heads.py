@@ -84,5 +84,5 @@ def test_what_is_said_must_fit():
     assert kind_and_head([("out", (9, 50))], (64, 64), "yolov8,keypoints=1,keypoint_size=2")[1].classes == 3
     with pytest.raises(ModelError, match=r"\[numbers, boxes\] with 6 numbers"):
         kind_and_head([("out", (9, 50))], (64, 64), "yolov8,classes=2")
-    with pytest.raises(ModelError, match=r"no output is a table of boxes; the outputs are out \[10\]"):
+    with pytest.raises(ModelError, match=r"no output can be read as boxes; the outputs are out \[10\]"):
         kind_and_head([("out", (10,))], (64, 64), "yolov8")

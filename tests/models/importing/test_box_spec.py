@@ -26,8 +26,8 @@ def test_fields_alone():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("yolov99", "known are yolov8, yolov5"),
-        ("", "known are yolov8"),
+        ("yolov99", "known: yolov8, yolov5"),
+        ("", "known: yolov8"),
         ("yolov8,colour=red", "unknown field 'colour'"),
         ("yolov8,classes=many", "it must be a whole number"),
         ("yolov8,suppress=perhaps", "it must be yes or no"),

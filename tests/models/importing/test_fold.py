@@ -23,11 +23,11 @@ def test_batch_norm_is_that_of_its_paper() -> None:
 @pytest.mark.parametrize(
     ("numbers", "says"),
     [
-        ((GAMMA[:4], BETA, MEAN, VARIANCE), "differ in length"),
-        ((GAMMA, BETA, MEAN, VARIANCE[:1]), "differ in length"),
-        (tuple(each[None] for each in (GAMMA, BETA, MEAN, VARIANCE)), "differ in length"),
-        ((GAMMA, BETA, MEAN, np.array([1, 1, 1, 1, -0.25])), "a variance .* is not above zero"),
-        ((GAMMA, BETA, MEAN, np.array([1, 1, np.nan, 1, 1])), "a variance .* is not above zero"),
+        ((GAMMA[:4], BETA, MEAN, VARIANCE), "have different lengths"),
+        ((GAMMA, BETA, MEAN, VARIANCE[:1]), "have different lengths"),
+        (tuple(each[None] for each in (GAMMA, BETA, MEAN, VARIANCE)), "have different lengths"),
+        ((GAMMA, BETA, MEAN, np.array([1, 1, 1, 1, -0.25])), "a variance .* is not positive"),
+        ((GAMMA, BETA, MEAN, np.array([1, 1, np.nan, 1, 1])), "a variance .* is not positive"),
     ],
 )
 def test_statistics_that_do_not_fit(numbers: tuple[np.ndarray, ...], says: str) -> None:

@@ -121,7 +121,7 @@ def test_an_output_that_cannot_be_had_can_be_left_out(tmp_path: Path) -> None:
     boxes = chain.add("FancyOp", domain="com.example")
     path = tmp_path / "m.onnx"
     path.write_bytes(chain.model(outputs=[boxes, scores, value]).SerializeToString())
-    with pytest.raises(ModelError, match=f"FancyOp.*; --output-name {scores} --output-name {value} leaves it out"):
+    with pytest.raises(ModelError, match=f"FancyOp.*; --output-name {scores} --output-name {value} excludes it"):
         import_network(path)
 
 
@@ -132,7 +132,7 @@ def test_an_output_without_an_input_is_left_out(tmp_path: Path) -> None:
     anchors = chain.add("Neg", first=chain.constant([[1.0, 2.0]]))
     imported = checked(chain.model(outputs=[anchors, scores]), tmp_path)
     assert not imported.network.others
-    assert any(f"'{anchors}' is left out, because it does not depend on the input" in note for note in imported.notes)
+    assert any(f"'{anchors}' is ignored because it does not depend on the input" in note for note in imported.notes)
 
 
 def test_an_input_that_is_handed_on_is_no_output(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_an_input_that_is_handed_on_is_no_output(tmp_path: Path) -> None:
     state = chain.add("Identity", first="state_ins")
     imported = checked(chain.model(outputs=[scores, state]), tmp_path)
     assert imported.network.input.shape == (6,) and not imported.network.others
-    assert any(f"the output {state!r} is left out: it is an unchanged input" in note for note in imported.notes)
+    assert any(f"the output {state!r} is ignored because it is an unchanged input" in note for note in imported.notes)
 
 
 def test_scores_of_boxes_are_values_and_lead(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
             import_network(tmp_path / name)
     with (tmp_path / "huge.onnx").open("wb") as file:
         file.truncate(onnx_file.MAX_FILE_BYTES + 1)  # takes no room on the disk
-    with pytest.raises(ModelError, match="2147483649 bytes are too many for an ONNX file"):
+    with pytest.raises(ModelError, match="2147483649 bytes exceed the limit for an ONNX file"):
         import_network(tmp_path / "huge.onnx")
     (tmp_path / "folder.onnx").mkdir()
     with pytest.raises(ModelError, match="not a regular file"):

@@ -66,7 +66,7 @@ def test_channels_that_are_not_fixed_follow_from_the_first_weights(kind: str, tm
     chain.add("Flatten")
     path = tmp_path / "m.onnx"
     path.write_bytes(chain.model().SerializeToString())
-    with pytest.raises(ModelError, match="variable sizes; give them with --input-size HxW"):
+    with pytest.raises(ModelError, match="variable sizes; set them with --input-size HxW"):
         import_network(path)
     spec = checked(chain.model(), tmp_path, pictures=PreprocessingOptions(size=(8, 9))).network.input
     assert spec.shape == (3, 8, 9) and spec.layout == ("HWC" if kind == "keras" else "CHW")

@@ -52,7 +52,7 @@ def test_a_flattened_image_is_values_and_the_note_names_the_option(tmp_path: Pat
     imported = assert_imports(chain, tmp_path)
     assert imported.network.output == Output("values")
     (note,) = [note for note in imported.notes if "--output-kind classes" in note]
-    assert note.startswith("its 180 numbers are a flattened image or table, and are read as values")
+    assert note.startswith("its 180 numbers are a flattened image or table, so they are reported as values")
     told = import_network(chain.save(tmp_path), options=ImportOptions(output_kind="classes"))
     assert told.network.output == Output("classes", "raw")
 

@@ -109,7 +109,7 @@ def test_outputs_of_nothing_are_not_compared(tmp_path: Path) -> None:
     chain.add("Relu")
     comparison = compared(chain, tmp_path)
     assert comparison.passed
-    assert comparison.skipped == "its outputs are at most 0 on random inputs, too little to compare"
+    assert comparison.skipped == "its outputs are at most 0 on random inputs, too small for a comparison"
 
 
 def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

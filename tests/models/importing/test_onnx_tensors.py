@@ -61,7 +61,7 @@ def test_a_tensor_that_claims_more_than_it_has(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     for dims, says in (
         ([1 << 20, 1 << 20], "too many numbers"),
-        ([1 << 10, 1 << 10], "the number of its values does not match its shape"),
+        ([1 << 10, 1 << 10], "its number of values does not match its shape"),
         ([-1, 6], "its shape .* is not valid"),
         ([1] * 9, "its shape .* is not valid"),
     ):
@@ -130,7 +130,7 @@ def place(tensor: TensorProto, **where: str) -> TensorProto:
         ({"offset": "\u0663"}, "its offset or length in 'raw.bin' is not a number"),  # a digit, but not of ASCII
         ({"length": "9" * 20}, "its offset or length in 'raw.bin' is not a number"),
         ({"length": "20"}, r"20 bytes do not match its shape \[2, 3\]"),
-        ({"offset": "1"}, "'raw.bin' is too short for it"),
+        ({"offset": "1"}, "'raw.bin' is too short for this tensor"),
         ({"location": "sub/../../raw.bin"}, "which is not a file in the model's folder"),
     ],
 )

@@ -100,7 +100,7 @@ def test_flipped_channels(tmp_path: Path) -> None:
 def test_what_the_user_says_comes_first_and_nothing_else_is_assumed(tmp_path: Path) -> None:
     write(tmp_path / "preprocessor_config.json", VIT)
     path = network(tmp_path)
-    assert import_network(path).assumed == ("pictures are photos, not drawings of a digit (--pictures)",)
+    assert import_network(path).assumed == ("pictures are assumed to be photos, not drawings of a digit (--pictures)",)
     options = PreprocessingOptions(mean=(0.1,), filter="lanczos")
     spec = import_network(path, options).network.input
     assert isinstance(spec, ImageInput)
@@ -163,7 +163,7 @@ def test_networks_of_features_are_not_disturbed(tmp_path: Path) -> None:
     [
         ([], "not a JSON object"),
         ({**VIT, "do_pan_and_scan": True}, "the step 'do_pan_and_scan' is unknown"),
-        ({**VIT, "resample": 5}, "resample is 5; allowed are 0, 1, 2, 3"),
+        ({**VIT, "resample": 5}, "resample is 5; allowed: 0, 1, 2, 3"),
         ({**VIT, "size": {"height": 8}}, "unknown kind of configuration"),
         ({**VIT, "image_mean": "x"}, "unknown kind of configuration"),
         ({**VIT, "image_std": None}, "unknown kind of configuration"),

@@ -94,7 +94,7 @@ def test_steps_that_do_not_fit() -> None:
     sequence = Sequence(FeatureInput(7))
     with pytest.raises(ModelError, match=r"^a pool expects an image, but its input is 7 features$"):
         sequence.pool("max", 2, 2)
-    with pytest.raises(ModelError, match=r"takes 6 features, but what comes before gives 7"):
+    with pytest.raises(ModelError, match=r"expects 6 features, but its input is 7"):
         sequence.dense(np.ones((6, 3)), None)
     with pytest.raises(ModelError, match=r"its bias is \[4\], but \[3\] is needed"):
         sequence.dense(np.ones((7, 3)), np.ones(4))

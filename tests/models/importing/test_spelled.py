@@ -84,7 +84,7 @@ def test_a_sequence_that_the_user_spells(tmp_path: Path) -> None:
         (STEPS.replace("maxpool:2", "maxpool:-2"), "window and stride must be 1 or more|cannot be inferred"),
         (STEPS.replace("padding", "pad"), "'pad' is unknown; known keys are padding, stride, groups"),
         (STEPS.replace("conv1, bn1", "bn1, conv1"), "neither a convolution nor a dense layer"),
-        (STEPS.replace("groups=2", "groups=3"), "takes 6 channels of an image"),
+        (STEPS.replace("groups=2", "groups=3"), "expects an image of 6 channels"),
         (
             STEPS.replace("maxpool:2, ", "globalpool, "),
             "cannot be inferred from the layers; set it with --input-size HxW",

@@ -138,7 +138,7 @@ def test_a_vgg(name: str, normalized: bool, timm: bool, tmp_path: Path) -> None:
     convolutions = [layer for layer in network.layers if isinstance(layer, Conv2d)]
     assert len(convolutions) == sum(BLOCKS[name]) and {layer.activation for layer in convolutions} == {"relu"}
     assert [type(layer) for layer in network.layers[-5:]] == [Flatten, Dense, Dense, Dense, Softmax]
-    assert "only weights, so there is no reference output to compare" in imported.comparison.skipped
+    assert "only weights, so there is no reference to compare" in imported.comparison.skipped
     x = np.random.default_rng(5).standard_normal((2, 3, 64, 64), np.float32)
     run = run_network(network, imported.tensors, x)
     np.testing.assert_allclose(run.probabilities, reference(name, tensors, x), rtol=1e-3, atol=1e-5)
@@ -243,12 +243,12 @@ def moved(tensors: Tensors, old: int, new: int) -> None:
         (changed(lambda t: t.pop("classifier.3.bias")), "tensor 'classifier.3.bias' of a VGG is missing"),
         (changed(lambda t: t.update({"extra.weight": np.ones(3, np.float32)})), "'extra.weight' [3] does not belong"),
         (changed(lambda t: [t.pop(n) for n in list(t) if n.startswith("classifier")]), "dense layers are missing"),
-        (changed(lambda t: [moved(t, 25, 26), moved(t, 26, 27)]), "are not as far apart as in a VGG"),
+        (changed(lambda t: [moved(t, 25, 26), moved(t, 26, 27)]), "are not numbered as in a VGG"),
         (changed(lambda t: t.update({"features.0.weight": np.ones((2, 3, 5, 5), np.float32)})), "not 3x3"),
-        (changed(lambda t: t.update({"features.1.bias": np.ones(3, np.float32)})), "differ in length"),
+        (changed(lambda t: t.update({"features.1.bias": np.ones(3, np.float32)})), "have different lengths"),
         (changed(lambda t: t.update({"classifier.0.weight": np.ones((12, 9), np.float32)})), "not a square image"),
-        (changed(lambda t: t.update({"classifier.3.weight": np.ones((11, 13), np.float32)})), "takes 13 features"),
-        (changed(lambda t: t.update({"classifier.3.weight": np.ones(11, np.float32)})), "takes 1 features"),
+        (changed(lambda t: t.update({"classifier.3.weight": np.ones((11, 13), np.float32)})), "expects 13 features"),
+        (changed(lambda t: t.update({"classifier.3.weight": np.ones(11, np.float32)})), "expects 1 features"),
         (changed(lambda t: t.update({"features.0.bias": np.full(2, np.nan, np.float32)})), "NaN or infinity"),
         (changed(lambda t: t.update({"features.0.bias": np.ones(2, np.int32)})), "is of type 'I32'"),
         (
@@ -327,8 +327,8 @@ def test_preprocessing_that_is_told(
     ("options", "says"),
     [
         (PreprocessingOptions(input_range=(1, 1)), "input range 1,1 is empty"),
-        (PreprocessingOptions(mean=(1, 2)), "mean has 2 values; one, or one for each of 3 channels"),
-        (PreprocessingOptions(std=(0.0,)), "none may be 0"),
+        (PreprocessingOptions(mean=(1, 2)), "mean has 2 values; expected one, or one for each of 3 channels"),
+        (PreprocessingOptions(std=(0.0,)), "no value may be 0"),
         (PreprocessingOptions(resize=10), "resize is 10; 64 to"),
     ],
 )

@@ -79,7 +79,7 @@ def test_gelu_keeps_its_precision_far_below_zero() -> None:
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown activation 'swish'; known are identity"):
+    with pytest.raises(ValueError, match="unknown activation 'swish'; known: identity"):
         activate(np.zeros(1, np.float32), "swish")
 
 

@@ -14,10 +14,7 @@ from trninfer.runtime.cluster.connection import _call_in_thread, connected
 @pytest.mark.parametrize(
     "address, says",
     [
-        *[
-            (text, "its host:port is needed, or auto")
-            for text in ("", "host", ":1", "h:0", "h:65536", "h:1_0", "h:\u0661")
-        ],
+        *[(text, "expected host:port or auto") for text in ("", "host", ":1", "h:0", "h:65536", "h:1_0", "h:\u0661")],
         ("127.0.0.1:1", r"no answer \(Connection refused\)"),
         ("x\ny:1", r"no answer \(.*\)"),
         (f"{'a' * 70}:1", r"no answer \(.*\)"),

@@ -49,7 +49,7 @@ def test_answers_are_those_of_one_process_although_a_worker_ends(shared, row) ->
         run = collect(session, split_batches(x, 4))
     assert_same(run, run_alone(x, 4))
     assert len(warnings) == (row in (KILL_ONCE, FILL_ONCE))
-    assert all("its inputs are given to another" in line and "\n" not in line for line in warnings)
+    assert all("its inputs go to another" in line and "\n" not in line for line in warnings)
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_a_lost_node_loses_no_answer(cluster, shared) -> None:
         taken: list[np.ndarray] = []
         run = collect(session, batches())
     assert_same(run, run_alone(np.concatenate(taken), 4))
-    assert len(taken) < 200 and warnings and all("its inputs are given to another" in line for line in warnings)
+    assert len(taken) < 200 and warnings and all("its inputs go to another" in line for line in warnings)
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_a_cluster_without_room_is_told(shared, monkeypatch) -> None:
     with shared(workers=1, backend="neuron") as first, shared(workers=1, backend="neuron") as second:
         assert first.info == second.info
         monkeypatch.setattr("trninfer.runtime.workers.shared_session.START_SECONDS", 1.0)
-        with pytest.raises(WorkerDied, match="there is no room for one"), shared(workers=1, backend="neuron"):
+        with pytest.raises(WorkerDied, match="the cluster has no free resources"), shared(workers=1, backend="neuron"):
             pass  # of the cluster's two cores none is left
 
 

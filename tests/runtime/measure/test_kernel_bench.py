@@ -53,5 +53,5 @@ def test_a_wrong_result_is_told() -> None:
 
 def test_values_are_computed_as_far_as_memory_goes() -> None:
     case = kernel_case("vector_add", parse("n=100000000"))
-    with pytest.raises(ShapeError, match="may hold 134,217,728 numbers; these are 300,000,000"):
+    with pytest.raises(ShapeError, match="its arrays have 300,000,000 numbers; the limit is 134,217,728"):
         run_kernel("vector_add", case, SimulatedBackend("trn2"), "float32")

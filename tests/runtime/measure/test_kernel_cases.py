@@ -11,15 +11,15 @@ def parse(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("convolution", "", "unknown kernel 'convolution'; there are conv2d, matmul"),
+        ("convolution", "", "unknown kernel 'convolution'; available: conv2d, matmul"),
         ("matmul", "m=1,k=2", "n is missing; its shape is m, k, n"),
         ("matmul", "m=1,k=2,n=3,q=4", "unknown key 'q'"),
-        ("matmul", "m=1,k=2,n=-3", "n is '-3'; a whole number of at least 1"),
+        ("matmul", "m=1,k=2,n=-3", "n is '-3'; expected an integer of at least 1"),
         ("matmul", "m=1,k=2,n=3.5", "n is '3.5'"),
         ("matmul", "m=1,k=2,n=0", "at least 1"),
         ("matmul", "m=1,k=2,n=" + "9" * 5000, "too large"),
-        ("matmul", "m=1,k=2,n=3,variant=best", "allowed are fully_optimized, tiled"),
-        ("conv2d", "cin=1,cout=1,h=2,w=9,k=3", "nothing is left of the image"),
+        ("matmul", "m=1,k=2,n=3,variant=best", "allowed: fully_optimized, tiled"),
+        ("conv2d", "cin=1,cout=1,h=2,w=9,k=3", "the image is too small"),
         ("argmax", "n=1000000,c=1000000", "too large"),
     ],
 )

@@ -76,14 +76,14 @@ def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tm
         ),
         (
             replace(kernel, sha256="0" * 12),
-            "another version than the one that was .* checkout d1552616 -- part1/kernels.py`",
+            "not the version that was .* checkout d1552616 -- part1/kernels.py`",
         ),
         (
             replace(kernel, file="part2/gone.py"),
             "no such file; get it with `git -C .* checkout d1552616 -- part2/gone.py`",
         ),
-        (replace(kernel, kernel="subtracted"), "it has no kernel subtracted"),
-        (replace(kernel, constants={"COLUMNS": 1}), "the source assigns no number to COLUMNS"),
+        (replace(kernel, kernel="subtracted"), "it contains no kernel subtracted"),
+        (replace(kernel, constants={"COLUMNS": 1}), "the source does not assign a number to COLUMNS"),
         (replace(kernel, constants={"ROWS": 256}), "added: NkiValidationError: .*256"),
     ):
         with pytest.raises(SourceError, match=message) as error:

@@ -56,5 +56,5 @@ def test_what_is_launched_is_compiled_once_and_computed_here(backend: CompileOnl
 
 def test_a_compiler_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRT: ["nki: not installed"]})
-    with pytest.raises(BackendUnavailable, match=r"^--compile-only needs AWS's compiler: nki: not installed \("):
+    with pytest.raises(BackendUnavailable, match=r"^--compile-only requires AWS's compiler: nki: not installed \("):
         open_compile_only("trn2", RunOptions())

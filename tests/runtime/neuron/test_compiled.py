@@ -121,7 +121,7 @@ def test_what_cannot_be_loaded_is_compiled_anew(options, notes: list[str]) -> No
     again = Way(options(), **{"load cached": RuntimeError("NEFF of another version")})
     again.launch(kernels.transpose, X)
     assert again.steps[:3] == ["load cached", "compile", "load"]
-    assert "transpose: what the cache has of it cannot be loaded and is compiled anew: NEFF of another version" in notes
+    assert "transpose: its cached version cannot be loaded and is recompiled: NEFF of another version" in notes
     lost = Way(options(), **{"load cached": RuntimeError("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity")})
     with pytest.raises(DeviceLost, match="NRT_EXEC_HW_ERR_NC_UE"):
         lost.launch(kernels.transpose, X)
@@ -192,7 +192,7 @@ def test_operands_that_a_kernel_refuses_are_refused_before_anything_is_compiled(
 @pytest.mark.parametrize(("warmup", "iterations"), [(-1, 1), (0, 0)])
 def test_options_that_time_nothing(warmup: int, iterations: int) -> None:
     with pytest.raises(
-        ValueError, match=rf"^warmup is {warmup} and iterations {iterations}; at least 0 and 1 are needed$"
+        ValueError, match=rf"^warmup is {warmup} and iterations {iterations}; expected at least 0 and 1$"
     ):
         Way(RunOptions(warmup=warmup, iterations=iterations))
 

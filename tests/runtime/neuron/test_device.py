@@ -70,7 +70,7 @@ def test_new_values_zeros_and_other_shapes(shared: Device) -> None:
 
 
 def test_bytes_of_another_number_are_an_error(shared: Device) -> None:
-    with pytest.raises(ExecutionError, match="a result came back as 24 bytes where float32 has 28"):
+    with pytest.raises(ExecutionError, match="a result has 24 bytes; expected 28 for float32"):
         np.asarray(on(shared, shared.put(X), (7,)))
 
 

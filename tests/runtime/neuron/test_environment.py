@@ -123,4 +123,4 @@ def test_a_python_without_torchneuron_is_told(site: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(environment, "_python", lambda: (3, 11))
     explanations = {package.name: package.explanation for package in environment.neuron_packages()}
     assert explanations["nki"] == "not installed"
-    assert explanations["torch-neuronx"] == "not installed; it needs Python 3.12 or newer, and this is 3.11"
+    assert explanations["torch-neuronx"] == "not installed; it needs Python 3.12 or newer, but this is 3.11"

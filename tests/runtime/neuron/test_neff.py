@@ -60,12 +60,12 @@ def test_the_kernels_own_neff_is_taken(compiled, files: str, found: str) -> None
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        ("pass", "it left 0 NEFFs where one is expected"),
-        ("[(out / f).write_text('') for f in ('a.neff', 'b.neff')]", "it left 2 NEFFs where one is expected"),
+        ("pass", "it left 0 NEFFs; expected one"),
+        ("[(out / f).write_text('') for f in ('a.neff', 'b.neff')]", "it left 2 NEFFs; expected one"),
         ("print('error: too large'); sys.exit(1)", "error: too large\n"),
         ("(out / 'kernel.neff').write_text(''); print('crashed later'); sys.exit(2)", "crashed later\n"),
-        ("os._exit(3)", "it ended with status 3 without a word"),
-        ("os.kill(os.getpid(), 9)", "it ended with status -9 without a word"),
+        ("os._exit(3)", "it ended with status 3 without a message"),
+        ("os.kill(os.getpid(), 9)", "it ended with status -9 without a message"),
     ],
 )
 def test_a_compiler_that_fails(compiled, program: str, says: str) -> None:

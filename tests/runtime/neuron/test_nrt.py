@@ -190,10 +190,10 @@ def test_a_mean_is_told_as_one(chip, notes, compiled) -> None:
         ("run", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_NC_UE"),
         ("oob", ExecutionError, BAD_USAGE, r"NRT_EXEC_OOB\(1006\)"),
         ("die", DeviceLost, NO_BACKEND, "ended during run .exit status 9"),
-        ("sizes", ExecutionError, BAD_USAGE, "the NEFF takes"),
+        ("sizes", ExecutionError, BAD_USAGE, "the NEFF has the inputs"),
         ("type", ExecutionError, BAD_USAGE, "gives output_0 as uint32, the kernel as float32"),
         ("read", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_HBM_UE"),
-        ("short", ExecutionError, BAD_USAGE, "came back as 1 bytes where float32 has 140"),
+        ("short", ExecutionError, BAD_USAGE, "a result has 1 bytes; expected 140 for float32"),
     ],
 )
 def test_a_fault_at_each_step_is_one_line(chip, notes, compiled, tmp_path, fault, kind, status, told) -> None:
@@ -227,7 +227,7 @@ def test_an_execution_without_an_end_is_given_up_and_the_next_has_a_new_process(
     chip.setenv("STAND_IN_NRT", "hang")
     chip.setattr("trninfer.runtime.neuron.nrt.EXECUTION_SECONDS", 0.2)
     backend.restart()
-    with pytest.raises(DeviceLost, match="no answer to run within 0 s; its process was ended"):
+    with pytest.raises(DeviceLost, match="no answer to run within 0 s; its process was stopped"):
         backend.launch(kernels.transpose, matrix(5, 7))
     chip.delenv("STAND_IN_NRT")
     chip.setattr("trninfer.runtime.neuron.nrt.EXECUTION_SECONDS", 600)

@@ -119,7 +119,7 @@ def test_a_new_process_has_everything_again(way: Way) -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "told"),
     [
-        (DeviceTimeoutError("no answer to run"), DeviceLost, "^transpose: no answer to run; its process was ended$"),
+        (DeviceTimeoutError("no answer to run"), DeviceLost, "^transpose: no answer to run; its process was stopped$"),
         (DeviceFaultError("RuntimeError", "NRT Error NRT_EXEC_OOB(1006): no"), ExecutionError, "NRT_EXEC_OOB"),
         (DeviceFaultError("RuntimeError", "NRT_EXEC_HW_ERR_NC_UE(1202): parity"), DeviceLost, "NRT_EXEC_HW_ERR_NC_UE"),
         (DeviceFaultError("NotOnNeuronCore", "a result on the CPU"), DeviceLost, "^transpose: a result on the CPU$"),

@@ -253,7 +253,7 @@ def test_a_kernel_inside_a_function_cannot_be_found_elsewhere(chip, notes) -> No
     ("fault", "kind", "status", "told"),
     [
         ("compile", CompileError, BAD_USAGE, r"the compiler failed: \[NCC_EBVF030\].*; too many instructions"),
-        ("lnc", CompileError, BAD_USAGE, r"\[NCC_EVRF066\].*NEURON_LOGICAL_NC_CONFIG must be that of --lnc"),
+        ("lnc", CompileError, BAD_USAGE, r"\[NCC_EVRF066\].*NEURON_LOGICAL_NC_CONFIG must be equal to --lnc"),
         ("crash", CompileError, BAD_USAGE, r"ended during load \(exit status 11\)"),
         ("cpu", DeviceLost, NO_BACKEND, "transpose: its result is on cpu, so it did not run on the NeuronCore"),
         ("lost", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_NC_UE"),
@@ -338,7 +338,7 @@ def test_an_execution_without_an_end_is_given_up(chip, notes) -> None:
     chip.setenv("STAND_IN_SECONDS", "1")
     chip.setattr("trninfer.runtime.neuron.torch_backend.EXECUTION_SECONDS", 0.2)
     backend = make(notes)
-    with pytest.raises(DeviceLost, match="no answer to run within 0 s; its process was ended"):
+    with pytest.raises(DeviceLost, match="no answer to run within 0 s; its process was stopped"):
         backend.launch(kernels.transpose, matrix(5, 7))
     chip.delenv("STAND_IN_SECONDS")
     result = backend.launch(kernels.transpose, matrix(5, 7))

@@ -1,4 +1,4 @@
-"""An archive of the self-test beside today's predictions."""
+"""An archive of the self-test, compared with current predictions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_one_run_is_a_document_of_its_own_and_other_shapes_are_left_out(tmp_path
     "document", [[], {}, {"runs": [{"target": "trn2", "dtype": "int3", "kernels": []}]}, {"runs": 3}]
 )
 def test_what_is_no_archive_is_one_line(tmp_path: Path, document: Any) -> None:
-    with pytest.raises(ArchiveError, match=r"a\.zip: no archive of trninfer doctor --selftest"):
+    with pytest.raises(ArchiveError, match=r"a\.zip: not an archive of trninfer doctor --selftest"):
         compare_archive(write_archive(tmp_path / "a.zip", document))
 
 
@@ -65,7 +65,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="cannot be read: No such file"):
         compare_archive(tmp_path / "none.zip")
     (tmp_path / "text.zip").write_text("no zip")
-    with pytest.raises(ArchiveError, match="no archive of trninfer"):
+    with pytest.raises(ArchiveError, match="not an archive of trninfer"):
         compare_archive(tmp_path / "text.zip")
     with pytest.raises(ArchiveError, match="no kernel in it has AWS's estimate or a measured time"):
         compare_archive(write_archive(tmp_path / "a.zip", run_of()))

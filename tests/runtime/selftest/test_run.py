@@ -52,7 +52,7 @@ def refuse(outputs):
 
 
 def lose(outputs):
-    raise BackendUnavailable("the NeuronCore is lost")
+    raise BackendUnavailable("this process lost the NeuronCore")
 
 
 @pytest.mark.slow

@@ -96,7 +96,7 @@ def test_what_a_worker_had_that_ended_is_answered_by_another(shared, row, said, 
         run = collect(session, split_batches(x, 4))
     assert_same(run, run_alone(x, 4))
     (warning,) = warnings
-    assert "its inputs are given to another" in warning and said in warning and "\n" not in warning
+    assert "its inputs go to another" in warning and said in warning and "\n" not in warning
     assert capfd.readouterr().err == ""
 
 
@@ -139,7 +139,7 @@ def test_a_picture_that_ends_its_worker_is_its_own_error(shared, row, size) -> N
     [
         (REFUSE, KernelError, "a kernel refused"),
         (LOSE, BackendUnavailable, "the device disappeared"),
-        (FAULT, WorkerFault, "ZeroDivisionError: a fault of the program"),
+        (FAULT, WorkerFault, "ZeroDivisionError: a internal error"),
     ],
 )
 def test_errors_in_a_worker_come_over(shared, row, kind, message) -> None:

@@ -128,7 +128,7 @@ def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_told():
         return out
 
     a = uniform(2, 4)
-    with pytest.warns(UserWarning, match="core_barrier: data .* is each core's own"):
+    with pytest.warns(UserWarning, match="core_barrier: data .* is private to each core"):
         np.testing.assert_array_equal(simulator.run(kernel[2], a).outputs[0], a[::-1])
 
 

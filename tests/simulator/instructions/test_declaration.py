@@ -183,7 +183,7 @@ def of_engine(declaration: Declaration) -> Iterator[Violation]:
     generation = TARGETS[target_of(declaration)].generation
     allowed = [e for e in declaration.engines if declaration.engine_generations.get(e, 2) <= generation]
     wrong = [each for each in engine if each not in allowed and each is not engine.unknown]
-    yield Violation("engine", lambda draw: draw(st.sampled_from(wrong)), "engine .* cannot run it; allowed: ")
+    yield Violation("engine", lambda draw: draw(st.sampled_from(wrong)), "does not run on engine .*; allowed: ")
 
 
 def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
@@ -255,7 +255,7 @@ def test_what_is_outside_of_a_declaration_is_refused(name):
 @pytest.mark.parametrize("name", sorted(n for n, d in DECLARATIONS.items() if d.generation > 2))
 def test_an_instruction_is_refused_where_it_is_not_yet(name):
     with on(FIRST[DECLARATIONS[name].generation - 1], functional=False):
-        message = re.escape(f"{name}: needs NeuronCore-v{DECLARATIONS[name].generation}")
+        message = re.escape(f"{name}: requires NeuronCore-v{DECLARATIONS[name].generation}")
         with pytest.raises(NkiValidationError, match=message):
             getattr(nisa, name)(**CALLS[name]())
 

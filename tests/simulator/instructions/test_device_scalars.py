@@ -62,9 +62,9 @@ def test_limits_of_scalars(core):
         (lambda: nisa.scalar_load(psum((1, 1), nl.int32)), "in SBUF or HBM"),
         (lambda: nisa.scalar_store(nl.ndarray((1, 1), nl.int32), wide), "of the scalar's dtype, int64"),
         (lambda: nl.fori_loop(0, wide, print), "must be 32-bit, got an int64 scalar"),
-        (lambda: tile(counted(4, 8))[:, nl.ds(wide, 2)], "an int64 scalar addresses HBM only"),
+        (lambda: tile(counted(4, 8))[:, nl.ds(wide, 2)], "an int64 scalar can only address HBM"),
         (lambda: nisa.tensor_copy(nl.ndarray((1, 1), nl.int64), indices([[1]])), "no engine computes with int64"),
-        (lambda: nisa.dma_copy(nl.ndarray((1, 1), nl.int64), indices([[1]])), "int64 is moved as it is"),
+        (lambda: nisa.dma_copy(nl.ndarray((1, 1), nl.int64), indices([[1]])), "int64 can only be copied"),
     ):
         with pytest.raises(NkiValidationError, match=message):
             compute()

@@ -41,7 +41,7 @@ def test_limits_of_dma_compute(trn3_core):
     with pytest.raises(NkiValidationError, match="must have the 32 elements"):
         nisa.dma_compute(dst, [a[:, :4]], nl.add)
     view = a.vector_select(0, tile(np.zeros((4, 1)), nl.int32))
-    with pytest.raises(NkiValidationError, match="2 srcs of which one is indirect"):
+    with pytest.raises(NkiValidationError, match="there must be 2 srcs, one of them indirect"):
         nisa.dma_compute(dst, [view], nl.add)
     with pytest.raises(NkiValidationError, match="unique_indices"):
         nisa.dma_compute(dst, [dst, view], nl.add, unique_indices=False)

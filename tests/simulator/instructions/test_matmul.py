@@ -15,7 +15,7 @@ from trninfer.simulator.machine.chip import find_target
 from trninfer.simulator.machine.errors import UndefinedOnChipWarning
 
 FLOAT8_ONLY = {
-    "trn1 has no double rows": ("trn1", nl.float8_e4m3, nl.float8_e4m3, (4, 2, 4), {}, "needs NeuronCore-v3"),
+    "trn1 has no double rows": ("trn1", nl.float8_e4m3, nl.float8_e4m3, (4, 2, 4), {}, "requires NeuronCore-v3"),
     "bfloat16": ("trn2", nl.bfloat16, nl.bfloat16, (4, 2, 4), {}, "must be .partitions, 2, columns. of float8"),
     "three planes": ("trn2", nl.float8_e4m3, nl.float8_e4m3, (4, 3, 4), {}, "must be .partitions, 2, columns."),
     "column tiles": (
@@ -24,9 +24,9 @@ FLOAT8_ONLY = {
         nl.float8_e4m3,
         (4, 2, 4),
         {"tile_position": (0, 0), "tile_size": (128, 64)},
-        "goes neither with",
+        "excludes is_transpose",
     ),
-    "transpose": ("trn2", nl.float8_e4m3, nl.float8_e4m3, (4, 2, 4), {"is_transpose": True}, "goes neither with"),
+    "transpose": ("trn2", nl.float8_e4m3, nl.float8_e4m3, (4, 2, 4), {"is_transpose": True}, "excludes is_transpose"),
     "two kinds of e4m3": ("trn3", nl.float8_e4m3, nl.float8_e4m3fn, (4, 2, 4), {}, "not go with float8_e4m3"),
 }
 FLOATS = (nl.float32, nl.bfloat16, nl.float16, nl.float8_e4m3, nl.float8_e5m2)
@@ -182,7 +182,7 @@ def test_limits_of_double_rows(case):
 
 
 def test_the_ocp_float8_needs_trn3():
-    with on("trn2"), pytest.raises(NkiValidationError, match="float8_e4m3fn needs NeuronCore-v4"):
+    with on("trn2"), pytest.raises(NkiValidationError, match="float8_e4m3fn requires NeuronCore-v4"):
         nisa.nc_matmul(psum((4, 4)), new((4, 4), nl.float8_e4m3fn), new((4, 4), nl.float8_e4m3fn))
     with on("trn3"):
         nisa.nc_matmul(psum((4, 4)), new((4, 4), nl.float8_e4m3fn), new((4, 4), nl.float8_e5m2))

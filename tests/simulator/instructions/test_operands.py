@@ -19,7 +19,7 @@ WRONG = {
     # bit operators
     "bits of floats": (
         lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.bitwise_and, 1),
-        "must contain integers, because nl.bitwise_and works on bits",
+        "must contain integers, because nl.bitwise_and is bitwise",
     ),
     "bits with a float": (
         lambda: nisa.tensor_scalar(new((4, 4), nl.int32), new((4, 4), nl.int32), nl.bitwise_and, 1.5),
@@ -119,7 +119,7 @@ WRONG = {
     "every other partition": (lambda: new((16, 32)).ap([[64, 8], [1, 32]]), "partition stride must be the 32 elements"),
     "iota of numbers": (lambda: nisa.iota(new((4, 4), nl.int32), [1, 4]), "pattern .* must be integers"),
     "iota between integers": (lambda: nisa.iota(new((4, 4), nl.int32), [[1.5, 4]]), "must be integers"),
-    "no tile": (lambda: nl.exp(3.0), "takes tiles, got float"),
+    "no tile": (lambda: nl.exp(3.0), "accept tiles, got float"),
     "sum over partitions": (lambda: nl.sum(new((4, 4)), axis=0), "nl.sum: axis 0 of .* must be the last free"),
     "no instruction": (lambda: nisa.memset(new((4, 4)), 0.0).depends_on(3), "3 is not an instruction"),
 }

@@ -21,7 +21,7 @@ def test_magnitudes_compare_and_signed_values_come_back():
         nisa.tensor_tensor(smaller, tile(x), tile(y), nl.abs_min)
         np.testing.assert_array_equal(larger.values, [[-5, -1, -4, -3]])  # the second of equals
         np.testing.assert_array_equal(smaller.values, [[3, -1, 2, 1]])
-    with on("trn2"), pytest.raises(NkiValidationError, match=r"nl\.abs_max needs NeuronCore-v4"):
+    with on("trn2"), pytest.raises(NkiValidationError, match=r"nl\.abs_max requires NeuronCore-v4"):
         nisa.tensor_scalar(new((1, 4)), tile(x), nl.abs_max, 1.0)
 
 

@@ -55,7 +55,7 @@ def test_dropout(trn3_core):
 
 def test_limits_of_random_numbers():
     with on("trn1"):
-        with pytest.raises(NkiValidationError, match="gpsimd cannot run it"):
+        with pytest.raises(NkiValidationError, match="does not run on engine gpsimd"):
             nisa.rng(nl.ndarray((4, 4), nl.int32), nisa.engine.gpsimd)
         with pytest.raises(NkiValidationError, match="NeuronCore-v3"):
             nisa.rand_get_state(nl.ndarray((4, 6), nl.uint32))
@@ -64,7 +64,7 @@ def test_limits_of_random_numbers():
             nisa.rng(nl.ndarray((4, 4), nl.float32))
         with pytest.raises(NkiValidationError, match="NeuronCore-v4"):
             nisa.rand2(nl.ndarray((4, 4), nl.float32), 0.0, 1.0)
-        with pytest.raises(NkiValidationError, match="vector cannot run it"):
+        with pytest.raises(NkiValidationError, match="does not run on engine vector"):
             nisa.rand_set_state(nl.zeros((4, 24), nl.uint32), nisa.engine.vector)
         with pytest.raises(NkiValidationError, match="6 elements"):
             nisa.rand_set_state(nl.zeros((4, 24), nl.uint32))

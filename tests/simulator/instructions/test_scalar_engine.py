@@ -101,5 +101,5 @@ def test_activations_on_the_gpsimd_engine(trn3_core):
 def test_activations_stay_on_the_scalar_engine_before_trn3(core):
     data = tile(uniform(4, 8))
     assert nisa.activation(data, nl.exp, data, engine=nisa.engine.scalar).engine is nisa.engine.scalar
-    with pytest.raises(NkiValidationError, match="engine gpsimd cannot run it; allowed: scalar"):
+    with pytest.raises(NkiValidationError, match="does not run on engine gpsimd; allowed: scalar"):
         nisa.activation(data, nl.exp, data, engine=nisa.engine.gpsimd)

@@ -78,7 +78,7 @@ def test_limits_of_running_results(trn3_core):
         nisa.tensor_scalar_cumulative(like(data), data, nl.add, nl.power, 0.0)
     with pytest.raises(NkiValidationError, match="needs imm1"):
         nisa.tensor_scalar_cumulative(like(data), data, nl.add, nl.add, 0.0, None, nisa.reduce_cmd.load_reduce)
-    with pytest.raises(NkiValidationError, match="load_reduce only"):
+    with pytest.raises(NkiValidationError, match="requires reduce_cmd load_reduce"):
         nisa.tensor_scalar_cumulative(like(data), data, nl.add, nl.add, 0.0, 1.0)
 
 
@@ -103,7 +103,7 @@ def test_limits_of_the_accumulating_instructions(trn3_core):
         nisa.tensor_scalar_reduce(like(data), data, nl.add, 1.0, nl.add, like(data))
     with pytest.raises(NkiValidationError, match=r"must be one of nisa\.reduce_cmd reset_reduce"):
         nisa.tensor_scalar_reduce(like(data), data, nl.add, 1.0, nl.add, None, False, nisa.reduce_cmd.idle)
-    with pytest.raises(NkiValidationError, match="load_reduce only"):
+    with pytest.raises(NkiValidationError, match="requires reduce_cmd load_reduce"):
         nisa.exponential(like(data), data, reduce_init=1.0)
     with pytest.raises(NkiValidationError, match="must be one of"):
         nisa.exponential(like(data, nl.uint32), data)

@@ -122,7 +122,7 @@ def test_what_a_core_raises_comes_out_once():
         (lambda: simulator.run(reciprocals[2, 2]), "a launch grid must be 1 or 2 cores"),
         (
             lambda: simulator.run(reciprocals[2], uniform(2, 4, 4), target="trn1"),
-            "two cores are one logical core from NeuronCore-v3",
+            "two cores require NeuronCore-v3",
         ),
     ],
 )

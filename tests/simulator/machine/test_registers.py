@@ -11,7 +11,7 @@ def test_limits_of_registers(core):
     register = nisa.register_alloc()
     with pytest.raises(NkiValidationError, match="never written"):
         nisa.register_store(nl.ndarray((1, 1), nl.int32), register)
-    with pytest.raises(NkiValidationError, match="32 bits"):
+    with pytest.raises(NkiValidationError, match="32-bit"):
         nisa.register_move(register, 1 << 32)
     with pytest.raises(NkiValidationError, match="must be one element"):
         nisa.register_load(register, indices([[1, 2]]))

@@ -138,7 +138,7 @@ def test_a_loop_that_does_not_end_is_stopped(core, monkeypatch):
     monkeypatch.setattr(loops, "MAX_ITERATIONS", 50)
     with pytest.raises(NkiValidationError, match="condition is 1 after 50 iterations and the loop runs on"):
         nl.while_loop(nisa.register_alloc(1), lambda r: r)
-    with pytest.raises(NkiValidationError, match="51 iterations, from 0 to 51; the simulator runs up to 50"):
+    with pytest.raises(NkiValidationError, match="51 iterations, from 0 to 51; the simulator supports up to 50"):
         nl.fori_loop(0, 51, lambda i: None)
 
 

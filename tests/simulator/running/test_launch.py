@@ -144,5 +144,5 @@ def test_who_launches_says_on_how_many_cores(monkeypatch):
     assert len(simulator.run(rank_of, A).outputs[0]) == 2  # the environment, where nobody else says
     with pytest.raises(NkiValidationError, match="lnc, the number of cores in a logical core, must be 1 or 2, got 3"):
         simulator.run(rank_of, A, lnc=3)
-    with pytest.raises(NkiValidationError, match="two cores are one logical core from NeuronCore-v3"):
+    with pytest.raises(NkiValidationError, match="two cores require NeuronCore-v3"):
         simulator.run(rank_of, A, lnc=2, target="trn1")

@@ -31,7 +31,9 @@ def test_a_register_a_scalar_or_one_number_in_sbuf_is_an_index(table):
     for index in (nisa.register_alloc(2), indices([[1]]), indices([[1]], nl.uint32), long):
         check_scalar(table, index, "select")
     check_scalar(new((4, 8)), indices([[1]]), "select")
-    with pytest.raises(NkiValidationError, match=r"select of sbuf.*an int64 scalar addresses HBM only; load an int32"):
+    with pytest.raises(
+        NkiValidationError, match=r"select of sbuf.*an int64 scalar can only address HBM; load an int32"
+    ):
         check_scalar(new((4, 8)), long, "select")
 
 
@@ -57,7 +59,7 @@ def test_a_vector_of_indices_chooses_rows_of_hbm(table):
         (table, [1, 5], r"the indices must be int32 or uint32 in SBUF, \[rows, 1\], got list"),
         (table, indices([[1], [5]], nl.uint8), "got sbuf.* uint8"),
         (table, hbm((2, 1), nl.int32), "got shared_hbm"),
-        (new((6, 4)), rows, "vector_select of sbuf.*: only a tensor in HBM takes a vector of indices"),
+        (new((6, 4)), rows, "vector_select of sbuf.*: only tensors in HBM can be indexed by a vector"),
     ):
         with pytest.raises(NkiValidationError, match=message):
             check_vector(tensor, index, "vector_select")
@@ -69,8 +71,8 @@ def test_offsets_of_columns_are_as_many_as_partitions():
         check_columns(tile, offsets, None)
         check_columns(tile, offsets, 2)
         for tensor, index, count, message in (
-            (hbm((4, 8)), offsets, None, "indirect of shared_hbm.*: only a tile in SBUF or PSUM"),
-            (tile[:, 0:8:2], offsets, None, "its elements side by side in each partition"),
+            (hbm((4, 8)), offsets, None, "indirect of shared_hbm.*: requires a tile in SBUF or PSUM"),
+            (tile[:, 0:8:2], offsets, None, "contiguous in each partition"),
             (tile, indices([[0.0]] * 4, nl.float32), None, r"must be integers in SBUF, \[4, K\], got sbuf"),
             (tile, 3, None, "got int"),
             (tile, indices([[0]] * 3), None, "must have the tile's 4 partitions"),

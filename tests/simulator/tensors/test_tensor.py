@@ -108,7 +108,7 @@ def test_limits_of_dynamic_views(core):
         chip.select(0, indices([[1]]))
     with pytest.raises(NkiValidationError, match="partitions cannot be chosen"):
         chip[nl.ds(nisa.register_alloc(0), 2)]
-    with pytest.raises(NkiValidationError, match="only a tensor in HBM"):
+    with pytest.raises(NkiValidationError, match="only tensors in HBM"):
         chip.vector_select(0, indices([[1]]))
     with pytest.raises(NkiValidationError, match="int32 or uint32"):
         a.select(0, indices([[1.0]], nl.float32))

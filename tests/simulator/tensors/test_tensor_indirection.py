@@ -149,7 +149,7 @@ WRONG = {
     "GpSimd": (lambda v: copied(v([1]), engine=nisa.engine.gpsimd), "allowed: vector, scalar"),
     "into PSUM": (
         lambda v: nisa.activation(psum((32, 8)).indirect(snake([1], 16, 32), 1), nl.copy, new((32, 1))),
-        "Scalar Engine scatters into SBUF only",
+        "Scalar Engine can only scatter into SBUF",
     ),
     "float32 matmul": (
         lambda v: nisa.nc_matmul(psum((1, 4)), eight().indirect(snake([1], 32, 32), 1), tile(counted(32, 4))),
@@ -177,8 +177,8 @@ WRONG = {
     "other partitions": (lambda v: eight().indirect(indices([[1]])), "must have the tile's 32 partitions"),
     "half a column": (lambda v: eight().indirect(snake([1], 16, 32), 1.5), "num_elem must be a positive integer"),
     "every other": (lambda v: eight()[:, ::2].indirect(snake([1], 16, 32), 1), "side by side"),
-    "twice": (lambda v: v([1]).indirect(snake([0], 16, 32), 1), "indirect already"),
-    "cut": (lambda v: v([1, 2])[:, 0:1], "neither cut nor moved"),
+    "twice": (lambda v: v([1]).indirect(snake([0], 16, 32), 1), "already indirect"),
+    "cut": (lambda v: v([1, 2])[:, 0:1], "cannot be sliced or moved"),
     "seen as another dtype": (lambda v: v([1, 2]).view(nl.int32), "take it before the index"),
 }
 
@@ -193,7 +193,7 @@ def test_wrong_columns_get_a_line(trn3_core, case):
 
 
 def test_before_neuroncore_v4_there_are_none(core):
-    with pytest.raises(NkiValidationError, match=r"needs NeuronCore-v4 \(trn3\), got trn2"):
+    with pytest.raises(NkiValidationError, match=r"requires NeuronCore-v4 \(trn3\), got trn2"):
         nisa.tensor_copy(new((16, 1)), tile(counted(16, 8)).indirect(snake([1], 16, 16), 1))
 
 

@@ -100,7 +100,7 @@ def test_a_run_on_another_machine_says_so_and_leaves_no_trace():
     ("constants", "told"),
     [
         ({"dma_sustaned": 1}, "near: dma_sustained"),
-        ({"dma_peak": 0}, "allowed from 1 on"),
+        ({"dma_peak": 0}, "must be at least 1"),
         ({"hop_tensor_ns": -1}, "at least 0"),
         ({"hop_tensor_ns": float("nan")}, "at least 0"),
         ({"hop_tensor_ns": 60, "no_such": 2}, "no_such"),

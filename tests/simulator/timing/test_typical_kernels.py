@@ -107,5 +107,5 @@ def test_faster_parts_never_make_a_kernel_slower(name: str) -> None:
 
 def test_what_a_target_cannot_do_is_said() -> None:
     for name, target in BEYOND:
-        with pytest.raises(NkiValidationError, match="needs NeuronCore-v3"):
+        with pytest.raises(NkiValidationError, match="requires NeuronCore-v3"):
             timed(name, 1, target)

@@ -178,12 +178,12 @@ def test_a_layer_norm_of_features() -> None:
     [
         ("BatchNormalization", {"training_mode": 1}, ("y",), "export the network after model.eval"),
         ("BatchNormalization", {"spatial": 0}, ("y",), "export the network after model.eval"),
-        ("LayerNormalization", {}, ("y", "mean"), "its mean and deviation are not supported as outputs"),
+        ("LayerNormalization", {}, ("y", "mean"), "its outputs for the mean and the deviation are not supported"),
         (
             "LayerNormalization",
             {"axis": 2},
             ("y",),
-            "supported over the channels of each pixel, over features, or over a whole",
+            "its axes are not supported; use the channels of each pixel",
         ),
         ("GroupNormalization", {"num_groups": 0}, ("y",), r"normalises \[batch, 4, 3, 2\] in 0 groups with 4 scales"),
     ],

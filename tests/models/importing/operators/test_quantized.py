@@ -66,7 +66,7 @@ def test_whole_numbers_are_computed_as_what_they_stand_for(tmp_path: Path) -> No
     chain.add("Flatten")
     chain.gemm(6, 4)
     imported = import_network(chain.save(tmp_path))
-    assert any("int8 values are computed in floating point" in note for note in imported.notes)
+    assert any("the int8 network is dequantised" in note for note in imported.notes)
     assert imported.comparison.passed and imported.comparison.max_abs_error < 0.05 * imported.comparison.largest_output
     first = imported.network.layers[1]
     assert first.activation == "clip" and first.activation_parameters[0] == 0

@@ -38,7 +38,7 @@ class PlainBackend:
         if LOSE in first:
             raise BackendUnavailable("the device disappeared")
         if FAULT in first:
-            raise ZeroDivisionError("a fault of the program")
+            raise ZeroDivisionError("a internal error")
         if SLOW in first:
             time.sleep(0.3)
         outputs = kernel(*arrays, **parameters)

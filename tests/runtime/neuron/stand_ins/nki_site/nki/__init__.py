@@ -7,7 +7,7 @@ key of compiled kernels). Beside them (aws-neuron-sdk): nki/api/generated/nki.ji
 neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for NKI_ARTIFACTS_DIR, read at import, and kernel.neff. The NEFF is a
 line of JSON that the stand-in of the runtime reads.
 
-STAND_IN_NKI makes it fail: "compile" (no NEFF), "assert" (an assertion without a word), "taken" (the core is), "lnc"
+STAND_IN_NKI makes it fail: "compile" (no NEFF), "assert" (an assertion without a message), "taken" (the core is), "lnc"
 (the compiler has another), "execute" (after the NEFF), "two" (NEFFs), "slow" (it takes long), "crash" (the compiler
 takes the process with it), "cpu" (torch-neuronx falls back), "lost" and "oob" (at the execution), "shape" and "dtype"
 (of results, other than they should be). With "large:N" only launches of at most N instructions compile.
