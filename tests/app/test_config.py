@@ -80,7 +80,7 @@ def test_the_command_line_comes_first(cli, feature_model, tmp_path, monkeypatch)
 def test_values_are_checked_as_on_the_command_line(cli, feature_model, tmp_path) -> None:
     path = tmp_path / "trninfer.toml"
     for text, message in (
-        ("batch-size = 0", "Invalid value for '--batch-size': '0' is not a whole number"),
+        ("batch-size = 0", "Invalid value for '--batch-size': '0' is not an integer"),
         ("dtype = 'int8'", "int8"),
         ("quiet = 'perhaps'", "quiet"),
     ):

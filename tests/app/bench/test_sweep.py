@@ -77,8 +77,8 @@ def test_other_forms(cli, form: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--batch-size", "1,0"), "'0' is not a whole number"),
-        (("--batch-size", ""), "not a whole number"),
+        (("--batch-size", "1,0"), "'0' is not an integer"),
+        (("--batch-size", ""), "not an integer"),
         (("--dtype", "float32,float8"), "'float8' is not one of"),
         (("--target", "trn4"), "'trn4' is not one of"),
         (("--latency-limit", "100"), "not a time with its unit"),
