@@ -352,8 +352,7 @@ class PictureOptions(AnswerOptions):
     ship: Annotated[
         bool,
         typer.Option(
-            "--ship",
-            help="Send pictures instead of paths to a cluster's workers, for workers that cannot read the same files.",
+            "--ship", help="Send pictures instead of paths to a cluster's workers, if they cannot read the same files."
         ),
     ] = False
     picture_timeout: Annotated[
