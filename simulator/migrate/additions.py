@@ -14,6 +14,16 @@ from .names import Names
 ON_HOST = ("as_kernel", "simulate_kernel")
 
 
+def _parsed_helpers(helpers: str) -> list[Any]:
+    """Return the statements of the helpers, separated by empty lines, below a comment."""
+    empty = cst.EmptyLine(indent=False)
+    body = cst.parse_module(helpers.strip("\n") + "\n").body
+    parsed = [each.with_changes(leading_lines=[empty, empty]) for each in body]
+    comment = cst.EmptyLine(comment=cst.Comment("# Helpers that trninfer migrate added"))
+    parsed[0] = parsed[0].with_changes(leading_lines=[empty, empty, comment])
+    return parsed
+
+
 def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runners: bool = False) -> cst.Module:
     """Return the file with the helpers it uses and the imports it needs."""
     nl, nisa = names.nl, names.nisa
@@ -40,12 +50,7 @@ def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runner
     at = _after_imports(body)
     added = [*cst.parse_module("".join(f"{line}\n" for line in sorted(needed))).body]
     if helpers:
-        parsed = list(cst.parse_module(helpers.strip("\n") + "\n").body)
-        empty = cst.EmptyLine(indent=False)
-        parsed = [p.with_changes(leading_lines=[empty, empty]) for p in parsed]
-        comment = cst.EmptyLine(comment=cst.Comment("# Helpers that trninfer migrate added"))
-        parsed[0] = parsed[0].with_changes(leading_lines=[empty, empty, comment])
-        added += parsed
+        added += _parsed_helpers(helpers)
     return module.with_changes(body=[*body[:at], *added, *body[at:]])
 
 

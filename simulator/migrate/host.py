@@ -109,11 +109,11 @@ class Host(cst.CSTTransformer):
             if maker in RUNNERS and _kernel_of(original.func) is None and _kernel_of(updated) is not None:
                 return self._run(maker, updated)  # nki.benchmark(warmup=5)(kernel)
         is_partial = dotted == "functools.partial" and bool(updated.args)
-        is_jit = dotted == "nki.jit" or (is_partial and self._dotted(updated.args[0].value) == "nki.jit")
-        if is_jit and any(a.keyword is not None and a.keyword.value in OLD for a in updated.args):
+        if dotted == "nki.jit" or (is_partial and self._dotted(updated.args[0].value) == "nki.jit"):
             kept = [a for a in updated.args if a.keyword is None or a.keyword.value not in OLD]
-            last = [kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)] if kept else []
-            return updated.with_changes(args=[*kept[:-1], *last])
+            if len(kept) < len(updated.args):
+                last = [each.with_changes(comma=cst.MaybeSentinel.DEFAULT) for each in kept[-1:]]
+                return updated.with_changes(args=[*kept[:-1], *last])
         if isinstance(updated.func, cst.Subscript):
             launched = self._launched(updated.func, updated.args)
             return updated if launched.deep_equals(updated) else launched

@@ -81,28 +81,33 @@ class Imported:
 
 def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[Imported]:
     """Return the names that an import of an earlier NKI version binds, each with the import that replaces it."""
-    found = []
     if isinstance(node, cst.Import):
-        for alias in node.names:
-            old, bound = dotted_of(alias.name), dotted_of(alias.asname.name) if alias.asname else ""
-            name = modern(old)
-            line = f"import {name} as {bound}" if bound not in ("", name) else f"import {name}"
-            gone = not name or is_gone(name, keep_runners)
-            found.append(Imported(bound or old.split(".")[0], name, "" if gone else line))
-    elif isinstance(node, cst.ImportFrom):
-        package = modern(dotted_of(node.module))
-        if isinstance(node.names, cst.ImportStar):
-            return [Imported("*", package, f"from {package} import *" if package in MODULES else "")]
-        for alias in node.names:
-            name = dotted_of(alias.name)
-            bound = dotted_of(alias.asname.name) if alias.asname else name
-            if package == "nki.isa.constants" and name in api().names.get("nki.isa", ()):
-                found.append(Imported(bound, f"nki.isa.{name}", _import_from("nki.isa", name, bound)))
-                continue
-            dotted = f"{package}.{name}" if package else name
-            line = "" if is_gone(dotted, keep_runners) else _import_from(package, name, bound)
-            found.append(Imported(bound, dotted, line))
-    return found
+        return [_imported_module(alias, keep_runners) for alias in node.names]
+    if not isinstance(node, cst.ImportFrom):
+        return []
+    package = modern(dotted_of(node.module))
+    if isinstance(node.names, cst.ImportStar):
+        return [Imported("*", package, f"from {package} import *" if package in MODULES else "")]
+    return [_imported_name(package, alias, keep_runners) for alias in node.names]
+
+
+def _imported_module(alias: cst.ImportAlias, keep_runners: bool) -> Imported:
+    """Return the name that `import module` binds, with the import that replaces it."""
+    old, bound = dotted_of(alias.name), dotted_of(alias.asname.name) if alias.asname else ""
+    name = modern(old)
+    line = f"import {name} as {bound}" if bound not in ("", name) else f"import {name}"
+    gone = not name or is_gone(name, keep_runners)
+    return Imported(bound or old.split(".")[0], name, "" if gone else line)
+
+
+def _imported_name(package: str, alias: cst.ImportAlias, keep_runners: bool) -> Imported:
+    """Return the name that `from package import name` binds, with the import that replaces it."""
+    name = dotted_of(alias.name)
+    bound = dotted_of(alias.asname.name) if alias.asname else name
+    if package == "nki.isa.constants" and name in api().names.get("nki.isa", ()):
+        return Imported(bound, f"nki.isa.{name}", _import_from("nki.isa", name, bound))
+    dotted = f"{package}.{name}" if package else name
+    return Imported(bound, dotted, "" if is_gone(dotted, keep_runners) else _import_from(package, name, bound))
 
 
 def _import_from(package: str, name: str, bound: str) -> str:

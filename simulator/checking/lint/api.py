@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from ...instructions.old_calls import SINCE
 from ...nki.api import suggestion, table
@@ -56,10 +57,7 @@ def api() -> Api:
     for entry in data["constants"]:
         names[entry["module"]].add(entry["name"])
     for entry in data["functions"]:
-        parameters = tuple(
-            Parameter(part["name"], part["kind"], "default" not in part and not part["kind"].startswith("var_"))
-            for part in entry["params"]
-        )
+        parameters = tuple(map(_parameter, entry["params"]))
         if entry["kind"] == "method":
             owner = f"{entry['module']}.{entry['class']}"
             if owner in members:
@@ -70,17 +68,19 @@ def api() -> Api:
             signatures[entry["qualname"]] = parameters
     members["nki.language.NkiTensor"].add("address")  # nki/library/kernel-utils/allocator.rst; missing in the stubs
     members["nki.language.tile_size"] = members["nki.language._TileSize"]
+    views = [entry for entry in data["functions"] if entry.get("class") == entry.get("returns") == "NkiTensor"]
     return Api(
         {module: frozenset(own) for module, own in names.items()},
         {name: frozenset(own) for name, own in members.items()},
         signatures,
-        frozenset(
-            entry["name"]
-            for entry in data["functions"]
-            if entry.get("class") == "NkiTensor" and entry.get("returns") == "NkiTensor"
-        ),
+        frozenset(entry["name"] for entry in views),
         data["deprecated"],
     )
+
+
+def _parameter(part: dict[str, Any]) -> Parameter:
+    is_required = "default" not in part and not part["kind"].startswith("var_")
+    return Parameter(part["name"], part["kind"], is_required)
 
 
 def modern(dotted: str) -> str:
@@ -144,15 +144,12 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
             f"{shown} takes at most {len(positional)} positional arguments, got {len(call.args)}; it takes ({allowed})",
         )
     given = {parameter.name for parameter in positional[: len(call.args)]} if not expanded else set()
-    for name in sorted(given & {name for name in named if name is not None}):
+    for name in sorted(given.intersection(named)):
         yield "duplicate-argument", f"{shown} gets {name!r} by position and by keyword"
     known = frozenset(parameter.name for parameter in parameters)
-    for keyword in call.keywords:
-        if keyword.arg is not None and keyword.arg not in known and "var_keyword" not in takes_any:
-            yield (
-                "unknown-argument",
-                f"{shown} has no parameter {keyword.arg!r}{suggestion(keyword.arg, known)}; it takes ({allowed})",
-            )
+    unknown = [keyword.arg for keyword in call.keywords if keyword.arg is not None and keyword.arg not in known]
+    for name in unknown if "var_keyword" not in takes_any else ():
+        yield "unknown-argument", f"{shown} has no parameter {name!r}{suggestion(name, known)}; it takes ({allowed})"
     missing = [part.name for part in parameters if part.required and part.name not in named and part.name not in given]
     if missing and not expanded:
         needed = ", ".join(repr(name) for name in missing)
