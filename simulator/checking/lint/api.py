@@ -130,10 +130,28 @@ def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str,
     return bound
 
 
+def _is_expanded(call: ast.Call) -> bool:
+    """True if the arguments of a call contain *sequence or **mapping."""
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return starred or any(keyword.arg is None for keyword in call.keywords)
+
+
+def _missing_arguments(
+    shown: str, parameters: tuple[Parameter, ...], named: set[str | None], given: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a mismatch if required parameters are neither `named` nor `given` by position."""
+    bound = named | given
+    missing = [parameter.name for parameter in parameters if parameter.required and parameter.name not in bound]
+    if missing:
+        needed, allowed = ", ".join(map(repr, missing)), ", ".join(parameter.name for parameter in parameters)
+        # A call in the form of the first NKI, without dst, lacks its last argument.
+        old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
+        yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"
+
+
 def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, str]]:
     """Yield (rule, message) for each mismatch between a call and a signature; `shown` is the name of the function."""
-    expanded = any(isinstance(argument, ast.Starred) for argument in call.args)
-    expanded = expanded or any(keyword.arg is None for keyword in call.keywords)
+    expanded = _is_expanded(call)
     named = {keyword.arg for keyword in call.keywords}
     positional = [parameter for parameter in parameters if parameter.kind == "positional"]
     takes_any = {parameter.kind for parameter in parameters}
@@ -150,9 +168,5 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
     unknown = [keyword.arg for keyword in call.keywords if keyword.arg is not None and keyword.arg not in known]
     for name in unknown if "var_keyword" not in takes_any else ():
         yield "unknown-argument", f"{shown} has no parameter {name!r}{suggestion(name, known)}; it takes ({allowed})"
-    missing = [part.name for part in parameters if part.required and part.name not in named and part.name not in given]
-    if missing and not expanded:
-        needed = ", ".join(repr(name) for name in missing)
-        # A call in the form of the first NKI, without dst, lacks its last argument.
-        old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
-        yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"
+    if not expanded:
+        yield from _missing_arguments(shown, parameters, named, given)
