@@ -37,7 +37,7 @@ def convolve_by_products(launch, number, operation: Convolution, value, plan):
     turn = 0
     for tile in plan.weights.out_tiles:
         (numbers,) = weights.of_tile(tile.index)
-        data = value.inside(tile.index, operation.padding)
+        data = value.inside(tile.index, operation.padding)[0 : tile.size]  # copies for other readers may follow
         shape = (tile.size, value.images, operation.rows, operation.columns)
         sums = sbuf_tile(shape, nl.float32, name=launch.label(operation))
         taps = operation.kernel[0] * operation.kernel[1]

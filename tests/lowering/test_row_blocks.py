@@ -16,7 +16,7 @@ from trninfer.lowering.describe import forms_by_layer
 from trninfer.lowering.row_blocks import multiplied
 from trninfer.lowering.schedule import Region
 from trninfer.lowering.weights import loads_of
-from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool, Transpose
+from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool, Transpose
 from trninfer.models.network import Network
 
 
@@ -82,6 +82,25 @@ def test_products_of_small_images(batch: int, dtype: str, side: tuple[int, int],
     assert sum(load.numbers for node in nodes for load in loads_of(plan.graph, node)) == 300 * size * size
 
 
+def test_products_ignore_the_copies_of_another_reader() -> None:
+    """The other convolution reads two rows of its input at once: the value and, in the other partitions, its copy."""
+    layers: list[Layer] = [
+        Conv2d("expand", 3, 64, (1, 1), activation="relu"),
+        Conv2d("depthwise", 64, 64, (3, 3), (1, 1, 1, 1), groups=64, inputs=("expand",)),
+        Conv2d("project", 64, 64, (1, 1)),
+        Conv2d("other", 64, 64, (3, 3), (1, 1, 1, 1), inputs=("expand",)),
+        Combine("sum", "add", inputs=("project", "other")),
+        Pool("mean", "average", (6, 6), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 64, 4),
+    ]
+    network = Network("n", picture(3, 6, 6), tuple(layers), labels(4))
+    ways = decide(forms=[(number, Form.PRODUCTS.value, 0) for number in ALL], copied=ALL)
+    plan = assert_right(network, ways, 1, "float32", forms=DEPTHWISE)
+    assert nodes_of(plan.graph, "expand")[0].operation.copies.count == 2
+    assert convolution_of(plan.graph, "depthwise").form is Form.PRODUCTS
+
+
 def test_small_images_are_multiplied_elementwise_where_that_is_quicker() -> None:
     network = depthwise(300, (3, 3), kernel_size=(5, 5), padding=(2, 2, 2, 2))
     products, direct = (
@@ -114,7 +133,7 @@ def test_bands_of_rows_compute_the_same() -> None:
     for form, end in itertools.product(ROW_BLOCKS, (2, 3)):
         decisions = wherever(form).having(*decide(regions=[Region(0, end, 3)]).choices)
         plan = assert_right(network, decisions, dtype="bfloat16", forms=ROW_BLOCKS)
-        assert convolution_of(plan.graph, "depthwise").form is form
+        assert convolution_of(plan.graph, "depthwise").form is Form.PRODUCTS
 
 
 def test_phases_of_a_pixel_shuffle_may_be_in_groups_of_rows() -> None:
