@@ -195,6 +195,12 @@ class _Image:
             nisa.tensor_tensor(dst=weights, data1=weights, data2=shares.broadcast(2, keys), op=nl.multiply)
         else:
             for n in range(len(units)):
+                if n % 2 == 1:  # GpSimd scales half of the units: the Vector Engine has more to do
+                    share = shares[:, n].broadcast(1, keys)
+                    nisa.tensor_tensor(
+                        dst=weights[:, n], data1=weights[:, n], data2=share, op=nl.multiply, engine=nisa.engine.gpsimd
+                    )
+                    continue
                 nisa.tensor_scalar(
                     dst=weights[:, n],
                     data=weights[:, n],
@@ -247,7 +253,9 @@ class _Image:
             nisa.tensor_reduce(dst=largest[:, :, 0:1], op=extreme, data=largest, axis=2, keepdims=True)
         below = nl.ndarray((queries.size, len(units), 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(dst=below, data=largest[:, :, 0:1], op0=nl.multiply, operand0=-scale)
-        parts = nl.ndarray((queries.size, len(units), len(blocks)), dtype=nl.float32, buffer=nl.sbuf)
+        parts = sums
+        if len(blocks) > 1:
+            parts = nl.ndarray((queries.size, len(units), len(blocks)), dtype=nl.float32, buffer=nl.sbuf)
         for n in range(len(units)):
             for block, data in zip(blocks, scores, strict=True):
                 nisa.activation_reduce(
@@ -259,7 +267,8 @@ class _Image:
                     bias=below[:, n],
                     scale=scale,
                 )
-        nisa.tensor_reduce(dst=sums, op=nl.add, data=parts, axis=2, keepdims=True)
+        if len(blocks) > 1:
+            nisa.tensor_reduce(dst=sums, op=nl.add, data=parts, axis=2, keepdims=True)
 
     def _scores(self, units, queries: Tile, blocks):
         """Return the scores [queries, units, keys] of each block of keys: in PSUM, or in SBUF with the bias added."""
@@ -354,5 +363,7 @@ class _Image:
             nisa.tensor_copy(dst=self._output.inside(t)[:, self._image], src=shaped, engine=nisa.engine.gpsimd)
 
     def _evict(self, dst, src):
+        """Copy from PSUM; between one and two tiles of keys, the Scalar Engine has enough to do with exponentials."""
+        by_vector = FEW_KEYS <= self._keys.count <= 2 * PARTITIONS and self._bias.is_empty
         self._turn += 1
-        evict(dst=dst, src=src, turn=self._turn)
+        evict(dst=dst, src=src, turn=0 if by_vector else self._turn)
