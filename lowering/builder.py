@@ -152,7 +152,7 @@ class GraphBuilder:
         has_row = any(node.name == name for node in self.nodes)
         label, kind = (self.inner(name), "gather") if has_row else (name, kinds.get(name, "gather"))
         place = self.places[name]
-        if count > MOST_GATHERED or (len(place.parts) > 1 and place.are_plain and self._are_moved(place)):
+        if count > MOST_GATHERED or (len(place.parts) > 1 and place.are_plain and self.are_moved(place)):
             self._gather_in_hbm(label, name, kind)
             return
         ones = LazyArray((count, count, 1, 1), lambda: np.eye(count, dtype=np.float32).reshape(count, count, 1, 1))
@@ -196,9 +196,9 @@ class GraphBuilder:
 
     def _moves(self, name: str) -> bool:
         """True if a name denotes a value that is copied by way of HBM and read once, so that its shape may change."""
-        return self._are_moved(self.places[name]) and self.is_alone(name)
+        return self.are_moved(self.places[name]) and self.is_alone(name)
 
-    def _are_moved(self, place: Channels) -> bool:
+    def are_moved(self, place: Channels) -> bool:
         """True if all parts are copied by way of HBM."""
         return all(part >= 0 and self.nodes[part].operation.moves_numbers for part in place.parts)
 

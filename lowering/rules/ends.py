@@ -58,10 +58,12 @@ def end(builder: GraphBuilder) -> None:
 
 
 def _is_stored_by_parts(builder: GraphBuilder, name: str) -> bool:
-    """True if the parts of an output are stored one after the other: only the caller reads it."""
+    """True if the parts of an output are stored one after the other: only the caller reads it. Parts that are copied by
+    way of HBM are written there directly."""
     place = builder.places[name]
-    is_read = builder.model.network.readers()[name] > 0
-    return len(place.parts) > 1 and place.are_plain and min(place.parts) >= 0 and not is_read
+    if len(place.parts) == 1 or min(place.parts) < 0 or not place.are_plain or builder.are_moved(place):
+        return False
+    return builder.model.network.readers()[name] == 0
 
 
 def _end_in_scores(builder: GraphBuilder, name: str) -> None:

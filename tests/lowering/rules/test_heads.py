@@ -86,7 +86,9 @@ def test_heads_write_their_part_of_the_output(order: str) -> None:
     """No number is loaded again, and each convolution runs as a whole."""
     operations = decided(two_heads(order), decide()).program.operations
     moves = [operation for operation in operations if isinstance(operation, Rearrange)]
-    assert [move.into.number for move in moves if move.into] == [0, 8 * 8 * 14] and len(moves) == 2
+    assert {move.name: move.into.number for move in moves if move.into} == {"ht": 0, "it": 8 * 8 * 14} and len(
+        moves
+    ) == 2
     assert sum(operation.name == "hc" for operation in operations) == 1
 
 
