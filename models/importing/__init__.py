@@ -353,6 +353,7 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         network = replace(network, output=fit_to_scores(network.output, names[0], comparison.outputs[0]))
     if network.output.scores != "raw":
         notes = tuple(note for note in notes if RAW_SCORES not in note)
+    notes += comparison.notes
     if meaning.guessed is not None:
         again = _settled(meaning, comparison, options)
         if again is not None:

@@ -69,6 +69,20 @@ def test_fewer_examples_of_what_takes_long(tmp_path: Path, monkeypatch: pytest.M
     assert compared(image(), tmp_path, 2).examples == 2  # the batch of the file
 
 
+@pytest.mark.parametrize(("share", "noted"), [(3e-6, False), (4e-4, True)])
+def test_differences_larger_than_usual_rounding_are_noted(
+    share: float, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = onnx_runtime.run_network
+    larger = 1 + share
+    monkeypatch.setattr(onnx_runtime, "run_network", lambda network, tensors, x: real(network, tensors, x * larger))
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    imported = import_network(chain.save(tmp_path))
+    assert imported.comparison.passed
+    assert any("of the largest output, more than rounding" in note for note in imported.notes) == noted
+
+
 def test_scores_are_compared_before_the_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saturated probabilities hide a difference that the scores show."""
     chain = Chain(6)
