@@ -25,6 +25,7 @@ WALKED_INSTRUCTIONS = 8_000  # budget: total instructions of all candidates that
 LEAST_GAIN = 0.1  # minimum share of the launch that prefetching must be able to save
 AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
 WARMUP_ROUNDS = (0.995, 0.98)  # rounds of adding zeros: the most predicted time, relative to the launch's, in each
+FAR_TOO_MANY = 1.5  # times the most instructions of a launch beyond which no other candidate is simulated
 FEWEST_WALKED = 2  # candidates simulated regardless of the budget
 FINALISTS = 3  # fastest candidates that are improved choice by choice, as far as the budget allows
 BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even if the budget is spent
@@ -56,9 +57,14 @@ class Search:
         return self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
 
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
-        """Return the fastest of the candidates and their neighbours; raise Unsupported if none can be simulated."""
+        """Return the fastest of the candidates and their neighbours; raise Unsupported if none can be simulated.
+
+        If the first launch has far too many instructions, all have too many: it is returned without a search.
+        """
         for decisions in candidates:
             self.try_out(decisions)
+            if self.best is not None and self.best.instructions > FAR_TOO_MANY * self._most:
+                return self.best
             if self.is_over:
                 break
         if self.best is None:

@@ -77,6 +77,18 @@ def test_candidates_that_are_not_the_best_are_improved_too(monkeypatch: pytest.M
     assert search.find([staged(1), staged(4)]).decisions == staged(8)
 
 
+@pytest.mark.parametrize(("most", "found"), [(10, 8), (6, 1)])
+def test_a_launch_of_far_too_many_instructions_is_not_improved(
+    most: int, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = Search(pipeline_of(MODEL), CostModel("trn2", 4), 16, most)
+    times = {staged(1): 1000.0, staged(8): 500.0}
+    monkeypatch.setattr(
+        search, "_walk", lambda plan: replace(plan, nanoseconds=times.get(plan.decisions, 2000.0), instructions=10)
+    )
+    assert search.find([staged(1), staged(8)]).decisions == staged(found)
+
+
 def test_two_passes_become_one_where_that_is_quicker() -> None:
     search = search_of(2)
     assert search.try_out(staged(1)) and search.best is not None and search.best.passes == (2,)
