@@ -23,6 +23,7 @@ from .placement import make_smaller
 from .schedule import StageOf, with_stages
 from .staging import Staging
 
+FAR_SLOWER = 3  # times the cost of the cheapest draft, beyond which a draft is not simulated
 PASS_COLUMNS = 8 * 1024  # approximate columns per pass in the first operation; a pass's end overlaps with the next pass
 
 
@@ -67,7 +68,7 @@ class Candidates:
         return found
 
     def _drafts(self) -> list[LaunchPlan]:
-        """Return the drafts that fit, cheapest first."""
+        """Return the drafts that fit, cheapest first, without those that are far slower than the first."""
         drafts: list[LaunchPlan] = []
         reason = Unsupported("nothing of it fits")
         for decisions in self.shapes():
@@ -80,7 +81,8 @@ class Candidates:
                 reason = why
         if not drafts:
             raise reason
-        return sorted(drafts, key=lambda draft: draft.nanoseconds)
+        drafts.sort(key=lambda draft: draft.nanoseconds)
+        return [draft for draft in drafts if draft.nanoseconds <= FAR_SLOWER * drafts[0].nanoseconds]
 
     def _draft(self, decisions: Decisions) -> LaunchPlan:
         """Return a launch with the cheapest options for its nodes, and with bands and spills until it fits in SBUF."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import trninfer.lowering.candidates
 from lowered import answers, convolution_of, decide, graph_of, id_of, nanoseconds
 from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.convolution.forms import Form
@@ -239,3 +240,11 @@ def test_a_batch_that_fits_is_planned_without_one_picture() -> None:
     fewer = sequence.segments[0].plan(2).instructions - 1
     cut = LaunchSequence(model_of(NETWORK), np.dtype(np.float32), config, fewer, 2)
     assert cut.images(2) == 1 and [segment.plan(1).instructions <= fewer for segment in cut.segments] == [True]
+
+
+def test_drafts_that_are_far_slower_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = Candidates(Pipeline(GRAPH, (), ROOM), CostModel("trn2", 4), 4, ROOM)
+    times = [draft.nanoseconds for draft in candidates._drafts()]
+    assert times == sorted(times) and times[-1] > 1.01 * times[0]
+    monkeypatch.setattr(trninfer.lowering.candidates, "FAR_SLOWER", 1.01)
+    assert [draft.nanoseconds for draft in candidates._drafts()] == [time for time in times if time <= 1.01 * times[0]]
