@@ -2,7 +2,7 @@
 
     for block of up to 512 rows of x:
         for group of up to 512 hidden units:
-            for panel of w1:                                # some of the features, until all are covered
+            for panel of w1:                                # a group of features; the loop covers all of them
                 turned = transpose(x[block, features])      # only for the first group
                 sums[units] += panel^T @ turned             # 4 tiles of units, one PSUM bank each
             hidden[units] = relu(sums + b1)                 # one unit per partition

@@ -297,7 +297,7 @@ class _Chain:
             output_shape=(BATCH, *self._shapes[layer.name]),
             planner=self._config.planner(graph),
             dtype=self._dtype,
-            # a part of a concatenation has no layer
+            # an operand of a concatenation is not a layer
             layers=tuple(own.name for own in self._network.layers if own.name == layer.name),
         )
 

@@ -26,7 +26,7 @@ def check_sweep(
 ) -> None:
     """Raise UsageError for options that are supported only for a single combination."""
     if subject.suite is not None or subject.kernel is not None:
-        raise UsageError("several --batch-size, --target or --dtype, --latency-limit and --cores apply to networks")
+        raise UsageError("lists of --batch-size, --target or --dtype, --latency-limit and --cores require a network")
     if sizes and subject.model is None:
         raise UsageError("--input-size needs --model FILE.onnx")
     if cores is not None and options.lnc > 1:

@@ -89,7 +89,7 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
 
 
 def _node_of(builder: GraphBuilder, name: str) -> Node | None:
-    """Return the node whose value only one layer reads, as it is; None if there is no such node."""
+    """Return the node of a value that only one layer reads, in its stored order; None if there is none."""
     place = builder.places[name]
     is_own = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain and builder.is_read_once(name)
     node = builder.nodes[place.parts[0]] if is_own else None

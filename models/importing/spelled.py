@@ -125,7 +125,7 @@ def _number(text: str) -> float:
     except ValueError:
         raise ModelError(f"{text!r} is not a number") from None
     if not abs(value) < 1e6:
-        raise ModelError(f"{text!r} is not an allowed number")
+        raise ModelError(f"{text!r} is out of range")
     return value
 
 

@@ -62,7 +62,7 @@ class Declaration:
     default: Callable[[Call], engine] | None = None  # selects the engine if the kernel does not specify it
     together: tuple[str, ...] = ()  # two operands that are read simultaneously
     rules: tuple[Rule, ...] = ()
-    finds: tuple[str, ...] = ()  # attributes set by rules that the function receives
+    finds: tuple[str, ...] = ()  # attributes that rules set and the instruction's function receives
     flops: tuple[int, str] = (0, "dst")  # operations per element of the given operand
     state: Mapping[engine, str] = field(default_factory=dict)  # engine state shared with other instructions
     # called with the core, the name, and the resolved operands and `finds` of every call

@@ -245,7 +245,8 @@ def _times(where: str, row: Mapping[str, Any]) -> tuple[int, int]:
         end = start + duration if _is_time(start) and _is_time(duration) else None
     if not (_is_time(start) and _is_time(end) and start <= end):
         raise ProfileError(
-            f"{where}: from {start!r:.30} to {end!r:.30} ns; allowed: whole numbers from 0 to an hour, in this order"
+            f"{where}: from {start!r:.30} to {end!r:.30} ns; expected two integers from 0 to "
+            "one hour, in increasing order"
         )
     return int(start), int(end)
 

@@ -96,7 +96,7 @@ class _Check:
         launched = _launched(module)
         for kernel in kernels:
             # A kernel that another kernel calls is inlined and may return any tensor. The same holds for a kernel whose
-            # parameters are used by engines, since the arguments of an entry kernel are in HBM.
+            # parameters are operands of compute engines, which cannot read the HBM arguments of an entry kernel.
             if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
                 scope = self._inside(kernel, kernel.node)
                 check_parameters(scope)

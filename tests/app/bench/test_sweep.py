@@ -88,7 +88,7 @@ def test_other_forms(cli, form: str) -> None:
             "--show-lowering and --graph: not available in a sweep",
         ),
         (("--batch-size", "1,2", "--verify"), "--verify: not available in a sweep"),
-        (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "apply to networks"),
+        (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "require a network"),
     ],
 )
 def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str) -> None:
