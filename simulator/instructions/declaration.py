@@ -118,7 +118,7 @@ class Declaration:
         """
         if core.target.generation < self.generation:
             raise NkiValidationError(
-                f"{self.name}: needs NeuronCore-{_VERSIONS[self.generation]}, got {core.target.name}"
+                f"{self.name}: requires NeuronCore-{_VERSIONS[self.generation]}, got {core.target.name}"
             )
         if self.packed:
             given = (*given[:-1], *given[-1])

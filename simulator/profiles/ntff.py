@@ -83,7 +83,7 @@ class _Message(Mapping[int, "list[int | bytes]"]):
             raise ProfileError(f"{self.where}: damaged: the kind of a field must be 0, 1, 2 or 5, got {kind}")
         if size > len(data) - at:
             left = len(data) - at
-            raise ProfileError(f"{self.where}: cut off: a field of {size:,} bytes where {left:,} are left")
+            raise ProfileError(f"{self.where}: truncated: a field of {size:,} bytes, but only {left:,} bytes remain")
         return data[at : at + size], at + size
 
     def _varint(self, data: bytes, at: int) -> tuple[int, int]:
@@ -222,7 +222,7 @@ class _Reader:
     def _section(self, offset: int, size: int) -> bytes:
         if offset + size > len(self.payload):
             raise ProfileError(
-                f"{self.name}: cut off: {size:,} bytes at {offset:,} of a payload of {len(self.payload):,}"
+                f"{self.name}: truncated: {size:,} bytes at {offset:,} of a payload of {len(self.payload):,}"
             )
         return self.payload[offset : offset + size]
 

@@ -196,7 +196,7 @@ def test_boxes_are_scored(cli, tmp_path: Path, model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("detect", "{picture}", "--model", "digits-cnn"), "finds classes, not boxes; use trninfer classify"),
+        (("detect", "{picture}", "--model", "digits-cnn"), "predicts classes, not boxes; use trninfer classify"),
         (("detect", "{picture}", "--model", "digits-ffnn"), "reads features, not pictures; use trninfer ffnn"),
         (("classify", "{picture}", "--model", "{model}"), "predicts boxes, not classes; use trninfer detect"),
         (("detect", "--model", "{model}"), "no pictures specified"),

@@ -103,7 +103,7 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
             ("--selftest", "--dtype", "float8_e4m3"),
             "--selftest supports only dtypes of 32 or 16 bits; use another --dtype",
         ),
-        (("--selftest", "--compile-only", "--backend", "sim"), "omit --backend sim"),
+        (("--selftest", "--compile-only", "--backend", "sim"), "it excludes --backend sim"),
         (("--output", "/"), "--output /: is a folder"),
     ],
 )

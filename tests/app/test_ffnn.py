@@ -79,7 +79,7 @@ def test_labels_score_the_answers(cli, data, lab, rows, tmp_path) -> None:
     score = outcome.json()["score"]
     assert (score["correct"], score["total"], score["accuracy"]) == (N - 1, N, (N - 1) / N)
     assert outcome.status == 0
-    assert "score: 4 of 5 right, 80.00 %" in cli(
+    assert "score: 4 of 5 correct, 80.00 %" in cli(
         "ffnn", "--data", data, "--weights", lab, "--labels", tmp_path / "Y.bin"
     ).out  # fmt: skip
 

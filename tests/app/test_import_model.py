@@ -212,7 +212,7 @@ def test_labels_and_pictures_of_files_beside_the_network(cli, tmp_path: Path) ->
     )
     outcome = cli("import", onnx, "-o", model)
     assert outcome.status == 0 and "labels:   cat, dog, fish, ..., from" in outcome.out
-    assert "shorter side to 32, the middle 32x32 (bicubic)" in outcome.out
+    assert "shorter side to 32, center crop to 32x32 (bicubic)" in outcome.out
     assert f"preprocessing and labels were copied from {tmp_path / 'preprocessor_config.json'}" in outcome.out
     assert load_model(model).network.labels == CLASSES
     cli("import", onnx, "-o", model, "--preprocessor", "none")
@@ -239,7 +239,7 @@ def test_pictures_of_known_classes_are_counted(cli, tmp_path: Path, labels: Path
     outcome = cli("import", onnx, "-o", model, "--labels", labels, "--check-pictures", photos, "--expect", table)
     assert outcome.status == 0 and model.exists()
     lines = outcome.out.split("accuracy: ")[1].splitlines()
-    assert lines[0].startswith("as imported: ") and lines[0].endswith(" of 4 right")
+    assert lines[0].startswith("as imported: ") and lines[0].endswith(" of 4 correct")
     assert [line.split(":")[0].strip() for line in lines[1:6]] == [
         "0 to 1", "-1 to 1", "0 to 255", "colours as bgr", "squashed",
     ]  # fmt: skip
@@ -253,7 +253,7 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
     spec = load_model(model).network.input
     assert (spec.preprocess, spec.mean, spec.std) == ("digit", (1.0,) * 3, (-1.0,) * 3)
     outcome = cli("import", tmp_path / "net.onnx", "-o", model, "--labels", "imagenet")
-    assert outcome.status == 2 and "ends in 5 features, but has 1000 labels" in outcome.err
+    assert outcome.status == 2 and "outputs 5 features, but has 1000 labels" in outcome.err
     names = imagenet_labels()
     assert len(names) == 1000 and (names[0], names[281], names[999]) == ("tench", "tabby", "toilet tissue")
 
@@ -290,7 +290,7 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
             "are only for photos, not for pictures of",
         ),
         (("pipe", "-o", "m"), "pipe: not a regular file"),
-        (("net.onnx", "-o", "m", "--labels", "three.txt"), "ends in 5 features, but has 3 labels"),
+        (("net.onnx", "-o", "m", "--labels", "three.txt"), "outputs 5 features, but has 3 labels"),
         (("net.onnx", "-o", "m", "--labels", "gap.txt"), "gap.txt: line 2 is empty"),
         (("net.onnx", "-o", "m", "--labels", "control.txt"), "control.txt: line 1 is not printable"),
         (("net.onnx", "-o", "m", "--labels", "net.onnx"), "not a UTF-8 text file"),

@@ -90,7 +90,7 @@ def test_an_earlier_run_goes_on_with_its_score(cli, model: Path, pictures: Path,
 
 def test_commands_name_each_other(cli, model: Path, pictures: Path) -> None:
     told = cli("segment", pictures, "--model", "digits-cnn").err
-    assert "model 'digits-cnn' finds classes, not a class for each pixel; use trninfer classify" in told
+    assert "model 'digits-cnn' predicts classes, not a class for each pixel; use trninfer classify" in told
     assert "use trninfer detect" in cli("segment", pictures, "--model", "digits-detect").err
     assert "use trninfer ffnn" in cli("segment", pictures, "--model", "digits-ffnn").err
     assert "use trninfer segment" in cli("classify", pictures, "--model", model).err

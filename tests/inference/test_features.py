@@ -120,7 +120,7 @@ def test_bytes_are_read_in_the_format_that_they_begin_with() -> None:
         (b"", "0 bytes"),
         (b"a,b\n1,2", "expects"),
         (b"\x93NUMPY", "not a readable array"),
-        (b"PK\3\4", "not an"),
+        (b"PK\3\4", "not a"),
     ):
         with pytest.raises(InputError, match=f"^bytes: .*{message}"):
             read_feature_bytes("bytes", content, 4)

@@ -82,7 +82,9 @@ def test_launches_that_fail_again_become_layers(model, x) -> None:
         model, x, lambda name, launched: CompileError("no") if name == "run_network" and len(launched) < 3 else None
     )
     np.testing.assert_allclose(result.probabilities, golden, atol=1e-5)
-    assert len(told) == 2 and told[1].endswith("going on layer by layer") and session.launches_note == "layer by layer"
+    assert (
+        len(told) == 2 and told[1].endswith("continuing layer by layer") and session.launches_note == "layer by layer"
+    )
     assert len(result.layers) == 1
 
 

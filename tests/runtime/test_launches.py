@@ -297,5 +297,5 @@ def test_two_cores_write_nothing_twice() -> None:
 
 def test_layer_by_layer_is_refused_on_two_cores() -> None:
     model = load_model("digits-ffnn")
-    with pytest.raises(KernelError, match=r"digits-ffnn: runs layer by layer \(as asked for\) .* omit --lnc 2"):
+    with pytest.raises(KernelError, match=r"digits-ffnn: runs layer by layer \(as asked for\), .* omit --lnc 2"):
         Session(model, SimulatedBackend("trn2", lnc=2), launches=LaunchOptions("layer"))

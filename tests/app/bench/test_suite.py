@@ -45,5 +45,5 @@ def test_targets_and_dtypes_are_those_of_the_cases(monkeypatch) -> None:
     assert report.latency_note is None  # which was of trn3
     assert report.suite is not None and [row.name for row in report.suite] == ["0", "1", "2", "3"]
     assert report.suite[0] != report.suite[1] and report.suite[0].predicted_us == report.suite[2].predicted_us
-    with pytest.raises(suites.UnknownSuite, match="no suite 'x'; allowed: s"):
+    with pytest.raises(suites.UnknownSuite, match="unknown suite 'x'; allowed: s"):
         bench_suite(report, "x", RunOptions())

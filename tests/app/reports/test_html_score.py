@@ -21,7 +21,7 @@ def test_a_matrix_has_a_cell_for_each_pair() -> None:
     assert (
         '<td class="hit" style="--share: 75%">3</td>' in page and '<td class="miss" style="--share: 25%">1</td>' in page
     )
-    assert "score: 4 of 5 right, 80.00 %; top 5: 100.00 %" in page
+    assert "score: 4 of 5 correct, 80.00 %; top 5: 100.00 %" in page
 
 
 def test_many_classes_have_a_list() -> None:

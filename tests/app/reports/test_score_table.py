@@ -26,7 +26,7 @@ def shown(score: Score, quiet: bool = False, fail_under: float | None = None) ->
 def test_a_few_classes_are_shown_whole() -> None:
     lines = shown(scored(["cat", "dog", "no"], [(0, 0), (0, 0), (0, 1), (1, 1)], unlabelled=2), fail_under=0.8)
     assert lines[:3] == [
-        "score: 3 of 4 right, 75.00 %; macro F1 0.733",
+        "score: 3 of 4 correct, 75.00 %; macro F1 0.733",
         "2 answers without a label: not scored",
         "accuracy 0.7500 is below --fail-under 0.8",
     ]
@@ -47,9 +47,9 @@ def test_of_many_classes_the_worst_come_first() -> None:
 
 
 def test_quiet_is_one_line_and_nothing_scored_no_table() -> None:
-    assert shown(scored(["a", "b"], [(0, 0)]), quiet=True) == ["score: 1 of 1 right, 100.00 %; macro F1 1.000"]
+    assert shown(scored(["a", "b"], [(0, 0)]), quiet=True) == ["score: 1 of 1 correct, 100.00 %; macro F1 1.000"]
     assert shown(scored(["a", "b"], [], unlabelled=1)) == [
-        "score: 0 of 0 right, 0.00 %",
+        "score: 0 of 0 correct, 0.00 %",
         "1 answer without a label: not scored",
     ]
-    assert score_line(Score(1, 2, top_5=2)) == "score: 1 of 2 right, 50.00 %; top 5: 100.00 %"
+    assert score_line(Score(1, 2, top_5=2)) == "score: 1 of 2 correct, 50.00 %; top 5: 100.00 %"

@@ -67,7 +67,7 @@ def test_counts_scores_and_checks() -> None:
     report.agreement = Agreement(7, 8, 0.0625, "its samples")
     assert lines_of(report) == [
         "1 of 3 is not a class of the network (label neither)",
-        "score: 2 of 3 right, 66.67 %",
+        "score: 2 of 3 correct, 66.67 %",
         "verify FAILED: largest error 0.012 (tolerance 0.005), 4 disagreements, 2 near-ties not counted",
         "agrees with float32 on 7 of 8: its samples, largest difference 0.062",
     ]
@@ -169,4 +169,4 @@ def test_a_suite_and_what_stands_beside_a_machine_format() -> None:
     report = make_report(layer(), predictions=[Prediction("a.png", "b", 1, 0.5, ())], score=Score(1, 1), sweep=[point])
     beside = render_layers(report, None)
     assert "net: a batch of 1" in beside and "one batch of each size" in beside
-    assert "a.png" not in beside and "score: 1 of 1 right" in beside
+    assert "a.png" not in beside and "score: 1 of 1 correct" in beside

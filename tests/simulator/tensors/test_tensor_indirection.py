@@ -176,7 +176,7 @@ WRONG = {
     "floats": (lambda v: eight().indirect(new((32, 1))), "offsets must be integers in SBUF"),
     "other partitions": (lambda v: eight().indirect(indices([[1]])), "must have the tile's 32 partitions"),
     "half a column": (lambda v: eight().indirect(snake([1], 16, 32), 1.5), "num_elem must be a positive integer"),
-    "every other": (lambda v: eight()[:, ::2].indirect(snake([1], 16, 32), 1), "side by side"),
+    "every other": (lambda v: eight()[:, ::2].indirect(snake([1], 16, 32), 1), "contiguous in each partition"),
     "twice": (lambda v: v([1]).indirect(snake([0], 16, 32), 1), "already indirect"),
     "cut": (lambda v: v([1, 2])[:, 0:1], "cannot be sliced or moved"),
     "seen as another dtype": (lambda v: v([1, 2]).view(nl.int32), "take it before the index"),
