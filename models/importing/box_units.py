@@ -12,6 +12,7 @@ from ..errors import ModelError
 
 LARGEST_FRACTION = 2.0  # fractions of the image's sides have a median below this, pixels one above
 LEAST_ORDERED = 0.9  # share of boxes whose first corner is above and to the left of the second
+LARGEST_OFFSET = 4.0  # centres relative to their cell, in cells, have a median below this, pixels one above
 _CLOSE = 1e-3
 
 
@@ -22,6 +23,8 @@ def fit_to_values(head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]
     Corners that are not in order are not boxes, nor are corners without known values.
     """
     rows = outputs[0][1] if outputs else None
+    if head.code == "cells" and rows is not None:
+        return _decoded(head, rows if head.layout == "rows" else rows.T)
     if head.code not in ("corners", "centre") or head.ended:
         return head
     if rows is None:
@@ -33,6 +36,14 @@ def fit_to_values(head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]
     head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
     scores = dict(outputs).get(head.scores_from)
     return head if scores is None else _with_kind_of(head, scores)
+
+
+def _decoded(head: BoxHead, rows: np.ndarray) -> BoxHead:
+    """Return a head that reads centres and sizes in pixels if the file has converted those of cells already."""
+    boxes = rows[:, head.columns.box].astype(np.float32)
+    if np.median(np.abs(boxes[:, :2])) < LARGEST_OFFSET or (boxes[:, 2:] <= 0).any():
+        return head
+    return dataclasses.replace(head, code="centre", unit="pixels", strides=())
 
 
 def _with_kind_of(head: BoxHead, scores: np.ndarray) -> BoxHead:

@@ -37,6 +37,17 @@ def test_the_unit_is_that_of_the_values(scale: float, unit: str) -> None:
         assert fitted(dataclasses.replace(PLAIN, unit=given), columns).unit == unit
 
 
+def test_cells_that_the_file_has_converted_are_read_as_pixels() -> None:
+    """YOLOX exports either the numbers of each cell or, with `decode_in_inference`, boxes in pixels."""
+    head = BoxHead(2, "rows", "cells", objectness=True, strides=(8, 16, 32))
+    random = np.random.default_rng(0)
+    raw = np.concatenate([random.normal(0, 1, (84, 4)), random.uniform(0, 1, (84, 3))], axis=1)
+    assert fitted(head, raw) == head
+    decoded = np.concatenate([random.uniform(0, 64, (84, 2)), np.exp(raw[:, 2:4]) * 8, raw[:, 4:]], axis=1)
+    read = fitted(head, decoded)
+    assert (read.code, read.unit, read.strides, read.objectness) == ("centre", "pixels", (), True)
+
+
 def test_offsets_are_no_corners() -> None:
     offsets = np.random.default_rng(0).standard_normal((60, 4))
     assert fit_to_values(HEAD, [("boxes", offsets), ("scores", None)]) is None
