@@ -280,8 +280,7 @@ class _Options:
 def _run(arguments: list[str], observe: Callable[..., None], options: _Options) -> tuple[int, bool]:
     """Run a script, migrated in memory if it uses an older dialect; return its exit status and whether it was
     migrated."""
-    from ..simulator.instructions import core
-    from ..simulator.running.kernel import disabled_dge
+    from ..simulator.machine.settings import MAX_INSTRUCTIONS_VARIABLE, NO_DGE_VARIABLE, changed_environment
     from ..simulator.running.script import Edits, run_script
     from .left_children import ending_children
 
@@ -289,10 +288,9 @@ def _run(arguments: list[str], observe: Callable[..., None], options: _Options) 
         stack.enter_context(ending_children())
         text = _migrated(arguments[0], stack)
         if options.disable_dge:
-            stack.enter_context(disabled_dge())
+            stack.enter_context(changed_environment({NO_DGE_VARIABLE: "1"}))
         if options.max_instructions is not None:
-            stack.callback(setattr, core, "MAX_INSTRUCTIONS", core.MAX_INSTRUCTIONS)
-            core.MAX_INSTRUCTIONS = options.max_instructions
+            stack.enter_context(changed_environment({MAX_INSTRUCTIONS_VARIABLE: str(options.max_instructions)}))
         if options.diverts_output:
             stack.enter_context(redirect_stdout(sys.stderr))
         edits = Edits(text=text) if text is not None else None

@@ -24,6 +24,7 @@ from ..machine.instruction import DECLARATIONS, Access, Allocation, Cost, Instru
 from ..machine.memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
 from ..machine.pair import Pair
 from ..machine.psum_writes import Written
+from ..machine.settings import TOO_MANY, max_instructions
 from ..machine.world import World
 from ..tensors.tensor import IndirectTensor, NkiTensor
 from ..tensors.tensor_indirection import after_registers, check, with_indices
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from ..machine.instruction import Options
     from ..running.replay import Recording
 
-MAX_INSTRUCTIONS = 2_000_000  # maximum instructions per program; --max-instructions changes it
-_TOO_MANY = "the kernel has issued {:,} instructions: does it end? trninfer simulate --max-instructions N allows more"
 MAX_SETTLED = 10_000  # maximum number of cached results of declarations
 
 _TENSOR = engine.tensor
@@ -58,6 +57,7 @@ class NeuronCore:
         self.dge = dge and target.generation >= 3  # hardware DGE: NeuronCore-v3 and newer (trainium2_arch.rst)
         self.costs = Costs(target)
         self.program: list[Instruction] = []
+        self.max_instructions = max_instructions()
         self.allocations: list[Allocation] = []
         self.ordered = False  # inside `nl.no_reorder()`
         self.loops: list[tuple[tuple[str, int], int]] = []  # source line and trip count of each device loop
@@ -199,8 +199,8 @@ class NeuronCore:
         )
         if self._fence is not None:
             instruction.after = (self._fence,)
-        if len(program) >= MAX_INSTRUCTIONS:
-            raise NkiValidationError(_TOO_MANY.format(MAX_INSTRUCTIONS))
+        if len(program) >= self.max_instructions:
+            raise NkiValidationError(TOO_MANY.format(self.max_instructions))
         program.append(instruction)
         if self.sanitizer is not None:
             self.sanitizer.see(self.rank, instruction, writes, reads)

@@ -7,8 +7,7 @@ import functools
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +24,7 @@ from ..machine.host import one_thread
 from ..machine.instruction import Instruction
 from ..machine.memory import MemoryRegion
 from ..machine.pair import CORES, Pair
+from ..machine.settings import generates_descriptors
 from ..machine.watching import watching
 from ..tensors.tensor import NkiTensor
 from ..timing.capacity import Memory, check
@@ -138,24 +138,6 @@ class Simulated:
         return Simulated(self.kernel[grid])
 
 
-_generates_descriptors = [True]  # the settings of nested `disabled_dge` contexts, innermost last
-
-
-@contextmanager
-def disabled_dge() -> Iterator[None]:
-    """Disable hardware-generated descriptors for kernels called within the context (the compiler's --disable-dge)."""
-    _generates_descriptors.append(False)
-    try:
-        yield
-    finally:
-        _generates_descriptors.pop()
-
-
-def generates_descriptors() -> bool:
-    """Return True unless called within a `disabled_dge` context."""
-    return _generates_descriptors[-1]
-
-
 def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensors: list[Any] = []
 
@@ -166,7 +148,7 @@ def _simulate(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return array_of(value)
 
     args, kwargs = _each(args, from_torch), _each(kwargs, from_torch)
-    core = NeuronCore(default_target(), dge=_generates_descriptors[-1])
+    core = NeuronCore(default_target(), dge=generates_descriptors())
     look_for(core, chosen())
     with one_thread():
         result = execute(core, kernel, args, kwargs, update_arguments=True)

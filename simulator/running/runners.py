@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..machine.chip import TARGET_VARIABLE
-from .kernel import Kernel, generates_descriptors, simulate
+from ..machine.settings import generates_descriptors
+from .kernel import Kernel, simulate
 from .launch import run
 
 NO_DGE = "--disable-dge"  # compiler option, passed in `additional_compile_opt`

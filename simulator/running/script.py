@@ -15,6 +15,7 @@ from typing import Any
 from ..checking.sanitizing import sanitized
 from ..machine.chip import TARGET_VARIABLE, find_target
 from ..machine.errors import NkiValidationError, without_ours
+from ..machine.settings import changed_environment
 from ..timing.by_line import describe_line
 from . import kernel
 from .install import install
@@ -57,14 +58,12 @@ def run_script(
     found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
     install()
     changed = {TARGET_VARIABLE: found.name, "NKI_SIMULATOR": os.environ.get("NKI_SIMULATOR", "1")}
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
     argv, path = sys.argv, list(sys.path)
     sys.argv = list(arguments)
     sys.path.insert(0, os.path.dirname(script))
     kernel.observers.append(observe)
     try:
-        with sanitized(sanitize):
+        with changed_environment(changed), sanitized(sanitize):
             if edits is not None:
                 _run_changed(script, edits)
             else:
@@ -79,11 +78,6 @@ def run_script(
     finally:
         kernel.observers.remove(observe)
         sys.argv, sys.path[:] = argv, path
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
     return 0
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from nki_tensors import counted, indices
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.instructions import core as core_module
 from trninfer.simulator.instructions.core import NeuronCore, running
 from trninfer.simulator.machine.chip import find_target
 from trninfer.simulator.machine.errors import EarlierNkiWarning, UndefinedOnChipWarning
@@ -143,7 +142,7 @@ def test_a_loop_that_does_not_end_is_stopped(core, monkeypatch):
 
 
 def test_a_kernel_that_does_not_end_is_stopped(core, monkeypatch):
-    monkeypatch.setattr(core_module, "MAX_INSTRUCTIONS", 100)
+    monkeypatch.setattr(core, "max_instructions", 100)
     dst = nl.ndarray((1, 1), nl.float32)
     with pytest.raises(NkiValidationError, match=r"issued 100 instructions.* does it end"):
         while True:

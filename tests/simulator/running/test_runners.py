@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from trninfer import simulator
 from trninfer.simulator.machine.errors import EarlierNkiWarning
-from trninfer.simulator.running.kernel import disabled_dge
+from trninfer.simulator.machine.settings import NO_DGE_VARIABLE, changed_environment
 from trninfer.simulator.running.runners import RUNNERS, Benchmark
 
 A = np.arange(512, dtype=np.float32).reshape(128, 4)
@@ -66,7 +66,7 @@ def test_descriptors_made_by_software_take_longer():
     latencies = [timed.benchmark_result.nc_latency.predicted_us for timed in (plainly, slower)]
     expected = [simulator.run(doubled, A, target="trn2", dge=dge).latency_us for dge in (True, False)]
     assert latencies == expected and latencies[0] != latencies[1]
-    with disabled_dge():
+    with changed_environment({NO_DGE_VARIABLE: "1"}):
         plainly(A)
     assert plainly.benchmark_result.nc_latency.predicted_us == expected[1]
 
