@@ -62,7 +62,7 @@ def test_beside_the_prediction(folder, capsys):
     [
         (["none.json"], 2, "none.json: no such file or folder"),
         (["kernel.py"], 2, "kernel.py: not JSON"),
-        (["cut.ntff"], 2, "cut.ntff: cut off"),
+        (["cut.ntff"], 2, "cut.ntff: truncated"),
         (["."], 2, "the folder contains no Instruction.parquet"),
         (["full.json", "--kernel", "none.py"], 2, "--kernel none.py: no such file"),
         (["full.json", "--kernel", "silent.py"], 2, "--kernel silent.py: no kernel was launched"),
