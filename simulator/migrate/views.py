@@ -185,7 +185,7 @@ def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> 
         (clips[at].count if at in clips else counts[at]).text if at in counts else "1" for at in range(-rank, 0)
     )
     keys = _slices(clipped, rank, tensor)
-    found = f"{text}[{', '.join(keys)}]" if keys is not None else _pattern(text, clipped, rank)
+    found = f"{text}[{', '.join(keys)}]" if keys is not None else _pattern(text, tensor, clipped, rank)
     return View(found, view_of(tensor, shape, clipped[0].base.text), shape, full)
 
 
@@ -231,9 +231,9 @@ def _key(index: Index) -> str:
     return slice_text(base.text, last.text, str(factor))
 
 
-def _pattern(text: str, indices: list[Index], rank: int) -> str:
+def _pattern(text: str, tensor: Tensor, indices: list[Index], rank: int) -> str:
     """Return the subscript as an explicit access pattern on the tensor."""
-    pairs = []
+    pairs: list[str] = []
     for at in range(-rank, 0):
         step = Sum(0)
         count = Sum(1)
@@ -244,7 +244,9 @@ def _pattern(text: str, indices: list[Index], rank: int) -> str:
                     raise CannotError("an index that counts down: a stride of an access pattern is never negative")
                 step = step + Sum(0, {f"{text}.strides[{dimension}]": 1}) * axis.factor
                 count = axis.count
-        pairs.append(f"[{step.text if step != Sum(0) else '1'}, {count.text}]")
+        if step == Sum(0) and count != Sum(1) and not pairs and tensor.region in ("sbuf", "psum"):
+            raise CannotError("one partition read as several: copy it to all partitions with nl.broadcast_to(t, shape)")
+        pairs.append(f"[{step.text if step != Sum(0) or count != Sum(1) else '1'}, {count.text}]")
     offset = Sum(0, {f"{text}.offset": 1})
     for dimension, index in enumerate(indices):
         if index.base != Sum(0):

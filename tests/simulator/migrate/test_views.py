@@ -72,6 +72,21 @@ def test_what_no_slices_take_becomes_an_access_pattern(elements, pattern):
     assert taken([array(each) for each in elements]).text.startswith(pattern)
 
 
+def test_a_position_times_zero_repeats_an_element():
+    p, f = np.ogrid[0:4, 0:5]
+    body = """
+        out = nl.ndarray((4, 5), dtype=a.dtype, buffer=nl.shared_hbm)
+        p, f = nl.mgrid[0:4, 0:5]
+        t = nl.ndarray((4, 5), dtype=a.dtype)
+        nisa.dma_copy(dst=t[p, f], src=a[2 + p * 0, 3 + f])
+        nl.store(out[p, f], t)
+        return out
+    """
+    assert run_migrated(body, A).tolist() == A[2 + p * 0, 3 + f].tolist()
+    with pytest.raises(CannotError, match="one partition read as several"):
+        taken([array(P.scaled(Sum(0))), array(F)], Tensor("sbuf", shape=SHAPE))
+
+
 def test_access_patterns_take_the_elements_of_the_index_arrays():
     i, j, k = np.ogrid[0:2, 0:3, 0:2]
     body = """
