@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .functions import functions_with_nki, is_jit
-from .imports import ENTRY_POINTS, KERNEL_PARAMETERS, RUNNERS
+from .imports import ENTRY_POINTS, KERNEL_PARAMETERS, OLD_OPTIONS, RUNNERS
 from .names import Names, is_stored, modern
 from .notes import MigrationError
 from .uses import compares_none
@@ -49,8 +49,8 @@ class _Unit:
 
         The migration removes these options together with the entry points.
         """
-        calls = [node for node in self.nodes if isinstance(node, ast.Call) and names.dotted(node.func) in RUNNERS]
-        values = [value for call in calls for value in _options_of(call)]
+        calls = [node for node in self.nodes if isinstance(node, ast.Call)]
+        values = [value for call in calls for value in _options_of(call, names.dotted(call.func))]
         options = {id(part) for value in values for part in ast.walk(value)}
         return _Unit(self.name, self.line, [node for node in self.nodes if id(node) not in options])
 
@@ -163,8 +163,13 @@ def _kernels_given(node: ast.Call, names: Names) -> list[ast.expr]:
     return node.args if isinstance(node.func, ast.Call) else []  # nki.benchmark(warmup=5)(kernel)
 
 
-def _options_of(call: ast.Call) -> list[ast.expr]:
-    """Return the arguments of a call of an entry point other than the kernel."""
+def _options_of(call: ast.Call, dotted: str) -> list[ast.expr]:
+    """Return the arguments of a call of an entry point that the migration removes: all but the kernel, or the old
+    options of nki.jit."""
+    if dotted == "nki.jit":
+        return [keyword.value for keyword in call.keywords if keyword.arg in OLD_OPTIONS]
+    if dotted not in RUNNERS:
+        return []
     return [*(keyword.value for keyword in call.keywords if keyword.arg not in KERNEL_PARAMETERS), *call.args[1:]]
 
 

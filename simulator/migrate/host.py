@@ -8,11 +8,10 @@ import libcst as cst
 from libcst import matchers
 
 from .expressions import NUMBERS
-from .imports import KERNEL_PARAMETERS, RUNNERS, TENSOR_TYPES, dotted_of
+from .imports import KERNEL_PARAMETERS, OLD_OPTIONS, RUNNERS, TENSOR_TYPES, dotted_of
 from .names import OLD_PACKAGE, REDUCTIONS, Names
 from .notes import CANNOT, CHECK, Notes
 
-OLD = ("mode", "platform_target")
 MAKERS = ("nki.jit", "nki.simulate", "as_kernel")  # functions that return the kernel itself, or a function that runs it
 TIMERS = ("nki.benchmark", "nki.profile")
 
@@ -110,7 +109,7 @@ class Host(cst.CSTTransformer):
                 return self._run(maker, updated)  # nki.benchmark(warmup=5)(kernel)
         is_partial = dotted == "functools.partial" and bool(updated.args)
         if dotted == "nki.jit" or (is_partial and self._dotted(updated.args[0].value) == "nki.jit"):
-            kept = [a for a in updated.args if a.keyword is None or a.keyword.value not in OLD]
+            kept = [a for a in updated.args if a.keyword is None or a.keyword.value not in OLD_OPTIONS]
             if len(kept) < len(updated.args):
                 last = [each.with_changes(comma=cst.MaybeSentinel.DEFAULT) for each in kept[-1:]]
                 return updated.with_changes(args=[*kept[:-1], *last])

@@ -26,6 +26,7 @@ DROPPED = (
 RUNNERS = frozenset({"nki.baremetal", "nki.benchmark", "nki.profile", "nki.trace"})
 # names of the runner parameter that takes the kernel, which is the first positional parameter
 KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")
+OLD_OPTIONS = ("mode", "platform_target")  # options of nki.jit that NKI 0.7 does not have
 _Annotated = TypeVar("_Annotated", cst.Parameters, cst.Annotation)
 ENTRY_POINTS = RUNNERS | {"nki.simulate_kernel"}
 GONE = ENTRY_POINTS | frozenset(
@@ -161,9 +162,7 @@ class Decorators:
 def _old_options(decorator: cst.Decorator) -> bool:
     node = decorator.decorator
     options = node.args if isinstance(node, cst.Call) else ()
-    return any(
-        argument.keyword is not None and argument.keyword.value in ("mode", "platform_target") for argument in options
-    )
+    return any(argument.keyword is not None and argument.keyword.value in OLD_OPTIONS for argument in options)
 
 
 def without_old_annotations(parameters: _Annotated, names: Names) -> _Annotated:

@@ -88,3 +88,9 @@ def test_unbound_names():
     text += "    except ValueError as e:\n        print(e, z, a, d, g, f, q)\n    return w\n\nprint(__file__, z)\n"
     assert unbound(ast.parse(text)) == {"q": [10], "w": [11], "z": [13]}
     assert unbound(ast.parse("from x import *\nprint(y)")) == {}
+
+
+def test_removed_options_of_jit_are_no_loss():
+    text = migrate_source(KERNEL + "def run(chip):\n    return nki.jit(kernel, platform_target=chip())\n").text
+    assert "return nki.jit(kernel)" in text
+    assert missing("import nki\nnki.jit(kernel, other=chip())\n", "import nki\nnki.jit(kernel)\n")
