@@ -1,9 +1,9 @@
 """Predict networks in batches, on two cores, in 8 bits and with other picture sizes, and write the tables in docs.
 
 `python -m trninfer.tools.measure_launches [TABLE...]` builds each network as defined by torchvision, with random
-weights, imports it and predicts its launches on trn2. It requires torch, torchvision and onnx, takes about ten minutes
-on two cores, and rewrites the tables in docs/networks.md completely. The only computation on data is the calibration of
-float8_e4m3 with random pictures.
+weights, imports it and predicts its launches on trn2. It rewrites the tables in docs/networks.md completely, which
+takes about fifteen minutes on two cores, and requires torch, torchvision and onnx; the table `large` also requires timm
+and ultralytics. The only computation on data is the calibration of float8_e4m3 with random pictures.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import argparse
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..models.checks import INPUT, Shape
@@ -23,9 +24,11 @@ from ..models.inputs import ImageInput
 from ..models.layers import Layer, Pool
 from ..models.network import Network
 from ..runtime.backend import EIGHT_BITS
+from ..runtime.floor import floor_of
 from ..runtime.session import Session
 from ..runtime.simulated import open_simulated_backend
 from .measure_networks import BATCH, PAGE, TARGET, export, random_network
+from .real_exports import Export, load_packages
 
 WAYS = tuple(  # dtype, cores of a logical core, pictures
     (dtype, cores, pictures)
@@ -39,8 +42,28 @@ USUAL = 224
 SIZES = (160, 192, USUAL, 225, 320, 448, 640, 896)
 
 
+@dataclass(frozen=True)
+class Large:
+    """A network of `real_exports`, its batches, and the published microseconds of a picture and physical core (dtype),
+    measured with torch_neuronx.trace on trn2: neuronx-distributed-inference, pull requests 116 and 151."""
+
+    export: Export
+    batches: tuple[int, ...]
+    published: str = ""
+
+
+LARGE = (
+    Large(Export("ultralytics", "yolov8n", 640, "own"), (1,)),
+    Large(Export("ultralytics", "yolo26s", 640, "own"), (1, 8), "5,253 (fp32)"),
+    Large(Export("ultralytics", "yolo26m", 640, "own"), (8,), "6,314"),
+    Large(Export("timm: vit", "vit_base_patch16_224", 224, "script"), (1, 16), "9,328"),
+    Large(Export("torchvision", "convnext_tiny", 224, "script"), (1, 16), "7,564"),
+    Large(Export("torchvision: maps", "fcn_resnet50", 96, "script"), (1,)),
+)
+
+
 def main() -> None:
-    """Write the named tables, or both by default."""
+    """Write the named tables, or all by default."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}")
     tables = parser.parse_args().tables or list(TABLES)
@@ -67,6 +90,26 @@ def sizes() -> Iterator[Sequence[str]]:
         model = built(name)
         resized = (Model(for_size(model.network, side), model.tensors, {}) for side in SIZES)
         yield name, *(shown(predicted(each, "bfloat16", 1, 1)) for each in resized)
+
+
+def large() -> Iterator[Sequence[str]]:
+    """Yield one row per network and batch size, with the published time and the predicted one in separate columns."""
+    yield "network", "size", "pictures", "published, measured", "predicted", "times its floor", "planned in"
+    load_packages([each.export for each in LARGE])
+    for each in LARGE:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "network.onnx"
+            each.export.write(path)
+            imported = import_network(path)
+        model = Model(imported.network, imported.tensors, {})
+        for pictures in each.batches:
+            began = time.process_time()
+            microseconds = predicted(model, "bfloat16", 1, pictures)
+            seconds = time.process_time() - began
+            floor = floor_of(model.network, "bfloat16", pictures, TARGET).latency_us / pictures
+            row = (each.export.name, str(each.export.size), str(pictures), each.published, shown(microseconds))
+            print(row, seconds, file=sys.stderr, flush=True)
+            yield *row, f"{microseconds / floor:.1f}", f"{seconds:.0f} s"
 
 
 def built(name: str) -> Model:
@@ -118,7 +161,7 @@ def filled(page: str, name: str, rows: Sequence[Sequence[str]]) -> str:
     return block.sub(lambda match: match[1] + table + match[2], page)
 
 
-TABLES: dict[str, Callable[[], Iterator[Sequence[str]]]] = {"ways": ways, "sizes": sizes}
+TABLES: dict[str, Callable[[], Iterator[Sequence[str]]]] = {"ways": ways, "sizes": sizes, "large": large}
 
 if __name__ == "__main__":
     main()

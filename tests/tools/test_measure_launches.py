@@ -7,7 +7,7 @@ from random_networks import conv, labels, picture
 from trninfer.models.layers import Dense, Flatten, Pool
 from trninfer.models.network import Network
 from trninfer.tools import measure_launches
-from trninfer.tools.measure_launches import FAMILIES, NETWORKS, SIZES, WAYS, filled, for_size, shown
+from trninfer.tools.measure_launches import FAMILIES, LARGE, NETWORKS, SIZES, WAYS, filled, for_size, shown
 
 PAGE = measure_launches.PAGE.read_text("utf-8")
 
@@ -25,6 +25,14 @@ def test_every_network_has_a_row(name: str, networks: tuple[str, ...], columns: 
     assert [row[0] for row in rows] == list(networks)
     for row in rows:
         assert len(row) == 1 + len(columns) and all(float(cell.replace(",", "")) > 0 for cell in row[1:])
+
+
+def test_published_and_predicted_times_are_in_separate_columns() -> None:
+    headings, *rows = table("large")
+    assert headings[3:5] == ["published, measured", "predicted"]
+    expected = [(each.export.name, str(n), each.published) for each in LARGE for n in each.batches]
+    assert [(row[0], row[2], row[3]) for row in rows] == expected
+    assert all(float(row[4].replace(",", "")) > 0 and float(row[5]) >= 1 for row in rows)
 
 
 def test_time_for_each_pixel_of_the_table_rises_by_less_than_a_third() -> None:
