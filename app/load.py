@@ -13,6 +13,7 @@ from .bench.sweep_options import several
 from .errors import UsageError
 from .option_groups import seconds, takes_options, whole
 from .options import FormatOption, OutputOption, QuietOption
+from .text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -213,7 +214,7 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
         rows = [{"url": str(address), "model": model or None, **dataclasses.asdict(result)} for result in results]
         emit_rows(rows, "load", options.form, options.output)
         return
-    what = f"{model}, {options.batch_size} inputs per request" if model else "pictures"
+    what = f"{model}, {count(options.batch_size, 'input')} per request" if model else "pictures"
     title = f"load on {address}: {what}"
     stream = stream_of(options.output)
     write_output(to_text(lambda console: print_load(console, title, results), stream), options.output)

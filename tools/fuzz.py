@@ -239,7 +239,7 @@ def _broken(arguments: Sequence[str], status: int, out: str, err: str, folder: P
         if line.startswith("trninfer: ") and len(line) > LONGEST:
             return f"a line of {len(line)} characters: {line}"
     if status >= 2 and not err:
-        return f"status {status} without a word"
+        return f"status {status} without a message"
     written = folder / "out"
     text = written.read_text(encoding="utf-8") if written.is_file() else out
     forms = [word for flag, word in pairwise(arguments) if flag == "--format"]

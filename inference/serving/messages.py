@@ -235,14 +235,14 @@ def _from_base64(text: bytes, count: int, where: str) -> list[bytes]:
 
 def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
     """Parse a shape and check that it is valid for the input."""
-    needed = f"[N, {', '.join(map(str, spec.shape[1:]))}] is needed, N from 1 up"
+    expected = f"expected [N, {', '.join(map(str, spec.shape[1:]))}], N from 1 up"
     try:
         shape = tuple(_SHAPE.decode(text)) if len(text) <= MAX_SHAPE else ()
     except (ValueError, msgspec.DecodeError):
         shape = ()
     if not shape or shape[0] < 1 or shape[1:] != spec.shape[1:]:
         given = text.decode("utf-8", "replace") if len(text) <= MAX_SHAPE else "too long"
-        raise ProtocolError(f"{where}: {spec.name} has the shape {' '.join(given.split())}; {needed}")
+        raise ProtocolError(f"{where}: {spec.name} has the shape {' '.join(given.split())}; {expected}")
     return shape
 
 

@@ -23,7 +23,8 @@ def pool(builder: GraphBuilder, layer: Pool) -> None:
     if layer.method == "average":
         builder.add_by_channel(AveragePool, layer, after, count_include_pad=layer.count_include_pad, **fields)
     else:
-        if not any(layer.padding) and not layer.ceil_mode:
+        overlaps = any(window > stride for window, stride in zip(layer.window, layer.stride))
+        if not any(layer.padding) and not layer.ceil_mode and not overlaps:
             _leave_out_unread(builder, layer, after)
         builder.add_by_channel(MaxPool, layer, after, **fields)
 

@@ -24,16 +24,15 @@ class Importer:
         constants: Mapping[str, np.ndarray],
         views: Mapping[str, View],
         wanted: Set[str],
-        batch: int,
+        batch: int | None,
         opset: int,
-        is_open: bool = False,
     ) -> None:
         self.builder = builder
         self.constants = dict(constants)
         self.views = dict(views)
         self.wanted = wanted  # names of the values that are read
-        self.batch = batch  # size of the batch axis, or 1 if it is not fixed
-        self.is_open = is_open  # True if the file does not fix the size of the batch axis
+        self.batch = batch or 1  # size of the batch axis, or 1 if it is not fixed
+        self.is_open = batch is None  # True if the file does not fix the size of the batch axis
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to hold values, not scores

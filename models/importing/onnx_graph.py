@@ -78,7 +78,7 @@ class Walk:
         constants = {name: value for name, value in graph.constants.items() if name in wanted}
         builder = NetworkBuilder(source.input)
         self.source = source
-        self.importer = Importer(builder, constants, {}, wanted, source.batch, graph.opset, source.is_open)
+        self.importer = Importer(builder, constants, {}, wanted, source.fixed_batch, graph.opset)
         self.importer.views |= source.views(self.importer)
         self._cut = cut
         self._nodes: Sequence[Node] = cut.nodes

@@ -63,12 +63,12 @@ class GraphSource:
     @property
     def batch(self) -> int:
         """The size of the batch axis, or 1 if it is not fixed."""
-        return max(part.batch or 1 for part in self.parts)
+        return self.fixed_batch or 1
 
     @property
-    def is_open(self) -> bool:
-        """True if the size of the batch axis is not fixed."""
-        return any(part.batch is None for part in self.parts)
+    def fixed_batch(self) -> int | None:
+        """The size of the batch axis, or None if no input fixes it."""
+        return max((part.batch for part in self.parts if part.batch is not None), default=None)
 
     def views(self, importer: Importer) -> dict[str, View]:
         """Return the view of each input by name; if there are several inputs, they are slices of one row."""

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from ...kernels.program import input_name
-from ...kernels.tiling.packing import round_up
+from ...kernels.tiling.packing import ceil_div, round_up
 from ...lowering.config import LoweringConfig
 from ...lowering.launch_sequence import LaunchSequence
 from ...lowering.pipeline import LaunchPlan
+from ...models.checks import INPUT
 from ...models.files import Model
 from ...models.golden import run_layer, run_network
 from ...models.inputs import ImageInput
-from ...models.layers import Combine, Conv2d, Dense, Flatten, Layer, Softmax
+from ...models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pad, Reshape, Softmax
 from ...models.layout import pack_conv2d
 from ...models.network import Network
 from ...simulator.machine.chip import PARTITIONS
@@ -105,7 +106,8 @@ def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
         yield _ffnn_predict(size, number, dtype)
         yield from _convolutions(size, number, dtype)
         yield from _layers(size, number, dtype)
-        yield _network(size, number, dtype)
+        for make in (_residual, _side_by_side):
+            yield _network(size, number, dtype, make)
 
 
 def _wide(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -241,10 +243,9 @@ def _golden(
     return outputs
 
 
-def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
-    """Return the check of a network with a residual sum in a single launch."""
-    side, channels, batch = ((6, 4, 2), (13, 17, 3))[number]
-    layers = (
+def _residual(side: int, channels: int) -> tuple[Layer, ...]:
+    """Return a network with a residual sum."""
+    return (
         Conv2d(
             name="first",
             in_channels=1,
@@ -260,6 +261,29 @@ def _network(size: str, number: int, dtype: np.dtype[Any]) -> Check:
         Dense("scores", channels * (side // 2) ** 2, 5),
         Softmax("softmax"),
     )
+
+
+def _side_by_side(side: int, channels: int) -> tuple[Layer, ...]:
+    """Return a network that places the pixels of two values side by side, as heads of detectors do."""
+    many, few = side**2, ceil_div(side, 2) ** 2
+    return (
+        Conv2d("fine", 1, channels, (1, 1)),
+        Reshape("fine_pixels", (channels, 1, many)),
+        Pad("left", (0, 0, 0, few)),
+        Conv2d("coarse", 1, channels, (1, 1), stride=(2, 2), inputs=(INPUT,)),
+        Reshape("coarse_pixels", (channels, 1, few)),
+        Pad("right", (0, many, 0, 0)),
+        Combine("pixels", "add", inputs=("left", "right")),
+        Flatten("flat"),
+        Dense("scores", channels * (many + few), 5),
+        Softmax("softmax"),
+    )
+
+
+def _network(size: str, number: int, dtype: np.dtype[Any], make: Callable[[int, int], tuple[Layer, ...]]) -> Check:
+    """Return the check of a network in a single launch."""
+    side, channels, batch = ((6, 4, 2), (13, 17, 3))[number]
+    layers = make(side, channels)
     image = ImageInput(1, side, side, "none", (0.0,), (1.0,))
     network = Network("check", image, layers, tuple("abcde"))
     shapes = {name: shape for layer in layers for name, shape in layer.tensor_shapes().items()}

@@ -132,7 +132,7 @@ def _check_sbuf(tiles: list[Life], target: Target, usable: int) -> int:
             raise CapacityError(
                 f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
                 f"{allocation.row_bytes} bytes per partition where {usable - held + allocation.row_bytes} of "
-                f"{usable} are available; live:  {_biggest(alive, allocation)}"
+                f"{usable} are available; alive: {_biggest(alive, allocation)}"
             )
         peak = max(peak, held)
     return peak

@@ -39,7 +39,7 @@ def test_what_cannot_be_used_is_told_in_its_row() -> None:
 
 
 def test_wrong_columns_and_models_are_refused() -> None:
-    with pytest.raises(trninfer.ArgumentError, match="needs a column image, bytes, path; it has pictures"):
+    with pytest.raises(trninfer.ArgumentError, match="must have a column image, bytes, path; its columns are pictures"):
         trninfer.Classifier(backend="sim")({"pictures": []})
     with pytest.raises(trninfer.ModelError, match="reads pictures, not features"):
         trninfer.Predictor("digits-cnn", backend="sim")

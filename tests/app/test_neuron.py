@@ -171,7 +171,7 @@ def test_a_compilation_that_takes_too_long_is_no_dead_end(cli, chip, feature_mod
     chip.setenv("STAND_IN_NKI", "slow")
     outcome = cli("bench", "--model", feature_model, "--compile-timeout", 1, "--format", "json")
     assert outcome.status == 2 and "not compiled within 1 s (--compile-timeout)" in outcome.err
-    assert "going on layer by layer" in outcome.err  # which is as slow here
+    assert "continuing layer by layer" in outcome.err  # which is as slow here
 
 
 def test_a_core_that_is_lost_is_status_3(cli, chip, feature_model) -> None:

@@ -27,7 +27,7 @@ SPECS = (
     ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)),
     ImageInput(3, 16, 16, "photo", (0.0,) * 3, (1.0,) * 3, resize=20),
 )
-MEMORY = 64 << 20  # bytes that refusing or reading something small may take
+MEMORY = 65 << 20  # bytes that refusing or reading something small may take
 
 FORMATS = {
     "BMP": "RGB", "GIF": "P", "JPEG": "RGB", "PNG": "RGBA", "PPM": "L", "TIFF": "RGB", "WEBP": "RGB",

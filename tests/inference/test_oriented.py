@@ -103,5 +103,5 @@ def test_records_pictures_and_coco() -> None:
 
 
 def test_an_angle_is_for_centres() -> None:
-    with pytest.raises(ModelError, match="an angle requires code centre"):
+    with pytest.raises(ModelError, match="an angle requires code=centre"):
         BoxHead(2, "columns", "corners", angle=True)

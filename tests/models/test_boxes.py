@@ -57,5 +57,7 @@ def test_what_does_not_fit_is_named(fields, message):
 def test_an_output_must_have_such_rows():
     BoxHead(2).check_shape((6, 100))
     BoxHead(2, "rows").check_shape((100, 6))
-    with pytest.raises(ModelError, match=r"the output has shape \[100, 6\]; \[numbers, boxes\] with 6 numbers"):
+    with pytest.raises(
+        ModelError, match=r"the output has shape \[100, 6\]; expected \[numbers, boxes\] with 6 numbers"
+    ):
         BoxHead(2).check_shape((100, 6))

@@ -14,7 +14,9 @@ from trninfer.runtime.simulated import SimulatedBackend, open_for_worker
 def test_the_simulator_is_refused_beside_the_loaded_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nki", ModuleType("nki"))
     sys.modules["nki"].__file__ = "/somewhere/nki/__init__.py"
-    with pytest.raises(BackendUnavailable, match=r"'sim' is not available: too late .*AWS's package nki is loaded"):
+    with pytest.raises(
+        BackendUnavailable, match=r"'sim' is not available: too late .*AWS's package nki is already loaded"
+    ):
         choose_backend("sim")
 
 

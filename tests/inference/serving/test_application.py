@@ -174,8 +174,8 @@ def test_a_public_client_of_the_protocol(server: RunningServer, picture_model: P
         ),
         ({"shape": [0, 1, 16, 16], "data": []}, "N from 1 up"),
         ({"shape": [256], "data": [0.0] * 256}, r"input has the shape \[256\]"),
-        ({"shape": [1, 1, 16, 16], "data": [1e39] * 256}, "beyond float32"),
-        ({"shape": [1, 1, 16, 16], "data": [0.0] * 255}, "does not fit"),
+        ({"shape": [1, 1, 16, 16], "data": [1e39] * 256}, "outside the range of float32"),
+        ({"shape": [1, 1, 16, 16], "data": [0.0] * 255}, "does not match the shape"),
         ({"shape": [1, 1, 16, 16], "data": ["x"] * 256}, "data must be a list of numbers"),
     ],
 )
@@ -255,7 +255,7 @@ def test_two_ways_to_end_a_body_are_refused_and_no_second_request_is_read(server
         while part := connection.recv(1 << 16):
             answer += part
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1, answer
-    assert b"exclude each other" in answer
+    assert b"mutually exclusive" in answer
 
 
 def test_too_much_at_once_is_told_to_come_back(server: RunningServer, picture: bytes) -> None:

@@ -104,7 +104,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", [*SHAPES, [1 << 70], [10**1000], [1, 2, 1]])
 def test_shapes_that_the_input_does_not_have(shape: object) -> None:
-    with pytest.raises(ProtocolError, match=r"input has the shape .*; \[N, 2\] is needed, N from 1 up"):
+    with pytest.raises(ProtocolError, match=r"input has the shape .*; expected \[N, 2\], N from 1 up"):
         parse({"inputs": [{**TENSOR, "shape": shape}]})
 
 

@@ -44,7 +44,7 @@ def test_only_a_profile_is_predicted_as_one() -> None:
 
 
 def test_an_unknown_suite_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(UnknownSuite, match=r"no suite 'cs150'; allowed: cs149-part1, .*matmul-ladder"):
+    with pytest.raises(UnknownSuite, match=r"unknown suite 'cs150'; allowed: cs149-part1, .*matmul-ladder"):
         run_suite("cs150")
     assert issubclass(UnknownSuite, ValueError)
 
