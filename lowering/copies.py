@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ..kernels.program import Rearrange
 from .graph import Graph
 
 
 def copies_first(graph: Graph) -> Graph:
     """Return a graph in which the nodes that a copy by way of HBM does not depend on follow the copy."""
     order = list(range(len(graph.nodes)))
-    for number in (n for n, node in enumerate(graph.nodes) if isinstance(node.operation, Rearrange)):
+    for number in (n for n, node in enumerate(graph.nodes) if node.operation.moves_numbers):
         needed, left = {number}, [number]
         while left:
             parts = [part for parts in graph.nodes[left.pop()].sources for part in parts]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Load, Rearrange, TapsLoad
+from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Load, TapsLoad
 from ...simulator.machine.chip import PARTITIONS
 from ..arrangement import Arrangement
 from ..decisions import Ask, Decisions
@@ -46,7 +46,7 @@ class LoadTaps(Pass):
 def load_input(graph: Graph) -> Graph:
     """Load an input unchanged, unless it is only the first operand of one convolution or is divided in HBM."""
     readers = graph.readers(LAUNCH_INPUT)
-    if all(isinstance(graph.nodes[number].operation, Rearrange) for number, _ in readers):
+    if all(graph.nodes[number].operation.moves_numbers for number, _ in readers):
         return graph
     if len(readers) == 1 and readers[0][1] == 0:
         reader = graph.nodes[readers[0][0]]
