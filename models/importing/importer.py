@@ -145,8 +145,11 @@ class Importer:
         """Return a view in which the axis of an operator is an ordinary one: an axis of size 1 if it is the batch."""
         if not view.batched or axis not in (0, -view.rank):
             return view
-        if self.is_open:
-            self.note(f"{node} mixes the inputs of a batch: each input is computed as its own batch")
+        return self.own_batch(view, node) if self.is_open else self.single(view)
+
+    def own_batch(self, view: View, node: Node) -> View:
+        """Return the same view as `single`, and note that the node mixes the inputs of a batch in the file."""
+        self.note(f"{node} mixes the inputs of a batch: each input is computed as its own batch")
         return self.single(view)
 
     def describe(self, view: View) -> str:

@@ -232,8 +232,7 @@ def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
         if not given:
             given = tuple(range(view.rank))
         if view.batched and any(axis % view.rank == 0 for axis in given if -view.rank <= axis < view.rank):
-            view = importer.single(view)
-            importer.note(f"{node} mixes the inputs of a batch: each input is computed as its own batch")
+            view = importer.own_batch(view, node)
         axes = tuple(sorted({importer.axis(view, axis) for axis in given}))
         importer.give(node, reduction(importer, view, axes, bool(integer(node, "keepdims", 1))))
 
