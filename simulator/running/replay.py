@@ -292,7 +292,8 @@ class Replays:
     def keep(self, key: Any, replay: Replay | None, prediction: Any) -> None:
         """Store the result of recording a launch."""
         self._seen[key] = False if replay is None else Replayed(replay, prediction)
-        self._forget()
+        while len(self._seen) > 1 and self._full():
+            self._seen.popitem(last=False)
 
     def make(self, recording: Recording, issued: int, registers: dict[str, Array]) -> Replay | None:
         """Return the replay of a recording, or None if it cannot be replayed."""
@@ -313,10 +314,6 @@ class Replays:
         """Drop all launches and free their memory."""
         self._seen.clear()
         self._buffers.clear()
-
-    def _forget(self) -> None:
-        while len(self._seen) > 1 and self._full():
-            self._seen.popitem(last=False)
 
     def _full(self) -> bool:
         replays = [found.replay for found in self._seen.values() if isinstance(found, Replayed)]
