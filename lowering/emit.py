@@ -159,7 +159,7 @@ class _Emission:
         return reader, parts.index(number)
 
     def _is_part(self, number: int, reader: int) -> bool:
-        """True if a node moves numbers by way of HBM, and its images are packed like those of its reader."""
+        """True if a node moves numbers through HBM and its images are packed in the same way as its reader's."""
         if number < 0 or not self._is_alone(number, reader):
             return False
         operation = self._graph.nodes[number].operation

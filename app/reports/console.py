@@ -175,7 +175,7 @@ def _list_missing(console: Console, headings: Sequence[str]) -> None:
 
 
 def _heading_rows(names: Column, shown: Sequence[Column]) -> Iterator[tuple[Text, list[Text]]]:
-    """Yield the lines of the headings, from top to bottom: that of the names and those of the figures."""
+    """Yield the lines of the headings from top to bottom, each as the names' heading and the figures' headings."""
     height = max(len(column.lines) for column in (names, *shown))
     for level in range(height):
         name, *heads = (Text(_level(column, level, height), "bold") for column in (names, *shown))

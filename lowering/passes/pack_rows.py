@@ -96,7 +96,7 @@ def best_packing(packing: RowPacking) -> Graph:
     choices = [packing.offsets(chosen) for chosen in combinations]
     read = {n: node.sources[0][0] for n, node in enumerate(graph.nodes)}
     depending = [n for n in read if n in packed or read[n] in packed]
-    known: dict[tuple[int, int | None, int | None], int] = {}  # columns by node, its offset and that of its input
+    known: dict[tuple[int, int | None, int | None], int] = {}  # by node, offset and offset of its input
 
     def columns(offsets: Offsets, n: int) -> int:
         key = n, offsets.get(n), offsets.get(read[n])

@@ -75,8 +75,8 @@ def _starts(builder: GraphBuilder, layer: Layer) -> dict[str, int]:
 
 
 def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
-    """Return the layer that made a row of the pixels of an image for a padding alone; None if there is none, or if it
-    is needed."""
+    """Return the layer that reshapes an image to the row of pixels that only `pad` reads, or None if there is no such
+    layer or its copy is needed."""
     layer = _layers(builder).get(pad.inputs[0])
     if not isinstance(layer, Reshape):
         return None
@@ -89,7 +89,7 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
 
 
 def _node_of(builder: GraphBuilder, name: str) -> Node | None:
-    """Return the node of a value that only one layer reads, in its stored order; None if there is none."""
+    """Return the node that computes a value, or None if several layers read it or it is not stored in order."""
     place = builder.places[name]
     is_own = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain and builder.is_read_once(name)
     node = builder.nodes[place.parts[0]] if is_own else None

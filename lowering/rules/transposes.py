@@ -17,9 +17,8 @@ from ..lazy import LazyArray
 from .splitting import can_split, some_channels
 from .views import keep
 
-MOST_PHASES = (
-    16  # maximum number of interleaved phases of pixels if features would otherwise be copied one by one through HBM
-)
+# maximum number of interleaved phases of pixels if features would otherwise be copied one by one through HBM
+MOST_PHASES = 16
 MOST_PIXEL_AXES = 4  # axes of an access pattern, in addition to the partitions
 MOST_COMPARED = 1 << 22  # maximum number of elements of a transpose whose permutation is analysed
 

@@ -39,7 +39,7 @@ def fit_to_values(head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]
 
 
 def _decoded(head: BoxHead, rows: np.ndarray) -> BoxHead:
-    """Return a head that reads centres and sizes in pixels if the file has converted those of cells already."""
+    """Return a head that reads centres and sizes in pixels if the file already converts cells to pixels."""
     boxes = rows[:, head.columns.box].astype(np.float32)
     if np.median(np.abs(boxes[:, :2])) < LARGEST_OFFSET or (boxes[:, 2:] <= 0).any():
         return head

@@ -42,8 +42,11 @@ class LinearLayers:
         self._bases: dict[str, str] = {}  # the layer that computes u, of each layer that was passed so far
 
     def merged(self, layer: Layer, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer]:
-        """Return the layers that replace a layer and what it reads, in order: itself alone if there is too little to
-        merge, or if other layers read some of it. Must be called for all layers in order."""
+        """Return the layers that replace a layer and the layers before it, in order.
+
+        This is the layer itself if there is too little to merge or if other layers read intermediate values. The method
+        must be called for all layers in order.
+        """
         merged = self._merged(layer, reads, outputs) if isinstance(layer, Affine) else None
         for each in merged or [layer]:
             bases = {self._bases.get(read, read) for read in each.inputs} if self._is_linear(each) else ()
