@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 HELP = """Classify pictures, and time each layer.
 
-digits-cnn reads one digit, printed or handwritten, in an ordinary picture. Pictures
-without a digit are labelled none (the best digit stays in --top-k); a picture of
-several digits is an error: trninfer detect finds them all.
+digits-cnn reads one digit, printed or handwritten, in an ordinary picture. Pictures without a digit are labelled none
+(the best digit stays in --top-k); a picture of several digits is an error (use trninfer detect instead).
 
 Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files, and AVIF where
 Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are skipped and names are sorted; in
@@ -31,16 +30,16 @@ folders, only files with a picture's suffix are read. A picture named several ti
 decoded while the previous batch is computed, so any number of them fits in memory.
 
 .npy and .npz files are read if named explicitly: one array [C, H, W], or a batch [N, C, H, W], already preprocessed for
-the network ([H, W, C] if the network was trained so, or with --layout HWC). Inputs of a batch are FILE[0], FILE[1] and
-so on.
+the network ([H, W, C] if the network was trained that way, or with --layout HWC). Inputs of a batch are FILE[0],
+FILE[1] and so on.
 
-A picture that cannot be used is named on standard error; the others are
-answered, and the exit status is 2 (--max-errors allows some). The answers of a network that outputs values (a
-regression, an embedding) have values instead of label and probability. For a network with several outputs, json
-and ndjson contain all of them by name, csv the leading one.
+A picture that cannot be used is named on standard error; the others are answered, and the exit status is 2
+(--max-errors allows some). For a network that outputs values (a regression, an embedding), the answers contain values
+instead of a label and a probability. For a network with several outputs, json and ndjson contain all of them by name;
+csv contains only the first.
 
 --labels scores the answers: accuracy, top 5, precision, recall and F1 of each
-class, and the confusions. A picture without a label is answered, not scored.
+class, and the confusions. A picture without a label is answered but not scored.
 
 A network with several inputs reads one of them from PATH; --input NAME=FILE gives each of the others, the same for all
 pictures.
@@ -55,18 +54,18 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-csv and ndjson are written to standard output answer by answer. With --output, answers wait in FILE.partial until all
-are there; then FILE is written whole. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
-command with --resume answers the rest: earlier answers stay first, and inputs with an error are tried again, as are
-pictures whose file has changed its size or time. --resume-check hash compares contents instead, and --resume-check name
-only names. --model, --top-k, --dtype, --backend and --target must be the same. A finished csv or ndjson FILE can be
-extended too; pictures that changed after it was written are reported, not answered again.
+csv and ndjson are written to standard output answer by answer. With --output, answers are collected in FILE.partial,
+and FILE is written when all of them are complete. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and
+the same command with --resume answers the rest: earlier answers stay first, and inputs with an error are tried again,
+as are pictures whose file has changed its size or time. --resume-check hash compares contents instead, and
+--resume-check name only names. --model, --top-k, --dtype, --backend and --target must be the same. A finished csv or
+ndjson FILE can be extended too; pictures that changed after it was written are reported, not answered again.
 
-On a chip times are measured: median and 99th percentile of --iters calls,
-from host to host; --device-times adds the time on the device alone. --cores distributes batches over processes of this
-machine, --cluster over workers of a Ray cluster, which read the pictures by their paths (--ship sends them). Layer
-times are then sums over all workers, and the time of the busiest one is reported. --compare-backends shows each launch
-on the chip and on the simulator; its csv has the measurements instead of the answers.
+On a chip, times are measured: the median and 99th percentile of --iters calls, from host to host; --device-times adds
+the time on the device alone. --cores distributes batches over processes of this machine, --cluster over workers of a
+Ray cluster, which read the pictures by their paths (--ship sends them). Layer times are then sums over all workers, and
+the time of the busiest one is reported. --compare-backends shows each launch on the chip and on the simulator; its csv
+contains the measurements instead of the answers.
 
 \b
 Examples:

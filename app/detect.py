@@ -23,23 +23,21 @@ if TYPE_CHECKING:
 
 HELP = """Find objects in pictures: a label, a confidence and a box for each.
 
-digits-detect finds the digits of a picture that has several. For other detection
-networks, such as YOLO, give an ONNX file that ultralytics exported, or a
-model file that trninfer import made of it (with --boxes for other detectors). Boxes are x1 y1 x2 y2 in pixels of the
-picture. Segmentation networks add the mask of each object, pose networks its keypoints,
-and networks for oriented boxes the corners (outline), which x1 y1 x2 y2 enclose.
+digits-detect finds the digits in a picture of several. For other detection networks, such as YOLO, specify an ONNX file
+exported by ultralytics, or a model file written by trninfer import (with --boxes for other detectors). Boxes are x1 y1
+x2 y2 in pixels of the picture. Segmentation networks add the mask of each object, pose networks its keypoints, and
+networks for oriented boxes the corners (outline), which x1 y1 x2 y2 enclose.
 
-Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
-input, .npy and .npz of the network's own input (whose boxes are in its pixels). One that
-cannot be used is named on standard error; the others are answered, and the exit status
-is 2 (--max-errors allows some).
+Pictures are named as for trninfer classify: files, folders, globs, - for one on standard input, and .npy and .npz files
+in the layout of the network's input (boxes are then in pixels of that input). A picture that cannot be used is named on
+standard error; the others are answered, and the exit status is 2 (--max-errors allows some).
 
---save DIR writes each picture with its boxes drawn, masks and keypoints too.
+--save DIR writes each picture with its boxes, masks and keypoints drawn.
 
 --labels scores the boxes: mean average precision at an overlap of 0.5, and from 0.5 to
-0.95, as COCO defines it (by its package, pycocotools). SOURCE is COCO's .json of
-annotations, or a folder with YOLO's .txt for each picture. COCO's figures count boxes of
-any confidence: give --confidence 0.001 to compare with them.
+0.95, as COCO defines it (computed by its package, pycocotools). SOURCE is COCO's .json of
+annotations, or a folder with YOLO's .txt for each picture. COCO's figures include boxes of any confidence, so use
+--confidence 0.001 to compare with them.
 
 \b
 Formats:

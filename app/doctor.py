@@ -89,9 +89,9 @@ def doctor(
         trninfer doctor --selftest
       Without an instance, on any x86 machine with AWS's compiler:
         trninfer doctor --selftest --compile-only
-      What to send along with a report of a fault:
+      Information to attach to a bug report:
         trninfer doctor --format json --output machine.json
-      As it would be for another target:
+      The report for another target:
         NEURON_PLATFORM_TARGET_OVERRIDE=trn1 trninfer doctor
     """
     check_output(output)

@@ -68,12 +68,12 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-csv and ndjson are written to standard output answer by answer. With --output, answers wait in FILE.partial until all
-are there; then FILE is written whole. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and the same
-command with --resume answers the remaining rows. --data, the network, --top-k, --dtype, --backend and --target must be
-the same.
+csv and ndjson are written to standard output answer by answer. With --output, answers are collected in FILE.partial,
+and FILE is written when all of them are complete. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and
+the same command with --resume answers the remaining rows. --data, the network, --top-k, --dtype, --backend and --target
+must be the same.
 
-On a chip times are measured; --iters, --device-times, --cores,
+On a chip, times are measured; --iters, --device-times, --cores,
 --cluster and --compare-backends are as in trninfer classify --help.
 
 \b

@@ -28,14 +28,13 @@ MOST_PICTURE_BYTES = 64 << 20  # limit for the total size of all pictures
 
 HELP = """Send requests to a server, and report how long they take.
 
-URL is a server of the Open Inference Protocol, version 2: trninfer serve, KServe or
-Triton. Requests have random tensors of the model's inputs, --batch-size of them; or
-they are pictures, named as PATH, which trninfer serve answers at /classify.
+URL is a server of the Open Inference Protocol, version 2: trninfer serve, KServe or Triton. By default, each request
+contains random tensors for --batch-size inputs of the model. With PATH, pictures are sent to the address /classify of
+trninfer serve instead.
 
---concurrency N keeps N requests in flight (several, such as 1,2,4,8, are separate loads, one
-after another). --rate R sends R requests per second whether or not the server keeps up;
-times then begin when a request was due. A load ends after --duration seconds, or
-after --requests; the first --warmup seconds are not counted.
+--concurrency N keeps N requests in flight (several values, such as 1,2,4,8, are separate loads that run in turn).
+--rate R sends R requests per second whether or not the server keeps up; a time then begins when the request was due. A
+load ends after --duration seconds, or after --requests; the first --warmup seconds are not counted.
 
 Times cover answered requests, in milliseconds at this client: p50, p90, p95 and p99,
 the mean and the maximum. Requests that fail are counted by kind: status 429, timeout,

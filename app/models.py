@@ -41,9 +41,9 @@ def models(
     Examples:
       trninfer models
       trninfer models show network.onnx
-      What programs want to know, layers, classes and file sizes among it:
+      For programs, including layers, classes and file sizes:
         trninfer models --format json
-      The names alone:
+      Only the names:
         trninfer models --format csv | tail -n +2 | cut -d, -f1
     """
     from .output import check_output

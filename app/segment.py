@@ -20,23 +20,21 @@ if TYPE_CHECKING:
 
 HELP = """Find the class of each pixel in pictures: the area of each class, and maps.
 
-For segmentation networks, such as torchvision's fcn, deeplab and lraspp, or SegFormer:
-give an ONNX file, or a model file that trninfer import made of it (with --output-kind map if its output is not
-recognised). The class of each pixel is computed on the chip; the map is then resized to the picture by nearest
-neighbour.
+For segmentation networks, such as torchvision's fcn, deeplab and lraspp, or SegFormer: specify an ONNX file, or a model
+file written by trninfer import (with --output-kind map if its output is not recognised). The class of each pixel is
+computed on the chip; the map is then resized to the picture by nearest neighbour.
 
-Pictures are named as for trninfer classify: files, folders, globs, - for one on standard
-input, .npy and .npz of the network's own input. One that cannot be used is named on
-standard error; the others are answered, and the exit status is 2 (--max-errors allows
-some).
+Pictures are named as for trninfer classify: files, folders, globs, - for one on standard input, and .npy and .npz files
+in the layout of the network's input. A picture that cannot be used is named on standard error; the others are answered,
+and the exit status is 2 (--max-errors allows some).
 
 --save DIR writes two files for each picture: NAME.png, a palette PNG whose pixels are the
 numbers of classes (16-bit grey for more than 255 classes), and NAME-overlay.png (.jpg for a JPEG), the picture with its
 classes in colour. 255 (65,535) marks pixels outside the network's crop.
 
 --labels FOLDER scores the maps: intersection over union of each class, and its mean.
-FOLDER has STEM.png for a picture STEM.jpg, palette or grey, whose pixels are the correct classes; 255 (65,535 in 16
-bits) is not scored.
+FOLDER has STEM.png for a picture STEM.jpg, palette or grey, whose pixels are the correct classes; pixels with the value
+255 (65,535 in 16 bits) are not scored.
 
 \b
 Formats:

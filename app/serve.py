@@ -31,9 +31,8 @@ INSTALL_HINT = "pip install 'trninfer[serve]'"
 
 HELP = """Answer pictures and tensors over HTTP.
 
-Implements the Open Inference Protocol, version 2 (like KServe and Triton), with
-tensors as JSON or raw bytes, and accepts pictures at /classify. / is a page for dropping a picture, and /metrics has
-counts for Prometheus.
+Implements the Open Inference Protocol, version 2 (like KServe and Triton), with tensors as JSON or raw bytes, and
+accepts pictures at /classify. / is a page for dropping a picture, and /metrics provides metrics for Prometheus.
 
 \b
 Addresses:
@@ -47,18 +46,18 @@ Addresses:
   POST /segment                the same of a network of maps (?maps=true adds them)
   GET  /metrics, /openapi.json, /
 
-Concurrent requests are answered in batches: a batch starts when --max-batch inputs wait, or when the first of them has
-waited for --max-delay. Several models: --model a=FILE,b=FILE; /classify?model=b selects one of them, and each has its
-own --workers and --decoders. Each worker is a process with its own NeuronCore (on the simulator, a CPU). When more than
---max-queue inputs wait, requests are refused with status 429 and a Retry-After; requests not answered within --timeout
-get 504.
+Concurrent requests are answered in batches: a batch starts when --max-batch inputs are waiting, or when the first of
+them has waited for --max-delay. Several models: --model a=FILE,b=FILE; /classify?model=b selects one of them, and each
+has its own --workers and --decoders. Each worker is a process with its own NeuronCore (on the simulator, a CPU). When
+more than --max-queue inputs are waiting, requests are refused with status 429 and a Retry-After; requests not answered
+within --timeout get 504.
 
-By default it listens on this machine only. On other addresses (--host) every request needs a token, as Authorization:
+By default, it listens only on this machine. On other addresses (--host), every request needs a token, as Authorization:
 Bearer TOKEN, which is read from --token-file or TRNINFER_TOKEN, or else generated and shown. There is no encryption:
 put a TLS proxy in front of it if others can listen in.
 
-Without a token it only answers requests to localhost, so that no web page reaches it by another name; --allow-host NAME
-adds the name that a reverse proxy passes on.
+Without a token, it answers only requests to localhost, so that no web page can reach it under another name;
+--allow-host NAME adds the name that a reverse proxy passes on.
 
 Ctrl-C, SIGTERM and SIGHUP stop it after accepted requests are answered; a second one stops it at once. For many
 machines: docs/serving.md.

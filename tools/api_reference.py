@@ -51,7 +51,7 @@ _GROUPS = {
 _ALIASES = {
     "Picture": "A picture in any form that `classify` takes.",
     "Rows": "Rows of features in any form that `predict` takes.",
-    "simulator": "The simulator alone: [simulator.md](simulator.md).",
+    "simulator": "The simulator on its own: [simulator.md](simulator.md).",
     "__version__": "The version, as text.",
 }
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 HELP = """Time networks, single kernels or published suites.
 
-Without --model, --kernel and --suite, all bundled networks are shown, one batch of each. On the simulator times
-are predicted, and only shapes are walked unless --verify asks for the values too; on a chip they are measured.
+Without --model, --kernel and --suite, all bundled networks are shown, one batch of each. On the simulator, times are
+predicted from shapes only, unless --verify also computes the values; on a chip, they are measured.
 
 Each row is a layer, or a launch of a kernel. It shows its time on the critical path (0 if all its instructions overlap
-with others'), so that rows add up; its bound, the resource with most of that time (launch, DMA issue, DMA latency,
-DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time in which its own instructions
-run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from HBM, and their bandwidth
-during that time (docs/predictions.md explains how to read a critical path). A line below a table lists the layers whose
-filters are not applied directly, tap by tap (`form` in JSON; docs/convolutions.md).
+with others'), so that rows add up; its bound, the resource that takes most of that time (launch, DMA issue, DMA
+latency, DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time in which its own
+instructions run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from HBM, and their
+bandwidth during that time (docs/predictions.md explains how to read a critical path). A line below a table lists the
+layers whose filters are not applied directly, tap by tap (`form` in JSON; docs/convolutions.md).
 
 \b
 Examples:
