@@ -27,8 +27,8 @@ from .operation_fields import (
 from .output_order import OutputOrder
 from .tiling.packing import Taps, ceil_div
 
-GROUPED_TILES = 3  # tiles of a depthwise convolution's input and output in row groups: current, next and previous
-FILTERING_BYTES = 16 * 1024  # for the sums of minimal filtering before they are combined
+GROUPED_TILES = 3  # number of row-group tiles of a depthwise convolution's input and output: current, next and previous
+FILTERING_BYTES = 16 * 1024  # bytes for the sums of minimal filtering before they are combined
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,7 +98,7 @@ class Operation:
     is_load: ClassVar[bool] = False  # the operation loads a value from HBM into SBUF
     has_answers: ClassVar[bool] = False  # the value is in HBM and is returned by the launch
     has_scores: ClassVar[bool] = False  # the operation outputs scores and classes, not only classes
-    moves_numbers: ClassVar[bool] = False  # the operation moves the numbers of each image by way of HBM
+    moves_numbers: ClassVar[bool] = False  # the operation moves the numbers of each image through HBM
     reads_hbm: ClassVar[bool] = False  # the operation can read the first operand from HBM
 
     def can_cut_rows(self, window: Pair) -> bool:
@@ -304,7 +304,7 @@ class TapsLoad(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Store(Operation):
-    """An operation that stores a value from SBUF to a buffer in HBM, its parts one after the other."""
+    """An operation that stores a value from SBUF to a buffer in HBM, part by part."""
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = False

@@ -28,7 +28,7 @@ class InputImage:
 
 
 def image_of(model: Model) -> InputImage:
-    """Return the input as an image; features, and images of which only the flattened form is read, become (F, 1, 1).
+    """Return the input as an image; features, and images that are read only in flattened form, become (F, 1, 1).
 
     If the only reader of the input is a transpose, the host performs it.
     """

@@ -1,4 +1,4 @@
-"""Bands of rows: the rows of its operands that an operation reads for some rows of its value, and the banded operation.
+"""Bands of rows: an operation restricted to some rows of its value, and the rows of its operands that it then reads.
 
 Values that do not fit in SBUF are computed band by band, with several operations processed together. Each band reads
 the rows its filters reach, including halos, so some rows of the intermediate values are computed twice.
@@ -14,7 +14,7 @@ from .graph import Graph, Node, Unsupported
 
 @dataclass(frozen=True)
 class Reach:
-    """The rows [first, end) of its first operand that an operation reads for some rows of its value; rows outside of
+    """The rows [first, end) of the first operand that an operation reads for some rows of its value; rows outside of
     [0, rows) are padding."""
 
     first: int
@@ -94,7 +94,8 @@ def windows_of(graph: Graph, number: int, plan: BandPlan, first: int) -> tuple[W
     """Return the rows of each part of each operand that a node's band reads, relative to the first stored row of the
     part.
 
-    Parts of one operand may start at different rows, because other nodes read more of some parts than of others.
+    Parts of one operand may start at different rows, because other nodes may read more rows of some parts than of
+    others.
     """
     node = graph.nodes[number]
 

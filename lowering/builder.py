@@ -19,7 +19,7 @@ from .lazy import LazyArray
 
 MOST_COLUMNS = 4096  # maximum number of float32 numbers per element, 16 KiB of a partition
 MOST_GATHERED = 2048  # maximum number of channels that are rearranged by a matmul: filters of 8 MiB in 16 bits
-MOST_RUNS = 64  # maximum number of contiguous runs from which a larger number of channels is rearranged
+MOST_RUNS = 64  # maximum number of contiguous runs that are rearranged if there are more channels than that
 MOST_SCORES = 2048  # float32 numbers in half of PSUM's banks, so that two blocks of images are in flight
 MOST_ANSWERS = 8192  # maximum number of values of an image that are searched together (kernels/argmax.py)
 
@@ -29,8 +29,8 @@ class GraphBuilder:
     """The nodes so far, and for each name, the channels that it denotes and its shape as an image.
 
     Names are those of layers, or `inner` names of intermediate values of a layer. `inputs`: the (C, H, W) of each
-    input. `is_whole`: whether the nodes form a whole network, whose input the host may rearrange. `owners`: the layer
-    of each inner name.
+    input. `is_whole`: whether the nodes form a whole network, so that the host may rearrange its input. `owners`: the
+    layer of each inner name.
     """
 
     model: Model
@@ -93,8 +93,8 @@ class GraphBuilder:
         self.places[layer.name], self.shapes[layer.name] = source.given_by(number, each), after
 
     def add_scores(self, name: str, source: str, ending: Ending) -> None:
-        """Append the scores of a network that does not end in a dense layer: they copy its value, with images on the
-        partitions."""
+        """Append a head that computes the scores of a network that does not end in a dense layer: a copy of its value
+        with images on the partitions."""
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
         if count > MOST_ANSWERS:
@@ -144,8 +144,8 @@ class GraphBuilder:
 
     def gather(self, name: str) -> None:
         """Rearrange channels into the order of their layer, by a 1x1 convolution with a permutation matrix, whose sums
-        have a single non-zero term. Large numbers of channels in contiguous runs are copied by way of HBM, and so are
-        values that come from there."""
+        have a single non-zero term. If there are many channels in contiguous runs, or if the value was copied through
+        HBM before, it is copied through HBM."""
         shape = self.shapes[name]
         count = shape[0]
         kinds = {layer.name: layer.kind for layer in self.model.network.layers}
@@ -161,7 +161,7 @@ class GraphBuilder:
         self.places[name] = self.places[label]
 
     def _gather_in_hbm(self, label: str, name: str, kind: str) -> None:
-        """Rearrange channels into the order of their layer by way of HBM, one contiguous run after another."""
+        """Rearrange channels into the order of their layer by copying each contiguous run through HBM."""
         place, shape = self.places[name], self.shapes[name]
         runs = place.runs()
         if len(runs) > MOST_RUNS:
@@ -180,8 +180,8 @@ class GraphBuilder:
             self.places[name] = self.places[label]
 
     def cut(self, label: str, name: str, after: Shape, kind: str) -> None:
-        """Append a value of shape `after` with the numbers of `name`, copied by way of HBM; its channels must form a
-        contiguous run or be all channels of several parts."""
+        """Append a copy of `name` through HBM with the shape `after`; the channels of `name` must form a contiguous run
+        or be all channels of several parts."""
         if self._moves(name):
             number = self.places[name].parts[0]
             channels, rows, columns = after
@@ -195,11 +195,11 @@ class GraphBuilder:
         self.add(Rearrange, label, (name,), after, kind=kind, split=(math.prod(after),), order=(0,), first=first)
 
     def _moves(self, name: str) -> bool:
-        """True if a name denotes a value that is copied by way of HBM and read once, so that its shape may change."""
+        """True if a name denotes a value that is copied through HBM and read once, so that its shape may change."""
         return self.are_moved(self.places[name]) and self.is_alone(name)
 
     def are_moved(self, place: Channels) -> bool:
-        """True if all parts are copied by way of HBM."""
+        """True if all parts are copied through HBM."""
         return all(part >= 0 and self.nodes[part].operation.moves_numbers for part in place.parts)
 
     def make_plain(self, name: str) -> None:

@@ -23,8 +23,8 @@ from .placement import make_smaller
 from .schedule import StageOf, with_stages
 from .staging import Staging
 
-FAR_SLOWER = 3  # times the cost of the cheapest draft, beyond which a draft is not simulated
-PASS_COLUMNS = 8 * 1024  # approximate columns per pass in the first operation; a pass's end overlaps with the next pass
+FAR_SLOWER = 3  # drafts that cost more than this many times the cheapest draft are not simulated
+PASS_COLUMNS = 8 * 1024  # approximate columns per pass of the first operation; passes overlap at their ends
 
 
 class Candidates:
@@ -60,7 +60,7 @@ class Candidates:
         return states
 
     def _offered(self, each: Pass, states: Sequence[Decisions], graphs: Mapping[Decisions, Graph]) -> list[Decisions]:
-        """Return decisions with each choice that a pass offers, and without any unless one is forced."""
+        """Return decisions with each choice that a pass offers, and without any of them unless one is forced."""
         found: list[Decisions] = []
         for state in states:
             found += [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]

@@ -20,8 +20,8 @@ from .lazy import LazyArray
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of a layer's value in the layer's order: channel n is number order[n] of the concatenated channels
-    of `parts`.
+    """The channels of a layer's value in the layer's order: channel n is channel order[n] of the concatenation of
+    `parts`.
 
     No channel of `parts` occurs twice: if a layer reads a channel twice, its part is listed twice.
     """
@@ -76,7 +76,8 @@ class Channels:
         return Channels(parts, sizes, _starts(sizes)[np.searchsorted(kept, part)] + within)
 
     def given_by(self, part: int, each: int = 1) -> Channels:
-        """Return the channels of an operation that computed `each` for every one of the parts."""
+        """Return the channels of the value of an operation that computes `each` channels for every channel of the
+        parts."""
         order = (self.order[:, None] * each + np.arange(each)).ravel()
         return Channels((part,), (self.total * each,), order)
 
@@ -85,8 +86,8 @@ class Channels:
         return replace(self, parts=tuple(number.get(part, part) for part in self.parts))
 
     def spread(self, numbers: np.ndarray, fill: float) -> np.ndarray:
-        """Return per-channel numbers, along the first axis, in the stored order of the parts; `fill` for channels not
-        read."""
+        """Reorder per-channel numbers (first axis) to the stored order of the parts; channels that are not read get
+        `fill`."""
         if self.are_plain:
             return numbers
         whole = np.full((self.total, *numbers.shape[1:]), fill, numbers.dtype)
@@ -94,7 +95,7 @@ class Channels:
         return whole
 
     def filters(self, filters: LazyArray) -> LazyArray:
-        """Return filters [Cout, Cin, kh, kw] in the stored order of the parts, with zeros for channels that are not
+        """Reorder filters [Cout, Cin, kh, kw] to the stored order of the parts, with zeros for channels that are not
         read."""
         if self.are_plain:
             return filters

@@ -10,7 +10,7 @@ from .cost_model import CostModel
 from .decisions import Choice, Option, Question
 from .graph import Graph, Unsupported
 
-MOST_PRICED = 4  # maximum number of images with which an operation is timed; the time per image hardly changes beyond
+MOST_PRICED = 4  # maximum number of images for timing an operation; with more, the time per image hardly changes
 
 
 class CheapestOptions:

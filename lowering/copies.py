@@ -1,4 +1,4 @@
-"""The order of nodes: copies by way of HBM run as early as possible, while other nodes compute."""
+"""The order of nodes: copies through HBM run as early as possible, while other nodes compute."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .graph import Graph
 
 
 def copies_first(graph: Graph) -> Graph:
-    """Return a graph in which the nodes that a copy by way of HBM does not depend on follow the copy."""
+    """Return a graph in which every copy through HBM precedes all nodes that it does not depend on."""
     order = list(range(len(graph.nodes)))
     for number in (n for n, node in enumerate(graph.nodes) if node.operation.moves_numbers):
         needed, left = {number}, [number]

@@ -43,8 +43,8 @@ from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
-BANDS = (1, 4, 16, 64)  # numbers of bands of rows to try for the cost of an operation that is too large as a whole
-PASSES = 2  # passes from which the cost of an operation is determined
+BANDS = (1, 4, 16, 64)  # numbers of bands to try for the cost of an operation that is too large to run as a whole
+PASSES = 2  # number of passes from which the cost of an operation is determined
 MOST_KEPT = 8_000  # maximum number of instructions of a simulated run that is kept
 MOST_KNOWN = 20_000  # maximum number of costs that are cached for each target, dtype and number of cores
 

@@ -1,4 +1,4 @@
-"""Plan launches in another process, for use if kernels are bound to AWS's `nki` and cannot be simulated in this one.
+"""Plan launches in another process, because kernels that are bound to AWS's `nki` cannot be simulated in this one.
 
 The other process runs the same package, reads a graph from standard input and prints the record of its plan. It does
 not import anything from the current directory.

@@ -118,7 +118,8 @@ class _Emission:
         self._return(number)
 
     def _region(self, reader: int, part: int) -> WriteRegion:
-        """Return the region of a node's buffer that one of its parts writes: a phase, or numbers after one another."""
+        """Return the region of a node's buffer that one of its parts writes: a phase, or a contiguous run of
+        numbers."""
         operation = self._graph.nodes[reader].operation
         if operation.moves_numbers:
             before = operation.sources[0][:part]
@@ -127,8 +128,8 @@ class _Emission:
         return WriteRegion(self._buffers[reader], divmod(part, step[1]), step)
 
     def _interleaved(self, number: int) -> tuple[int, int] | None:
-        """Return the node whose value contains this convolution's value as a phase, or this node's numbers after one
-        another, and the index of the phase or part; None if there is no such node."""
+        """Return the node whose value contains this convolution's value as a phase, or this node's numbers as a
+        contiguous run, and the index of the phase or part; None if there is no such node."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
         if len(readers) != 1 or self._memory(number) is not None:
             return None
@@ -315,8 +316,8 @@ class _Emission:
         return self._append(buffer, number)
 
     def _write(self, operation: Operation, place: WriteRegion) -> None:
-        """Append an operation that writes to a buffer: convolutions can write to HBM directly, other values are stored
-        separately."""
+        """Append an operation that writes to a buffer: convolutions can write to HBM directly, other values are written
+        by a separate store."""
         buffer = self.operations[place.buffer].buffer
         assert buffer is not None
         if buffer.memory is Memory.SBUF or operation.writes_hbm:

@@ -16,8 +16,8 @@ from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from .emit import LoweredProgram
 from .weights import WeightLayout
 
-UNREACHABLE = 1 << 40  # bytes charged if images are further apart than instructions can step
-SCRATCH_BYTES = 12 * 1024  # for sums copied from PSUM and other short-lived tiles
+UNREACHABLE = 1 << 40  # bytes charged if the distance between images exceeds the largest stride of an instruction
+SCRATCH_BYTES = 12 * 1024  # bytes for sums copied from PSUM and other short-lived tiles
 
 
 class Footprint:
@@ -27,7 +27,7 @@ class Footprint:
         self._emitted, self._layout, self._graph = emitted, layout, layout.graph
         self._operations = emitted.program.operations
         self._stages = [stage for stage in emitted.program.stages for _ in stage.operations]
-        self._beside: list[int] = []  # bytes besides weights, by operation; filled with the peak
+        self._beside: list[int] = []  # bytes per operation, excluding weights; computed together with the peak
         self._resident_weights = {id(stage): self._resident_bytes(stage) for stage in emitted.program.stages}
         self._last = {
             part: number

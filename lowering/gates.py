@@ -1,4 +1,5 @@
-"""Optimize squeeze-and-excite gates and network heads, whose values have one number per channel but slow instructions.
+"""Optimize squeeze-and-excite gates and network heads, which have only one number per channel but take many slow
+instructions.
 
 A mean over a whole image becomes a sum if only 1x1 convolutions of single pixels read it: the filters are divided
 instead. Gates are marked so that all channels can be computed at once (kernels/operations/gates.py).

@@ -26,7 +26,7 @@ from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
 _LOG = logging.getLogger(__name__)
 
-MORE_PICTURES = (2, 4)  # numbers of pictures whose plans are also tried for one picture
+MORE_PICTURES = (2, 4)  # batch sizes whose plans are also tried for one picture
 MOST_TRIED_AS_MORE = 1_500  # maximum number of instructions of a one-picture launch for which they are tried
 
 
@@ -102,7 +102,7 @@ class LaunchPlanner:
         cores = self._cost_model.cores
         record = self._cache.get(self._key_of(pictures))
         if record is not None:
-            with contextlib.suppress(Exception):  # whatever is wrong with a record, the launch is planned anew
+            with contextlib.suppress(Exception):  # if a record is invalid in any way, the launch is planned again
                 return self._recorded(record, pictures)
         if use_nki() == "sim":
             with uncollected():

@@ -82,8 +82,8 @@ class LaunchSequence:
         return fitting
 
     def _count(self, images: int) -> int:
-        """Return the largest number of instructions of any segment; twice `most` if planning that many images fails
-        although a plan for a single image exists."""
+        """Return the largest number of instructions of any segment; return twice `most` if planning this number of
+        images fails although a plan for a single image exists."""
         if images not in self._counts:
             try:
                 self._counts[images] = self._most_instructions(images)

@@ -1,10 +1,10 @@
 """Placement of values that do not fit in SBUF: regions of nodes run in bands of rows, and large values are kept in HBM.
 
-A border is a node whose value is the only one that later nodes read of it and the nodes before it. A region lies
-between borders or, if not all nodes between them can run in bands, is the longest run of nodes of which other nodes
-read only the last. The inner values of a region exist only band by band; the values at its ends are whole, in SBUF if
-they are small, otherwise in HBM. A region whose bands would recompute too much of their halos is split in two, with a
-value in HBM between the halves.
+A border is a node whose value is the only one that later nodes read of it and the nodes before it. A region consists of
+the nodes between two borders or, if these cannot all run in bands, of the longest run of nodes whose last value is the
+only one read by other nodes. The inner values of a region exist only band by band; the values at its ends are whole, in
+SBUF if they are small, otherwise in HBM. A region whose bands would recompute too much of their halos is split in two,
+with a value in HBM between the halves.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .schedule import Region, Schedule, region_choice, regions_of
 
 PLACED = (Kind.BANDS, Kind.SPILL)
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-MOST_AGAIN = 1.5  # maximum work of a region, including halos and relative to the work without bands, before it is cut
-SHARE = 3  # of the budget, as 1 / SHARE, that a whole value at the end of a region may occupy
+MOST_AGAIN = 1.5  # maximum work of a region with halos, relative to the work without bands; larger regions are cut
+SHARE = 3  # a whole value at the end of a region may occupy 1 / SHARE of the budget
 
 
 def make_smaller(
@@ -127,8 +127,8 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
 
 
 def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
-    """Return the longest run of nodes [first, end) around a node that can run in bands and of which other nodes read
-    only the last; None if there is none."""
+    """Return the longest run of nodes [first, end) around a node that can run in bands and whose last value is the only
+    one that other nodes read; None if there is none."""
     taken, last = _in_regions(graph, decisions), graph.last_readers()
 
     def can_be_in(n: int) -> bool:

@@ -11,7 +11,7 @@ from .graph import Graph, NodeId
 
 @dataclass(frozen=True)
 class StageOf:
-    """The nodes up to `end`, which run in passes of `at_once` images along the free axis of the input."""
+    """A stage: the nodes up to `end`, which run in passes of `at_once` images along the free axis of the input."""
 
     end: int
     at_once: int

@@ -24,8 +24,8 @@ UNBOUNDED = 2**31  # no limit on the instructions of a launch
 WALKED_INSTRUCTIONS = 8_000  # budget: total instructions of all candidates that are simulated as whole launches
 LEAST_GAIN = 0.1  # minimum share of the launch that prefetching must be able to save
 AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
-WARMUP_ROUNDS = (0.995, 0.98)  # rounds of adding zeros: the most predicted time, relative to the launch's, in each
-FAR_TOO_MANY = 1.5  # times the most instructions of a launch beyond which no other candidate is simulated
+WARMUP_ROUNDS = (0.995, 0.98)  # for each round of adding zeros: the maximum predicted time relative to the launch's
+FAR_TOO_MANY = 1.5  # launches with this many times the maximum number of instructions end the search
 FEWEST_WALKED = 2  # candidates simulated regardless of the budget
 FINALISTS = 3  # fastest candidates that are improved choice by choice, as far as the budget allows
 BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even if the budget is spent
@@ -34,10 +34,10 @@ BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even i
 class Search:
     """The fastest launch simulated so far (`best`), and the error of the last candidate that failed (`reason`).
 
-    The fastest candidates are improved choice by choice, not only the best: its neighbours may all be slower than those
-    of the next. A budget of instructions limits the search, but the first candidates are simulated regardless of it. A
-    candidate whose matmuls alone take longer than the best launch is not simulated, but still counts against the
-    budget.
+    Several of the fastest candidates are improved choice by choice, because all neighbours of the best may be slower
+    than those of the second best. A budget of instructions limits the search, but the first candidates are simulated
+    regardless of it. A candidate whose matmuls alone take longer than the best launch is not simulated, but it still
+    counts against the budget.
     """
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, most: int = UNBOUNDED) -> None:
@@ -45,10 +45,10 @@ class Search:
         self.reason = Unsupported("nothing of it fits")
         self._pipeline, self._cost_model, self._pictures, self._most = pipeline, cost_model, pictures, most
         self._tried: set[Decisions] = set()
-        self._spent: dict[Program, int] = {}  # programs that were simulated, and the instructions that this took
+        self._spent: dict[Program, int] = {}  # simulated programs, and their numbers of instructions
         self._finalists: list[tuple[LaunchPlan, Run | None]] = []  # the fastest launches, with their runs
-        self._run: Run | None = None  # of the fastest launch, if the run is small
-        self._last: Run | None = None  # of the candidate that was tried last
+        self._run: Run | None = None  # the run of the fastest launch, if it is small
+        self._last: Run | None = None  # the run of the candidate that was tried last
         self._left = WALKED_INSTRUCTIONS
 
     @property
@@ -151,7 +151,7 @@ class Search:
             run = self._last
 
     def _is_known(self, program: Program) -> bool:
-        """True if other decisions resulted in the same program, whose instructions then count against the budget
+        """True if other decisions resulted in the same program; its instructions then count against the budget
         again."""
         self._left -= self._spent.get(program, 0)
         return program in self._spent

@@ -1,4 +1,5 @@
-"""Divide a launch into stages: early nodes process few images per pass, later ones, whose values are small, many.
+"""Divide a launch into stages: early nodes process few images per pass, later nodes, whose values are small, process
+many.
 
 Between stages, a value is stored for the whole batch. The Tensor Engine then multiplies more columns per instruction
 where feature maps are small, and the weights of dense layers are loaded only once per batch.
@@ -18,9 +19,9 @@ from .pipeline import LaunchPlan, Pipeline
 from .placement import borders, whole_bytes
 from .schedule import Schedule, StageOf, with_stages
 
-SHARE = 4  # of the budget, as 1 / SHARE, that the value between two stages may occupy for the whole batch
-SHRINK = 1.5  # minimum factor by which it must be smaller than the value at the previous candidate border
-MOST_BORDERS = 4  # candidate borders that are tried
+SHARE = 4  # the value between two stages may occupy 1 / SHARE of the budget for the whole batch
+SHRINK = 1.5  # minimum ratio of the value at the previous candidate border to this one
+MOST_BORDERS = 4  # maximum number of candidate borders that are tried
 
 
 class Staging:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..kernels.program import Affine, Combine, Convolution
 from .graph import Graph, Node
 
-OTHER_TABLES = ("silu", "gelu", "gelu_tanh", "mish", "softplus", "exp")  # they use another table than sigmoid
+OTHER_TABLES = ("silu", "gelu", "gelu_tanh", "mish", "softplus", "exp")  # their table is not sigmoid's
 ACTIVATING = (Affine, Combine, Convolution)  # operations that end with an activation
 BY_POWERS = "sigmoid_by_powers"
 

@@ -29,10 +29,10 @@ from .emit import LoweredProgram
 from .graph import Graph
 from .owners import owners_of
 
-FILLED = 0.8  # of a window up to the end of a wait; leaves slack for work that runs at other times than predicted
-BUSY = 0.6  # of a window, above which no zeros are added to it
-LEAST_GAIN = 0.15  # of the next window, the least time that the zeros of a window must save
-LEAST_COLD = 0.01  # of a launch, the least time lost to the half clock rate for which zeros are tried
+FILLED = 0.8  # fraction of a window up to the end of a wait; leaves slack for deviations from the prediction
+BUSY = 0.6  # fraction of a window; above it, no zeros are added to the window
+LEAST_GAIN = 0.15  # minimum fraction of the next window that the zeros of a window must save
+LEAST_COLD = 0.01  # minimum fraction of a launch that is lost to the half clock rate for zeros to be tried
 
 
 def is_cold(run: simulator.Run) -> bool:

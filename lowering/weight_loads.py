@@ -71,7 +71,7 @@ def weight_loads(
 
 
 def _consecutive(units: Sequence[Unit], most: int) -> Iterator[tuple[Unit, ...]]:
-    """Yield groups of units of at most `most` elements each, at least one unit, placed one after another."""
+    """Yield groups of consecutive units, each with at most `most` elements but at least one unit."""
     group: list[Unit] = []
     filled = 0
     for unit in units:
@@ -84,8 +84,7 @@ def _consecutive(units: Sequence[Unit], most: int) -> Iterator[tuple[Unit, ...]]
 
 
 def _output_tiles_together(elements: Sequence[int], most: int) -> Iterator[range]:
-    """Yield the output tiles whose weights are loaded together: as many as have at most `most` elements, at least
-    one."""
+    """Yield the output tiles whose weights are loaded together: at least one, and as many as `most` elements allow."""
     first = 0
     while first < len(elements):
         end = first + 1

@@ -44,7 +44,7 @@ class WeightLayout:
 
     @property
     def loaded_numbers(self) -> float:
-        """The number of weights of the graph's element size that would take as long to load as all weights."""
+        """The number of weights of the graph's element size whose loading takes as long as loading all weights."""
         return self.numbers + self.fp8_numbers / self.graph.itemsize
 
     @property
@@ -182,8 +182,8 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
 
 
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
-    """Return, for each output tile, whether its weights are one number for each channel and tap: two tiles out of three
-    in `Form.MADE`, from which the chip creates diagonals, and all in `Form.PRODUCTS`."""
+    """Return, for each output tile, whether its weights are one number for each channel and tap. This holds for two
+    tiles out of three in `Form.MADE`, from which the chip creates diagonals, and for all tiles in `Form.PRODUCTS`."""
     return [form is Form.PRODUCTS or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
 
 

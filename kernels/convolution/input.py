@@ -19,7 +19,7 @@ from .pairs import pair_inputs
 from .plan import Conv2dPlan, begins_pair, has_space, input_columns, input_rows, rows_of_taps
 from .squares import square_inputs
 
-ZEROED_TILES = 4  # one being multiplied, two loaded, one waiting for its loads
+ZEROED_TILES = 4  # one is being multiplied, two are loaded, and one waits for its loads
 
 
 @dataclass

@@ -51,7 +51,8 @@ def load_tiles(output, value):
 
 
 def store(launch, number, operation: Store, operands):
-    """Store a value to a buffer in HBM, or to HBM of its own if it has no buffer, as when it is priced alone."""
+    """Store a value to a buffer in HBM, or to a new tensor in HBM if it has no buffer, as when it is timed on its
+    own."""
     (value,) = operands
     if operation.into is None:
         stored_value(launch, value)
@@ -95,7 +96,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
                 moved = source[:, :, start // columns : rows].ap([*filling, of_images, [1, end - start]])
                 if end < run:
                     load_early(own, moved)
-                    launch.loads_early = False  # so that the filters are first in the other queue
+                    launch.loads_early = False  # so that the filters come first in the other queue
                 else:
                     copy_by_hardware(dst=own, src=moved)
             continue

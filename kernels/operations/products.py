@@ -2,10 +2,10 @@
 
 for tile of channels, image, band of output rows:
     products = windows of the image * filter        # overlapping views; GpSimd takes some of them
-    sums = the products of each window, added
+    sums = the sum of the products of each window
 result = activation(sums + bias)
 
-A diagonal matrix for each tap takes longer to load than the products of a small image take.
+Loading a diagonal matrix for each tap takes longer than computing the products of a small image.
 
 | tile | shape | bounds |
 |---|---|---|

@@ -117,7 +117,7 @@ def input_span(sweep, outputs, taps):
 def cut_into_blocks(rows, columns, chunk=CHUNK):
     """Cut the output into blocks that read at most `chunk` elements of a partition, including halos.
 
-    A larger window is reduced in pieces, one row of outputs after another.
+    Larger windows are reduced in pieces, for one row of outputs at a time.
     """
     assert columns.reach <= MAX_REACH, f"a window may span at most {MAX_REACH} columns, got {columns.reach}"
     line = max(columns.reach, chunk // min(rows.reach, PIECE_ROWS))

@@ -25,8 +25,8 @@ from .add_margins import with_wide_weights
 from .base import Pass
 from .pack_taps import foresee_taps, loaded_taps
 
-COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes per partition for inputs combined together; two are live
-FEWEST_MADE = 49  # taps of a filter, below which loading its diagonals is faster than creating them
+COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes per partition for inputs combined together; two such buffers are live
+FEWEST_MADE = 49  # if a filter has fewer taps, loading its diagonals is faster than creating them
 MOST_MULTIPLIED = 1024  # maximum number of products of a channel that are computed elementwise
 LEAST_SAVING = 20  # percent of the matmul columns that groups of rows must save to be evaluated
 FORM_GAIN = 1.03  # minimum speedup for which a form is worth its errors
@@ -48,7 +48,7 @@ class ChooseForms(Pass):
         return choose_forms(graph, self._forms, ask)
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
-        """See `Pass`: one filter is multiplied directly instead."""
+        """See `Pass`: in each neighbour, one filter is multiplied directly instead."""
         for choice in decisions.choices:
             if choice.kind is Kind.FORM:
                 yield decisions.without_choice(choice)

@@ -1,11 +1,11 @@
-"""Fill the partitions with rows of an image where channels are very few: 16 rows of 8 channels, 8 rows of 16.
+"""Fill the partitions with rows of an image if there are very few channels: 16 rows of 8 channels, or 8 rows of 16.
 
 Values are packed as in pack_rows.py, with more rows per group. The number of rows per group is a power of two, and
 channels are padded with zeros to a power of two. Groups divide the rows of a value that is pooled; other values have
-rows of zeros above and below the image, which begin where engines can write. A max pool of 2x2 compares the two
-halves of the partitions: the convolution before it computes all even rows of a group in the first half and all odd rows
-in the second. A pool of 4x4 is computed as two pools. A pool either leaves half of the partitions empty, or collects
-two groups, in which case its first group may begin half a group above the image.
+rows of zeros above and below the image, which begin at partitions where engines can write. A max pool of 2x2 compares
+the two halves of the partitions: the convolution before it computes all even rows of a group in the first half and all
+odd rows in the second. A pool of 4x4 is computed as two pools. A pool either leaves half of the partitions empty, or
+collects two groups, in which case its first group may begin half a group above the image.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .pad_channels import NOT_OF_ZERO, pad_channels
 from .row_packing import RowPacking
 from .split_pools import POOLED, split_pools
 
-OTHERWISE = 4  # rows that pack_rows.py packs
+OTHERWISE = 4  # number of rows that pack_rows.py packs
 
 
 class FillWithRows(SwitchedPass):
@@ -83,8 +83,8 @@ def _most_rows(node: Node, divides: bool) -> int:
 
 
 def _whole_or_zeroed(node: Node, each: int) -> int:
-    """Return the most rows per group, up to `each`, that divide a node's rows or whose rows outside the image are set
-    to zero."""
+    """Return the largest number of rows per group, up to `each`, that divides a node's rows or whose rows outside the
+    image are set to zero."""
     while node.operation.rows % each > 0 and each <= OTHERWISE and node.operation.channels % QUARTER > 0:
         each //= 2
     return each
@@ -115,7 +115,7 @@ def _packing(graph: Graph) -> RowPacking:
 
 
 def _first_rows(graph: Graph, number: int) -> int:
-    """Return the most rows per group of a node, 1 if it cannot be packed."""
+    """Return the largest number of rows per group of a node, or 1 if it cannot be packed."""
     node = graph.nodes[number]
     pool = node.operation.folded
     plain = is_plain(node) and node.convolution.pool_size == 1
@@ -135,7 +135,7 @@ def _is_infinite(node: Node) -> bool:
 
 
 def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
-    """Return the number of pools that follow each packed node, one after the other."""
+    """Return the number of consecutive pools that follow each packed node."""
     found = dict.fromkeys(rows, 0)
     for n in sorted(rows, reverse=True):
         pools = [reader for reader, _ in graph.readers(n) if reader in rows and graph.nodes[reader].operation.folded]
@@ -144,7 +144,7 @@ def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
 
 
 def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int) -> int:
-    """Return the most rows per group of a node, which its sources and its readers limit."""
+    """Return the largest number of rows per group of a node that its sources and its readers allow."""
     node, each = graph.nodes[number], rows[number]
     source, *addends = (parts[0] for parts in node.sources)
     is_pool = node.operation.folded is not None
@@ -165,7 +165,7 @@ def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
 
 
 def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int, reader: int) -> int:
-    """Return the most rows per group of a node that one of its readers can read."""
+    """Return the largest number of rows per group of a node that one of its readers can read."""
     operation = graph.nodes[reader].operation
     if operation.folded is not None:
         return 2 * rows[reader] if reader in rows and halvings[number] == halvings[reader] + 1 else 1

@@ -10,7 +10,7 @@ from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
 
 HALF = PARTITIONS // 2  # two rows of this number of channels fill the partitions
-QUARTER = PARTITIONS // 4  # and four rows of this number
+QUARTER = PARTITIONS // 4  # four rows of this number of channels fill them
 
 
 @dataclass(frozen=True)

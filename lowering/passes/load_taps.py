@@ -18,7 +18,7 @@ from ..graph import Graph, Node, prepend
 from .base import Pass
 from .stream_input import WHOLE_BYTES
 
-FEWEST_CHANNELS = 8  # channels that a convolution may always have; at most 16 images are packed
+FEWEST_CHANNELS = 8  # number of channels that is always allowed; at most 16 images are packed
 
 
 class LoadInput(Pass):

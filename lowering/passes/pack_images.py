@@ -16,7 +16,7 @@ from ..graph import Graph, Node
 from .base import Pass
 
 MOST_IMAGES = 16
-FEWEST_PICTURES = 4  # smaller batches may be filled up with blank pictures, which keep the Tensor Engine's clock high
+FEWEST_PICTURES = 4  # smaller batches may be padded with blank pictures, to keep the Tensor Engine's clock rate
 
 
 class PackImages(Pass):

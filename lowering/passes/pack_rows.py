@@ -1,4 +1,5 @@
-"""Pack rows of an image along the partitions where channels are few: two rows of 64 channels, four of 32 and less.
+"""Pack rows of an image along the partitions if there are few channels: two rows of 64 channels, or four rows of up to
+32.
 
 A value with C channels and H rows is stored as F C channels and H / F rows, called groups: group r contains the rows
 from F r - o to F r - o + F - 1, where o is the offset, 0 to F - 1. A convolution of such values is again a convolution,
@@ -11,7 +12,7 @@ An expansion is a convolution of such a value whose only reader is a depthwise c
 together with the depthwise convolution and its gate. It then has one tile per 32 (or 64) channels, and each tile holds
 four (or two) rows.
 
-Values that are added, and values of 32 or 64 channels that are read stacked, may be packed too, with one offset.
+Values that are added, and values of 32 or 64 channels that are concatenated, may also be packed, with a common offset.
 
 Rows above and below the image, which occur in groups with an offset, are set to zero: they are padding for the readers.
 """
@@ -32,13 +33,13 @@ from .row_packing import Offsets, RowPacking, is_squeezed, is_sum, rows_of
 from .split_partial_tiles import split_partial_tiles
 from .split_pools import POOLED, split_pools
 
-FEWEST_GROUPS = 2  # groups of rows, below which there is little to gain
+FEWEST_GROUPS = 2  # with fewer groups of rows, there is little to gain
 MOST_FILLED = 1.125  # maximum ratio of rows in groups to image rows, for readers that compute single rows
-MOST_COMBINATIONS = 64  # combinations of offsets that are tried
+MOST_COMBINATIONS = 64  # maximum number of combinations of offsets that are tried
 
 
 class PackRows(SwitchedPass):
-    """Packs rows, including the rows of expansions that keep their tails."""
+    """Packs rows, including the rows of expansions whose partial tiles were not split off."""
 
     name = "pack_rows"
     needs = ("split_partial_tiles", "load_input", "pad_channels", "fill_with_rows")
@@ -96,7 +97,7 @@ def best_packing(packing: RowPacking) -> Graph:
     choices = [packing.offsets(chosen) for chosen in combinations]
     read = {n: node.sources[0][0] for n, node in enumerate(graph.nodes)}
     depending = [n for n in read if n in packed or read[n] in packed]
-    known: dict[tuple[int, int | None, int | None], int] = {}  # by node, offset and offset of its input
+    known: dict[tuple[int, int | None, int | None], int] = {}  # keyed by node, offset and offset of the input
 
     def columns(offsets: Offsets, n: int) -> int:
         key = n, offsets.get(n), offsets.get(read[n])
@@ -195,8 +196,7 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
 
 def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
-    """Return the rows per group of the nodes whose rows can be packed if the nodes that they read and their readers
-    can."""
+    """Return the rows per group of the nodes whose rows can be packed if those of their sources and readers can."""
     rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
     expanded = _expansions(graph, rows, names)
     found: dict[int, int] = {}
@@ -252,8 +252,8 @@ def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
 
 
 def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> dict[int, int]:
-    """Return the rows per group of convolutions of packed values that feed depthwise convolutions, of these, and of
-    their gates; all have more channels than otherwise allowed for packed rows."""
+    """Return the rows per group of convolutions of packed values that feed depthwise convolutions, of the depthwise
+    convolutions, and of their gates; all of these have more channels than otherwise allowed for packed rows."""
     found: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
         operation, source = node.operation, node.sources[0][0]

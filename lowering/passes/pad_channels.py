@@ -1,9 +1,9 @@
-"""Pad few channels with zeros to a quarter or half of the partitions, so that rows of an image can be packed.
+"""Pad values of few channels with zeros to a quarter or half of the partitions, so that rows of an image can be packed.
 
-Engines can write only from partitions that are multiples of a quarter on. After a row of 40 channels, no second row
-that begins at such a partition fits; after a row of 64 channels, one does. The zeros are computed on rows and columns
-of the Tensor Engine that would otherwise be idle. Values that are added are padded alike; the filters of values that
-are read stacked have zeros between those of the parts.
+Engines can only write tiles that begin at a multiple of a quarter of the partitions. After a row of 40 channels, a
+second row that begins at such a partition does not fit; after a row padded to 64 channels, it does. The zeros are
+computed on rows and columns of the Tensor Engine that would otherwise be idle. Values that are added are padded in the
+same way; filters that read concatenated values have zeros between the channels of the parts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .base import SwitchedPass
 from .lanes import HALF, QUARTER
 from .row_packing import is_sum
 
-FEWEST_CHANNELS = 9  # below this number, more than four rows would have to be packed
-NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations of 0 that zero weights may not cancel
+FEWEST_CHANNELS = 9  # with fewer channels, more than four rows would have to be packed
+NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value at 0 may not be cancelled by zero weights
 
 
 class PadChannels(SwitchedPass):
@@ -85,8 +85,8 @@ def _may(node: Node) -> bool:
 
 
 def _fits(graph: Graph, wide: set[int], number: int) -> bool:
-    """True if all operands that a node reads elementwise have equally many channels, and its readers support the
-    additional ones."""
+    """True if all operands that a node combines elementwise have the same number of channels, and its readers support
+    additional channels."""
     node = graph.nodes[number]
     mixes = node.operation.convolved is not None and not node.is_depthwise()
     as_it_is = node.sources[1:] if mixes else node.sources

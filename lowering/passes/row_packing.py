@@ -25,9 +25,9 @@ from ..graph import Graph, Node
 from ..lazy import LazyArray
 from .lanes import HALF, QUARTER, Lanes
 
-ZERO_AT_ZERO = ("identity", "relu", "silu")  # activations of sums that keep zeros
+ZERO_AT_ZERO = ("identity", "relu", "silu")  # activations that map 0 to 0
 
-Offsets = dict[int, int]  # offsets of the nodes whose rows are packed
+Offsets = dict[int, int]  # offset of each node whose rows are packed
 
 
 def rows_of(node: Node) -> int:
@@ -79,7 +79,7 @@ class RowPacking:
 
     graph: Graph
     rows: dict[int, int]  # rows per group, for the nodes whose rows are packed
-    halvings: Mapping[int, int] = field(default_factory=dict)  # pools that follow a node, if rows fill the partitions
+    halvings: Mapping[int, int] = field(default_factory=dict)  # pools after a node, if rows fill the partitions
 
     def lanes(self, number: int) -> Lanes:
         """Return the partitions of a node's value."""
@@ -87,13 +87,13 @@ class RowPacking:
         return Lanes(self.rows[number], channels, self.halvings.get(number, 0))
 
     def possible(self, number: int) -> Sequence[int]:
-        """Return the offsets that a node may have: where rows fill the partitions, those below the image are zeroed
-        from partitions on that engines can write, and pools begin at the first row."""
+        """Return the offsets that a node may have. If rows fill the partitions, the rows below the image must begin at
+        a partition where engines can write zeros, and pools must begin at the first row."""
         rows = self.rows[number]
         if number not in self.halvings:
             return range(rows)
         source, channels = self.graph.nodes[number].sources[0][0], self.graph.nodes[number].operation.channels
-        are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0  # `_in_groups` does not zero any of these
+        are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0  # `_in_groups` sets none of these to zero
         if self.halvings[number] or are_few or (self.is_halved(number) and self.rows[source] > rows):
             return range(1)
         if self.is_halved(number):
@@ -132,7 +132,7 @@ class RowPacking:
 
     @cached_property
     def _first_alike(self) -> dict[int, int]:
-        """For each packed node, the first of the nodes that must have the same offset: values that are combined, and
+        """For each packed node, the first of the nodes that must have the same offset, such as combined values and
         parts of an operand."""
         first = {n: n for n in self.rows}
         for n in range(len(self.graph.nodes)):
@@ -217,7 +217,7 @@ class RowPacking:
 
 
 def _dense(node: Node) -> Node:
-    """Return a grouped convolution as one with a single group."""
+    """Return the equivalent of a grouped convolution with a single group."""
     operation = node.convolution
     assert node.filters is not None
     return replace(node, filters=ungrouped(node.filters, operation.groups)).changed(groups=1)

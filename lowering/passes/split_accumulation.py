@@ -1,7 +1,7 @@
 """Let the Tensor Engine add to some banks of a sum, if it would wait for the Vector Engine to add to all of them.
 
 This is the case for convolutions with one matmul per bank, and for the last bank of other convolutions, for which the
-next operation waits. The cost model determines which variant is faster.
+next operation waits. The cost model determines which engine is faster.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from .base import Pass
 
 
 class SplitPartialTiles(Pass):
-    """Splits tails, unless expansions keep theirs; in that case, pack_rows packs the rows of expansions where possible
-    and splits the others."""
+    """Splits partial tiles off, unless a choice keeps expansions whole; pack_rows then packs the rows of expansions
+    where possible and splits the others."""
 
     name = "split_partial_tiles"
     kinds = (Kind.PACK_DEPTHWISE_EXPANSIONS,)

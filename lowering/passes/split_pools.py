@@ -1,4 +1,4 @@
-"""Pools apart from the convolutions that they are merged into, as packed rows need them (pack_rows.py)."""
+"""Split pools off the convolutions that they are merged into, which packed rows require (pack_rows.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...kernels.program import MaxPool, Memory
 from ..graph import Graph, Node
 
-POOLED = 2  # rows and columns of the windows of a pool that is split off
+POOLED = 2  # rows and columns of the windows of pools that are split off
 
 
 def split_pools(graph: Graph, is_split: Callable[[Node], bool]) -> Graph:

@@ -10,7 +10,7 @@ from ..graph import Graph, Node
 from .base import Pass
 
 WHOLE_BYTES = 8 * 1024  # maximum bytes per partition of an image that is loaded as a whole
-GROUP_BYTES = 48 * 1024  # bytes per partition for a group of an input's rows and the values computed from it
+GROUP_BYTES = 48 * 1024  # bytes per partition for a group of input rows and the values computed from them
 
 
 class StreamInput(Pass):

@@ -1,4 +1,4 @@
-"""Values side by side: padded values whose columns do not overlap are placed in one row instead of being added."""
+"""Padded values whose columns do not overlap are placed side by side instead of being added."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from ...models.layers import Combine, Layer, Pad, Reshape
 from ..builder import GraphBuilder
 from ..graph import Node
 
-ACTIVATIONS = ("identity", "sigmoid")  # computed by one instruction for each value
+ACTIVATIONS = ("identity", "sigmoid")  # computed by one instruction per value
 
 
 class _Pieces(NamedTuple):
-    """Values beside each other: the first column of each by its layer, and the layers that are computed with them."""
+    """Values to place side by side: the first column of each, by layer, and the layers that are computed together with
+    them."""
 
     starts: dict[str, int]
     merged: tuple[str, ...]
 
 
 def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) -> bool:
-    """Place values beside each other if `layer` adds them, padded with zeros; return True if it does."""
+    """Place values side by side if `layer` adds them after padding with zeros; return True in that case."""
     if layer.operation != "add" or activation.name not in ACTIVATIONS:
         return False
     found = [_pieces(builder, name) for name in layer.inputs]
@@ -50,7 +51,7 @@ def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) 
 
 
 def _pieces(builder: GraphBuilder, name: str) -> _Pieces | None:
-    """Return the values that a layer places in a row of zeros; None for any other layer."""
+    """Return the values that a layer adds after padding them with zeros; None for any other layer."""
     node = _node_of(builder, name)
     layer = _layers(builder).get(name)
     if node is None or layer is None:
@@ -81,7 +82,7 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
     if not isinstance(layer, Reshape):
         return None
     place = builder.places[layer.name]
-    if place.parts[0] >= 0 and isinstance(builder.nodes[place.parts[0]].operation, Beside):  # placed before
+    if place.parts[0] >= 0 and isinstance(builder.nodes[place.parts[0]].operation, Beside):  # already placed
         return layer
     node = _node_of(builder, layer.name)
     is_copy = node is not None and isinstance(node.operation, ReshapePixels) and not node.operation.split
@@ -101,7 +102,7 @@ def _layers(builder: GraphBuilder) -> dict[str, Layer]:
 
 
 def _are_alike(builder: GraphBuilder, names: Sequence[str]) -> bool:
-    """True if values are whole, each of one part, with equally many channels."""
+    """True if each value is one whole part, and all have the same number of channels."""
     places = [builder.places[name] for name in names]
     are_whole = all(len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain for place in places)
     return are_whole and len({place.sizes for place in places}) == 1 and builder.shapes[names[0]][0] == places[0].total

@@ -10,7 +10,7 @@ from ..builder import MOST_SCORES, GraphBuilder, lowers
 from ..graph import Node, Unsupported
 from .views import keep
 
-SCORES_BYTES = 136 * 1024  # bytes per partition for the weights of the last layer, all of which are resident together
+SCORES_BYTES = 136 * 1024  # bytes per partition for the weights of the last layer, all of which are resident
 
 
 @lowers(Softmax)
@@ -58,8 +58,8 @@ def end(builder: GraphBuilder) -> None:
 
 
 def _is_stored_by_parts(builder: GraphBuilder, name: str) -> bool:
-    """True if the parts of an output are stored one after the other: only the caller reads it. Parts that are copied by
-    way of HBM are written there directly."""
+    """True if the parts of an output are stored one by one, because only the caller reads the output. Parts that are
+    copied through HBM are written there directly."""
     place = builder.places[name]
     if len(place.parts) == 1 or min(place.parts) < 0 or not place.are_plain or builder.are_moved(place):
         return False
@@ -87,7 +87,7 @@ def _is_linear(node: Node) -> bool:
 def _can_score(node: Node, itemsize: int) -> bool:
     """True if `DenseHead` can compute a layer: its output is one number per channel.
 
-    Larger layers run like other layers, and the scores only move their numbers to where the answers are found.
+    Larger layers run like other layers, and the head only copies their values.
     """
     operation = node.operation.convolved
     return (

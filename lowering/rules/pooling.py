@@ -30,8 +30,8 @@ def pool(builder: GraphBuilder, layer: Pool) -> None:
 
 
 def _leave_out_unread(builder: GraphBuilder, layer: Pool, after: Shape) -> None:
-    """Leave out the last rows and columns of a convolution if its only reader, a pool, does not read them, and they
-    read padding."""
+    """Omit the last rows and columns of a convolution if they read padding and its only reader, a pool, does not read
+    them."""
     source = layer.inputs[0]
     if not builder.is_alone(source):
         return

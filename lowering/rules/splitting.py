@@ -1,4 +1,4 @@
-"""Split convolutions so that several nodes compute their output channels, each of which is read separately."""
+"""Split convolutions into several nodes whose output channels are read separately."""
 
 from __future__ import annotations
 

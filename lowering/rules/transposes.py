@@ -50,8 +50,8 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
 
 
 def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
-    """True if a layer transposes matrices whose numbers are only reshaped, joined and returned: they move to HBM in any
-    case."""
+    """True if a layer transposes matrices whose numbers are only reshaped, joined and returned, so that they are
+    written to HBM in any case."""
     network = builder.model.network
     if not builder.is_whole or network.output.is_labelled or not are_matrices(layer.split, layer.order):
         return False

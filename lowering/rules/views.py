@@ -29,7 +29,7 @@ def flatten(builder: GraphBuilder, layer: Flatten) -> None:
 @lowers(Reshape)
 def reshape(builder: GraphBuilder, layer: Reshape) -> None:
     """Reshape an image. Features are already images of one pixel. Pixels are copied to other rows; if the number of
-    channels changes, the image is copied by way of HBM."""
+    channels changes, the image is copied through HBM."""
     shape = builder.shapes[layer.inputs[0]]
     if len(layer.shape) != 3 or layer.shape == shape:
         keep(builder, layer)
@@ -43,8 +43,8 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
 
 @lowers(Concat)
 def concat(builder: GraphBuilder, layer: Concat) -> None:
-    """Concatenate the parts, which the readers of the layer read directly; if flattened images are joined with
-    features, they become features by way of HBM."""
+    """Concatenate the parts, which the readers of the layer read directly; flattened images that are joined with
+    features are copied through HBM to become features."""
     reads = list(layer.inputs)
     if len({builder.shapes[read][1:] for read in reads}) > 1:
         if len(builder.model.network.shapes()[layer.name]) != 1:
@@ -63,8 +63,7 @@ def concat(builder: GraphBuilder, layer: Concat) -> None:
 
 @lowers(ChannelSlice)
 def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
-    """Select some channels of the parts; if a convolution can be split for the slice, a node of its own computes
-    them."""
+    """Select some channels of the parts; if a convolution can be split for the slice, a separate node computes them."""
     source = layer.inputs[0]
     if layer.name in builder.places or split_for_slices(builder, source):
         return
