@@ -145,7 +145,7 @@ def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: Right
 def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting, task: Task | None = None) -> Report:
     options, network = begun.options, model.network
     calibration = read_calibration(options.calibrate, model)
-    largest = min(options.batch_size, inputs.count or options.batch_size)  # no larger batch has to be planned
+    largest = min(options.batch_size, inputs.count or options.batch_size)  # a larger batch need not be planned
     with open_session(model, replace(options, batch_size=largest), inputs.prepare, calibration) as session:
         identity = identify(inputs.command, model, session.info, options.dtype, top_k) | inputs.identity()
         identity |= task.identity if task is not None else {}
@@ -241,7 +241,7 @@ class _Noting:
         self._right_class = right_class
         self._none_label = none_label
         self._nones = self.total = 0
-        self.first: list[Prediction] = []  # for the HTML page
+        self.first: list[Prediction] = []  # the first predictions, shown on the HTML page
 
     @property
     def none(self) -> Nones | None:

@@ -127,7 +127,7 @@ class SavedMaps(DrawnPictures):
             if picture.size != pixels.shape[::-1]:
                 raise InputError("it has another size than before")
             drawn = overlay(picture, pixels, self._labels)
-        except InputError as error:  # not a picture, or changed since the prediction
+        except InputError as error:  # the file is not a picture, or changed since the prediction
             if not is_array_file(name):
                 self.problems.append(InputProblem(input_name, f"not drawn: {error}"))
             return

@@ -32,7 +32,7 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
         bound = socket.socket(family, kind, protocol)
         try:
-            if sys.platform != "win32":  # on Windows, the option would let two servers share a port
+            if sys.platform != "win32":  # on Windows, this option would let two servers share a port
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
             bound.listen(2048)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .answering import Task
 
 Sizes = dict[str | int, tuple[int, int]]  # width and height of each picture, removed after its prediction
-_FINDS = {  # by kind of output: description, command, and option of `trninfer import`
+_FINDS = {  # description, command, and option of `trninfer import`, by kind of output
     "boxes": ("boxes", "detect", "--boxes"),
     "map": ("a class for each pixel", "segment", "--output-kind map"),
 }

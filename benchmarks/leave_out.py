@@ -119,7 +119,7 @@ class Study:
         that removes the constant if the latter was not found independently."""
         own = self.constants[name]
         if own.value == 0:
-            return 1.0  # it has no effect already
+            return 1.0  # it already has no effect
         if name in PRIORS:
             return PRIORS[name](machine(self.device)) / own.value
         if self.device in OTHER_DEVICE:

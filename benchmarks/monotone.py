@@ -24,8 +24,8 @@ from trninfer.simulator.timing.critical_path import RESOURCES
 
 TARGET = "trn2"
 SLOWER_IN_BFLOAT16 = 0.05
-FASTER_WITH_MORE = 0.05  # for an additional row or column
-SLOWER_WITH_MORE = 0.10  # beyond the cost of its own work
+FASTER_WITH_MORE = 0.05  # maximum speedup from an additional row or column
+SLOWER_WITH_MORE = 0.10  # maximum slowdown beyond the cost of the additional work
 FASTER_WITH_MORE_WORK = 0.001  # rounding
 SLOWER_WITH_TWICE = 0.02
 SIZES = (1, 3, 127, 128, 129, 256, 511, 512, 513, 1024)  # sizes around the boundaries of tiles, PSUM banks and packets

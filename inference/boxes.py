@@ -21,7 +21,7 @@ CONFIDENCE = 0.25
 IOU = 0.7
 MAX_DETECTIONS = 300
 MAX_CANDIDATES = 30_000  # maximum number of boxes passed to suppression; the most confident boxes are kept
-CLASS_OFFSET = 7680.0  # in pixels, per class number
+CLASS_OFFSET = 7680.0  # pixels by which boxes are moved per class number
 _LARGEST = np.float32(80)  # maximum logarithm of a size; larger values overflow float32
 
 

@@ -26,7 +26,7 @@ from ..models.errors import ArgumentError
 from .columns import HINT, Columns, Selection, Sides
 from .feature_rows import FeatureRows
 
-MAX_LINE = 1 << 24  # in characters; sufficient for a million numbers
+MAX_LINE = 1 << 24  # maximum characters of a line; enough for a million numbers
 MISSING = frozenset(("", "na", "n/a", "#n/a", "#na", "null", "none", "nan", "nil", "-", "?", "<na>"))
 SHOWN_NAMES = 6  # maximum number of header names shown
 TEXT_BYTES = 64  # bytes in memory of an id or a class, in addition to its characters

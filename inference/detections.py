@@ -204,7 +204,7 @@ def find_mask(
     step = _pixels_of_a_step(frame, size, small.shape)
     image = _interpolated(small, (np.arange(size[0] // step) + 0.5) * (small.shape[0] * step / size[0]) - 0.5)
     image = _interpolated(image.T, (np.arange(size[1] // step) + 0.5) * (small.shape[1] * step / size[1]) - 0.5).T
-    first_x, first_y = max(0, -frame.left), max(0, -frame.top)  # without the padding
+    first_x, first_y = max(0, -frame.left), max(0, -frame.top)  # exclude the padding
     last_x, last_y = frame.resized_width - frame.left, frame.resized_height - frame.top
     image = image[first_y // step : -(-last_y // step), first_x // step : -(-last_x // step)]
     scale_x, scale_y = frame.scale

@@ -106,7 +106,7 @@ def _sample(names: Sequence[str], network: Network, ways: int) -> list[str]:
     work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
     count = min(len(names), max(FEWEST, MAX_WORK // max(1, work * ways)))
     chosen = [names[place] for place in np.linspace(0, len(names) - 1, count).round().astype(int)]
-    Random(0).shuffle(chosen)  # so that the pictures run before the time limit cover all classes
+    Random(0).shuffle(chosen)  # the pictures that run before the time limit then cover all classes
     return chosen
 
 

@@ -94,7 +94,7 @@ class Operation:
     cuts_rows: ClassVar[bool]  # the operation can compute a subset of the rows of its value
 
     writes_hbm: ClassVar[bool] = False  # the operation can write its value directly to HBM
-    is_mean: ClassVar[bool] = False  # whether the operation computes means or sums over windows
+    is_mean: ClassVar[bool] = False  # the operation computes means or sums over windows
     is_load: ClassVar[bool] = False  # the operation loads a value from HBM into SBUF
     has_answers: ClassVar[bool] = False  # the value is in HBM and is returned by the launch
     has_scores: ClassVar[bool] = False  # the operation outputs scores and classes, not only classes

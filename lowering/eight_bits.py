@@ -100,7 +100,7 @@ def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
     activation = node.convolution.activation
     if activation.name in SCALABLE:
         return LazyArray((), lambda: np.asarray(eight_bits.largest(name), np.float32))
-    if activation.name == "clip":  # no headroom is needed beyond its bounds
+    if activation.name == "clip":  # values beyond the bounds of a clip cannot occur, so no headroom is needed
         bound = max(map(abs, activation.parameters)) / HEADROOM
         return LazyArray((), lambda: np.asarray(min(eight_bits.largest(name), bound), np.float32))
     unscaled = LARGEST / HEADROOM

@@ -13,7 +13,7 @@ from PIL import Image, _imaging
 from .jpeg_scans import has_all_blocks, has_all_scans
 from .tiff_strips import is_complete
 
-BLOCK, FLAT = 8, 4  # side of a block, and the maximum difference between pixels of a block without coefficients
+BLOCK, FLAT = 8, 4  # side of a block, and maximum difference between pixels of a block without coefficients
 MAX_JPEG_BYTES = 256 << 20
 FILLS = (0x5A, 0xA5)  # values written to the memory before decoding; a row that keeps both was not decoded
 

@@ -16,7 +16,7 @@ START_OF_SCAN, RESTART_INTERVAL, END = 0xDA, 0xDD, 0xD9
 PROGRESSIVE_FRAMES = (0xC2, 0xCA)
 SCAN_END = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # any marker except restart markers
 RESTARTS = [bytes((0xFF, 0xD0 + number)) for number in range(8)]
-COEFFICIENTS = 64  # per block
+COEFFICIENTS = 64  # coefficients per block
 NOISE = Random(0).randbytes(4096).replace(b"\xff", b"\x5a")
 
 

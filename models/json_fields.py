@@ -77,7 +77,7 @@ def typed(where: str, key: str, value: Any, hint: Any) -> Any:
     item = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
     values = value if item is not hint else [value]
     if isinstance(values, list):
-        with contextlib.suppress(TypeError, OverflowError):  # for an integer too large for a float
+        with contextlib.suppress(TypeError, OverflowError):  # raised for an integer that is too large for a float
             found = tuple(_scalar(entry, item) for entry in values)
             return found if item is not hint else found[0]
     wanted = _WORDS[item] if item is hint else f"a list of {_WORDS[item].removeprefix('a ').replace('whole ', '')}s"

@@ -18,7 +18,7 @@ from ..models.preprocess import open_image, preprocess
 
 RANDOM = 4  # number of random inputs if there are no others
 AT_ONCE = 8  # inputs in a batch of the golden model
-SUFFIXES = (".jpg", ".png")  # of the pictures in samples/
+SUFFIXES = (".jpg", ".png")  # suffixes of the pictures in samples/
 
 
 class Agreement(NamedTuple):

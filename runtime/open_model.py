@@ -20,7 +20,7 @@ from ..models.files import Model, StagedModel, load_model
 from ..version import __version__
 
 SUFFIXES = (".onnx", ".onnx.gz")
-FOLDER = "imported"  # its name changes with the format of the cache
+FOLDER = "imported"  # renamed whenever the format of the cache changes
 _EXTERNAL = b"location"  # the key under which an ONNX file stores the name of a weight file
 _LOG = logging.getLogger(__name__)
 

@@ -126,7 +126,7 @@ def rows_of(page: str) -> dict[str, dict[str, Any]]:
     cells = [[cell.strip() for cell in "|".join(row).split("|")] for row in rows if len(row) >= len(HEADINGS) - 1]
     sizes = tuple(sorted({int(size) for _, size, *_ in cells if size.isdigit()}))
     keys: dict[tuple[str, int, str], list[str]] = {}
-    for each in all_exports(sizes):  # in the order of the page; two packages may have networks of one name
+    for each in all_exports(sizes):  # in the order of the page; two packages may have networks with the same name
         keys.setdefault((each.name, each.size, each.exporter), []).append(each.key)
     found = {}
     for name, size, exporter, differs, *numbers in cells:

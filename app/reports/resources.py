@@ -17,7 +17,7 @@ TITLES = {
     "other_core": "the other core",
 }
 LEAST_SHARE = 0.005  # smaller shares of the time are summed as "other",
-LEAST_US = 0.05  # which is omitted if it is below this value
+LEAST_US = 0.05  # smaller times are omitted
 
 
 def short(resource: str | None) -> str:

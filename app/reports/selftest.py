@@ -31,7 +31,7 @@ SIMULATOR_NOTE = "SIMULATOR: nothing ran on a chip; all times are predicted"
 COMPILER_NOTE = "COMPILED ONLY: nothing ran on a chip; answers and times are the simulator's"
 # fields that are encoded as JSON in CSV
 _NESTED = ("shapes", "otherwise", "tensors", "failure", "compile_tried", "aws_estimate")
-AWS_LABEL = "AWS's estimate"  # by AWS's compiler: neither predicted by trninfer nor measured
+AWS_LABEL = "AWS's estimate"  # computed by AWS's compiler, neither predicted by trninfer nor measured
 TOP_LABELS = 3
 
 
@@ -134,7 +134,7 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
     result, comparison = outcome.result, outcome.comparison
     if result is not None:
         given = outcome.inputs, model.network, result.classes, result.probabilities
-        has_boxes = model.network.output.kind == "boxes"  # in pixels of the network's image
+        has_boxes = model.network.output.kind == "boxes"  # boxes are in pixels of the network's image
         answers = Detector(Limits(), {})(*given) if has_boxes else make_predictions(*given, TOP_LABELS)
         row["predictions"] = [prediction_record(answer) for answer in answers]
         row["rows"] = [dataclasses.asdict(layer) for layer in result.layers]

@@ -39,9 +39,9 @@ class Version:
     """The choices in which the versions differ."""
 
     scales: str = "apart"  # applied "apart" from the router's weights, "joined" with them, or to all columns "at once"
-    all_first: bool = False  # all eight experts are loaded first
+    all_first: bool = False  # True if all eight experts are loaded first
     padded_first: bool = False  # the second tiles of a wave are padded before any of it is computed
-    hardware: str = ""  # which of the experts' loads have hardware-generated descriptors: "scales" or "all"
+    hardware: str = ""  # the loads of experts with hardware-generated descriptors: "scales" or "all"
     packed: bool = False  # the scales of gates are stored with the weights, in an additional plane after them
 
 

@@ -249,7 +249,7 @@ def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
 def _requested(request: _Request, specs: Sequence[TensorSpec]) -> tuple[RequestedOutput, ...]:
     known = [spec.name for spec in specs]
     binary = request.parameters.binary_data_output
-    if not request.outputs:  # no outputs are selected: return all
+    if not request.outputs:  # return all outputs if none are selected
         return tuple(RequestedOutput(name, binary) for name in known)
     wanted: dict[str, RequestedOutput] = {}
     for output in request.outputs:

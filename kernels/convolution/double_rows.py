@@ -68,7 +68,7 @@ def _apart(plan, t, tile, unit):
         return plan.pairs[t]
     if not begins_pair(plan, t):
         return 0, 0
-    return tile.get_pattern()[2][0] // 2, len(plan.steps) * unit.shape[2]  # their rows are interleaved
+    return tile.get_pattern()[2][0] // 2, len(plan.steps) * unit.shape[2]  # the rows of both tiles are interleaved
 
 
 def doubled(tile, apart):

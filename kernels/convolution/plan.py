@@ -32,7 +32,7 @@ LOAD_BYTES = 16 * 1024  # bytes of a partition per load; DMA engines saturate at
 LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels per load if the whole filter shares the partition axis
 # Images of up to this many bytes per partition are loaded whole, larger ones in groups of rows.
 WHOLE_IMAGE_BYTES = 4 * 1024
-FILTERING_BYTES = 36 * 1024  # for the original filters, and for sums before they are combined
+FILTERING_BYTES = 36 * 1024  # bytes for the original filters, and for sums before they are combined
 
 
 @dataclass
@@ -268,7 +268,7 @@ def _row_bytes(problem, reach, columns, element_bytes, form):
     pitch = ((columns - 1) * problem.movement.stride[1] + 1 + reach.columns) * element_bytes
     row_bytes = rows * reach.row_step * pitch * input_room(form)
     row_bytes += rows // pool_size * (columns // pool_size) * problem.images.item_bytes
-    halo_room = 1 if form is Form.SQUARES else input_room(form)  # for squares, the row combinations
+    halo_room = 1 if form is Form.SQUARES else input_room(form)  # squares keep combinations of rows
     return row_bytes, max(0, reach.rows + 1 - reach.row_step) * pitch * halo_room
 
 

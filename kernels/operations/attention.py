@@ -111,7 +111,7 @@ class _Image:
         self._out_heads = head_pieces([tile.shape[0] for tile in output.tiles], operation.heads)
         self._key_tiles = tiles(self._keys.count, PARTITIONS)
         self._values = TurnedValues(launch, Tokens(values, image, operation.by_rows), operation.heads, self._key_tiles)
-        self._sums: dict[int, nl.NkiTensor] = {}  # for each output tile, for the current sequences
+        self._sums: dict[int, nl.NkiTensor] = {}  # sums of the current sequences, by output tile
         self._turn = 0
         self._result = self._open_result()
 

@@ -67,7 +67,7 @@ class Tokens:
         self._masks: dict[tuple[int, int, int], nl.NkiTensor] = {} if masks is None else masks
         self._value, self._image, self._by_rows = value, image, by_rows
         self._copied: dict[int, nl.NkiTensor] = {}
-        self._masked: dict[tuple[int, int, int], nl.NkiTensor] = {}  # by tile, head and row
+        self._masked: dict[tuple[int, int, int], nl.NkiTensor] = {}  # masked operands by tile, head and row
         count = value.columns if by_rows else value.rows * value.columns
         self._pads = is_padded and count == 1 and itemsize(value.dtype) == 2
         self.count = 2 if self._pads else count

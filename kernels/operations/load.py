@@ -96,7 +96,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
                 moved = source[:, :, start // columns : rows].ap([*filling, of_images, [1, end - start]])
                 if end < run:
                     load_early(own, moved)
-                    launch.loads_early = False  # so that the filters come first in the other queue
+                    launch.loads_early = False  # the filters then come first in the other queue
                 else:
                     copy_by_hardware(dst=own, src=moved)
             continue

@@ -161,7 +161,7 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
     if loaded and not _fits_loaded(operation, form, len(rows) * graph.itemsize):
         return None
     if not loaded and combined_bytes > COMBINED_BYTES[-1] and _all_combined(graph, node, form) <= COMBINED_BYTES[-1]:
-        return None  # all of it fits the smaller buffer
+        return None  # everything fits in the smaller buffer
     return node.changed(
         form=form, padding=operation.widest_zeros(operation), group_bytes=operation.group_bytes or combined_bytes
     )

@@ -174,13 +174,14 @@ class _Properties:
 
 
 def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if the file has a name for each element of an output of values: they are class probabilities."""
+    """Return True if the file names each element of an output of values, which then are class probabilities."""
     is_row = len(leading.shape) == 1 and leading.shape[0] > 1
     return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
 
 
 def _are_regressions(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if scikit-learn's exporter names an output as that of a regressor or a transformer."""
+    """Return True if the name of an output shows that scikit-learn's exporter wrote it for a regressor or a
+    transformer."""
     is_variable = graph.made_by.startswith("skl2onnx") and leading.name.startswith("variable")
     return is_variable and set(graph.outputs) == graph.scores and leading.output.scores == "raw"
 
@@ -295,7 +296,7 @@ def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) ->
 
 
 def _leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output:
-    """Return the meaning of the first output: of the kind that the user states, or else as the graph suggests."""
+    """Return the meaning of the first output, of the kind specified by the user or else suggested by the graph."""
     if kind:
         return built.output if kind == built.output.kind else Output(kind, "raw" if kind == "classes" else "")
     if _are_named_chances(built, graph):
@@ -304,8 +305,8 @@ def _leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Outpu
 
 
 def _exporter_and_outputs(graph: Graph, wanted: tuple[str, ...]) -> tuple[UltralyticsFile | None, tuple[str, ...]]:
-    """Return what ultralytics' metadata say of a file, and the outputs to import: those before a selection of boxes
-    unless the user states which."""
+    """Return the properties in ultralytics' metadata of a file, and the outputs to import: those before a selection of
+    boxes, unless the user selects outputs."""
     exporter = read_ultralytics(graph.metadata)
     if exporter is None or exporter.boxes is None or not exporter.selects_boxes or wanted:
         return exporter, wanted
@@ -374,7 +375,7 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
 
 
 def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) -> ImportOptions | None:
-    """Return the options with which to import boxes again that were guessed, or None if the values agree with them."""
+    """Return the options for a second import of guessed boxes, or None if the values agree with the guess."""
     head = meaning.outputs[0].output.boxes
     assert head is not None and meaning.guessed is not None
     found = [

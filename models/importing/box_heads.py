@@ -15,9 +15,9 @@ from ..outputs import Output
 from .box_spec import BOX_KINDS, BoxSpec
 from .builder import BuiltOutput
 
-LEAST_BOXES = 100  # of a table with separate scores that is read as boxes
-LEAST_ROWS = 16  # of a table that may contain boxes
-MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network selects
+LEAST_BOXES = 100  # fewest rows for which a table with separate scores is read as boxes
+LEAST_ROWS = 16  # fewest rows of a table that may contain boxes
+MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network may select
 _GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
 _BOXES = ("box", "loc", "reg")  # parts of the names of outputs that contain boxes
 
@@ -93,7 +93,8 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
 
 
 def _table_of_boxes(outputs: Sequence[BuiltOutput], fields: Mapping[str, Any]) -> BuiltOutput:
-    """Return the output that holds the boxes: the first table whose name says so, or else the first table."""
+    """Return the output that contains the boxes: the first table whose name indicates boxes, or else the first
+    table."""
     others = {fields.get("scores_from"), fields.get("keypoints_from")}
     tables = [built for built in outputs if len(built.shape) == 2 and built.name not in others]
     if not tables:
@@ -159,7 +160,7 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
 
 
 def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """Recognise an SSD by its separate outputs for boxes and scores, or a RetinaFace by its number of priors and its
+    """Recognise SSD by its separate outputs for boxes and scores, or RetinaFace by its number of priors and its
     landmarks."""
     tables = [built for built in outputs if len(built.shape) == 2]
     boxes = [built for built in tables if built.shape[1] == 4]
@@ -176,8 +177,8 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
 
 
 def _queries(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """Recognise a DETR of Hugging Face by the names of its outputs: with a score for "no object" (DETR, YOLOS) unless
-    the number of labels says otherwise (RT-DETR)."""
+    """Recognise Hugging Face's DETR by the names of its outputs. There is a score for "no object" (DETR, YOLOS) unless
+    the number of labels shows otherwise (RT-DETR)."""
     shapes = {built.name: built.shape for built in outputs if len(built.shape) == 2}
     boxes, scores = shapes.get("pred_boxes"), shapes.get("logits")
     if boxes is None or scores is None or boxes[1] != 4 or boxes[0] != scores[0]:

@@ -1,4 +1,4 @@
-"""Guesses about boxes, corrected by the values of the outputs as ONNX Runtime computes them."""
+"""Correction of guesses about boxes, based on the values that ONNX Runtime computes for the outputs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from ..boxes import BoxHead
 from ..errors import ModelError
 
-LARGEST_FRACTION = 2.0  # fractions of the image's sides have a median below this, pixels one above
-LEAST_ORDERED = 0.9  # share of boxes whose first corner is above and to the left of the second
-LARGEST_OFFSET = 4.0  # centres relative to their cell, in cells, have a median below this, pixels one above
+LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's sides, and above it for pixels
+LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
+LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their cell, in cells, and above it for pixels
 _CLOSE = 1e-3
 
 
@@ -20,7 +20,7 @@ def fit_to_values(head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]
     """Return a head with the unit of boxes and the kind of scores that the values show, or None if they are not boxes.
 
     `outputs` are the names and values of the outputs for one example, the leading one first; values may be unknown.
-    Corners that are not in order are not boxes, nor are corners without known values.
+    Corners in the wrong order are not boxes, and neither are corners whose values are unknown.
     """
     rows = outputs[0][1] if outputs else None
     if head.code == "cells" and rows is not None:
@@ -56,5 +56,5 @@ def _with_kind_of(head: BoxHead, scores: np.ndarray) -> BoxHead:
     has_background = bool(np.abs(scores.sum(axis=1) - 1).max() < _CLOSE)
     try:
         return dataclasses.replace(head, background=has_background, classes=scores.shape[1] - has_background)
-    except ModelError:  # a single score for the background alone
+    except ModelError:  # a single score, for the background
         return head

@@ -1,4 +1,4 @@
-"""The kind of an output of scores, corrected by its values as ONNX Runtime computes them."""
+"""Correction of the kind of an output of scores, based on the values that ONNX Runtime computes."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class _Fusing:
         self._drop_unread()
 
     def merge_linear(self) -> None:
-        """Merge layers that are linear together."""
+        """Merge layers whose composition is linear."""
         linear = LinearLayers(self.layers, self.tensors, self.shapes)
         for layer in tuple(self.layers.values()):
             merged = linear.merged(layer, self.reads, set(self.outputs))

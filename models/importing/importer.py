@@ -37,7 +37,7 @@ class Importer:
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to hold values, not scores
         self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer name in their views
-        self.products: dict[str, View] = {}  # the scores that are computed by layers (products.py)
+        self.products: dict[str, View] = {}  # scores that are computed by separate layers (products.py)
         self.notes: list[str] = []  # notes for the user, without duplicates
 
     def note(self, text: str) -> None:
@@ -148,7 +148,7 @@ class Importer:
         return self.own_batch(view, node) if self.is_open else self.single(view)
 
     def own_batch(self, view: View, node: Node) -> View:
-        """Return the same view as `single`, and note that the node mixes the inputs of a batch in the file."""
+        """Return the view of `single`, and add a note that the node mixes the inputs of a batch in the file."""
         self.note(f"{node} mixes the inputs of a batch: each input is computed as its own batch")
         return self.single(view)
 

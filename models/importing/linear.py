@@ -1,8 +1,8 @@
-"""Merge layers that are linear together, as the decoding of boxes is, into one convolution and one affine layer.
+"""Merge layers whose composition is linear, such as the decoding of boxes, into one convolution and one affine layer.
 
 Slices, sums, differences, concatenations and affine layers of one value u compute M u + b, with a matrix M over the
-channels and a shift b for each element. If an affine layer reads all of it, two layers remain: a convolution with a 1x1
-filter, merged into a convolution that computes u, and the affine layer.
+channels and a shift b for each element. If the last layer is affine, two layers remain: a convolution with a 1x1
+filter, which is merged into a convolution that computes u, and the affine layer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from ..checks import Shape
 from ..layers import Affine, ChannelSlice, Combine, Concat, Conv2d, Layer
 
-FEWEST, MOST = 4, 64  # layers that are merged
-MOST_CHANNELS = 128  # of u, and of the result
-MOST_NUMBERS = 1 << 18  # of a value
+FEWEST, MOST = 4, 64  # layers that can be merged
+MOST_CHANNELS = 128  # maximum number of channels of u and of the result
+MOST_NUMBERS = 1 << 18  # maximum number of elements of a value
 SIGNS = {"add": 1.0, "subtract": -1.0}
 
 
@@ -39,7 +39,7 @@ class LinearLayers:
     ) -> None:
         self._layers, self._tensors, self._shapes = layers, tensors, shapes
         self._order = {name: number for number, name in enumerate(layers)}
-        self._bases: dict[str, str] = {}  # the layer that computes u, of each layer that was passed so far
+        self._bases: dict[str, str] = {}  # the layer that computes u, for each layer visited so far
 
     def merged(self, layer: Layer, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer]:
         """Return the layers that replace a layer and the layers before it, in order.
@@ -54,7 +54,7 @@ class LinearLayers:
         return merged or [layer]
 
     def _merged(self, last: Affine, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer] | None:
-        """Return the layers that replace the affine layer `last` and what it reads, if possible."""
+        """Return the layers that replace the affine layer `last` and the layers that it reads, if possible."""
         shape, source = self._shapes[last.name], last.inputs[0]
         if len(last.shape) < 3 or shape[0] > MOST_CHANNELS or math.prod(shape) > MOST_NUMBERS:
             return None
@@ -80,8 +80,8 @@ class LinearLayers:
         return [convolution, dataclasses.replace(last, inputs=(source,))]
 
     def _convolution(self, matrix: np.ndarray, base: str, name: str, is_free: bool) -> Conv2d:
-        """Return a convolution `name` that computes M u; if a convolution that no other layer reads computes u, that
-        is merged into it."""
+        """Return a convolution `name` that computes M u. If u is computed by a convolution that no other layer reads,
+        the two are merged."""
         outputs, inputs = matrix.shape
         made = Conv2d(name, inputs, outputs, (1, 1), inputs=(base,))
         weight, bias = matrix[:, :, None, None], np.zeros(outputs)
@@ -112,7 +112,8 @@ class LinearLayers:
         return isinstance(layer, (ChannelSlice, Concat))
 
     def _cone(self, name: str, base: str) -> list[str]:
-        """Return the names of the layers from `base`, exclusive, to `name`; if they are too many, some of them."""
+        """Return the names of the layers from `base`, exclusive, to `name`, or only some of them if there are too
+        many."""
         found, left = dict[str, None](), [name]
         while left and len(found) <= MOST:
             each = left.pop()
@@ -136,7 +137,7 @@ class LinearLayers:
         return values[source]
 
     def _applied(self, layer: Layer, operands: Sequence[_Linear]) -> _Linear:
-        """Return what a layer makes of its operands."""
+        """Apply a layer to its operands."""
         first = operands[0]
         if isinstance(layer, Affine):
             scale, shift = self._numbers(layer)
@@ -152,6 +153,6 @@ class LinearLayers:
 
 
 def _is_mergeable(convolution: Conv2d) -> bool:
-    """True if a convolution may compute other channels; the filters of large groups would become larger."""
+    """True if a convolution may compute other channels; with large groups, the filters would become larger."""
     is_small = convolution.groups == 1 or convolution.kernel_size == (1, 1)
     return is_small and convolution.activation == "identity" and convolution.pool_size == 1

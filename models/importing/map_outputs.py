@@ -20,7 +20,7 @@ from .view import View
 
 COARSEST = 8  # largest downscaling of a map, per axis; coarser outputs are features
 COLOURS = 3  # an output with this many channels and the size of the image is a picture
-WHOLE_PICTURES = PreprocessingOptions(resize_mode="squash", is_beside=True)  # so that every pixel gets a class
+WHOLE_PICTURES = PreprocessingOptions(resize_mode="squash", is_beside=True)  # every pixel gets a class
 SIGMOIDS = ("sigmoid", "hardsigmoid")
 
 

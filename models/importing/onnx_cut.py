@@ -13,7 +13,7 @@ MAX_CUT_OFF = 8  # maximum number of final nodes to remove because they only sel
 MAX_NAMED = 8  # maximum number of outputs listed in a message
 
 _POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # operators that select the largest score
-_PASSING_ON = ("Cast", "Identity", "Squeeze", "Unsqueeze")  # operators that may follow them
+_PASSING_ON = ("Cast", "Identity", "Squeeze", "Unsqueeze")  # operators that may follow those
 
 
 @dataclass(frozen=True)

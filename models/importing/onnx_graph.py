@@ -31,7 +31,7 @@ from .products import write_out_inputs, written_out
 from .scores import MOVING, OF_TWO_VALUES, change_scores, reads_scores
 from .view import View
 
-RAW_SCORES = "raw scores of classes"  # in a note
+RAW_SCORES = "raw scores of classes"  # text for a note
 MAX_TOLD = 5  # maximum number of unsupported nodes listed in a message
 
 # Common unsupported operators with advice; other operators get a generic message.
@@ -40,7 +40,7 @@ _REMEDIES = {
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
 }
-_SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # number of their inputs that can be outputs instead
+_SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # number of inputs that can be outputs instead
 _ALIKE = {
     "Loop": "If",
     "Scan": "If",
@@ -231,7 +231,8 @@ class Walk:
                 raise ModelError(f"its output {name!r} is used, which is not supported")
 
     def _spell_out_inner_softmaxes(self, outputs: list[BuiltOutput]) -> list[BuiltOutput]:
-        """Decompose softmaxes that other layers read, e.g. gates: a softmax layer may only compute an output."""
+        """Decompose softmaxes that other layers read, such as gates, because a softmax layer may only compute an
+        output."""
         layers = self.importer.builder.layers
         for name in [name for name, layer in layers.items() if isinstance(layer, Softmax)]:
             if any(name in layer.inputs for layer in self.importer.builder.layers.values()):

@@ -210,7 +210,8 @@ def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[st
 
 
 def _is_made_one(graph: Graph, part: Cut, given: GraphInput) -> bool:
-    """Return True if the first node reshapes an input of fixed size without a batch axis to one example, [1, ...]."""
+    """Return True if the first node reshapes an input of fixed size, without a batch axis, to a single example [1,
+    ...]."""
     first = next((node for node in part.nodes if given.name in node.inputs), None)
     if first is None or None in given.shape or len(given.shape) not in (2, 3) or given.shape[0] == 1:
         return False

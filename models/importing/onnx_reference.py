@@ -24,7 +24,7 @@ Pad ReduceLogSum ReduceLogSumExp Resize ScatterElements ScatterND Selu Shrink Si
 Softsign SpaceToDepth Sum Tan TopK Trilu Unique Xor
 """
 REFERENCE_OPS = frozenset(_NAMES.split())
-_NOT_LARGER = ("NonZero", "Unique", "Compress")  # at most the input's size times its rank
+_NOT_LARGER = ("NonZero", "Unique", "Compress")  # the output has at most the size of the input times its rank
 
 
 def _model_of(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> onnx.ModelProto:

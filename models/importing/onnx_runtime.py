@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A note if the outputs differ by more than rounding usually explains, but are accepted."""
+        """Return a note if the outputs are accepted although they differ by more than rounding usually explains."""
         if not self.passed or self.sensitivity <= USUAL_ROUNDING:
             return ()
         differs = f"its outputs differ from ONNX Runtime's by up to {self.sensitivity:.1g} of the largest output"
@@ -105,7 +105,7 @@ class ImportedGraph:
 def _values_to_compare(
     imported: ImportedGraph, number: int, outputs: Sequence[OutputRun], count: int, before_squeezing: bool
 ) -> np.ndarray:
-    """Return what the golden model computed for an output, which has `count` numbers per example in ONNX Runtime."""
+    """Return the values of the golden model for an output, which has `count` numbers per example in ONNX Runtime."""
     if imported.network.named_outputs[number].output.kind == "map":
         return np.concatenate([_scores_of_map(each.logits, count, imported.map_is_last) for each in outputs])
     return np.concatenate([each.logits if before_squeezing else each.scores for each in outputs])
@@ -202,7 +202,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
     options.log_severity_level = 4  # errors are raised as exceptions anyway
     try:
         model = _model_to_run(imported, names)
-        if isinstance(model, bytes):  # its small weights may still be in external files
+        if isinstance(model, bytes):  # small weights may still be in external files
             folder = str(imported.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -295,7 +295,7 @@ def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expect
         scale = output_scale(imported.part.nodes, imported.graph.constants, imported.names[number])
         expected = expected if scale is None else scale.dequantize(expected)
     expected = expected.astype(np.float32)
-    with np.errstate(invalid="ignore"):  # if both are infinite, an infinite difference is reported below
+    with np.errstate(invalid="ignore"):  # an infinite difference is reported below if both are infinite
         difference = float(np.abs(result - expected).max())
     largest = float(np.abs(expected).max())
     if max(largest, difference) < LEAST_COMPARED:

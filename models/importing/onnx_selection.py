@@ -1,4 +1,4 @@
-"""The value of a detector's graph that contains all boxes, before the graph selects some of them."""
+"""Search for the value in a detector's graph that contains all boxes, before the graph selects some of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SELECTING = ("NonMaxSuppression", "TopK", "NonZero", "ArgMax", "Loop")
 def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
     """Return the outputs of a detector, with the rows of all boxes in place of the output of selected rows.
 
-    These rows are the last value that every path from the image to the selected rows passes through, of those that
-    depend on no selection. The result is empty if no output is selected.
+    Among the values that do not depend on a selection, these rows are the last one that every path from the image to
+    the selected rows passes through. The result is empty if no output is selected.
     """
     nodes = sorted_nodes(graph.nodes)
     for output in graph.outputs:
@@ -38,9 +38,9 @@ def _nearest_common(dominators: Sequence[int], depths: Sequence[int], one: int, 
 def _last_before(nodes: Sequence[Node], inputs: set[str], needed: set[str], output: str) -> str:
     """Return the last value that dominates `output` and depends on no selection, or "" if nothing is selected.
 
-    Shapes are ignored: they do not depend on the content of the image.
+    Shapes are ignored because they do not depend on the content of the image.
     """
-    places = {name: 0 for name in inputs}  # of the node that computes each value; 0 is the image
+    places = {name: 0 for name in inputs}  # position of the node that computes each value; 0 is the image
     dominators, depths, are_selected, made = [0], [0], [False], [""]
     for node in nodes:
         read = [places[name] for name in node.inputs if name in places]

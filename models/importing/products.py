@@ -34,7 +34,7 @@ def written_out(importer: Importer, view: View) -> View:
         importer.products[view.layer] = _compute(importer, scores, view.batched)
     made = importer.products[view.layer]
     axes = dict(zip(View.of(view.layer, scores.shape).axes, made.axes))
-    if all(not axis or axis in axes for axis in view.axes):  # at most transposed, with added axes of size 1
+    if all(not axis or axis in axes for axis in view.axes):  # the view is at most transposed, with added axes of size 1
         return View(made.layer, tuple(axes[axis] if axis else () for axis in view.axes), view.batched)
     return dataclasses.replace(view, layer=importer.rows(made))
 

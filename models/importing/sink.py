@@ -3,8 +3,8 @@
 A map with positive scales can be moved after a max pool, and any map after an average pool; it is then folded into the
 weights of the convolutions and dense layers that read it. The map does not apply to zero padding: a convolution with
 padding receives the shifts through an additional channel, computed by the preceding convolution, which is constant
-inside the image and zero in the padding. A map behind a ReLU or a clip, also past a max pool of 2x2, remains where it
-is instead: the launch folds it into the bounds (lowering/rules/elementwise.py).
+inside the image and zero in the padding. A map after a ReLU or a clip, even with a 2x2 max pool in between, is not
+moved: the launch folds it into the bounds (lowering/rules/elementwise.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from ..layers import Affine, Conv2d, Dense, Flatten, Layer, Pool
 from ..layers.activation import activate
 
-WHOLE_TILES = 128  # one channel more than a multiple of this would require another tile of partitions
+WHOLE_TILES = 128  # one channel beyond a multiple of this would require another tile of partitions
 LEAST_CONSTANT = 0.1  # smallest allowed result of the previous convolution's activation for an input of 1
 
 
@@ -88,7 +88,7 @@ class _Sinking:
         return True
 
     def _behind_flatten(self, reader: Layer) -> Sequence[Layer]:
-        """Return the readers of a Flatten that is no output, or else the reader itself."""
+        """Return the readers of a Flatten that is not an output, or else the reader itself."""
         if isinstance(reader, Flatten) and reader.name not in self.outputs:
             return self._readers(reader.name)
         return [reader]

@@ -82,7 +82,7 @@ def channel_numbers(
     order = view.order()
     ordered = view.permuted(order)
     whole = importer.shape(view)
-    if ordered.arrangement() is not None:  # not contiguous, for example after a channel shuffle
+    if ordered.arrangement() is not None:  # the view is not contiguous, for example after a channel shuffle
         whole = whole_shape(shape)
         order = tuple(range(len(shape)))
         ordered = View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, view.batched)

@@ -86,7 +86,7 @@ class View:
         known = sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda axis: -strides[axis])
         result = list(known)
         for axis, stride in enumerate(strides):
-            if not stride:  # placed before the next axis with a known stride
+            if not stride:  # place the axis before the next axis with a known stride
                 place = next((i for i, other in enumerate(result) if other > axis and strides[other]), len(result))
                 result.insert(place, axis)
         return tuple(result)

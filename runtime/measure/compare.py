@@ -30,7 +30,7 @@ PREDICTED_LABEL = "predicted"
 MEASUREMENT_COLUMNS = (
     "id", "source", "kernel", "variant", "shapes", "dtype", "device", "metric", "latency_us", "mfu", "notes",
 )  # fmt: skip
-_SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as that file names them
+_SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # names of the dtypes in that file
 
 
 @dataclass(frozen=True)

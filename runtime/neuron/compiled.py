@@ -339,7 +339,7 @@ def walk(job: Job) -> Walked:
 
     def noting(*tensors: Any, **parameters: Any) -> Any:
         result = job.kernel.function(*tensors, **parameters)
-        returned[:] = result if isinstance(result, (tuple, list)) else [result]  # both cores return the same
+        returned[:] = result if isinstance(result, (tuple, list)) else [result]  # both cores return the same results
         return result
 
     specs: dict[str, Any] = {

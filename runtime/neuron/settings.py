@@ -23,8 +23,8 @@ FRONT_END = "NKI_COMPILER_FRONTEND"  # nki/migration/index: "custom" is the fron
 DEBUG_INFO = "NKI_DEBUG_INFO"  # includes NKI source lines in the NEFF
 _VARIABLES = (FRONT_END, COMPILER_FLAGS, DEBUG_INFO, LOGICAL_CORES)
 
-NEFF_FOLDER = "TORCH_NEURONX_NEFF_CACHE_DIR"  # where TorchNeuron saves NEFFs (tools/neuron-explorer/profile-artifacts)
-NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # where NKI saves its traces; found in public code, not documented
+NEFF_FOLDER = "TORCH_NEURONX_NEFF_CACHE_DIR"  # folder of TorchNeuron's NEFFs (tools/neuron-explorer/profile-artifacts)
+NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # folder in which NKI saves its traces; found in public code, not documented
 
 
 def package_versions() -> dict[str, str | None]:

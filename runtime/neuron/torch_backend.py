@@ -46,7 +46,7 @@ def _failure(job: Job, error: DeviceFaultError, printed: str) -> Exception:
     """Return the exception for a job that failed on the device; `printed`: the output of the compiler."""
     if is_taken(f"{error.text}\n{printed}"):
         return CoreInUse(taken_line(f"{error.text}\n{printed}"))
-    if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # i.e. it was compiled and executed
+    if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # it was compiled and executed
         return fault(job.source.name, error)
     return CompilerFailed(error.text or str(error))
 
@@ -61,7 +61,7 @@ class TorchBackend(OnDevice):
         kernel."""
         if slot.find() is not None:
             self._options.progress(f"{job.label} has been compiled before; TorchNeuron may take it from its cache")
-            slot.discard()  # it is recreated
+            slot.discard()  # the entry is recreated
         return None
 
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:

@@ -38,9 +38,9 @@ from .pool import END_SECONDS, MAX_DEATHS, PoolRules, PoolWorker, WorkerDied, Wo
 from .process import ProcessWorker, WorkerEnded, WorkerProcess
 from .worker import BackendOpener, Hello, Prepare, Setup, Worker
 
-WINDOW = 4  # per worker: batches that were read and whose answers were not yielded yet
-AHEAD = 2  # per worker: batches that may be in flight
-START_SECONDS = 300.0  # for the first worker to be ready: a cluster may have to add nodes
+WINDOW = 4  # maximum batches per worker that were read and whose answers were not yielded yet
+AHEAD = 2  # maximum batches in flight per worker
+START_SECONDS = 300.0  # time limit for the first worker to be ready; a cluster may have to add nodes
 _STEP_SECONDS = 1.0  # length of one wait: Python handles signals between two waits
 
 Note = Callable[[str], None]

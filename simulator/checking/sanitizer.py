@@ -93,11 +93,11 @@ class Sanitizer:
         self._seen: list[tuple[int, Instruction]] = []  # (core, instruction) in the order of writer numbers
         self._epochs = [1, 1]  # number of barriers that each core has passed, plus 1
         self._shadows: list[Shadow] = []
-        self._on_chip: list[Shadow] = []  # of tiles placed by the compiler, which are freed while they are known here
+        self._on_chip: list[Shadow] = []  # tiles placed by the compiler; they may be freed before the kernel ends
         self._idle: set[int] = set()  # writer numbers of matmuls of constants
         self._tensors = 0
         self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # operands by writer number
-        self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # by the shadows of the sum and the operand
+        self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # keyed by the shadows of the sum and of the operand
 
     def see(self, rank: int, instruction: Instruction, writes: tuple[Any, ...], reads: tuple[Any, ...]) -> None:
         """Record an instruction. Called when it is issued, before its values are computed."""

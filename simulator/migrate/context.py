@@ -137,7 +137,7 @@ class Context:
     moved: dict[ast.stmt, ast.For] = field(default_factory=dict)
     registers: set[str] = field(default_factory=set)
     tree: ast.FunctionDef | None = None
-    returns_outputs: bool = False  # it is a kernel that no other function with NKI calls
+    returns_outputs: bool = False  # True for a kernel that no other function with NKI calls
     keeps: bool = False  # keep statements that would otherwise be dropped, since the function needs them
     statements: Any = None  # the rewriter of statements
     no_hoisting: str = ""  # the enclosing construct that prevents inserting lines, if any

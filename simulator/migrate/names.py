@@ -47,7 +47,7 @@ class Names:
         self.imported: set[str] = set()  # dotted names that the file imports
         self._bind_imports(tree)
         self.assumed = self._bind_usual(tree)  # names of NKI that the file uses without any import
-        self.aliases: set[ast.stmt] = set()  # for example, simulate_kernel = nki.simulate_kernel
+        self.aliases: set[ast.stmt] = set()  # statements such as simulate_kernel = nki.simulate_kernel
         self.undecorated: set[str] = set()  # functions that use NKI, are not kernels, and are passed as values
         self._bind_aliases(tree)
         self._numbers: dict[str, int] = {}

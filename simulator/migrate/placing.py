@@ -68,7 +68,7 @@ def is_number(ctx: Context, node: ast.expr) -> bool:
         for part in parts
         if isinstance(part, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in part.targets)
     ]
-    only_assigned = 0 < len(values) == len(stored)  # not by a loop, and not by `+=`
+    only_assigned = 0 < len(values) == len(stored)  # the name is not bound by a loop or by `+=`
     return only_assigned and all(isinstance(value, ast.Constant) and is_number(ctx, value) for value in values)
 
 

@@ -235,7 +235,7 @@ class Statements:
                 return None
             op = dotted.removeprefix("nki.isa.")
             if dotted in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and dst.tensor.region != "psum":
-                result = self.ex.rewrite(value)  # by way of PSUM, to which the Tensor Engine writes
+                result = self.ex.rewrite(value)  # through PSUM, to which the Tensor Engine writes
                 if clipped is not dst:
                     part = clip_whole(named(self.ctx, result), self._mask_clips(value))
                     result = Result(part.text, part.tensor)

@@ -21,7 +21,7 @@ from .replay import Recording, Replayed, Replays
 from .run import Run
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of shape-only runs, oldest first
-_REMEMBERED = 200  # their largest number
+_REMEMBERED = 200  # maximum number of remembered programs
 _REPLAYS = Replays(prepared)
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_REPLAYS.begin_anew)

@@ -181,7 +181,7 @@ class _Psum(_Memory):
 
     def force(self, version: Version) -> None:
         if version.size > max(self._banks):
-            version.bank = PSUM_BANKS  # not in any bank
+            version.bank = PSUM_BANKS  # the version is not in any bank
         else:
             self._take_part(version, self._banks.index(max(self._banks)))
 

@@ -16,7 +16,7 @@ from ..machine.instruction import Cost, engine
 from ..machine.memory import PSUM
 from .constants import machine
 
-NO_TIME = Cost(0.0, 0.0)  # for a DMA, whose time is determined by its `Transfer`
+NO_TIME = Cost(0.0, 0.0)  # the cost of a DMA, whose time is determined by its `Transfer`
 
 
 class Costs:

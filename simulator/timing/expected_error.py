@@ -47,7 +47,7 @@ def kind_of(bound_by: str, issue_bound: bool, launch_us: float, latency_us: floa
 
 
 KIND_OF_RESOURCE = {"launch": "launch", "tensor": "tensor", "gpsimd": "gpsimd", "dma_issue": "issue"}
-KIND_OF_RESOURCE |= {"dma_bandwidth": "dma"}  # all other resources: latency
+KIND_OF_RESOURCE |= {"dma_bandwidth": "dma"}  # all other resources have the kind "latency"
 COUNTS = 1 / 6  # minimum share of the critical path for a kind to be included in the error of a kernel
 
 

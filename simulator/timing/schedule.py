@@ -106,7 +106,7 @@ class _Simulation:
         self.turn = self._turns(m.loads_by_use > 0)
         self._look_ahead(int(m.lookahead))
         self.free = [0.0] * (SECOND + 1)
-        self.last = [NOTHING] * (SECOND + 1)  # most recent instruction of each engine
+        self.last = [NOTHING] * (SECOND + 1)  # the most recent instruction of each engine
         self.previous = NOTHING  # the instruction before the most recent one, on the same engine
         self.now: list[list[int]] = [[] for _ in range(SECOND + 1)]  # priorities of the instructions that can start now
         self.later: list[list[tuple[float, int]]] = [[] for _ in range(SECOND + 1)]  # (ready time, priority)

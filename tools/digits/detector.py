@@ -185,7 +185,7 @@ def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tenso
     probabilities = logits.detach().sigmoid()
     weight = torch.where(targets > 0, targets, 0.75 * probabilities**2)
     score_loss = (F.binary_cross_entropy_with_logits(logits, targets, reduction="none") * weight).sum() / count
-    return 2 * box_loss / 9 + score_loss  # at most nine cells learn a digit
+    return 2 * box_loss / 9 + score_loss  # at most nine cells are trained on a digit
 
 
 def train(examples: Sequence[Composition], steps: int, seed: int) -> Detector:

@@ -68,7 +68,7 @@ def _prelu(importer: Importer, node: Node) -> None:
         importer.give(node, activate(importer, view, "leaky_relu", (float(slope.ravel()[0]),)))
         return
     source, numbers, back = channel_numbers(importer, view, slope)
-    if numbers.ndim != 1:  # one slope per element, as in Keras: relu(x) - slope * relu(-x)
+    if numbers.ndim != 1:  # with one slope per element, as in Keras: relu(x) - slope * relu(-x)
         below = activate(importer, affine_view(importer, view, -np.ones(1), np.zeros(1)), "relu")
         above = activate(importer, view, "relu")
         importer.give(node, combine_views(importer, "add", above, affine_view(importer, below, -slope, np.zeros(1))))

@@ -101,7 +101,7 @@ def _zip_map(importer: Importer, node: Node) -> None:
 
 
 def _imputer(importer: Importer, node: Node) -> None:
-    """Leave out the replacement of missing values: inputs with NaN have no answer."""
+    """Omit the replacement of missing values, because inputs with NaN are rejected."""
     replaced = node.attributes.get("replaced_value_float", 0.0)
     if not isinstance(replaced, float) or not np.isnan(replaced):
         raise ModelError(f"it replaces {replaced}; only a replacement of NaN can be left out")

@@ -186,7 +186,8 @@ def _thresholded(importer: Importer, node: Node) -> None:
 
 
 def _is_nan(importer: Importer, node: Node) -> None:
-    """Return False: torch.export inserts IsNaN to guard a softmax over rows without keys, and no such rows exist."""
+    """Return False, because torch.export inserts IsNaN to guard a softmax over rows without keys, and no such rows
+    exist."""
     importer.give(node, np.zeros(1, bool))
 
 

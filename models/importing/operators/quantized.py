@@ -37,7 +37,7 @@ def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.nd
     if not step > 0:
         raise ModelError("its scale is not positive")
     if isinstance(importer.builder.layers.get(view.layer), Softmax):
-        return view  # probabilities never exceed this range
+        return view  # probabilities are always within this range
     return clip(importer, view, (least - shift) * step, (most - shift) * step)
 
 

@@ -294,7 +294,7 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
     if (first, last) != (0, extent):
         cut = (0, -first, 0, last - extent) if across else (-first, 0, last - extent, 0)
         source = importer.add(Pad(importer.name("crop"), cut, inputs=(source,))).layer
-    if step > 1:  # a max-pooling of one pixel with a stride of `step`
+    if step > 1:  # this is a max-pooling of one pixel with a stride of `step`
         stride = (1, step) if across else (step, 1)
         source = importer.add(Pool(importer.name("pool"), "max", (1, 1), stride, inputs=(source,))).layer
     made = View.of(source, importer.builder.shapes[source], view.batched)

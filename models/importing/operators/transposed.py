@@ -43,7 +43,7 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     source = importer.planes(view)
     cut = tuple(min(0, side) for side in around)
     if min(cut) < 0:
-        wider = tuple(max(0, side) for side in around)  # before cropping, which could otherwise leave nothing
+        wider = tuple(max(0, side) for side in around)  # pad first, because cropping could leave nothing
         for sides in (wider, cut):
             source = importer.add(Pad(importer.name("pad"), sides, inputs=(source,))).layer
         around = (0, 0, 0, 0)
