@@ -180,8 +180,7 @@ def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
 
 
 def _are_regressions(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if the name of an output shows that scikit-learn's exporter wrote it for a regressor or a
-    transformer."""
+    """Return True if scikit-learn's exporter uses this output name for a regressor or a transformer."""
     is_variable = graph.made_by.startswith("skl2onnx") and leading.name.startswith("variable")
     return is_variable and set(graph.outputs) == graph.scores and leading.output.scores == "raw"
 

@@ -53,7 +53,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
         return Output("classes", "log_softmax" if layer.log else "softmax")
     array = _is_array(view.shape, layer)
     if isinstance(layer, Activation) and layer.activation in ("sigmoid", "hardsigmoid"):
-        is_image = count > 1 and count in _images(importer.builder.input)  # computed from an image, and perhaps flattened
+        is_image = count > 1 and count in _images(importer.builder.input)  # computed from an image, perhaps flattened
         return Output("values" if array or is_image else "sigmoid")
     if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer.builder, layer):
         return Output("classes", "softmax")
