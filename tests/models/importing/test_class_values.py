@@ -25,6 +25,23 @@ def test_of_values() -> None:
     assert fit_to_scores(Output("values"), "probabilities", chances) == Output("values")
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        [1.0],  # a single score that is always 1
+        [1.0, 0.0, 0.0],  # clipped scores
+        [0.5, 0.5],  # bounds of both scores
+    ],
+)
+def test_constant_scores_are_not_probabilities(row: list[float]) -> None:
+    assert fit_to_scores(RAW, "y", np.tile(np.float32(row), (3, 1))) == RAW
+
+
+def test_one_example_that_adds_up_to_1() -> None:
+    assert fit_to_scores(RAW, "y", np.float32([[0.2, 0.5, 0.3]])) == SHARES
+    assert fit_to_scores(RAW, "y", np.float32([[0.0, 1.0, 0.0]])) == RAW
+
+
 @pytest.mark.parametrize("count", [2, 5])
 def test_a_mean_of_softmaxes(count: int, tmp_path: Path) -> None:
     """As an ensemble is exported."""
