@@ -7,6 +7,7 @@ share of filling the pipeline and of loading.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -43,8 +44,10 @@ from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
-BANDS = (1, 4, 16, 64)  # numbers of bands to try for the cost of an operation that is too large to run as a whole
-PASSES = 2  # number of passes from which the cost of an operation is determined
+BANDS = (1, 4, 16, 64)  # numbers of bands of rows, of one of which the cost of a large operation is determined
+ENOUGH_PIXELS = 2048  # pixels, beyond which the time of an operation is proportional to the number of images
+MOST_PIXELS = 8192  # pixels of a band, beyond which only some of its rows are simulated
+PASSES = 2  # passes from which the cost of an operation is determined
 MOST_KEPT = 8_000  # maximum number of instructions of a simulated run that is kept
 MOST_KNOWN = 20_000  # maximum number of costs that are cached for each target, dtype and number of cores
 
@@ -62,6 +65,14 @@ class Cost:
     instructions: int
     multiplying: float = 0.0  # lower bound of the Tensor Engine's busy time in nanoseconds, 0 if not determined
     waiting: float = 0.0  # nanoseconds of the critical path spent on DMAs, at most the time without data movement
+
+    def times(self, factor: float) -> Cost:
+        """Return the cost of a multiple of the work."""
+        if factor == 1:
+            return self
+        own = (self.nanoseconds, self.instructions, self.multiplying, self.waiting)
+        nanoseconds, instructions, multiplying, waiting = (factor * each for each in own)
+        return Cost(nanoseconds, round(instructions), multiplying, waiting)
 
 
 @lru_cache(maxsize=16)
@@ -123,36 +134,35 @@ class CostModel:
         Instructions of the Tensor Engine run sequentially, regardless of other engines. Operations whose cost for this
         number of images is unknown count as taking no time.
         """
-        keys = ((*_Alone(graph, number).key, images) for number in range(len(graph.nodes)))
-        costs = [self._known[key] for key in keys if key in self._known]
+        alone = [_Alone(graph, number) for number in range(len(graph.nodes))]
+        keys = [(mini, (*mini.key, mini.enough(images))) for mini in alone]
+        costs = [self._known[key].times(images / mini.enough(images)) for mini, key in keys if key in self._known]
         return Cost(sum(cost.multiplying for cost in costs), sum(cost.instructions for cost in costs))
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:
         """Return the cost of one operation for `images` along the free axis of its input."""
         mini = _Alone(graph, number)
-        key = (*mini.key, images)
+        enough = mini.enough(images)
+        key = (*mini.key, enough)
         if key not in self._known:
-            cost = self._cost(mini, images)
+            cost = self._cost(mini, enough)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known[key] = cost
-        return self._known[key]
+        return self._known[key].times(images / enough)
 
     def _cost(self, mini: _Alone, images: int) -> Cost:
-        """Determine the cost of one operation. If it does not fit in SBUF, the cost of one band of rows is multiplied
-        by the number of bands."""
-        for bands in BANDS:
+        """Determine the cost of one operation. If it is large or does not fit in SBUF, that of a band of its rows is
+        determined instead, and multiplied."""
+        for bands in mini.bands:
             try:
                 mini.check_fits(images, bands, find_target(self.target).usable_sbuf_bytes)
                 run = self._run(*mini.launch(images, PASSES, bands))
             except Unsupported as why:
                 reason = why
-                if not mini.can_band:
-                    break
             else:
-                twice = self._cost_of(run)
-                multiplying = _multiplying(run) / PASSES if bands == 1 else 0.0
-                return Cost(twice.nanoseconds / PASSES * bands, twice.instructions // PASSES * bands, multiplying)
+                twice = replace(self._cost_of(run), multiplying=_multiplying(run))
+                return twice.times(mini.share(bands) / PASSES)
         raise reason
 
     def loading(self, numbers: float) -> float:
@@ -221,9 +231,25 @@ class _Alone:
         self._packed = graph.packed_in(self._node)
 
     @property
-    def can_band(self) -> bool:
-        """True if the operation can compute only some of its rows."""
-        return can_band(self._node)
+    def bands(self) -> list[int]:
+        """The numbers of bands of rows to try, of which one is simulated."""
+        if not can_band(self._node):
+            return [1]
+        return [bands for bands in BANDS if bands == BANDS[-1] or self._pixels <= MOST_PIXELS * bands]
+
+    def share(self, bands: int) -> float:
+        """Return the number of bands that the operation has, which is not whole if the last has fewer rows."""
+        first, end = self._operation.whole_rows((0, ceil_div(self._operation.rows, bands)))
+        return self._operation.rows / (end - first)
+
+    def enough(self, images: int) -> int:
+        """Return a number of images, at most the given one, in proportion to which the time of the operation grows."""
+        return min(images, ceil_div(ENOUGH_PIXELS, self._pixels))
+
+    @property
+    def _pixels(self) -> int:
+        """The pixels of an image of its value, or of its first operand if these are more."""
+        return max(self._operation.rows * self._operation.columns, math.prod(self._node.before[1:]))
 
     def check_fits(self, images: int, bands: int, usable: int) -> None:
         """Raise OutOfSbuf if its value, or a band of it, exceeds an SBUF partition of `usable` bytes, which would

@@ -39,29 +39,34 @@ class Floor:
 
 def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1) -> Floor:
     """Return the floor of a network for a batch in a dtype on `lnc` cores of a target ("trn1", "trn2" or "trn3")."""
-    constants, chip = machine(target), find_target(target)
-    is_narrow, is_old = dtype == EIGHT_BITS, chip.generation == 2
-    itemsize = 1 if is_narrow else DTYPES[dtype].itemsize
-    first, last = _latencies(constants)
+    constants = machine(target)
+    itemsize = 1 if dtype == EIGHT_BITS else DTYPES[dtype].itemsize
     rate = constants.dma_sustained if lnc == 1 else lnc * of_two_cores(constants)["dma_sustained"]
     moved_ns = itemsize * _elements(network, batch) / rate
-    least = 1.0 if is_narrow else _filtering_share(is_old, itemsize)
-    shapes = network.shapes()
-    work = sum(_multiplications(layer, [shapes[name] for name in layer.inputs], least) for layer in network.layers)
-    passes = _FLOAT32_PASSES if dtype == "float32" else _DOUBLE_ROWS if is_narrow and not is_old else 1
-    computed_ns = batch * work * passes / (lnc * PARTITIONS**2 * chip.tensor_ghz)
-    longer = max(moved_ns, computed_ns)
-    floor_ns = constants.launch_ns + first + longer + last
+    computed_ns = sum(multiplying_ns(network, dtype, batch, target).values()) / lnc
+    floor_ns = empty_launch_ns(constants) + max(moved_ns, computed_ns)
     return Floor(floor_ns / 1000, "hbm" if moved_ns >= computed_ns else "tensor")
 
 
-def _latencies(m: Machine) -> tuple[float, float]:
-    """Return the nanoseconds from the first DMA trigger to the arrival of its data, and from the last result to its
-    arrival in HBM, with prepared or generated descriptors, whichever are faster."""
-    return (
-        min(m.load_first_byte_static_ns, m.load_first_byte_ns) + m.load_landing_ns,
-        min(m.store_first_byte_static_ns, m.store_first_byte_ns) + m.store_landing_ns,
-    )
+def multiplying_ns(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
+    """Return the least nanoseconds that a core's Tensor Engine spends on each layer, by name."""
+    chip = find_target(target)
+    is_narrow, is_old = dtype == EIGHT_BITS, chip.generation == 2
+    least = 1.0 if is_narrow else _filtering_share(is_old, DTYPES[dtype].itemsize)
+    passes = _FLOAT32_PASSES if dtype == "float32" else _DOUBLE_ROWS if is_narrow and not is_old else 1
+    each, shapes = batch * passes / (PARTITIONS**2 * chip.tensor_ghz), network.shapes()
+    return {
+        layer.name: each * _multiplications(layer, [shapes[name] for name in layer.inputs], least)
+        for layer in network.layers
+    }
+
+
+def empty_launch_ns(m: Machine) -> float:
+    """Return the least nanoseconds of a launch in addition to its work: its start, the latency of its first load, and
+    that of its last store, with prepared or generated descriptors, whichever are faster."""
+    loading = min(m.load_first_byte_static_ns, m.load_first_byte_ns) + m.load_landing_ns
+    storing = min(m.store_first_byte_static_ns, m.store_first_byte_ns) + m.store_landing_ns
+    return m.launch_ns + loading + storing
 
 
 def _elements(network: Network, batch: int) -> int:

@@ -6,10 +6,11 @@ import logging
 import math
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -176,14 +177,18 @@ class LayerLaunches:
         """See `Launches`."""
         return self._times([step.time(backend, batch, self._dtype) for step in self._steps], batch)
 
-    def predicted_us(self, target: str, batch: int, most: float = math.inf) -> float:
-        """Return the predicted microseconds of a batch of the given size, of its first launches alone if these reach
-        `most`."""
-        backend, total = SimulatedBackend(target), 0.0
-        for step in self._steps:
-            total += step.predicted_us(backend, batch, self._dtype)
+    def predicted_us(
+        self, target: str, batch: int, most: float = math.inf, least: Mapping[str, float] = MappingProxyType({})
+    ) -> float:
+        """Return the predicted microseconds of a batch of the given size; a lower bound if that reaches `most`.
+
+        `least`: lower bounds on the microseconds of layers, which count until the launches of the layers are predicted.
+        """
+        backend, total = SimulatedBackend(target), sum(least.values())
+        for step in sorted(self._steps, key=lambda step: not step.layers):  # others may be part of a layer's bound
             if total >= most:
                 break
+            total += step.predicted_us(backend, batch, self._dtype) - sum(least.get(name, 0.0) for name in step.layers)
         return total
 
     def show(self, batch: int) -> list[ShownLaunch]:

@@ -1,7 +1,7 @@
 """Chooses between few launches and separate launches for each layer, whichever the simulator predicts to be faster.
 
-Launches that store every value in HBM and load it again are rarely faster. A lower bound on their time, from the number
-of launches and the bytes that they move, makes it unnecessary to plan them for most networks.
+Launches that store every value in HBM and load it again are rarely faster. A lower bound on their time, from what each
+of them moves and multiplies at least, makes it unnecessary to plan them for most networks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..models.layers import Combine, Dense
 from ..models.network import Network
 from ..simulator.timing.constants import machine
 from .backend import NETWORK_DTYPES, BackendInfo, KernelError
+from .floor import empty_launch_ns, multiplying_ns
 
 if TYPE_CHECKING:
     from .launches import LayerLaunches, NetworkLaunches
@@ -42,11 +43,12 @@ def quicker(
         return launches
     size = min(batch, MOST_COMPARED)
     together = launches.predicted_us(info.target, size)
-    if together <= least_of_layers(network, dtype, size, info.target):
+    least = least_of_layers(network, dtype, size, info.target)
+    if together <= sum(least.values()):
         return launches
     try:
         layers = make_layers()
-        apart = layers.predicted_us(info.target, size, together)
+        apart = layers.predicted_us(info.target, size, together, least)
     except KernelError:  # a single layer does not fit
         return launches
     except Exception:  # a bug in planning single layers must not stop the network
@@ -61,15 +63,18 @@ def quicker(
     return layers
 
 
-def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> float:
-    """Return a lower bound, in microseconds, on the time of a batch with separate launches for each layer."""
+def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
+    """Return lower bounds, in microseconds, on the time of a batch with separate launches for each layer, by layer."""
     constants, shapes = machine(target), network.shapes()
-    launches, moved = 0, 0
+    multiplying = multiplying_ns(network, dtype, batch, target)
+    item_ns = batch * NETWORK_DTYPES[dtype].itemsize / constants.dma_sustained
+    least: dict[str, float] = {}
     for layer in network.layers:
         is_sum = isinstance(layer, Combine) and layer.operation == "add"  # may be fused into a convolution
         if layer.only_moves or is_sum:
             continue
-        launches += DENSE_LAUNCHES if isinstance(layer, Dense) else 1
-        moved += sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))
-    bytes_moved = moved * batch * NETWORK_DTYPES[dtype].itemsize
-    return (launches * constants.launch_ns + bytes_moved / constants.dma_sustained) / 1000
+        moved = sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))
+        launches = DENSE_LAUNCHES if isinstance(layer, Dense) else 1
+        least_ns = launches * empty_launch_ns(constants) + max(moved * item_ns, multiplying[layer.name])
+        least[layer.name] = least_ns / 1000
+    return least

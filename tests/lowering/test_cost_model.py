@@ -124,7 +124,21 @@ def test_what_is_too_large_for_sbuf_is_priced_in_bands_of_rows(cost_model: CostM
     whole, band = (cost_model.cost(graph, number_of(graph, "b"), 1) for graph in graphs)
     assert whole.nanoseconds == pytest.approx(4 * band.nanoseconds, rel=0.1)
     assert whole.instructions == pytest.approx(4 * band.instructions, rel=0.1)
-    assert whole.multiplying == 0 < band.multiplying <= band.nanoseconds  # of bands nobody counts it
+    assert whole.multiplying == pytest.approx(4 * band.multiplying, rel=0.1)
+
+
+def test_large_operations_are_priced_by_a_part_of_their_pixels(
+    cost_model: CostModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine images of 96 rows and columns take nine times as long as one, and as all of them simulated together."""
+    graph = laid_out(ending_in_dense((32, 96, 96), [conv("a", 32, 32, 3), conv("b", 32, 32, 3)]))
+    b = number_of(graph, "b")
+    parts = [cost_model.cost(graph, b, images) for images in (1, 9)]
+    assert parts[1].nanoseconds == pytest.approx(9 * parts[0].nanoseconds)
+    monkeypatch.setattr(cost_models, "MOST_PIXELS", 10**6)
+    whole = CostModel("trn2", 4)._cost(cost_models._Alone(graph, b), 9)
+    for name in ("nanoseconds", "instructions", "multiplying"):
+        assert getattr(parts[1], name) == pytest.approx(getattr(whole, name), rel=0.1)
 
 
 def test_what_is_certain_not_to_fit_is_not_simulated_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,14 +217,15 @@ def test_the_least_is_near_where_the_tensor_engine_is_busy(images: int, dtype: s
 
 
 def test_of_what_was_never_priced_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    cost_models._known_before.cache_clear()
     monkeypatch.setattr(CostModel, "_cost", lambda self, mini, images: Cost(2.0, 3, 1.0))
     cost_model, graph = CostModel("trn2", 4), pipeline_of(model_of(WIDE)).lower(Decisions()).graph
-    assert cost_model.least(graph, 7_777) == Cost(0, 0)
-    cost_model.cost(graph, 0, 7_777)
-    assert cost_model.least(graph, 7_777) == Cost(1.0, 3) == CostModel("trn2", 4).least(graph, 7_777)
-    assert CostModel("trn3", 4).least(graph, 7_777) == CostModel("trn2", 2).least(graph, 7_777) == Cost(0, 0)
+    assert cost_model.least(graph, 3) == Cost(0, 0)
+    cost_model.cost(graph, 0, 3)
+    assert cost_model.least(graph, 3) == Cost(1.0, 3) == CostModel("trn2", 4).least(graph, 3)
+    assert CostModel("trn3", 4).least(graph, 3) == CostModel("trn2", 2).least(graph, 3) == Cost(0, 0)
     with changed("trn2", {"matmul_gap_ns": 9.0}):  # another machine
-        assert CostModel("trn2", 4).least(graph, 7_777) == Cost(0, 0)
+        assert CostModel("trn2", 4).least(graph, 3) == Cost(0, 0)
     monkeypatch.setattr(cost_models, "MOST_KNOWN", 1)
-    cost_model.cost(graph, 1, 7_777)
-    assert cost_model.least(graph, 7_777) == Cost(2.0, 6)  # of two alike operations
+    cost_model.cost(graph, 1, 3)
+    assert cost_model.least(graph, 3) == Cost(2.0, 6)  # of two alike operations

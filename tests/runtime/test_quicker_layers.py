@@ -22,7 +22,7 @@ class Fixed:
     def __init__(self, microseconds: float) -> None:
         self.microseconds, self.note, self.rows = microseconds, None, ()
 
-    def predicted_us(self, target: str, batch: int, most: float = 0.0) -> float:
+    def predicted_us(self, *_: Any) -> float:
         return self.microseconds
 
 
@@ -42,7 +42,7 @@ def test_layers_are_taken_where_they_are_quicker() -> None:
 
 def test_layers_are_planned_where_they_may_be_quicker_alone() -> None:
     """They are not on a chip, whose kernels are not timed here, nor on two cores, which share one launch."""
-    least = least_of_layers(NETWORK, "float32", 2, "trn2")
+    least = sum(least_of_layers(NETWORK, "float32", 2, "trn2").values())
     assert choose(0.99 * least, 0).microseconds == 0.99 * least
     for info in (replace(INFO, name="neuron"), replace(INFO, lnc=2)):
         assert choose(5000, 4000, info).microseconds == 5000
@@ -71,6 +71,9 @@ def test_launches_are_predicted_from_their_plans() -> None:
         times, _ = each.time(backend, 2)
         assert each.predicted_us("trn2", 2) == pytest.approx(sum(time.latency_us for time in times))
     assert 1.0 <= layers.predicted_us("trn2", 2, 1.0) < layers.predicted_us("trn2", 2) / 2
+    least = least_of_layers(model.network, "float32", 2, "trn2")
+    assert layers.predicted_us("trn2", 2, least=least) == pytest.approx(layers.predicted_us("trn2", 2))
+    assert layers.predicted_us("trn2", 2, 1.0, least) == pytest.approx(sum(least.values()))  # no launch is predicted
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
@@ -78,4 +81,4 @@ def test_layers_take_at_least_their_bound(kind: str) -> None:
     model = of_kind(kind)
     layers = Session(model, SimulatedBackend("trn2"), "bfloat16", 16, LaunchOptions("layer"))
     for batch in (1, 16):
-        assert least_of_layers(model.network, "bfloat16", batch, "trn2") <= layers.time(batch).total_us
+        assert sum(least_of_layers(model.network, "bfloat16", batch, "trn2").values()) <= layers.time(batch).total_us
