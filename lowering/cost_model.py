@@ -40,13 +40,14 @@ from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .bands import Reach, banded, can_band, operand_rows, reach_of
 from .graph import Graph, OutOfSbuf, Unsupported
+from .owners import owners_of
 from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
 BANDS = (1, 4, 16, 64)  # numbers of bands of rows, of one of which the cost of a large operation is determined
 ENOUGH_PIXELS = 2048  # pixels, beyond which the time of an operation is proportional to the number of images
-MOST_PIXELS = 8192  # pixels of a band, beyond which only some of its rows are simulated
+MOST_PIXELS = 16384  # pixels of a band, beyond which only some of its rows are simulated
 PASSES = 2  # passes from which the cost of an operation is determined
 MOST_KEPT = 8_000  # maximum number of instructions of a simulated run that is kept
 MOST_KNOWN = 20_000  # maximum number of costs that are cached for each target, dtype and number of cores
@@ -66,18 +67,27 @@ class Cost:
     multiplying: float = 0.0  # lower bound of the Tensor Engine's busy time in nanoseconds, 0 if not determined
     waiting: float = 0.0  # nanoseconds of the critical path spent on DMAs, at most the time without data movement
 
-    def times(self, factor: float) -> Cost:
-        """Return the cost of a multiple of the work."""
-        if factor == 1:
-            return self
-        own = (self.nanoseconds, self.instructions, self.multiplying, self.waiting)
-        nanoseconds, instructions, multiplying, waiting = (factor * each for each in own)
-        return Cost(nanoseconds, round(instructions), multiplying, waiting)
+
+@dataclass(frozen=True)
+class _TwoPasses:
+    """Two simulated passes of an operation over `share` of some images: the cost of both, and the end of the first."""
+
+    both: Cost
+    first_end: float
+    share: float
+
+    def cost(self, multiple: float) -> Cost:
+        """Return half of the cost of two passes over a multiple of the images, whose time grows by that of the second
+        pass here."""
+        passes = PASSES * multiple / self.share
+        nanoseconds = self.both.nanoseconds + (passes - PASSES) * (self.both.nanoseconds - self.first_end)
+        instructions = round(self.both.instructions * passes / PASSES) // PASSES
+        return Cost(nanoseconds / PASSES, instructions, self.both.multiplying * passes / PASSES**2)
 
 
 @lru_cache(maxsize=16)
-def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, Cost]:
-    """Return the costs already determined in this process for such a machine."""
+def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, _TwoPasses]:
+    """Return the operations already simulated in this process for such a machine."""
     return {}
 
 
@@ -134,9 +144,9 @@ class CostModel:
         Instructions of the Tensor Engine run sequentially, regardless of other engines. Operations whose cost for this
         number of images is unknown count as taking no time.
         """
-        alone = [_Alone(graph, number) for number in range(len(graph.nodes))]
-        keys = [(mini, (*mini.key, mini.enough(images))) for mini in alone]
-        costs = [self._known[key].times(images / mini.enough(images)) for mini, key in keys if key in self._known]
+        enough = [(mini, mini.enough(images)) for mini in (_Alone(graph, number) for number in range(len(graph.nodes)))]
+        keys = [((*mini.key, fewer), images / fewer) for mini, fewer in enough]
+        costs = [self._known[key].cost(multiple) for key, multiple in keys if key in self._known]
         return Cost(sum(cost.multiplying for cost in costs), sum(cost.instructions for cost in costs))
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:
@@ -145,15 +155,14 @@ class CostModel:
         enough = mini.enough(images)
         key = (*mini.key, enough)
         if key not in self._known:
-            cost = self._cost(mini, enough)
+            simulated = self._two_passes(mini, enough)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[key] = cost
-        return self._known[key].times(images / enough)
+            self._known[key] = simulated
+        return self._known[key].cost(images / enough)
 
-    def _cost(self, mini: _Alone, images: int) -> Cost:
-        """Determine the cost of one operation. If it is large or does not fit in SBUF, that of a band of its rows is
-        determined instead, and multiplied."""
+    def _two_passes(self, mini: _Alone, images: int) -> _TwoPasses:
+        """Simulate one operation, or one band of its rows if it is large or does not fit in SBUF."""
         for bands in mini.bands:
             try:
                 mini.check_fits(images, bands, find_target(self.target).usable_sbuf_bytes)
@@ -161,8 +170,8 @@ class CostModel:
             except Unsupported as why:
                 reason = why
             else:
-                twice = replace(self._cost_of(run), multiplying=_multiplying(run))
-                return twice.times(mini.share(bands) / PASSES)
+                both = replace(self._cost_of(run), multiplying=_multiplying(run))
+                return _TwoPasses(both, _first_end(run), mini.share(bands))
         raise reason
 
     def loading(self, numbers: float) -> float:
@@ -180,8 +189,9 @@ class CostModel:
             )
             program = Program((Stage(operations, 1),), 1, 1)
             run = self._run(program, [(1, channels, 1, 1)], Sizes(channels**2, channels // PARTITIONS))
-            self._known["loading"] = Cost(self._cost_of(run).nanoseconds / channels**2, 0)
-        return numbers * self._known["loading"].nanoseconds
+            each = Cost(self._cost_of(run).nanoseconds / channels**2, 0)
+            self._known["loading"] = _TwoPasses(each, 0.0, 1.0)
+        return numbers * self._known["loading"].both.nanoseconds
 
     def _run(self, program: Program, inputs: Sequence[Shape], sizes: Sizes) -> simulator.Run:
         given = {input_name(number): (shape, self._dtype) for number, shape in enumerate(inputs)}
@@ -214,6 +224,12 @@ def _multiplying(run: simulator.Run) -> float:
     return sum(each.cost.interval for each in run.program if each.engine is engine.tensor)
 
 
+def _first_end(run: simulator.Run) -> float:
+    """Return the nanosecond at which the first pass of a program ends."""
+    done = zip(owners_of(run.program), run.prediction.schedules[0].done)
+    return max((end for owner, end in done if owner is not None and owner.pass_number == 0), default=0.0)
+
+
 def _waiting(run: simulator.Run) -> float:
     """Return the nanoseconds of the critical path spent on DMAs, at most the time in which no DMA moves data."""
     prediction = run.prediction
@@ -238,13 +254,15 @@ class _Alone:
         return [bands for bands in BANDS if bands == BANDS[-1] or self._pixels <= MOST_PIXELS * bands]
 
     def share(self, bands: int) -> float:
-        """Return the number of bands that the operation has, which is not whole if the last has fewer rows."""
+        """Return the share of the operation's rows that are in the first band."""
         first, end = self._operation.whole_rows((0, ceil_div(self._operation.rows, bands)))
-        return self._operation.rows / (end - first)
+        return (end - first) / self._operation.rows
 
     def enough(self, images: int) -> int:
-        """Return a number of images, at most the given one, in proportion to which the time of the operation grows."""
-        return min(images, ceil_div(ENOUGH_PIXELS, self._pixels))
+        """Return a number of images, at most the given one, beyond which the time of the operation grows in proportion;
+        DMAs move many images together."""
+        reads_hbm = any(self._reads_hbm(0, part) for part in self._node.sources[0])
+        return images if reads_hbm else min(images, ceil_div(ENOUGH_PIXELS, self._pixels))
 
     @property
     def _pixels(self) -> int:
