@@ -21,13 +21,12 @@ import ml_dtypes
 import numpy as np
 
 from ..instructions.core import active
-from ..machine.dtypes import Array, DType, convert
+from ..machine.dtypes import EXACT, Array, DType, convert
 from ..machine.instruction import Instruction
 from ..tensors.tensor import IndirectTensor, NkiTensor
 from .sanitizer import SanitizerFinding
 
 KINDS = ("nan", "infinity", "saturation", "inexact", "duplicate", "base offset")
-EXACT = 1 << 24  # integers up to this value are exact in float32 (IEEE 754: 24 bits)
 _CHOOSING = frozenset(  # instructions that write given values or copy bits
     {"memset", "iota", "affine_select", "range_select", "select_reduce", "tensor_copy_predicated", "nc_match_replace8"}
 )

@@ -62,6 +62,7 @@ class NeuronCore:
         self.ordered = False  # inside `nl.no_reorder()`
         self.loops: list[tuple[tuple[str, int], int]] = []  # source line and trip count of each device loop
         self.looping = 0  # depth of nested device loops
+        self.ended: list[list[int]] = []  # [first, end) of the allocations of each loop body, which end with it
         self.named: set[str] = set()  # names of tensors specified by the kernel
         self._fence: Instruction | None = None  # the instruction that all later instructions wait for
         self._fenced = 0  # number of instructions before the fence
@@ -166,6 +167,8 @@ class NeuronCore:
     ) -> Instruction:
         """Record an instruction. The caller is responsible for checking it and for computing its values."""
         program = self.program
+        if self.ended:
+            self._refuse_ended(op, writes + reads)
         indirect: list[NkiTensor] = []
         for tensor in writes:
             if type(tensor) is not NkiTensor:
@@ -209,6 +212,17 @@ class NeuronCore:
         if indirect:
             after_registers(instruction, indirect)
         return instruction
+
+    def _refuse_ended(self, op: str, tensors: tuple[NkiTensor, ...]) -> None:
+        """Refuse tiles that the body of a device loop has allocated, in later iterations and after the loop."""
+        for tensor in tensors:
+            tile = tensor.storage.owner
+            on_chip = tensor.storage.on_chip and not tile.placed
+            if on_chip and any(first <= tile.uid < end for first, end in self.ended):
+                raise NkiValidationError(
+                    f"{op}: {tile.label} of {tile.line} was allocated in the body of a device loop and ends with each "
+                    "iteration; allocate it before the loop"
+                )
 
     def _admit_indirect(
         self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import numpy as np
 
-from ..machine.dtypes import Array
+from ..machine.dtypes import EXACT, Array
 from ..machine.errors import NkiValidationError
 from ..machine.instruction import Instruction, engine
 from ..machine.memory import SBUF
 from ..tensors.tensor import NkiTensor
 from ..tensors.views import integers
 from .checks import shaped
-from .core import active
+from .core import NeuronCore, active
 from .declaration import declared
 from .operands import Call, Unchecked
 from .tensor_operands import Tile
@@ -50,9 +51,27 @@ def iota(
     core = active("iota")
     unit, cost, _, _ = core.settle("iota", dst, known(pattern))
     instruction = core.issue("iota", unit, (dst,), (), cost, name)
-
+    _check_range(core, dst, [[channel_multiplier, dst.shape[0]], *pattern], offset)
     core.perform(_count, dst, pattern, offset, channel_multiplier)
     return instruction
+
+
+def _check_range(core: NeuronCore, dst: NkiTensor, pattern: Any, offset: int) -> None:
+    """Warn if the dtype of dst does not hold all numbers of a pattern; 32-bit integers wrap around silently."""
+    ends = [step * (count - 1) for step, count in pattern]
+    lowest, highest = (offset + sum(part(end, 0) for end in ends) for part in (min, max))
+    dtype = dst._dtype
+    if dtype.is_float:
+        common = math.gcd(offset, *[step for step, count in pattern if count > 1])
+        limit = EXACT * (common & -common)
+        bounds = -limit, limit
+    elif dtype.is_integer and dtype.itemsize < 4:
+        bounds = np.iinfo(dtype.held).min, np.iinfo(dtype.held).max
+    else:
+        return
+    if lowest < bounds[0] or highest > bounds[1]:
+        why = "not every integer beyond 2^24" if dtype.is_float else f"{bounds[0]} to {bounds[1]}"
+        core.warn(f"iota: the pattern generates {lowest} to {highest}, but {dst.dtype} has {why}: use int32")
 
 
 def _count(dst: NkiTensor, pattern: Any, offset: int, channel_multiplier: int) -> None:

@@ -27,6 +27,9 @@ from .errors import NkiValidationError
 Array = NDArray[Any]
 
 
+EXACT = 1 << 24  # integers up to this value are exact in float32 (IEEE 754: 24 bits)
+
+
 @dataclass(frozen=True)
 class DType:
     """A data type. `held` is the NumPy type used to store its values, `bits` the one with the true bit pattern."""

@@ -46,6 +46,10 @@ class NotSimulatedError(NkiValidationError, NotImplementedError):
     """A documented NKI feature that the simulator does not implement yet."""
 
 
+class UnknownNumberError(NkiValidationError):
+    """A run that computes no values needs a number that the kernel loads from memory."""
+
+
 class UndefinedOnChipWarning(UserWarning):
     """The simulator computes a result, although AWS's documentation leaves the behaviour of the chip undefined."""
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from .errors import NkiValidationError, OperatorError
+from .errors import NkiValidationError, OperatorError, UnknownNumberError
 from .instruction import Instruction
 from .objects import NKIObject
 
@@ -39,7 +39,7 @@ class DeviceNumber(NKIObject):
     def read(self, what: str) -> int:
         """Return the value; raise NkiValidationError if it was never written or is unknown in this run."""
         if self.unknown:
-            raise NkiValidationError(
+            raise UnknownNumberError(
                 f"{what} depends on {self.shown} that was loaded from memory, whose value a shape-only run does not "
                 "know; run it with functional=True"
             )

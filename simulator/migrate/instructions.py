@@ -146,6 +146,8 @@ class Operands:
         if found is None:
             raise CannotError("the mask leaves no rectangle: select with nisa.affine_select, or loop over the rows")
         self.clips, conditions = found
+        if any(clip.count.is_number and clip.count.number <= 0 for clip in self.clips.values()):
+            raise CannotError(f"mask={ast.unparse(mask)} holds nowhere: remove the call, or correct the mask")
         unmet = [sum_ for sum_ in conditions if not (sum_.is_number and sum_.number <= 0)]
         self.condition = " and ".join(f"{sum_.text} <= 0" for sum_ in unmet)
 

@@ -1,9 +1,10 @@
 """Loops on the device (`nki.language`). The simulator runs every iteration.
 
 On the chip, the body is traced only once, and every iteration executes the instructions of the first. The simulator
-compares iterations and raises an error if the body changes. Iterations overlap as if the loop were unrolled. All
-engines wait at the start and the end of a loop (`NeuronCore.fence`), as stated in public kernels. The cost of the
-branch after each iteration is unknown and is not included.
+compares iterations and raises an error if the body changes. The tensors that a body allocates end with each iteration.
+Iterations overlap as if the loop were unrolled. All engines wait at the start and the end of a loop
+(`NeuronCore.fence`), as stated in public kernels. The cost of the branch after each iteration is unknown and is not
+included.
 
 Sources: nki.language.fori_loop, while_loop (en/v2.33.0/nki/api/generated), nki/deep-dives/nki-loops.rst.
 """
@@ -107,6 +108,10 @@ class _Loop:
         self._core.fence(self._what)
         self._start = len(self._core.program)
         self._core.looping += 1
+        self._allocated = [len(self._core.allocations)] * 2
+        if self._what != "dynamic_range":
+            self._core.ended.append(self._allocated)
+        self._inner = len(self._core.ended)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -118,6 +123,8 @@ class _Loop:
     def ended(self) -> None:
         """Finish an iteration."""
         self.count += 1
+        self._allocated[1] = len(self._core.allocations)
+        del self._core.ended[self._inner :]  # of inner loops, which the own range includes
         program = self._core.program
         issued = [_likeness(instruction) for instruction in program[self._start :]]
         self._start = len(program)

@@ -1,15 +1,17 @@
 """Arguments for kernels whose source contains all sizes: shapes are inferred from how the kernel uses each parameter.
 
 From `nisa.dma_copy(dst=tile, src=a)`, it follows that `a` has the shape of the tile; `a[0:128, i : i + 512]` requires
-only that its shape is large enough. A kernel that uses a parameter in any other way, for example as a number or to read
-its shape, is not literal.
+only that it has at least 128 rows, and enough columns. A kernel that uses a parameter in any other way, for example as
+a number or to read its shape, is not literal.
 """
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from pathlib import Path
 
+from ..checking.lint.constants import number_of
 from ..checking.lint.operand_limits import local_tensors
 from ..checking.lint.scope import FunctionScope
 from ..checking.lint.source import Files
@@ -22,6 +24,16 @@ USUAL = (PARTITIONS, PSUM_BANK_FLOATS)  # the shape of a parameter whose uses do
 OF_OTHERS = {"src": "dst", "dst": "src"}
 LOADS = ("nki.language.load", "nki.language.store")
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """The extent of a dimension that must not be smaller than `extent`."""
+
+    extent: int = LARGE
+
+
+Extents = tuple[int | AtLeast, ...]
 
 
 def literal_kernels(path: Path) -> dict[str, dict[str, TensorSpec]]:
@@ -70,7 +82,7 @@ def _shape_of(
 ) -> Shape | None:
     """Return a shape for a parameter, or None if it is used other than as an operand in HBM."""
     exact: set[Shape] = set()
-    partial: list[tuple[int | None, ...]] = []
+    partial: list[Extents] = []
     uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
     for node in uses:
         constraint = _constraint(node, parents, scope, tensors)
@@ -83,7 +95,7 @@ def _shape_of(
 
 def _constraint(
     node: ast.Name, parents: dict[ast.AST, ast.AST], scope: FunctionScope, tensors: LocalTensors
-) -> tuple[set[Shape], list[tuple[int | None, ...]]] | None:
+) -> tuple[set[Shape], list[Extents]] | None:
     """Return the shapes and the extents that a use of a parameter requires; None if it is not an operand in HBM."""
     parent = parents[node]
     if isinstance(parent, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -93,7 +105,7 @@ def _constraint(
         return None
     index, known, is_moved = operand
     if index is not None:
-        extents = _extents(index, known, is_open=not is_moved)
+        extents = _extents(index, known, scope, is_open=not is_moved)
         return None if extents is None else (set(), [extents])
     if not is_moved:
         return set(), []
@@ -129,17 +141,14 @@ def _is_shape_of_output(attribute: ast.Attribute, parents: dict[ast.AST, ast.AST
     return attribute.attr == "shape" and isinstance(call, ast.Call) and "hbm" in ast.unparse(call)
 
 
-def _extents(index: ast.expr, other: Shape | None, is_open: bool) -> tuple[int | None, ...] | None:
-    """Return the minimum extents that an index requires, or None if they are unknown.
-
-    An extent is None if any size is allowed. If `is_open` is True, any size is allowed for `:`.
-    """
+def _extents(index: ast.expr, other: Shape | None, scope: FunctionScope, is_open: bool) -> Extents | None:
+    """Return the extents that an index requires, or None if they are unknown. With `is_open`, `:` allows any extent."""
     entries = list(index.elts) if isinstance(index, ast.Tuple) else [index]
     sliced = [entry for entry in entries if isinstance(entry, ast.Slice)]
-    found: list[int | None] = []
+    found: list[int | AtLeast] = []
     for entry in entries:
         if not isinstance(entry, ast.Slice) or entry.upper is not None or is_open:
-            found.append(None)
+            found.append(_enough(entry, scope))
         elif entry.lower is None and entry.step is None and other is not None and len(other) == len(sliced):
             found.append(other[sliced.index(entry)])
         else:
@@ -147,14 +156,27 @@ def _extents(index: ast.expr, other: Shape | None, is_open: bool) -> tuple[int |
     return tuple(found)
 
 
-def _fitting(exact: set[Shape], partial: list[tuple[int | None, ...]]) -> Shape | None:
+def _enough(entry: ast.expr, scope: FunctionScope) -> AtLeast:
+    """Return the extent that an index or a slice with known bounds requires; LARGE is enough for any other."""
+    if not isinstance(entry, ast.Slice):
+        at = number_of(scope, entry)
+        return AtLeast() if at is None else AtLeast(at + 1)
+    lower = 0 if entry.lower is None else number_of(scope, entry.lower)
+    upper = number_of(scope, entry.upper)
+    return AtLeast() if lower is None or upper is None else AtLeast(upper)
+
+
+def _fitting(exact: set[Shape], partial: list[Extents]) -> Shape | None:
     if len(exact) > 1 or len({len(extents) for extents in partial} | {len(shape) for shape in exact}) > 1:
         return None
     if exact:
         return next(iter(exact))
     if not partial:
         return USUAL
-    needed = [{extent for extent in extents if extent is not None} for extents in zip(*partial)]
-    if any(len(extents) > 1 for extents in needed):
-        return None
-    return tuple(next(iter(extents), LARGE) for extents in needed)
+    shape = []
+    for extents in zip(*partial):
+        needed = {extent for extent in extents if isinstance(extent, int)}
+        if len(needed) > 1:
+            return None
+        shape.append(needed.pop() if needed else max(each.extent for each in extents if isinstance(each, AtLeast)))
+    return tuple(shape)

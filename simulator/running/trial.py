@@ -25,7 +25,13 @@ from typing import Any
 
 from ..checking.lint import Finding, SourceError, read_source
 from ..checking.lint.source import is_silenced
-from ..machine.errors import NkiValidationError, NotSimulatedError, ReportedOnChipWarning, UndefinedOnChipWarning
+from ..machine.errors import (
+    NkiValidationError,
+    NotSimulatedError,
+    ReportedOnChipWarning,
+    UndefinedOnChipWarning,
+    UnknownNumberError,
+)
 from .install import install
 from .kernel import Kernel, TensorSpec
 from .launch import run
@@ -237,7 +243,7 @@ def _tried(
             found = run(
                 kernel, *arguments, target=target, functional=False, sanitize=_is_small(arguments, keywords), **keywords
             )
-        except NotSimulatedError:
+        except (NotSimulatedError, UnknownNumberError):
             return
         except NkiValidationError as error:
             yield Finding(str(path), _line(error, path), RULE, f"{kernel.__name__}: {error}")

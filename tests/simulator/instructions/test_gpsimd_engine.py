@@ -1,5 +1,7 @@
 """Patterns that GpSimd counts, against their definition."""
 
+import warnings
+
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import new, on
 from trninfer.simulator import NkiValidationError
+from trninfer.simulator.machine.errors import UndefinedOnChipWarning
 
 PAIRS = st.lists(st.tuples(st.integers(-9, 9), st.integers(1, 4)), min_size=1, max_size=4)
 
@@ -52,3 +55,23 @@ def test_floats_count_too(core):
 def test_limits_of_patterns(core, pattern, message):
     with pytest.raises(NkiValidationError, match=message):
         nisa.iota(new((4, 6), nl.int32), pattern)
+
+
+@pytest.mark.parametrize(
+    "dtype, pattern, offset, bounds",
+    [
+        (nl.int8, [[1, 128]], 1, "1 to 128, but int8 has -128 to 127"),
+        (nl.uint8, [[-1, 128]], 126, "-1 to 126, but uint8 has 0 to 255"),
+        (nl.float32, [[1, 128]], 2**24 - 126, f"{2**24 - 126} to {2**24 + 1}, but float32 has not every integer"),
+        (nl.float32, [[2, 128]], 2**25 - 250, f"{2**25 - 250} to {2**25 + 4}, but float32 has not"),
+    ],
+)
+def test_numbers_that_the_dtype_does_not_hold_cause_a_warning(core, dtype, pattern, offset, bounds):
+    with pytest.warns(UndefinedOnChipWarning, match=f"iota: the pattern generates {bounds}"):
+        nisa.iota(new((2, 128), dtype), pattern, offset=offset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step = abs(pattern[0][0])
+        nisa.iota(
+            new((2, 128), dtype), pattern, offset=offset + (step if dtype == nl.uint8 else -4 if step > 1 else -1)
+        )

@@ -115,6 +115,9 @@ def test_what_is_left_to_the_author():
         "x[i, j] = nisa.tensor_copy(x[i, j], mask=i + j < 4)": (
             "the mask leaves no rectangle: select with nisa.affine_select, or loop over the rows"
         ),
+        "y = nisa.tensor_copy(x[i, j], mask=(i < 2) & (i > 5))": (
+            "mask=(i < 2) & (i > 5) holds nowhere: remove the call, or correct the mask"
+        ),
         "y = nisa.tensor_copy(x, mask=x)": "mask=x is not a condition on known index arrays",
         "y = [nisa.tensor_copy(x) for k in range(4)]": (
             "an instruction inside of a comprehension or lambda, where no dst can be allocated before it"

@@ -171,6 +171,22 @@ def test_a_body_that_changes_from_one_iteration_to_the_next_is_refused(core):
             wider(i)
 
 
+def test_a_tile_of_a_body_ends_with_the_iteration(core):
+    kept = []
+
+    def body(i):
+        tile = nl.ndarray((2, 3), nl.float32, nl.sbuf)
+        nisa.memset(tile, 0.0)
+        kept.append(tile)
+        nl.fori_loop(0, 2, lambda j: nisa.memset(nl.ndarray((2, 3), nl.float32, nl.sbuf), 0.0))
+        nisa.tensor_copy(tile, kept[0])
+
+    with pytest.raises(NkiValidationError, match=r"tensor_copy: .* was allocated in the body of a device loop"):
+        nl.fori_loop(0, 2, body)
+    with pytest.raises(NkiValidationError, match="allocate it before the loop"):
+        nisa.memset(kept[0], 0.0)
+
+
 def test_engines_rest_where_a_loop_begins_and_ends():
     """Public kernels say that entering a loop quiesces all engines: many entries take longer than one."""
 

@@ -50,6 +50,8 @@ ILLEGAL = {
     "a reduction's result": "nisa.tensor_reduce(dst=tile(2), data=x, op=nl.add, axis=1)",
     "rows of a tile": "for row in x:\n        nisa.tensor_copy(dst=row, src=row)",
     "a body of no parameter": "nl.fori_loop(0, 4, lambda: nisa.memset(dst=x, value=0.0))",
+    "a tile of a loop's body": "kept = []\n    nl.fori_loop(0, 4, lambda i: kept.append(tile()))\n"
+    "    nisa.tensor_copy(dst=kept[0], src=x)",
     "a store": "y = nl.load(a[0:128, 0:256])\n    nl.store(out[0:128, 0:128], y)",
 }
 LEGAL = {
@@ -59,6 +61,8 @@ LEGAL = {
     "        nisa.tensor_copy(dst=p, src=x)",
     "all of PSUM": "nisa.memset(dst=tile(4096, buffer=nl.psum), value=0.0)",
     "a column": "nisa.tensor_scalar(dst=x, data=x, op0=nl.add, operand0=x[:, 0:1])",
+    "a trip count in memory": "n = tile(1, dtype=nl.int32, rows=1)\n    nisa.memset(dst=n, value=3)\n"
+    "    nl.fori_loop(0, nisa.scalar_load(n), lambda i: nisa.memset(dst=x, value=0.0))",
     "a loop of the device": "nl.fori_loop(0, 4, lambda i: nisa.memset(dst=x, value=0.0))",
 }
 
@@ -93,14 +97,16 @@ def test_kernels_with_other_uses_of_a_parameter_are_not_run(tmp_path, use):
 
 def test_shapes_fit_the_uses_of_parameters(tmp_path):
     text = (
-        HEAD.replace("kernel(a)", "kernel(a, b, c, scale=1.0)")
+        HEAD.replace("kernel(a)", "kernel(a, b, c, d, scale=1.0)")
         + """\
     nisa.dma_copy(dst=x[:, 0:128], src=b[0:128, 0:128])
     nisa.dma_copy(dst=x, src=c[2, :, 0:512])
+    for i in range(2):
+        nisa.dma_copy(dst=x, src=d[128 * i : 128 * i + 128, 0:512])
 """
     )
     found = literal_kernels(write(tmp_path, text + TAIL))["kernel"]
-    assert [found[name].shape for name in "abc"] == [(128, 512), (LARGE, LARGE), (LARGE, 128, LARGE)]
+    assert [found[name].shape for name in "abcd"] == [(128, 512), (128, 128), (3, 128, 512), (LARGE, 512)]
 
 
 def test_refusals_that_the_chosen_shapes_cause_are_left_out(tmp_path):
@@ -115,10 +121,12 @@ def test_refusals_that_the_chosen_shapes_cause_are_left_out(tmp_path):
     [
         "nisa.dma_copy(dst=out, src=tile())",
         "y = tile()\n    nisa.memset(dst=y[:, 0:256], value=0.0)\n    nisa.tensor_copy(dst=x, src=y)",
+        "y = tile()\n    nisa.dma_copy(dst=y[:, 0:256], src=b[0:128, 0:256])\n    nisa.tensor_copy(dst=x, src=y)",
     ],
 )
 def test_memory_that_is_read_before_it_is_written_is_a_warning(tmp_path, lines):
-    (found,) = find_refusals(write(tmp_path, HEAD + "    " + lines + TAIL))
+    head = HEAD.replace("kernel(a)", "kernel(a, b)") if "b[" in lines else HEAD
+    (found,) = find_refusals(write(tmp_path, head + "    " + lines + TAIL))
     assert found.rule == "uninitialised" and found.is_warning
 
 
