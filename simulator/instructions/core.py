@@ -33,6 +33,7 @@ from ..tensors.views import integers
 from ..timing.capacity import Memory
 from ..timing.constants import Machine
 from ..timing.costs import NO_TIME, Costs
+from .loop_bodies import refuse_ended
 from .old_calls import explaining_old_calls
 from .overlap import clobbers
 from .reported import check_name, check_reshape, check_width
@@ -168,14 +169,8 @@ class NeuronCore:
         """Record an instruction. The caller is responsible for checking it and for computing its values."""
         program = self.program
         if self.ended:
-            self._refuse_ended(op, writes + reads)
-        indirect: list[NkiTensor] = []
-        for tensor in writes:
-            if type(tensor) is not NkiTensor:
-                indirect.append(tensor)
-        for tensor in reads:
-            if type(tensor) is not NkiTensor:
-                indirect.append(tensor)
+            refuse_ended(op, writes + reads, self.ended)
+        indirect = [tensor for tensor in writes + reads if type(tensor) is not NkiTensor]
         if indirect:
             reads = self._admit_indirect(op, unit, writes, reads)
         for tensor in writes:
@@ -212,17 +207,6 @@ class NeuronCore:
         if indirect:
             after_registers(instruction, indirect)
         return instruction
-
-    def _refuse_ended(self, op: str, tensors: tuple[NkiTensor, ...]) -> None:
-        """Refuse tiles that the body of a device loop has allocated, in later iterations and after the loop."""
-        for tensor in tensors:
-            tile = tensor.storage.owner
-            on_chip = tensor.storage.on_chip and not tile.placed
-            if on_chip and any(first <= tile.uid < end for first, end in self.ended):
-                raise NkiValidationError(
-                    f"{op}: {tile.label} of {tile.line} was allocated in the body of a device loop and ends with each "
-                    "iteration; allocate it before the loop"
-                )
 
     def _admit_indirect(
         self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]
