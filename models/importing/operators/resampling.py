@@ -10,7 +10,6 @@ sequentially.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from ...errors import ModelError
 from ...layers import Pad
 from ..importer import Importer
+from ..interpolation import Resized, interpolation
 from ..onnx_adaptive import WEIGHTED_PIXELS
 from ..onnx_attributes import integer, integers, listed, number, numbers, text
 from ..onnx_file import Node
@@ -29,21 +29,14 @@ from .rearranging import MAX_SELECTED, mix_entries, reshaped
 MAX_TIMES = 64  # maximum number of phases of rows and columns in one convolution
 SMALLEST_SHARE = 1e-5  # smaller weights of pixels are treated as rounding errors of float32 positions
 
-_NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
-
 
 def _mode(node: Node) -> str:
     """Return how Resize interpolates; raise ModelError if that is not supported."""
     way = text(node, "mode", "nearest")
     if way not in ("nearest", "linear", "cubic"):
         raise ModelError(f"its mode {way!r} is not supported; nearest, linear and cubic are")
-    if integer(node, "antialias", 0) or text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise ModelError("its antialias or keep_aspect_ratio_policy is not supported")
+    if text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise ModelError("its keep_aspect_ratio_policy is not supported")
     return way
 
 
@@ -63,8 +56,8 @@ def _resize(importer: Importer, node: Node) -> None:
             raise ModelError("changes the size of the batch")
         if not 1 <= size <= MAX_SELECTED or extent > MAX_SELECTED:
             raise ModelError(f"resizes to {size} from {extent} pixels; 1 to {MAX_SELECTED} are allowed")
-        place = _places(node, importer.opset < 11, Resized(extent, size, scale, regions[axis]))
-        matrices[axis - view.batched] = _interpolation(node, importer.opset < 11, way, extent, place)
+        resized = Resized(extent, size, scale, regions[axis])
+        matrices[axis - view.batched] = interpolation(node, importer.opset < 11, way, resized)
     view = _resized(importer, view, matrices)
     importer.give(node, _fill_outside(importer, view, matrices, number(node, "extrapolation_value", 0.0)))
 
@@ -96,17 +89,6 @@ def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) ->
     for axis, matrix in matrices.items():
         view = mix_entries(importer, view, axis, matrix)
     return view
-
-
-@dataclass(frozen=True)
-class Resized:
-    """Resized axis: its extent, its new size, its scale, and the region that is read, as fractions of the extent (None
-    for the whole axis)."""
-
-    extent: int
-    size: int
-    scale: float
-    region: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -219,84 +201,6 @@ def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: li
 def _scaled_size(extent: int, share: float, scale: float) -> int:
     """Return the size of an axis, rounded down in float32 as ONNX Runtime does."""
     return math.floor(np.float32(extent) * np.float32(share) * np.float32(scale))
-
-
-def _interpolation(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
-    """Return the matrix [size, extent] of one axis, with zeros for `tf_crop_and_resize` positions outside the axis.
-
-    If `old` is true, the rules from before opset 11 apply.
-    """
-    matrix = _shares(node, old, way, extent, place)
-    if text(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
-        matrix[(place < 0) | (place > extent - 1)] = 0
-    return matrix
-
-
-def _shares(node: Node, old: bool, way: str, extent: int, place: np.ndarray) -> np.ndarray:
-    """Return the matrix [size, extent] that contains the weights of the pixels around each position."""
-    matrix = np.zeros((len(place), extent))
-    rows = np.arange(len(place))
-    if way == "nearest":
-        rounding = text(node, "nearest_mode", "floor" if old else "round_prefer_floor")
-        if rounding not in _NEAREST:
-            raise ModelError(f"its nearest_mode {rounding!r} is unknown")
-        matrix[rows, np.clip(_NEAREST[rounding](place), 0, extent - 1).astype(np.int64)] = 1
-        return matrix
-    if way == "cubic":
-        return _cubic(node, matrix, place)
-    place = np.clip(place, 0, extent - 1)
-    low = np.floor(place).astype(np.int64)
-    matrix[rows, low] += 1 - (place - low)
-    matrix[rows, np.minimum(low + 1, extent - 1)] += place - low
-    return matrix
-
-
-def _cubic(node: Node, matrix: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return a matrix with the weights of the four pixels around each position (Keys' cubic convolution)."""
-    a, extent = number(node, "cubic_coeff_a", -0.75), matrix.shape[1]
-    low = np.floor(place)
-    for pixel in (low - 1, low, low + 1, low + 2):
-        far = np.abs(place - pixel)
-        share = np.where(far <= 1, ((a + 2) * far - (a + 3)) * far**2 + 1, a * (((far - 5) * far + 8) * far - 4))
-        if integer(node, "exclude_outside", 0):
-            share[(pixel < 0) | (pixel >= extent)] = 0
-        matrix[np.arange(len(place)), np.clip(pixel, 0, extent - 1).astype(np.int64)] += share
-    return matrix / matrix.sum(axis=1, keepdims=True)  # the sum differs from 1 only if pixels are excluded
-
-
-def _places_in_region(axis: Resized) -> np.ndarray:
-    """Return the position of each new pixel if a region of the old pixels is resized."""
-    start, end = (np.float32(share) for share in axis.region or (0.0, 1.0))
-    last = np.float32(axis.extent - 1)
-    if axis.size == 1:
-        return np.full(1, np.float32(0.5) * (start + end) * last)
-    new = np.arange(axis.size, dtype=np.float32)
-    return start * last + new * ((end - start) * last / np.float32(axis.size - 1))
-
-
-def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
-    """Return the position of each new pixel in the coordinates of the old pixels."""
-    rule = text(node, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    extent, size, scale = axis.extent, axis.size, axis.scale
-    new = np.arange(size, dtype=np.float64)
-    if rule in ("half_pixel", "half_pixel_symmetric") or (rule == "pytorch_half_pixel" and size > 1):
-        # Computed in float32, as in ONNX Runtime, because a floor distinguishes 3 from 2.9999998.
-        half = np.float32(0.5)
-        place = (new.astype(np.float32) + half) / np.float32(scale) - half
-        if rule == "half_pixel_symmetric":  # align the centre of the axis with that of its unrounded new size
-            place += np.float32(extent / 2 * (1 - size / (scale * extent)))
-        return place
-    if rule == "tf_half_pixel_for_nn":
-        return (new.astype(np.float32) + np.float32(0.5)) / np.float32(scale)
-    if rule == "tf_crop_and_resize":
-        return _places_in_region(axis)
-    if rule == "pytorch_half_pixel":
-        return new * 0
-    if rule == "asymmetric":
-        return new / scale
-    if rule == "align_corners":
-        return new * ((extent - 1) / max(1, size - 1))
-    raise ModelError(f"its coordinate_transformation_mode {rule!r} is not supported")
 
 
 def _weighted_pixels(importer: Importer, node: Node) -> None:

@@ -46,6 +46,16 @@ def test_images_of_any_size_made_of_any_size(side, size, mode, places, rounding,
     ends(chain, tmp_path, 13, batch)
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("size", [(5, 7), (13, 2), (4, 25), (1, 12)])
+@pytest.mark.parametrize("outside", [0, 1])  # 1 is PyTorch's
+def test_smoothed_images(mode: str, size: tuple[int, int], outside: int, tmp_path: Path) -> None:
+    chain = Chain(2, 13, 12)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    chain.add("Resize", "", "", chain.constant([1, 2, *size]), mode=mode, antialias=1, exclude_outside=outside)
+    ends(chain, tmp_path, 18, 1)
+
+
 @pytest.mark.parametrize(
     ("opset", "scales"),
     [
@@ -88,7 +98,10 @@ def test_depth_to_space_and_back(mode: str, tmp_path: Path) -> None:
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 0.1, 1.0])), "resizes to 0 from 4 pixels"),
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 1e5, 1.0])), "resizes to 400000 from 4 pixels; 1 to 4096"),
         (lambda c: c.add("Resize", "", "", c.constant([1, 2, 9, -1])), "resizes 4 pixels by -1"),
-        (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 2.0, 2.0]), antialias=1, mode="linear"), "its antialias"),
+        (
+            lambda c: c.add("Resize", "", "", c.constant([1, 2, 9, 9]), keep_aspect_ratio_policy="not_larger"),
+            "its keep_aspect_ratio_policy",
+        ),
         (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="reflect"), "of 4 entries with 4 and 0"),
         (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="mirror"), "its mode 'mirror' is unknown"),
         (lambda c: c.add("DepthToSpace", blocksize=2), "cannot rearrange into blocks of 2x2 pixels an input of"),
