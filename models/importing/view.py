@@ -80,6 +80,24 @@ class View:
             axes.append(_joined(axis))
         return View(self.layer, tuple(axes), batched)
 
+    def strided(self, axis: int, entries: list[int]) -> View | None:
+        """Return a view that takes the entries of an axis with a constant stride, as in unfolding into adjacent blocks.
+
+        The axis is split into two axes, which are swapped. Return None if `entries` has a different order.
+        """
+        extent, distance = self.shape[axis], entries[min(1, len(entries) - 1)]
+        if not 1 < distance < extent or extent % distance:
+            return None
+        if entries != [first + step for first in range(distance) for step in range(0, extent, distance)]:
+            return None
+        before, after = self.shape[:axis], self.shape[axis + 1 :]
+        try:
+            split = self.reshaped((*before, extent // distance, distance, *after), self.batched)
+        except ModelError:
+            return None
+        turned = split.permuted((*range(axis), axis + 1, axis, *range(axis + 2, len(split.axes))))
+        return turned.reshaped(self.shape, self.batched)
+
     def order(self) -> tuple[int, ...]:
         """Return the axes from the outermost in memory to the innermost; axes of size 1 keep their positions."""
         strides = [max((factor.stride for factor in axis), default=0) for axis in self.axes]

@@ -16,7 +16,7 @@ from ..onnx_file import Node
 from ..onnx_patterns import ROLL
 from ..view import View
 from .convolution import Movement, add_convolution
-from .rearranging import put_together, select_entries, slice_axis
+from .rearranging import filled_entries, put_together, select_entries, slice_axis
 
 LARGEST = 30_000.0  # replaces infinite padding values; representable in float16
 
@@ -24,6 +24,8 @@ LARGEST = 30_000.0  # replaces infinite padding values; representable in float16
 def _pad(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     pads, value = _pads(importer, node, view)
+    if not (pads[0] or pads[view.rank]):
+        view = view.with_batch()
     if math.isinf(value):  # for example, padding before a max-pooling
         value = math.copysign(LARGEST, value)
     if not any(pads):
@@ -37,17 +39,34 @@ def _pad(importer: Importer, node: Node) -> None:
         importer.give(node, _pad_by_pixels(importer, view, pads, mode))
         return
     before, after = pads[view.batched : rank], pads[rank + view.batched :]
-    pad = _pad_without_single_axes if rank > 4 else _pad_with
-    importer.give(node, pad(importer, view, before, after, value))
+    if len(view.axes) == 1 or len(view.axes) > 3:
+        importer.give(node, _pad_many_axes(importer, view, before, after, value))
+    else:
+        importer.give(node, _pad_with(importer, view, before, after, value))
 
 
-def _pad_without_single_axes(importer: Importer, view: View, before: list[int], after: list[int], value: float) -> View:
-    """Pad a view without its unpadded axes of size 1, which are restored afterwards."""
+def _pad_many_axes(importer: Importer, view: View, before: list[int], after: list[int], value: float) -> View:
+    """Pad a view that is not an image: without its unpadded axes of size 1, or else axis by axis."""
     kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
+    if len(kept) not in (2, 3):
+        return _pad_each_axis(importer, view, before, after, value)
     inner = View(view.layer, tuple(view.axes[axis] for axis in kept), view.batched)
     padded = _pad_with(importer, inner, [before[axis] for axis in kept], [after[axis] for axis in kept], value)
     axes = dict(zip(kept, padded.axes))
     return View(padded.layer, tuple(axes.get(axis, ()) for axis in range(len(view.axes))), view.batched)
+
+
+def _pad_each_axis(importer: Importer, view: View, before: list[int], after: list[int], value: float) -> View:
+    """Pad each axis with a constant by concatenation, or crop it."""
+    for axis, (first, last) in enumerate(zip(before, after)):
+        if view.shape[axis] + min(first, 0) + min(last, 0) < 1:
+            raise ModelError(f"crops all {view.shape[axis]} entries of an axis")
+        view = slice_axis(importer, view, axis, max(0, -first), view.shape[axis] - max(0, -last))
+        sides = [filled_entries(importer, view, axis, side, np.full(1, value)) for side in (first, last) if side > 0]
+        if sides:
+            parts = [*sides[: first > 0], view, *sides[first > 0 :]]
+            view = put_together(importer, parts, axis)
+    return view
 
 
 def _pad_with(

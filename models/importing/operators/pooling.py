@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +27,7 @@ def _pool(importer: Importer, node: Node, method: str) -> None:
     elif len(view.axes) == 4 and view.shape[1] == 1:
         importer.give(node, with_depth(_pooled(importer, *without_depth(node, view), method)))
     elif len(view.axes) == 4:
-        _pool_first_side(importer, node, method)
+        importer.give(node, _pooled_by_sides(importer, node, view, method))
     else:
         importer.give(node, _pooled(importer, node, importer.image(node), method))
 
@@ -86,16 +87,27 @@ def with_depth(view: View) -> View:
     return View(view.layer, (view.axes[0], (), *view.axes[1:]), view.batched)
 
 
-def _pool_first_side(importer: Importer, node: Node, method: str) -> None:
-    """Pool along the first of three spatial axes, as PyTorch does in local response normalisation."""
-    view, strides = importer.data(node), integers(node, "strides", 3, (1, 1, 1))
-    kernel, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("kernel_shape", "dilations"))
-    if kernel[0] < 1 or {*kernel[1:], *strides, *dilations} != {1} or any(integers(node, "pads", 6, (0,) * 6)):
-        raise ModelError("pools 3-D images; the window must extend along one axis only, without strides and pads")
-    channels, depth, height, width = view.shape
-    source = importer.planes(reshaped(importer, view, (channels, depth, height * width), view.batched))
-    made = importer.add(Pool(importer.name("pool"), method, (kernel[0], 1), (1, 1), inputs=(source,)))
-    importer.give(node, made.reshaped((channels, made.shape[1], height, width), view.batched))
+def _pooled_by_sides(importer: Importer, node: Node, view: View, method: str) -> View:
+    """Pool a 3-D image, first each of its slices and then along its depth: a maximum of maxima or a mean of means."""
+    channels, depth, *sides = view.shape
+    slices = reshaped(importer, view, (channels * depth, *sides), view.batched)
+    made = _pooled(importer, _along(node, (1, 2)), slices, method)
+    sides = list(made.shape[1:])
+    columns = reshaped(importer, made, (channels, depth, math.prod(sides)), view.batched)
+    made = _pooled(importer, _along(node, (0, None)), columns, method)
+    return made.reshaped((channels, made.shape[1], *sides), view.batched)
+
+
+def _along(node: Node, sides: tuple[int | None, int | None]) -> Node:
+    """Return a node that pools two of three sides as a 3-D pool does; None is a side that is not pooled."""
+    attributes = dict(node.attributes)
+    for name in {"kernel_shape", "strides", "dilations"} & attributes.keys():
+        given = integers(node, name, 3, ())
+        attributes[name] = tuple(1 if side is None else given[side] for side in sides)
+    if "pads" in attributes:
+        pads = integers(node, "pads", 6, ())
+        attributes["pads"] = tuple(0 if side is None else pads[side + end] for end in (0, 3) for side in sides)
+    return replace(node, attributes=attributes)
 
 
 def _global(importer: Importer, node: Node, method: str) -> None:

@@ -174,12 +174,16 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     if beside.batched and len(values) != 1:
         raise ModelError("concatenates data with a constant that differs within a batch, which is not supported")
     place = importer.axis(beside, axis)
-    count = values.shape[place + beside.batched]
-    extent = beside.shape[place]
-    entries = slice_axis(importer, beside, place, 0, min(count, extent))
-    if count > extent:
-        entries = select_entries(importer, entries, place, [0] * count)
-    numbers = np.clip(values.astype(np.float64), -float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+    largest = float(np.finfo(np.float32).max)
+    numbers = np.clip(values.astype(np.float64), -largest, largest)
+    return filled_entries(importer, beside, place, values.shape[place + beside.batched], numbers)
+
+
+def filled_entries(importer: Importer, view: View, axis: int, count: int, numbers: np.ndarray) -> View:
+    """Return `count` entries of an axis of a view, replaced by `numbers`."""
+    entries = slice_axis(importer, view, axis, 0, min(count, view.shape[axis]))
+    if count > view.shape[axis]:
+        entries = select_entries(importer, entries, axis, [0] * count)
     return affine_view(importer, entries, np.zeros(1), numbers)
 
 
@@ -313,7 +317,7 @@ def _gather(importer: Importer, node: Node) -> None:
     entries = [int(index) + (extent if index < 0 else 0) for index in indices.ravel()]
     if not 0 <= min(entries) <= max(entries) < extent:
         raise ModelError(f"selects entries {min(entries)} to {max(entries)} of {extent}")
-    turned = _turned(view, axis, entries)
+    turned = view.strided(axis, entries)
     if entries == list(range(entries[0], entries[-1] + 1)):
         part = slice_axis(importer, view, axis, entries[0], entries[-1] + 1)
     elif turned is not None:
@@ -322,25 +326,6 @@ def _gather(importer: Importer, node: Node) -> None:
         part = select_entries(importer, view, axis, entries)
     shape = (*part.shape[:axis], *indices.shape, *part.shape[axis + 1 :])
     importer.give(node, part.reshaped(shape, part.batched))
-
-
-def _turned(view: View, axis: int, entries: list[int]) -> View | None:
-    """Return a view that takes the entries of an axis with a constant stride, as in unfolding into adjacent blocks.
-
-    The axis is split into two axes, which are swapped. Return None if `entries` has a different order.
-    """
-    extent, distance = view.shape[axis], entries[min(1, len(entries) - 1)]
-    if not 1 < distance < extent or extent % distance:
-        return None
-    if entries != [first + step for first in range(distance) for step in range(0, extent, distance)]:
-        return None
-    before, after = view.shape[:axis], view.shape[axis + 1 :]
-    try:
-        split = view.reshaped((*before, extent // distance, distance, *after), view.batched)
-    except ModelError:
-        return None
-    turned = split.permuted((*range(axis), axis + 1, axis, *range(axis + 2, len(split.axes))))
-    return turned.reshaped(view.shape, view.batched)
 
 
 def _expand(importer: Importer, node: Node) -> None:

@@ -147,3 +147,21 @@ def test_infinite_numbers_before_a_maximum(tmp_path: Path) -> None:
     chain.add("Pad", chain.constant([0, 0, 0, 0, 0, 0, 1, 1]), chain.constant(np.float32(-np.inf)))
     chain.add("MaxPool", kernel_shape=[3, 3], strides=[2, 2])
     ends(chain, 24, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pads"),
+    [
+        ((6,), [3, 2]),  # features
+        ((2, 4, 3), [0, 0, 0, 0, 0, 1]),  # one more feature of each token of each head
+        ((2, 4, 3, 2), [1, 0, 0, 2, 0, 1, 0, 0]),
+        ((2, 4, 3, 2), [0, -1, 1, 0, 1, 2, 0, -1]),
+    ],
+)
+def test_arrays_that_are_no_images(shape: tuple[int, ...], pads: list[int], tmp_path: Path) -> None:
+    count = len(shape)
+    chain = Chain(12, 4)
+    chain.add("Relu")
+    chain.add("Reshape", chain.constant([0, *shape[:-1], -1]))
+    chain.add("Pad", chain.constant([0, *pads[:count], 0, *pads[count:]]), chain.constant(1.5))
+    features(chain, tmp_path)

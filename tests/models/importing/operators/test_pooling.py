@@ -9,8 +9,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from onnx_chain import Chain, ends
 from onnx_runtime_faults import miscounts
-from trninfer.models.errors import ModelError
-from trninfer.models.importing import import_network
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -55,14 +53,23 @@ def test_pools_of_norms(op: str, attributes: dict, tmp_path: Path) -> None:
     ends(chain, sizes[op][tuple(attributes.get("kernel_shape", ()))], tmp_path)
 
 
-@pytest.mark.parametrize("how", [{"kernel_shape": [2, 1, 2]}, {"kernel_shape": [2, 1, 1], "strides": [2, 1, 1]}])
-def test_windows_over_several_of_three_sides_are_refused(how: dict[str, list[int]], tmp_path: Path) -> None:
-    chain = Chain(6, 5, 4)
-    chain.add("Unsqueeze", chain.constant([1]))
-    chain.add("AveragePool", **how)
-    chain.add("Flatten")
-    with pytest.raises(ModelError, match="the window must extend along one axis only"):
-        import_network(chain.save(tmp_path))
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]},
+        {"kernel_shape": [3, 3, 3], "strides": [2, 2, 2], "pads": [1] * 6},
+        {"kernel_shape": [2, 1, 3], "strides": [1, 1, 2], "pads": [0, 0, 1, 1, 0, 0]},
+        {"kernel_shape": [2, 2, 1], "ceil_mode": 1, "strides": [3, 2, 1]},
+        {"kernel_shape": [3, 2, 2], "auto_pad": "SAME_UPPER", "strides": [2, 1, 2]},
+    ],
+)
+def test_pools_of_three_sides(op: str, how: dict, tmp_path: Path) -> None:
+    chain = Chain(10, 6, 7)
+    chain.add("Reshape", chain.constant([0, 2, 5, 6, 7]))
+    chain.add(op, **how)
+    chain.add("ReduceSum", chain.constant([2, 3, 4]), keepdims=0)
+    ends(chain, 2, tmp_path)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
