@@ -35,10 +35,11 @@ class Candidates:
         self._pictures, self._budget_bytes = pictures, budget_bytes
 
     def __iter__(self) -> Iterator[Decisions]:
-        for draft in self._drafts():
+        for number, draft in enumerate(self._drafts()):
             for decisions in self._schedules(draft):
                 yield decisions
-                yield plainer(decisions)
+                if number == 0:  # the search tries it for the fastest of the others
+                    yield plainer(decisions)
 
     def shapes(self) -> list[Decisions]:
         """Return the combinations of choices about the whole launch that are worth drafting."""

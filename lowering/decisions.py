@@ -14,6 +14,8 @@ from typing import Any
 
 from .graph import Graph, Node, NodeId
 
+PADDED = ("all", "alone")  # values whose channels are padded: all, or those that are neither added nor stacked
+
 
 class Kind(Enum):
     """Kinds of choices, for a whole launch or for a node. Without a choice of a kind, nothing of the kind is done.
@@ -198,6 +200,12 @@ def _counts(data: Sequence[Any]) -> tuple[tuple[int, int], ...]:
     return tuple((int(number), int(count)) for number, count in data)
 
 
+def _padded(data: Any) -> str:
+    if data not in PADDED:
+        raise ValueError(f"{data!r}; expected one of {', '.join(PADDED)}")
+    return str(data)
+
+
 def _true(data: Any) -> bool:
     if data is not True:
         raise ValueError(f"{data!r}; expected true")
@@ -206,6 +214,7 @@ def _true(data: Any) -> bool:
 
 _READERS: dict[Kind, Callable[[Any], Any]] = {
     **dict.fromkeys(Kind, _true),
+    Kind.PAD_CHANNELS: _padded,
     Kind.FORM: _form,
     Kind.BANDS: _bands,
     Kind.WARM_UP: _counts,

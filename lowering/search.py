@@ -11,6 +11,7 @@ from ..kernels.operation_fields import Pair
 from ..kernels.program import Program
 from ..simulator import Run
 from ..simulator.machine.chip import PARTITIONS
+from .candidates import plainer
 from .cost_model import Cost, CostModel
 from .decisions import Choice, Decisions, Kind
 from .footprint import Footprint
@@ -27,8 +28,11 @@ AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
 WARMUP_ROUNDS = (0.995, 0.98)  # for each round of adding zeros: the maximum predicted time relative to the launch's
 FAR_TOO_MANY = 1.5  # launches with this many times the maximum number of instructions end the search
 FEWEST_WALKED = 2  # candidates simulated regardless of the budget
-FINALISTS = 3  # fastest candidates that are improved choice by choice, as far as the budget allows
+FINALISTS = 3  # fastest candidates that are improved choice by choice, within the budget; others are padded otherwise
+SMALL = 1_000  # instructions of a launch, up to which other padding is tried with warm-up after the budget is spent
 BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even if the budget is spent
+
+Finalist = tuple[LaunchPlan, Run | None]
 
 
 class Search:
@@ -46,7 +50,7 @@ class Search:
         self._pipeline, self._cost_model, self._pictures, self._most = pipeline, cost_model, pictures, most
         self._tried: set[Decisions] = set()
         self._spent: dict[Program, int] = {}  # simulated programs, and their numbers of instructions
-        self._finalists: list[tuple[LaunchPlan, Run | None]] = []  # the fastest launches, with their runs
+        self._finalists: list[Finalist] = []  # the fastest launches, with their runs
         self._run: Run | None = None  # the run of the fastest launch, if it is small
         self._last: Run | None = None  # the run of the candidate that was tried last
         self._left = WALKED_INSTRUCTIONS
@@ -69,16 +73,32 @@ class Search:
                 break
         if self.best is None:
             raise self.reason
+        for plan, _ in tuple(self._finalists):
+            for decisions in self._near_launch(plan):
+                self.try_out(decisions)
         improved = []
-        for plan, run in tuple(self._finalists):
+        finalists = tuple(self._finalists)
+        for plan, run in finalists:
             self.best, self._run = plan, run
             for offered in (self._near, self._early, self._warm):
                 self.improve(offered)
             improved.append(self.best)
             if self.is_over:
+                improved += self._padded_otherwise(improved[0], finalists)
                 break
         self.best = min(improved, key=lambda plan: plan.nanoseconds)
         return self.best
+
+    def _padded_otherwise(self, best: LaunchPlan, finalists: Iterable[Finalist]) -> list[LaunchPlan]:
+        """Return the fastest small finalist whose channels are padded otherwise, with warm-up matmuls, which gain more
+        where fewer channels leave the Tensor Engine idle for longer."""
+        padding = best.decisions.value(Kind.PAD_CHANNELS)
+        for plan, run in finalists:
+            if plan.instructions <= SMALL and plan.decisions.value(Kind.PAD_CHANNELS) != padding:
+                self.best, self._run = plan, run
+                self.improve(self._warm)
+                return [self.best]
+        return []
 
     def improve(self, offered: Callable[[LaunchPlan], Iterator[Decisions]]) -> None:
         """Try the offered decisions for the best launch until none of them is faster."""
@@ -106,12 +126,20 @@ class Search:
         self._last = self._cost_model.walked()
         if self.best is not None and plan.instructions > max(self._most, self.best.instructions):
             return False
-        self._finalists = sorted([*self._finalists, (plan, self._last)], key=lambda each: each[0].nanoseconds)
-        del self._finalists[FINALISTS:]
+        self._finalists = _fastest([*self._finalists, (plan, self._last)])
         if self.best is not None and plan.nanoseconds >= self.best.nanoseconds:
             return False
         self.best, self._run = plan, self._last
         return True
+
+    def _near_launch(self, plan: LaunchPlan) -> Iterator[Decisions]:
+        """Yield decisions that differ from those of a launch in one choice about all of it."""
+        yield plainer(plan.decisions)
+        filled = plan.decisions.value(Kind.FILL_TAPS)
+        for each in self._pipeline.passes:
+            if Kind.FILL_TAPS in each.kinds:
+                near = each.near(plan.graph, plan.decisions)
+                yield from (decisions for decisions in near if decisions.value(Kind.FILL_TAPS) != filled)
 
     def _near(self, best: LaunchPlan) -> Iterator[Decisions]:
         """Yield the neighbours of a launch: decisions that differ in one choice."""
@@ -211,3 +239,15 @@ class Search:
         cost = self._cost_model.walk(replace(plan.program, pictures=pictures), plan.layout)
         self._left -= cost.instructions
         return cost
+
+
+def _fastest(plans: Iterable[Finalist]) -> list[Finalist]:
+    """Return the fastest plans in order, and at least one for each way of padding channels."""
+    kept: list[Finalist] = []
+    paddings = set()
+    for each in sorted(plans, key=lambda each: each[0].nanoseconds):
+        padding = each[0].decisions.value(Kind.PAD_CHANNELS)
+        if len(kept) < FINALISTS or padding not in paddings:
+            kept.append(each)
+        paddings.add(padding)
+    return kept

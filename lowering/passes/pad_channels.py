@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..decisions import Choice, Decisions, Kind
+from ..decisions import PADDED, Choice, Decisions, Kind
 from ..graph import Graph, Node
 from .base import SwitchedPass
 from .lanes import HALF, QUARTER
 from .row_packing import is_sum
 
+ALL, ALONE = PADDED
 FEWEST_CHANNELS = 9  # with fewer channels, more than four rows would have to be packed
 NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value at 0 may not be cancelled by zero weights
 
@@ -32,20 +33,24 @@ class PadChannels(SwitchedPass):
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """See `Pass`."""
-        return [Choice(Kind.PAD_CHANNELS)]
+        wide = {which: _wide(graph, _zeros, which) for which in PADDED}
+        if wide[ALL] == wide[ALONE]:
+            del wide[ALONE]
+        return [Choice(Kind.PAD_CHANNELS, value=which) for which, nodes in wide.items() if nodes]
 
     def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
         """See `SwitchedPass`."""
-        return pad_channels(graph)
+        return pad_channels(graph, which=decisions.value(Kind.PAD_CHANNELS))
 
 
-def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None) -> Graph | None:
+def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None, which: str = ALL) -> Graph | None:
     """Pad the channels of nodes whose readers all support more channels; None if there are no such nodes.
 
     `zeros` returns the number of zeros for a number of channels; by default, up to a quarter or half of the partitions.
+    `which`: ALL values, or values that are neither added nor stacked (ALONE).
     """
     zeros = zeros or _zeros
-    wide = _wide(graph, zeros)
+    wide = _wide(graph, zeros, which)
     if not wide:
         return None
     padded: list[Node] = []
@@ -56,14 +61,27 @@ def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None) -> Gra
     return graph.with_nodes(padded)
 
 
-def _wide(graph: Graph, zeros: Callable[[int], int]) -> set[int]:
+def _wide(graph: Graph, zeros: Callable[[int], int], which: str) -> set[int]:
     wide = {n for n, node in enumerate(graph.nodes) if zeros(node.operation.channels) > 0 and _may(node)}
+    if which == ALONE:
+        wide = {n for n in wide if not _is_combined(graph, n)}
     wide -= set(graph.outputs)
     while True:
         kept = {n for n in wide if _fits(graph, wide, n)}
         if kept == wide:
             return wide
         wide = kept
+
+
+def _is_combined(graph: Graph, number: int) -> bool:
+    """True if a node is a sum, reads stacked values, or its value is added or stacked."""
+    readers = [(graph.nodes[n], operand) for n, operand in graph.readers(number)]
+    node = graph.nodes[number]
+    return (
+        is_sum(node)
+        or len(node.sources[0]) > 1
+        or any(is_sum(reader) or len(reader.sources[operand]) > 1 for reader, operand in readers)
+    )
 
 
 def _zeros(channels: int) -> int:

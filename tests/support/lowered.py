@@ -73,7 +73,7 @@ def decide(
         Kind.FILL_WITH_ROWS: fills_with_rows,
         Kind.PACK_ROWS: packs_rows or pack_depthwise_expansions,
         Kind.PACK_DEPTHWISE_EXPANSIONS: pack_depthwise_expansions,
-        Kind.PAD_CHANNELS: pads_channels,
+        Kind.PAD_CHANNELS: "all" if pads_channels else "",
         Kind.SPLIT_PHASES: splits_phases,
         Kind.SPLIT_MEANS: splits_means,
         Kind.PACK_IMAGES: packed if packed > 1 else 0,

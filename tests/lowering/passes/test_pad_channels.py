@@ -18,21 +18,27 @@ from lowered import (
     nanoseconds,
     nodes_of,
     operation_of,
+    pipeline_of,
 )
 from onnx_chain import run_onnx
-from random_networks import conv, labels, picture
+from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.program import Activation, Convolution
-from trninfer.lowering.decisions import Decisions
+from trninfer.lowering import search as searching
+from trninfer.lowering.candidates import Candidates
+from trninfer.lowering.cost_model import CostModel
+from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.lazy import LazyArray
 from trninfer.lowering.passes.pack_rows import pack_rows
-from trninfer.lowering.passes.pad_channels import pad_channels
+from trninfer.lowering.passes.pad_channels import PadChannels, pad_channels
+from trninfer.lowering.search import Search
 from trninfer.models.files import Model
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 from trninfer.runtime.tolerances import network_tolerance
 
+ROOM = 2**17
 WIDE = decide(pads_channels=True, packs_rows=True)
 
 
@@ -118,6 +124,51 @@ def test_values_that_are_added_or_stacked_are_padded() -> None:
     np.testing.assert_array_equal(after.reshape(64, 3, 32)[:, :, :16], before.reshape(64, 3, 16))
     assert np.count_nonzero(after) == np.count_nonzero(before)
     assert operation_of(pack_rows(padded), "d").channels == 128
+
+
+def test_values_that_are_stacked_may_keep_their_channels() -> None:
+    """Padding them is a choice of its own, if other values can be padded without them."""
+    graph = graph_of(shuffled(40))
+    padded = {which: pad_channels(graph, which=which) for which in ("all", "alone")}
+    names = {
+        which: sorted(node.name for node in made.nodes if node.operation.channels == 64) if made else []
+        for which, made in padded.items()
+    }
+    assert names == {"all": ["each", "narrow", "stem", "wide"], "alone": ["each", "narrow"]}
+    chosen = [choice.value for choice in PadChannels().offers(graph, Decisions(), 1)]
+    assert chosen == ["all", "alone"]
+    chain = [conv("stem", 3, 40, 3), conv("b", 40, 40, 3)]
+    (only,) = PadChannels().offers(graph_of(ending_in_dense((3, 12, 12), chain)), Decisions(), 1)
+    assert only.value == "all"
+
+
+def shuffled(channels: int) -> Network:
+    """A unit of ShuffleNet."""
+    layers = (
+        Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), activation="relu", stride=(2, 2)),
+        Conv2d("narrow", channels, channels, (1, 1), activation="relu"),
+        Conv2d("each", channels, channels, (3, 3), (1, 1, 1, 1), groups=channels),
+        Conv2d("wide", channels, channels, (1, 1)),
+        Concat("all", inputs=("stem", "wide")),
+        conv("next", 2 * channels, 72, 1),
+        Pool("mean", "average", (8, 8), (1, 1)),
+        Flatten("flat"),
+        Dense("dense", 72, 4),
+    )
+    return Network("n", picture(3, 16, 16), layers, labels(4))
+
+
+def test_each_padding_is_tried_and_the_fastest_of_each_with_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline, cost_model = pipeline_of(model_of(shuffled(24))), CostModel("trn2", 2)
+    candidates = [each for each in Candidates(pipeline, cost_model, 1, ROOM) if not each.value(Kind.PACK_IMAGES)]
+    assert {each.value(Kind.PAD_CHANNELS) for each in candidates} == {0, "all", "alone"}
+    warmed: list[object] = []
+    monkeypatch.setattr(searching, "WALKED_INSTRUCTIONS", 300)  # spent by the candidates alone
+    monkeypatch.setattr(Search, "_warm", lambda _, plan: warmed.append(plan.decisions.value(Kind.PAD_CHANNELS)) or [])
+    search = Search(pipeline, cost_model, 1)
+    best = search.find(candidates).nanoseconds
+    assert search.is_over and best <= min(plan.nanoseconds for plan, _ in search._finalists)
+    assert len(set(warmed)) == 2
 
 
 def convolution_filters(graph: Graph, name: str) -> np.ndarray:
