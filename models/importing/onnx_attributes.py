@@ -1,4 +1,5 @@
-"""Access to attributes of ONNX nodes, with checks of the type and length that the operator requires."""
+"""Access to attributes of ONNX nodes, with checks of the type and length that the operator requires, and to parameters
+that are inputs in newer opsets."""
 
 from __future__ import annotations
 
@@ -68,3 +69,41 @@ def pads_of(node: Node, rank: int, wanted: Sequence[int]) -> tuple[tuple[int, ..
     if way not in ("SAME_UPPER", "SAME_LOWER"):
         raise ModelError(f"its auto_pad is {way!r}")
     return (small, large) if way == "SAME_UPPER" else (large, small)
+
+
+def slice_parts(node: Node, inputs: Sequence[np.ndarray | None], rank: int) -> tuple[list[int], ...]:
+    """Return (starts, ends, nonnegative axes, steps) of a Slice, from inputs or, before opset 10, attributes."""
+    given = [
+        value.ravel().tolist() if value is not None else None for value in (*inputs[1:], *(None,) * (5 - len(inputs)))
+    ]
+    starts = given[0] if given[0] is not None else list(listed(node, "starts"))
+    ends = given[1] if given[1] is not None else list(listed(node, "ends"))
+    axes = given[2] if given[2] is not None else list(listed(node, "axes", tuple(range(len(starts)))))
+    steps = given[3] if given[3] is not None else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or any(not -rank <= axis < rank for axis in axes):
+        raise ModelError("its starts, ends, axes and steps are inconsistent")
+    return [list(map(int, part)) for part in (starts, ends, [axis % rank for axis in axes], steps)]  # type: ignore[return-value]
+
+
+def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) -> list[int]:
+    """Return the sizes into which a Split divides an axis of `extent`."""
+    if len(inputs) > 1 and inputs[1] is not None:
+        sizes = [int(size) for size in inputs[1].ravel()]
+    elif "split" in node.attributes:
+        sizes = list(listed(node, "split"))
+    else:
+        count = integer(node, "num_outputs", len(node.outputs))
+        if not 1 <= count <= extent:
+            raise ModelError(f"{extent} cannot be split into {count}")
+        each = -(-extent // count)
+        sizes = [each] * (count - 1) + [extent - each * (count - 1)]
+    if sum(sizes) != extent or min(sizes, default=0) < 1 or len(sizes) != len(node.outputs):
+        raise ModelError(f"{extent} cannot be split into {sizes[:8]}")
+    return sizes
+
+
+def axes_of(node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[int, ...] | None:
+    """Return the axes given by the second input (newer opsets) or an attribute, or None if there are none."""
+    if len(inputs) > 1 and inputs[1] is not None:
+        return tuple(int(axis) for axis in inputs[1].ravel()[:16])
+    return listed(node, "axes") if "axes" in node.attributes else None

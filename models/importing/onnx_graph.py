@@ -24,7 +24,6 @@ from .onnx_file import Branch, Graph, Node
 from .onnx_input import GraphSource
 from .onnx_meaning import FoundOutput, build_outputs, in_order, meaning_of
 from .onnx_patterns import join_patterns
-from .onnx_reference import REFERENCE_OPS
 from .operators import OPERATORS
 from .operators.reducing import softmax_over
 from .products import write_out_inputs, written_out
@@ -67,7 +66,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def _is_known(node: Node) -> bool:
-    return node.op in OPERATORS or node.op in CONSTANT_OPS or node.op in REFERENCE_OPS or node.op in ("Shape", "If")
+    return node.op in OPERATORS or node.op in CONSTANT_OPS or node.op == "If"
 
 
 class Walk:
@@ -181,7 +180,8 @@ class Walk:
             self._take_branch(node)
         elif not data:
             given = [importer.constants[name] if name else None for name in node.inputs]
-            for position, value in enumerate(self._folder.evaluate(node, given)):
+            positions = [position for position, name in enumerate(node.outputs) if name]
+            for position, value in zip(positions, self._folder.evaluate(node, given)):
                 importer.give(node, value, position)
         elif node.op in ("Shape", "Size"):
             importer.give(node, self._shape_or_size(node, importer.views[data[0]]))

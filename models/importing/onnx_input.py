@@ -15,8 +15,7 @@ from ..errors import ModelError
 from ..inputs import MAX_INPUTS, Input, NamedInput, PartInput, SeveralInputs
 from ..layers import ChannelSlice
 from .importer import Importer
-from .onnx_attributes import integer
-from .onnx_constants import axes_of
+from .onnx_attributes import axes_of, integer
 from .onnx_cut import Cut
 from .onnx_file import Graph, GraphInput, Node
 from .onnx_scales import Scale, input_scale

@@ -13,7 +13,6 @@ import numpy as np
 from ...errors import ModelError
 from ...layers import Softmax
 from ..importer import Importer
-from ..onnx_constants import dequantize
 from ..onnx_file import Node
 from ..steps import affine_view, clip, combine_views
 from ..view import View
@@ -51,12 +50,14 @@ def _dequantize(importer: Importer, node: Node) -> None:
 
 def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.ndarray:
     """Dequantise weights to float32; three consecutive inputs contain the integers, the scale and the zero point."""
-    values = [importer.constant(node, place) for place in range(position, position + 3)]
-    if values[0] is None or values[1] is None:
+    x, scale, zero = (importer.constant(node, place) for place in range(position, position + 3))
+    if x is None or scale is None:
         raise ModelError("its weights or their scale are missing")
+    shape = [-1 if place == axis else 1 for place in range(x.ndim)]
     try:
-        return dequantize(Node("DequantizeLinear", "", (), ("",), {"axis": axis}), values)
-    except (ValueError, IndexError):
+        shift = np.float32(0) if zero is None else zero.astype(np.float32).reshape(shape if zero.size > 1 else ())
+        return (x.astype(np.float32) - shift) * scale.astype(np.float32).reshape(shape if scale.size > 1 else ())
+    except ValueError:
         raise ModelError("the shapes of its weights and their scales do not match") from None
 
 

@@ -12,8 +12,7 @@ from ...errors import ModelError
 from ...layers import ChannelSlice, Concat, Conv2d, Dense, Pad, Pool
 from ..columns import beside_columns
 from ..importer import Importer
-from ..onnx_attributes import integer, integers
-from ..onnx_constants import axes_of, slice_parts, split_sizes
+from ..onnx_attributes import axes_of, integer, integers, slice_parts, split_sizes
 from ..onnx_file import Node
 from ..steps import affine_view, whole_shape, widen
 from ..view import Factor, View

@@ -11,8 +11,7 @@ from ...checks import Shape
 from ...errors import ModelError
 from ...layers import ChannelSoftmax, Conv2d, Dense, Pool, RowSoftmax
 from ..importer import Importer
-from ..onnx_attributes import integer
-from ..onnx_constants import axes_of
+from ..onnx_attributes import axes_of, integer
 from ..onnx_file import Node
 from ..steps import activate, affine_view, combine_views, whole_shape
 from ..view import Factor, View
