@@ -42,7 +42,6 @@ OTHERS = {
     ("runtime/measure/kernel_cases.py", 16384): "elements of a chunk of argmax and pooling",
     ("runtime/neuron/processes.py", 1.2): "the factor by which a pause grows",
     ("simulator/profiles/ntff.py", 128): "bytes of the header of a file; the flag of a byte that another one follows",
-    ("simulator/running/prepared.py", 2097152): "elements of copies for BLAS, on the host",
     ("simulator/instructions/largest_eight.py", 16384): "the documented limit of the instruction",
 }
 

@@ -35,8 +35,6 @@ LONGER = {
     "simulator/instructions/core.py issue": "called for every instruction: a record takes 1 us of 13",
     "simulator/instructions/scalar_engine.py activate": "operands of a step, as a replay keeps them",
     "simulator/instructions/tensor_engine.py multiply": "operands of a step, as a replay keeps them",
-    "simulator/running/prepared.py _activation": "operands of a step, as a replay keeps them",
-    "simulator/running/prepared.py _matmul": "operands of a step, as a replay keeps them",
 }
 # Calls with as many positional arguments as they have operands, items or axes.
 VARIADIC = {"element", "core.settle", "core.perform", "partial", "self._pool.submit", "fitted", "reshape", "transpose"}

@@ -16,13 +16,12 @@ from ..machine.host import one_thread, uncollected
 from ..timing.constants import changed, overrides
 from ..timing.program_timing import ProgramTiming
 from .kernel import Kernel, TensorSpec, degree, execute, notify, on_cores, predict
-from .prepared import prepared
 from .replay import Recording, Replayed, Replays
 from .run import Run
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of shape-only runs, oldest first
 _REMEMBERED = 200  # maximum number of remembered programs
-_REPLAYS = Replays(prepared)
+_REPLAYS = Replays()
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_REPLAYS.begin_anew)
 _REMEMBERED_INSTRUCTIONS = 100_000  # limit for the sum over all cached programs, at about 2 KB per instruction

@@ -35,7 +35,6 @@ MAX_BYTES = 5 << 28  # maximum bytes of all tiles of a launch, which are kept du
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
 Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and number of elements
-Shorten = Callable[[list[Step]], list[Step]]
 
 
 class Recording:
@@ -78,13 +77,13 @@ class Recording:
         """Record that memory is filled with the value for uninitialised elements."""
         self.note(fill, (storage,))
 
-    def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> Replay | None:
+    def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers) -> Replay | None:
         """Return a replay of the launch, which issued `issued` instructions, or None if it cannot be replayed."""
         told = self.performed == issued and not set(registers) - {"scalar"}
         tensors = all(isinstance(output, StridedMemory) for output in self.outputs)
         if not (self.repeatable and told and tensors) or any(_refilled_as_bits(step) for step in self.steps):
             return None
-        return Replay(self, registers, buffers, shorten)
+        return Replay(self, registers, buffers)
 
 
 def fill(storage: Storage) -> None:
@@ -102,7 +101,7 @@ def _refilled_as_bits(step: Step) -> bool:
 class Replay:
     """A launch that can be computed again with arguments of the same shapes and dtypes."""
 
-    def __init__(self, recording: Recording, registers: dict[str, Array], buffers: Buffers, shorten: Shorten) -> None:
+    def __init__(self, recording: Recording, registers: dict[str, Array], buffers: Buffers) -> None:
         self._arguments = tuple(recording.arguments)
         self._outputs: tuple[StridedMemory, ...] = tuple(recording.outputs)
         self._registers = registers
@@ -113,8 +112,6 @@ class Replay:
         self._steps = [step for step in recording.steps if id(_written(step)) not in self._fixed]
         only_once = self._fixed.difference(id(storage) for step in self._steps for storage in _storages(step[1]))
         self._only_once = [id(tensor.storage) in only_once for tensor in self._arguments]
-        self._shorten = shorten
-        self._shortened: list[Step] = []
         self._known: tuple[Any, ...] | None = None  # the fixed arguments for which `_once` was computed
         kept = {id(tensor.storage) for tensor in self._outputs}
         _share_memory(self._steps, given | self._fixed, kept, buffers)
@@ -132,7 +129,7 @@ class Replay:
             self._begin(arrays)
         for held in self._registers.values():
             held.fill(np.nan)
-        for compute, operands in self._shortened:
+        for compute, operands in self._steps:
             compute(*operands)
         outputs = tuple([release(tensor.values, tensor._dtype) for tensor in self._outputs])
         self._let_go()
@@ -161,10 +158,7 @@ class Replay:
         for compute, operands in self._once:
             compute(*operands)
         fixed = self._fixed_of(arrays)
-        self._known, self._shortened = None, self._steps
-        if all(map(never_changes, fixed)):
-            self._known = (rounds(), *map(weakref.ref, fixed))
-            self._shortened = self._shorten(self._steps)
+        self._known = (rounds(), *map(weakref.ref, fixed)) if all(map(never_changes, fixed)) else None
 
     def _let_go(self) -> None:
         """Drop references to the caller's arrays."""
@@ -265,12 +259,7 @@ class Replays:
     The oldest launches are dropped first.
     """
 
-    def __init__(self, shorten: Shorten = lambda steps: steps) -> None:
-        """Create an empty cache.
-
-        `shorten` returns faster, equivalent steps.
-        """
-        self._shorten = shorten
+    def __init__(self) -> None:
         self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: seen once; False: cannot be replayed
         self._buffers: Buffers = {}
         self._lock = threading.Lock()  # replays share memory, so only one can run at any time
@@ -298,7 +287,7 @@ class Replays:
     def make(self, recording: Recording, issued: int, registers: dict[str, Array]) -> Replay | None:
         """Return the replay of a recording, or None if it cannot be replayed."""
         with self._lock:
-            return recording.replay(issued, registers, self._buffers, self._shorten)
+            return recording.replay(issued, registers, self._buffers)
 
     def run(self, launch: Replayed, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Replay a launch with other arrays and return its outputs."""

@@ -20,7 +20,6 @@ from trninfer.simulator.instructions.core import NeuronCore
 from trninfer.simulator.machine.chip import find_target
 from trninfer.simulator.running import launch as launching
 from trninfer.simulator.running.kernel import execute
-from trninfer.simulator.running.prepared import prepared
 from trninfer.simulator.running.replay import Replayed, Replays
 
 launch = partial(simulator.run, pure=True)
@@ -29,7 +28,7 @@ DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 
 @pytest.fixture(autouse=True)
 def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(launching, "_REPLAYS", Replays(prepared))
+    monkeypatch.setattr(launching, "_REPLAYS", Replays())
     yield
 
 
