@@ -12,7 +12,8 @@ from .inputs import ImageInput
 class Frame(NamedTuple):
     """The geometry of a picture of `width` x `height` pixels that is resized and cropped to the network's image.
 
-    The network's image begins at (`left`, `top`) in the resized picture; negative values denote padding.
+    The network's image begins at (`left`, `top`) in the resized picture; negative values denote padding. `ratio` is the
+    scale before the resized size was rounded, if boxes are mapped by it; otherwise 0.
     """
 
     width: int
@@ -21,10 +22,13 @@ class Frame(NamedTuple):
     resized_height: int
     left: int
     top: int
+    ratio: float = 0.0
 
     @property
     def scale(self) -> tuple[float, float]:
         """The number of pixels in the network's image per pixel of the picture, along x and y."""
+        if self.ratio:
+            return self.ratio, self.ratio
         return self.resized_width / self.width, self.resized_height / self.height
 
     @property
@@ -41,14 +45,15 @@ class Frame(NamedTuple):
 def frame_of(spec: ImageInput, width: int, height: int) -> Frame:
     """Return the frame of a picture of this size in the image of a network that reads photos.
 
-    Sizes are rounded as in torchvision's `Resize` and `CenterCrop`; padding follows YOLO's exporter.
+    Sizes are rounded as in torchvision's `Resize` and `CenterCrop`. Padding follows YOLO's exporter, or YOLOX's in a
+    corner.
     """
     resized = _resized(spec, width, height)
     spare = resized[0] - spec.width, resized[1] - spec.height
     if spec.resize_mode != "pad":
         return Frame(width, height, *resized, round(spare[0] / 2), round(spare[1] / 2))
     if spec.pad_place == "corner":
-        return Frame(width, height, *resized, 0, 0)
+        return Frame(width, height, *resized, 0, 0, min(spec.width / width, spec.height / height))
     return Frame(width, height, *resized, -(-spare[0] // 2), -(-spare[1] // 2))
 
 
@@ -63,8 +68,8 @@ def _resized(spec: ImageInput, width: int, height: int) -> tuple[int, int]:
         scale = spec.resize / max(spec.height, spec.width)
         return round(spec.width * scale), round(spec.height * scale)
     if spec.resize_mode == "pad":
-        scale = min(spec.width / width, spec.height / height)
-        return max(1, round(width * scale)), max(1, round(height * scale))
+        scale, whole = min(spec.width / width, spec.height / height), int if spec.pad_place == "corner" else round
+        return max(1, whole(width * scale)), max(1, whole(height * scale))
     short, long = sorted((width, height))
     longer = int(spec.resize * long / short)
     return (spec.resize, longer) if width <= height else (longer, spec.resize)

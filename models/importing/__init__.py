@@ -23,11 +23,11 @@ from .box_heads import FoundBoxes, find_head, note_on_tables
 from .box_spec import BoxSpec, parse_boxes
 from .box_units import fit_to_values
 from .builder import MAX_NAME, BuiltOutput
-from .class_values import fit_to_scores
-from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map
+from .class_values import are_classes, fit_to_scores, leading_output, true_notes
+from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map, note_on_maps
 from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
-from .onnx_graph import RAW_SCORES, Walk, unsupported
+from .onnx_graph import Walk, unsupported
 from .onnx_input import GraphSource, graph_input
 from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
@@ -173,18 +173,6 @@ class _Properties:
         return found, "" if found is None else "the file itself"
 
 
-def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if the file names each element of an output of values, which then are class probabilities."""
-    is_row = len(leading.shape) == 1 and leading.shape[0] > 1
-    return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
-
-
-def _are_regressions(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if scikit-learn's exporter uses this output name for a regressor or a transformer."""
-    is_variable = graph.made_by.startswith("skl2onnx") and leading.name.startswith("variable")
-    return is_variable and set(graph.outputs) == graph.scores and leading.output.scores == "raw"
-
-
 def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]:
     """Read the files next to a network, and return their contents and notes. Unreadable files that the user did not
     specify are not an error."""
@@ -277,13 +265,12 @@ def _decide_outputs(
         # The kind was guessed, so use the usual preprocessing of this kind.
         properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
         return _Meaning(found.outputs, _read_again(walk, graph, part, properties), properties, notes, found.spec)
-    if options.output_kind == "map" or (is_guessed and looks_like_map(walk.importer, outputs[0], source.input)):
+    if options.output_kind == "map" or (is_guessed and looks_like_map(walk.importer, outputs, source.input)):
         outputs = as_map(walk.importer, outputs, source.input, is_guessed)
         properties = properties.with_pictures(WHOLE_PICTURES)
         return _Meaning(outputs, _read_again(walk, graph, part, properties), properties, [])
-    leading = _leading_output(outputs[0], graph, options.output_kind)
-    outputs[0] = replace(outputs[0], output=leading)
-    note = note_on_tables(outputs) if is_guessed else ""
+    outputs[0] = replace(outputs[0], output=leading_output(outputs[0], graph, options.output_kind))
+    note = note_on_tables(outputs) or note_on_maps(walk.importer, outputs, source.input) if is_guessed else ""
     return _Meaning(outputs, source, properties, [note] if note else [])
 
 
@@ -292,15 +279,6 @@ def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) ->
     source = graph_input(graph, part, properties.pictures)
     walk.importer.builder.input = source.input
     return source
-
-
-def _leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output:
-    """Return the meaning of the first output, of the kind specified by the user or else suggested by the graph."""
-    if kind:
-        return built.output if kind == built.output.kind else Output(kind, "raw" if kind == "classes" else "")
-    if _are_named_chances(built, graph):
-        return Output("classes", "softmax")
-    return Output("values") if _are_regressions(built, graph) else built.output
 
 
 def _exporter_and_outputs(graph: Graph, wanted: tuple[str, ...]) -> tuple[UltralyticsFile | None, tuple[str, ...]]:
@@ -349,11 +327,12 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         map_is_last=is_channels_last(outputs[0], source.input),
     )
     comparison = _compare(imported_graph, options.unchecked)
-    if network.output.kind == "classes" and options.output_kind is None and comparison.outputs:
-        network = replace(network, output=fit_to_scores(network.output, names[0], comparison.outputs[0]))
-    if network.output.scores != "raw":
-        notes = tuple(note for note in notes if RAW_SCORES not in note)
-    notes += comparison.notes
+    values = comparison.outputs[0] if comparison.outputs else None
+    if options.output_kind is None and are_classes(outputs[0], values, notes):
+        return _import_onnx(path, graph, properties, replace(options, output_kind="classes"))
+    if network.output.kind == "classes" and options.output_kind in (None, "classes"):
+        network = replace(network, output=fit_to_scores(network.output, names[0], values, options.output_kind is None))
+    notes = (*true_notes(notes, network.output), *comparison.notes)
     if meaning.guessed is not None:
         again = _settled(meaning, comparison, options)
         if again is not None:
@@ -381,7 +360,9 @@ def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) 
         (built.name, None if values is None else values[0].reshape(built.shape))
         for built, values in zip(meaning.outputs, comparison.outputs)
     ]
-    fitted = fit_to_values(head, found)
+    source = meaning.source.input
+    assert isinstance(source, ImageInput)
+    fitted = fit_to_values(head, found, (source.height, source.width))
     if fitted == head:
         return None
     if fitted is None:

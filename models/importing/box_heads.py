@@ -18,7 +18,7 @@ from .builder import BuiltOutput
 LEAST_BOXES = 100  # fewest rows for which a table with separate scores is read as boxes
 LEAST_ROWS = 16  # fewest rows of a table that may contain boxes
 MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network may select
-_GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
+GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
 _BOXES = ("box", "loc", "reg")  # parts of the names of outputs that contain boxes
 
 
@@ -145,7 +145,7 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
     if len(tables) != 1:
         return None
     rows, columns = tables[0]
-    for strides in _GRIDS:
+    for strides in GRIDS:
         cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
         guesses: list[tuple[bool, Guess]] = [
             (columns == cells and rows > 4, (BOX_KINDS["yolov8"], {})),

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..boxes import BoxHead
 from ..errors import ModelError
+from .box_heads import GRIDS
 
 LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's sides, and above it for pixels
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
@@ -16,15 +17,19 @@ LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their c
 _CLOSE = 1e-3
 
 
-def fit_to_values(head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]]) -> BoxHead | None:
-    """Return a head with the unit of boxes and the kind of scores that the values show, or None if they are not boxes.
+def fit_to_values(
+    head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]], size: tuple[int, int] = (0, 0)
+) -> BoxHead | None:
+    """Return a head with the code and unit of boxes and the kind of scores that the values show, or None if they are
+    not boxes.
 
     `outputs` are the names and values of the outputs for one example, the leading one first; values may be unknown.
+    `size` is the height and width of the image.
     Corners in the wrong order are not boxes, and neither are corners whose values are unknown.
     """
     rows = outputs[0][1] if outputs else None
     if head.code == "cells" and rows is not None:
-        return _decoded(head, rows if head.layout == "rows" else rows.T)
+        head = _decoded(head, rows if head.layout == "rows" else rows.T)
     if head.code not in ("corners", "centre") or head.ended:
         return head
     if rows is None:
@@ -34,6 +39,8 @@ def fit_to_values(head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]
         return None
     is_fraction = float(np.median(np.abs(numbers))) < LARGEST_FRACTION
     head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
+    if head.code == "centre" and not is_fraction and _are_corners(numbers, size):
+        head = dataclasses.replace(head, code="corners")
     scores = dict(outputs).get(head.scores_from)
     return head if scores is None else _with_kind_of(head, scores)
 
@@ -44,6 +51,20 @@ def _decoded(head: BoxHead, rows: np.ndarray) -> BoxHead:
     if np.median(np.abs(boxes[:, :2])) < LARGEST_OFFSET or (boxes[:, 2:] <= 0).any():
         return head
     return dataclasses.replace(head, code="centre", unit="pixels", strides=())
+
+
+def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
+    """Return True if rows of four numbers, one for each cell of a grid, are corners instead of centres and sizes.
+
+    The boxes of a grid are close to their cells: the middle of the corners is closer than the first corner.
+    """
+    for strides in GRIDS:
+        origins, sides = BoxHead(1, "rows", "cells", strides=strides).grid(*size)
+        if len(origins) == len(numbers) > 0:
+            low, high = numbers[:, :2], numbers[:, 2:]
+            apart = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
+            return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and apart[1] < apart[0] / 2)
+    return False
 
 
 def _with_kind_of(head: BoxHead, scores: np.ndarray) -> BoxHead:

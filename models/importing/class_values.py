@@ -1,15 +1,43 @@
-"""Correction of the kind of an output of scores, based on the values that ONNX Runtime computes."""
+"""The kind of the first output: as the file names it, then corrected by the values that ONNX Runtime computes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
 from ..outputs import Output
+from .builder import BuiltOutput
+from .onnx_file import Graph
+from .onnx_graph import RAW_SCORES
+from .onnx_labels import labels_in
+from .onnx_meaning import FLATTENED
 
 _CLOSE = 1e-3
 
 
-def fit_to_scores(output: Output, name: str, values: np.ndarray | None) -> Output:
+def leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output:
+    """Return the meaning of the first output, of the kind specified by the user or else suggested by the graph."""
+    if kind:
+        return built.output if kind == built.output.kind else Output(kind, "raw" if kind == "classes" else "")
+    if _are_named_chances(built, graph):
+        return Output("classes", "softmax")
+    return Output("values") if _are_regressions(built, graph) else built.output
+
+
+def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
+    """Return True if the file names each element of an output of values, which then are class probabilities."""
+    is_row = len(leading.shape) == 1 and leading.shape[0] > 1
+    return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
+
+
+def _are_regressions(leading: BuiltOutput, graph: Graph) -> bool:
+    """Return True if scikit-learn's exporter uses this output name for a regressor or a transformer."""
+    is_variable = graph.made_by.startswith("skl2onnx") and leading.name.startswith("variable")
+    return is_variable and set(graph.outputs) == graph.scores and leading.output.scores == "raw"
+
+
+def fit_to_scores(output: Output, name: str, values: np.ndarray | None, is_guessed: bool = True) -> Output:
     """Return the kind of an output of classes whose values [examples, classes] may be known.
 
     Raw scores that are not negative and add up to 1 are probabilities, such as a mean of several softmaxes, unless all
@@ -18,7 +46,27 @@ def fit_to_scores(output: Output, name: str, values: np.ndarray | None) -> Outpu
     """
     if output.scores != "raw" or values is None or not values.size or values.min() < 0 or values.max() > 1 + _CLOSE:
         return output
-    is_varied = bool((values % 1).any() and (len(values) == 1 or (values != values[0]).any()))
-    if is_varied and np.abs(values.sum(axis=1) - 1).max() < _CLOSE:
+    if _are_shares(values):
         return Output("classes", "softmax")
-    return Output("sigmoid") if "prob" in name.lower() else output
+    return Output("sigmoid") if is_guessed and "prob" in name.lower() else output
+
+
+def are_classes(leading: BuiltOutput, values: np.ndarray | None, notes: Iterable[str]) -> bool:
+    """Return True if an output that was taken for a flattened array, as the notes say, contains probabilities."""
+    is_row = leading.output.kind == "values" and len(leading.shape) == 1 and leading.shape[0] > 1
+    return is_row and any(FLATTENED in note for note in notes) and values is not None and _are_shares(values)
+
+
+def true_notes(notes: Iterable[str], output: Output) -> tuple[str, ...]:
+    """Return the notes without those on raw scores or values if the output is something else."""
+    false = [RAW_SCORES] if output.scores != "raw" else []
+    false += [FLATTENED] if output.kind == "classes" else []
+    return tuple(note for note in notes if not any(text in note for text in false))
+
+
+def _are_shares(values: np.ndarray) -> bool:
+    """Return True if rows of values are probabilities that add up to 1, and neither constant nor only 0 and 1."""
+    if not values.size or values.min() < 0 or values.max() > 1 + _CLOSE:
+        return False
+    is_varied = (values % 1).any() and (len(values) == 1 or (values != values[0]).any())
+    return bool(is_varied and np.abs(values.sum(axis=1) - 1).max() < _CLOSE)

@@ -24,13 +24,17 @@ WHOLE_PICTURES = PreprocessingOptions(resize_mode="squash", is_beside=True)  # e
 SIGMOIDS = ("sigmoid", "hardsigmoid")
 
 
-def looks_like_map(importer: Importer, built: BuiltOutput, source: Input) -> bool:
-    """Return True if an output looks like class scores for the pixels of an image.
+def looks_like_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input) -> bool:
+    """Return True if the first of the outputs looks like class scores for the pixels of an image.
 
     Such an output has at least 2 channels, rows and columns in proportion to the image, and no final activation except
-    a softmax over the channels. An output with three channels and the size of the image is a picture.
+    a softmax over the channels. An output with three channels and the size of the image is a picture, and outputs of
+    several sizes are the levels of a detector.
     """
+    built = outputs[0]
     if not isinstance(source, ImageInput) or built.view is None or built.output.kind != "values":
+        return False
+    if _are_levels(outputs, source):
         return False
     if len(built.shape) != 3:
         return False
@@ -45,6 +49,35 @@ def looks_like_map(importer: Importer, built: BuiltOutput, source: Input) -> boo
     return (
         in_proportion and rows <= size[0] <= COARSEST * rows and getattr(last, "activation", "identity") == "identity"
     )
+
+
+def note_on_maps(importer: Importer, outputs: Sequence[BuiltOutput], source: Input) -> str:
+    """Return a note if the first output is read as values but may be a class map, otherwise ""."""
+    built = outputs[0]
+    if (
+        not isinstance(source, ImageInput)
+        or built.view is None
+        or (built.output.kind, len(built.shape)) != ("values", 3)
+    ):
+        return ""
+    if _are_levels(outputs, source):
+        return (
+            "its outputs of several sizes are read as values, like the levels of a detector: export it with its boxes "
+            "in one table (--output-kind map, if the first one contains scores of classes)"
+        )
+    channels, *size = _planes(built.view, source).shape
+    is_chance = getattr(last_step(importer.builder.layers, built.layer), "activation", "") in SIGMOIDS
+    if size != [source.height, source.width] or not (is_chance or channels == COLOURS):
+        return ""
+    kind = "a picture" if channels == COLOURS else "values"
+    told = "x".join(map(str, built.shape))
+    return f"its output of {told} is read as {kind} (--output-kind map, if it contains a mask or scores of classes)"
+
+
+def _are_levels(outputs: Sequence[BuiltOutput], source: ImageInput) -> bool:
+    """Return True if outputs are maps of several sizes, all coarser than the image: the levels of a detector."""
+    sizes = {built.shape[1:] for built in outputs if len(built.shape) == 3 and min(built.shape) > 1}
+    return len(sizes) > 1 and max(rows for rows, _ in sizes) < source.height
 
 
 def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is_guessed: bool) -> list[BuiltOutput]:

@@ -15,6 +15,7 @@ from .importer import Importer
 from .view import View
 
 ARRANGING = (Flatten, Reshape, Transpose)
+FLATTENED = "a flattened image or table"  # text for a note
 
 # Parts of the names of outputs that contain answers, and of intermediate outputs.
 _ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
@@ -62,8 +63,7 @@ def meaning_of(importer: Importer, view: View) -> Output:
     values = array or (layer is not None and (_computes_values(layer) or layer.name in importer.values))
     if not array and _is_flattened_map(importer, view.layer):
         importer.note(
-            f"its {count} numbers are a flattened image or table, so they are reported as values "
-            "(--output-kind classes, if they are "
+            f"its {count} numbers are {FLATTENED}, so they are reported as values (--output-kind classes, if they are "
             "scores)"
         )
         values = True

@@ -36,9 +36,16 @@ def test_points_go_to_the_picture_and_stay_in_it(width, height, mode):
     assert far.tolist() == [[0, 0], [width, height]]
 
 
-def test_a_corner_has_no_padding_before_the_picture():
-    frame = frame_of(spec(pad_place="corner"), 400, 100)
-    assert (frame.left, frame.top, frame.resized_width, frame.resized_height) == (0, 0, 128, 32)
+@given(st.integers(1, 3000), st.integers(1, 3000))
+def test_a_corner_has_no_padding_before_the_picture(width, height):
+    """YOLOX rounds the resized size down, and divides boxes by the ratio before that."""
+    frame = frame_of(spec(pad_place="corner"), width, height)
+    ratio = min(96 / height, 128 / width)
+    assert (frame.left, frame.top) == (0, 0)
+    assert (frame.resized_width, frame.resized_height) == (max(1, int(width * ratio)), max(1, int(height * ratio)))
+    assert frame.to_picture(np.array([[0.5, 0.25]])) == pytest.approx(
+        np.array([[min(0.5 / ratio, width), min(0.25 / ratio, height)]]), rel=1e-5
+    )
 
 
 def test_a_crop_is_centred_as_torchvision_does():

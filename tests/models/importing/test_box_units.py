@@ -48,6 +48,20 @@ def test_cells_that_the_file_has_converted_are_read_as_pixels() -> None:
     assert (read.code, read.unit, read.strides, read.objectness) == ("centre", "pixels", (), True)
 
 
+@pytest.mark.parametrize("head", [PLAIN, BoxHead(2, "rows", "cells", objectness=True, strides=(8, 16, 32))])
+@pytest.mark.parametrize("code", ["corners", "centre"])
+def test_boxes_of_cells_are_corners_or_centres(head: BoxHead, code: str) -> None:
+    """The boxes of an anchor-free detector are close to their cells."""
+    random = np.random.default_rng(0)
+    first, sides = BoxHead(1, "rows", "cells", strides=(8, 16, 32)).grid(64, 96)
+    before, after = random.uniform(0, 6, (2, len(first), 2)) * sides
+    low, high = first + sides / 2 - before, first + sides / 2 + after
+    boxes = [low, high] if code == "corners" else [(low + high) / 2, high - low]
+    rows = np.concatenate([*boxes, random.uniform(0, 1, (len(first), 3))], axis=1)
+    found = fit_to_values(head, [("boxes", rows if head.layout == "rows" else rows[:, :-1].T)], (64, 96))
+    assert found is not None and (found.code, found.unit) == (code, "pixels")
+
+
 def test_offsets_are_no_corners() -> None:
     offsets = np.random.default_rng(0).standard_normal((60, 4))
     assert fit_to_values(HEAD, [("boxes", offsets), ("scores", None)]) is None

@@ -55,3 +55,19 @@ def test_a_mean_of_softmaxes(count: int, tmp_path: Path) -> None:
     imported = checked(chain.model(), tmp_path)
     assert imported.network.output == SHARES
     assert not any("raw" in note for note in imported.notes)
+
+
+def test_a_mean_of_stacked_softmaxes(tmp_path: Path) -> None:
+    """Stacked before the batch, these look like a flattened table until their values are known."""
+    chain = Chain(6)
+    parts = []
+    for _ in range(3):
+        chain.value = "x"
+        chain.gemm(6, 4)
+        parts.append(chain.add("Unsqueeze", chain.constant([0])))
+    chain.add("Concat", *parts[1:], first=parts[0], axis=0)
+    chain.add("Softmax", axis=-1)
+    chain.add("ReduceMean", chain.constant([0]), keepdims=0)
+    imported = checked(chain.model(), tmp_path)
+    assert imported.network.output == SHARES and len(imported.network.labels) == 4
+    assert not any("values" in note or "raw" in note for note in imported.notes)

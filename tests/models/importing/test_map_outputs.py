@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_chain import Chain, checked
 from trninfer.models.errors import ModelError
 from trninfer.models.files import Model
 from trninfer.models.importing import Imported, ImportOptions, PreprocessingOptions, import_network
@@ -132,3 +133,27 @@ def test_what_is_no_image_is_no_map(tmp_path: Path) -> None:
         ModelError, match=r"a class map needs scores of shape .classes, rows, columns., but the output 'y' is"
     ):
         read(path, "map")
+
+
+@pytest.mark.parametrize("is_finest_whole", [False, True])
+def test_outputs_of_several_sizes(tmp_path: Path, is_finest_whole: bool) -> None:
+    """The levels of a detector are no maps, unlike scores at the size of the image and coarser ones beside them."""
+    chain = Chain(3, 32, 32)
+    source, outputs = "x", []
+    for step in (1 if is_finest_whole else 4, 2):
+        chain.value = source
+        chain.add("Conv", chain.weight(4, 3 if source == "x" else 4, 3, 3), pads=[1] * 4, strides=[step] * 2)
+        source = chain.add("Relu")
+        chain.conv((4, 7), (1, 1))
+        outputs.append(chain.value)
+    imported = checked(chain.model(outputs=outputs), tmp_path)
+    assert imported.network.output.kind == ("map" if is_finest_whole else "values")
+    assert any("levels of a detector" in note for note in imported.notes) != is_finest_whole
+
+
+@pytest.mark.parametrize(("channels", "op", "named"), [(1, "Sigmoid", "values"), (3, "Identity", "a picture")])
+def test_what_may_be_a_map_is_noted(tmp_path: Path, channels: int, op: str, named: str) -> None:
+    imported = read(write(tmp_path / "net.onnx", channels, [node(op)]))
+    assert imported.network.output.kind == "values"
+    assert any(f"is read as {named} (--output-kind map" in note for note in imported.notes)
+    assert read(tmp_path / "net.onnx", "map").network.output.kind == "map"
