@@ -221,6 +221,11 @@ def _sigmoid_by_powers(dst, x):
     nisa.tensor_scalar(dst=dst, data=decay, op0=nl.add, operand0=1.0, op1=nl.power, operand1=-1.0)
 
 
+def exp_by_powers(dst, x):
+    """Compute exp(x) for x <= 0 without a table, as a power of e."""
+    nisa.tensor_scalar(dst=dst, data=x, op0=nl.power, operand0=E, reverse0=True, engine=nisa.engine.vector)
+
+
 def _sine(dst, x, shift):
     """Compute sin(x + shift). Whole turns are subtracted first, since the Scalar Engine's sine is valid from -pi to pi.
 

@@ -62,7 +62,7 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
     """Normalize tiles of channels in SBUF by the statistics of their groups of `each` channels, for each image.
 
     targets, sources: [channels, images, rows, columns] of each tile. parts: the tiles. numbers: scales and shifts, as
-    float32 columns for each tile, and epsilon, a float32 column [128, 1].
+    float32 columns for each tile, or None for both; and epsilon, a float32 column [128, 1].
     """
     scales, shifts, epsilon = numbers
     _, images, rows, columns = sources[0].shape
@@ -75,8 +75,9 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
             channels = source.shape[0]
             factor = nl.ndarray((channels, some.size), dtype=nl.float32, buffer=nl.sbuf)
             _inverse_root(factor, variances[t], epsilon[0:channels])
-            nisa.tensor_scalar(dst=factor, data=factor, op0=nl.multiply, operand0=scales[t])
-            _normalise(targets[t], source, some, means[t], factor, shifts[t])
+            if scales is not None:
+                nisa.tensor_scalar(dst=factor, data=factor, op0=nl.multiply, operand0=scales[t])
+            _normalise(targets[t], source, some, means[t], factor, None if shifts is None else shifts[t])
 
 
 def _statistics(same, sources, some):
@@ -202,14 +203,16 @@ def _over_groups(same, sums):
 
 def _normalise(target, tile, some, means, factors, shift):
     """Compute (x - mean) * factor + shift for some images of a tile of channels; `means` and `factors` are [P,
-    images]."""
+    images]. `shift` may be None."""
     is_large = tile.shape[2] * tile.shape[3] >= MANY_PIXELS
     for part in even_tiles(some.size, 1 if is_large else some.size):
         own = slice(part.start, part.end)
         images = Tile(some.index, some.start + part.start, part.size, some.start + part.end)
         for piece in _pieces(tile):
-            data = _piece(tile, images, piece)
-            normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+            data, result = (_piece(each, images, piece) for each in (tile, target))
+            normal = result
+            if shift is not None:
+                normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
             mean, factor = means[:, own], factors[:, own]
             if part.size == 1:
                 nisa.tensor_scalar(
@@ -218,4 +221,5 @@ def _normalise(target, tile, some, means, factors, shift):
             else:
                 away = _centred(data, mean)
                 nisa.tensor_tensor(dst=normal, data1=away, data2=_on_pixels(factor, data), op=nl.multiply)
-            nisa.activation(dst=_piece(target, images, piece), op=nl.copy, data=normal, bias=shift)
+            if shift is not None:
+                nisa.activation(dst=result, op=nl.copy, data=normal, bias=shift)

@@ -36,8 +36,8 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers, turn=0
 
     ones: two matrices, in the dtypes of the tiles and of their squares, with ones where two partitions share an image:
     [128, 128] for all tiles, or a matrix for a single tile with several packed images. channels: number of channels of
-    an image. numbers: scales and shifts, as float32 columns for each tile, and epsilon, a float32 column [128, 1].
-    turn: number of tiles that were normalized before; GpSimd multiplies some of all tiles.
+    an image. numbers: scales and shifts, as float32 columns for each tile, or None for both; and epsilon, a
+    float32 column [128, 1]. turn: number of tiles that were normalized before; GpSimd multiplies some of all tiles.
     """
     scales, shifts, epsilon = numbers
     sums = _sum_over_channels(tiles_of_channels, ones[0])
@@ -71,10 +71,13 @@ def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers, turn=0
     )
     for index in range(len(centred)):
         count = centred[index].shape[0]
-        normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
+        normal = results[index]
+        if scales is not None:
+            normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
         engine = nisa.engine.gpsimd if (turn + index) % GPSIMD_TURN == 1 else nisa.engine.vector
         nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:count], op=nl.multiply, engine=engine)
-        nisa.activation(dst=results[index], op=nl.copy, data=normal, scale=scales[index], bias=shifts[index])
+        if scales is not None:
+            nisa.activation(dst=results[index], op=nl.copy, data=normal, scale=scales[index], bias=shifts[index])
 
 
 def _sum_over_channels(tiles_of_channels, ones):

@@ -109,9 +109,13 @@ class Slope(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class Norm(Numbered):
-    """(x - mean) / sqrt(variance + epsilon) * scale + shift; the constants are arranged like those of `Affine`."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift; the constants are arranged like those of `Affine`.
+
+    `is_scaled`: False if all scales are 1 and all shifts are 0.
+    """
 
     epsilon: float = 1e-5
+    is_scaled: bool = True
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True

@@ -35,6 +35,11 @@ class _Normalized:
     shifts: list[nl.NkiTensor]
     epsilon: nl.NkiTensor
 
+    @property
+    def numbers(self):
+        """The scales, the shifts and epsilon; the scales and shifts are None if they have no effect."""
+        return self.scales or None, self.shifts or None, self.epsilon
+
 
 def normalize_groups(launch, number, operation: GroupNorm, operands):
     """Normalize groups of channels over each image."""
@@ -42,7 +47,7 @@ def normalize_groups(launch, number, operation: GroupNorm, operands):
     output = launch.output_of(operation, value.heights)
     norm = _open(launch, operation, value, output)
     each = operation.channels // operation.groups
-    group_norm_tiles(norm.targets, norm.sources, norm.parts, each, (norm.scales, norm.shifts, norm.epsilon))
+    group_norm_tiles(norm.targets, norm.sources, norm.parts, each, norm.numbers)
     return output
 
 
@@ -54,7 +59,7 @@ def normalize_pixels(launch, number, operation: LayerNorm, operands):
     ones = _ones(value, norm.parts)
     for n, (results, data) in enumerate(_blocks(norm.targets, norm.sources)):
         turn = n * len(data)
-        layer_norm_tiles(results, data, ones, value.channels, (norm.scales, norm.shifts, norm.epsilon), turn)
+        layer_norm_tiles(results, data, ones, value.channels, norm.numbers, turn)
     return output
 
 
@@ -87,7 +92,7 @@ def _open(launch, operation, value, output):
     sizes = value.heights
     ends = [sum(sizes[: t + 1]) for t in range(len(sizes))]
     epsilon = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
-    columns = [operation.constants + 2 * t for t in range(len(sizes))]
+    columns = [operation.constants + 2 * t for t in range(len(sizes))] if operation.is_scaled else []
     norm = _Normalized(
         sources=[value.inside(t) for t in range(len(sizes))],
         targets=[output.inside(t) for t in range(len(sizes))],

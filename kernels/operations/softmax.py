@@ -16,16 +16,19 @@ back. If the channels of a run are on the same partition of several tiles, no tr
 | result | [channels, images, rows, columns] | 128 channels |
 """
 
+import math
 from itertools import groupby
 
 import nki.isa as nisa
 import nki.language as nl
 
+from ..activation_functions import exp_by_powers
 from ..program import ChannelSoftmax, RowSoftmax
 from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, transposed_dtype
 
 BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # bytes of a PSUM bank per partition
 ROW_ELEMENTS = 1024  # elements of a partition for rows that are computed together
+FEW_POWERS = 512  # up to this many elements per partition, powers are faster than loading the Scalar Engine's table
 MOST_TILES = 8  # maximum number of tiles of a softmax over tiles
 
 
@@ -104,7 +107,10 @@ def _soften(dst, data, is_log):
     lower = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=lower, data1=data, data2=largest.broadcast(last, width), op=nl.subtract)
     grown = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=grown, op=nl.exp, data=lower)
+    if not is_log and math.prod(data.shape[1:]) <= FEW_POWERS:
+        exp_by_powers(grown, lower)
+    else:
+        nisa.activation(dst=grown, op=nl.exp, data=lower)
     sums = nl.ndarray(one, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=sums, op=nl.add, data=grown, axis=last, keepdims=True)
     if is_log:

@@ -46,4 +46,5 @@ def _check(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> None:
 
 def _fields(builder: GraphBuilder, layer: LayerNorm | GroupNorm) -> dict[str, Any]:
     numbers = (builder.numbers(layer, "scale", 0.0), builder.numbers(layer, "shift", 0.0))
-    return {"numbers": numbers, "epsilon": layer.epsilon}
+    is_scaled = any(bool((builder.tensor(layer, name) != plain).any()) for name, plain in (("scale", 1), ("shift", 0)))
+    return {"numbers": numbers, "epsilon": layer.epsilon, "is_scaled": is_scaled}

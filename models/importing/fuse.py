@@ -89,7 +89,7 @@ class _Fusing:
         self._drop_unread()
 
     def sink(self) -> None:
-        """Move affine maps into the layers that read them."""
+        """Move affine maps, and the scales and shifts of normalisations, into the layers that read them."""
         self.layers, self.tensors, self.outputs = sink_affines(self.layers, self.tensors, self.shapes, self.outputs)
         for name, layer in self.layers.items():
             self.shapes[name] = layer.output_shape(*(self.shapes[read] for read in layer.inputs))

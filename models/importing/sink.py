@@ -1,4 +1,5 @@
-"""Move affine maps into the layers that read them, as needed for Keras networks with BatchNorm after ReLU.
+"""Move affine maps into the layers that read them, as needed for Keras networks with BatchNorm after ReLU. The scales
+and shifts of a normalisation are such a map, too.
 
 A map with positive scales can be moved after a max pool, and any map after an average pool; it is then folded into the
 weights of the convolutions and dense layers that read it. The map does not apply to zero padding: a convolution with
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..layers import Affine, Conv2d, Dense, Flatten, Layer, Pool
+from ..layers import Affine, Conv2d, Dense, Flatten, GroupNorm, Layer, LayerNorm, Pool
 from ..layers.activation import activate
 
 WHOLE_TILES = 128  # one channel beyond a multiple of this would require another tile of partitions
@@ -29,6 +30,8 @@ def sink_affines(
 ) -> tuple[dict[str, Layer], dict[str, np.ndarray], list[str]]:  # fmt: skip
     """Return layers, tensors and outputs with the affine maps moved as far as possible."""
     sinking = _Sinking(layers, tensors, shapes, outputs)
+    for name in tuple(layers):
+        sinking.split_norm(name)
     while any(sinking.move(name) for name in tuple(sinking.layers)):
         pass
     return sinking.layers, sinking.tensors, sinking.outputs
@@ -46,6 +49,27 @@ class _Sinking:
     ) -> None:
         self.layers, self.tensors, self.shapes = dict(layers), dict(tensors), dict(shapes)
         self.outputs = list(outputs)
+
+    def split_norm(self, name: str) -> None:
+        """Split the scales and shifts off a normalisation if only convolutions without padding and dense layers read
+        them."""
+        norm, readers = self.layers[name], self._readers(name)
+        is_plain = isinstance(norm, (GroupNorm, LayerNorm)) and len(self.shapes[name]) in (1, 3)
+        if not is_plain or not readers or name in self.outputs or not all(map(_is_unpadded, readers)):
+            return
+        affine = Affine(f"{name}.scaled", (self.shapes[name][0],), inputs=(name,))
+        if affine.name in self.layers:
+            return
+        for part, plain in (("scale", 1.0), ("shift", 0.0)):
+            numbers = self.tensors[f"{name}.{part}"]
+            self.tensors |= {f"{affine.name}.{part}": numbers, f"{name}.{part}": np.full_like(numbers, plain)}
+        self.shapes[affine.name] = self.shapes[name]
+        layers: dict[str, Layer] = {}
+        for other, layer in self.layers.items():
+            layers[other] = _reading(layer, {name: affine.name})
+            if other == name:
+                layers[affine.name] = affine
+        self.layers = layers
 
     def move(self, name: str) -> bool:
         """Move the layer `name` if it is an affine map that can be moved; return True if it was moved."""
@@ -199,6 +223,11 @@ class _Sinking:
         del self.layers[affine.name]
         renamed = {affine.name: affine.inputs[0]}
         self.layers = {name: _reading(layer, renamed) for name, layer in self.layers.items()}
+
+
+def _is_unpadded(layer: Layer) -> bool:
+    """Return True for a dense layer, or a convolution without padding."""
+    return isinstance(layer, Dense) or (isinstance(layer, Conv2d) and not any(layer.padding))
 
 
 def _reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:

@@ -40,11 +40,14 @@ def golden(x: NDArray[Any], scale: NDArray[Any], shift: NDArray[Any], groups: in
     st.sampled_from(DTYPES),
     st.sampled_from(["trn1", "trn2", "trn3"]),
     st.sampled_from([1e-5, 0.1]),
+    st.booleans(),
 )
-def test_group_norm(case: Any, dtype: Any, target: str, epsilon: float) -> None:
+def test_group_norm(case: Any, dtype: Any, target: str, epsilon: float, is_scaled: bool) -> None:
     shape, groups = case
     x = normal(shape, dtype) + dtype(3)
-    scale, shift = (normal(shape[1:2], np.float32, seed) for seed in (1, 2))
+    scale, shift = np.ones(shape[1], np.float32), np.zeros(shape[1], np.float32)
+    if is_scaled:
+        scale, shift = (normal(shape[1:2], np.float32, seed) for seed in (1, 2))
     layer = GroupNorm("l", shape[1], groups, epsilon)
     result = run_alone(layer, x, tensors={"scale": scale, "shift": shift}, target=target)
     assert result.dtype == dtype

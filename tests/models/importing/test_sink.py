@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lowered import assert_right
 from onnx_chain import Chain, assert_imports, checked
 from trninfer.kernels.program import Affine as AffineOperation
+from trninfer.kernels.value_operations import Norm
 from trninfer.lowering.decisions import Decisions
 from trninfer.models.files import Model
 from trninfer.models.layers import Affine, Conv2d
@@ -105,3 +106,30 @@ def test_a_map_of_a_flattened_image_goes_into_the_dense_layer(tmp_path: Path) ->
     imported = assert_imports(chain, tmp_path)
     assert not any(isinstance(layer, Affine) for layer in imported.network.layers)
     assert all(np.isfinite(tensor).all() for tensor in imported.tensors.values())
+
+
+@pytest.mark.parametrize(("axis", "padding"), [(0, 0), (1, 0), (1, 1)])
+def test_numbers_of_a_norm_go_into_convolutions_without_padding(axis: int, padding: int, tmp_path: Path) -> None:
+    """A layer norm of each pixel (axis 0), or a norm of the whole image; two convolutions read it."""
+    chain = Chain(3, 6, 7, seed=padding)
+    chain.conv((3, 9), (3, 3))
+    if axis == 0:
+        chain.add("Transpose", perm=[0, 2, 3, 1])
+        chain.add("LayerNormalization", chain.weight(9), chain.weight(9), axis=-1)
+        chain.add("Transpose", perm=[0, 3, 1, 2])
+    else:
+        chain.add("GroupNormalization", chain.weight(9), chain.weight(9), num_groups=3)
+    norm = chain.value
+    chain.conv((9, 130), pads=[padding] * 4)
+    wide, chain.value = chain.value, norm
+    chain.conv((9, 130), pads=[padding] * 4)
+    chain.add("Add", wide)
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    chain.gemm(130, 4)
+    imported = assert_imports(chain, tmp_path, opset=21)
+    model = Model(imported.network, imported.tensors, {})
+    for batch in (1, 2, 3, 4, 7, 16):
+        plan = assert_right(model, Decisions(), batch, ("float32", "bfloat16")[batch % 2])
+        norms = [node.operation for node in plan.graph.nodes if isinstance(node.operation, Norm)]
+        assert [norm.is_scaled for norm in norms] == [padding > 0]
