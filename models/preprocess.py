@@ -18,9 +18,8 @@ from importlib import import_module
 from typing import BinaryIO
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError, features
+from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError, features
 
-from .blur import gaussian_blur
 from .budget import Budget, OverBudget
 from .cut_short import load
 from .deep_pictures import bands, to_8_bits
@@ -287,7 +286,7 @@ def _planes(image: Image.Image) -> np.ndarray:
 
 def _blurred(image: Image.Image, radius: float) -> np.ndarray:
     """Blur a plain picture, and return it as uint8 [H, W, channels]."""
-    return gaussian_blur(_planes(image), radius).transpose(1, 2, 0)
+    return _planes(image.filter(ImageFilter.GaussianBlur(radius))).transpose(1, 2, 0)
 
 
 def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Box]:
