@@ -13,7 +13,8 @@ from ...inference.class_maps import ClassArea
 from ...inference.map_scoring import ClassIou, MapScore
 from ...inference.predictions import Prediction
 from ..text import count
-from .console import BOX, cell, new_table, print_line
+from .columns import ReportColumn, number_column
+from .console import BOX, cell, print_line, print_table
 from .report import Report
 
 AREA_COLUMNS = ("input", "label", "class_index", "pixels", "share", "error")
@@ -87,10 +88,14 @@ def print_map_score(console: Console, report: Report, quiet: bool) -> None:
     few = (
         f", the {len(shown)} of {len(score.classes)} classes with the lowest" if len(shown) < len(score.classes) else ""
     )
-    table = new_table(f"intersection over union by class{few}")
-    table.add_column("label", overflow="fold")
-    for name in ("pixels", "answered", "IoU"):
-        table.add_column(name, justify="right")
-    for each in shown:
-        table.add_row(cell(each.label), f"{each.pixels:,}", f"{each.answered:,}", f"{each.iou:.4f}")
-    console.print(table)
+    print_table(console, f"intersection over union by class{few}", iou_columns(), shown)
+
+
+def iou_columns() -> list[ReportColumn[ClassIou]]:
+    """Return the columns of the intersection over union of classes."""
+    return [
+        ReportColumn("label", lambda each: each.label),
+        number_column("pixels", lambda each: each.pixels, "{:,}".format),
+        number_column("answered", lambda each: each.answered, "{:,}".format),
+        number_column("IoU", lambda each: each.iou, "{:.4f}".format),
+    ]

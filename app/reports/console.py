@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ...inference import palette
 from ..text import printable, wrapped
+from .columns import NO_VALUE, ReportColumn, Row
 
 ONE_LINE = 80  # minimum width at which a row of figures is printed on one line
 TIGHT = 70  # below this width, each value of a record is printed on its own line
@@ -127,6 +128,41 @@ class Column:
     def width(self) -> int:
         """Return the width in terminal columns."""
         return max([*map(len, self.lines), *(text.cell_len for text in self.cells)])
+
+
+def figures(columns: Sequence[ReportColumn[Row]], rows: Sequence[Row], slow: Sequence[Row] = ()) -> list[Column]:
+    """Return the columns of a table with the cells of its rows; the times of `slow` rows stand out."""
+    return [Column(_ascii(each.heading), _cells(each, rows, slow), each.is_number, each.rank) for each in columns]
+
+
+def print_table(console: Console, title: str | None, columns: Sequence[ReportColumn[Row]], rows: Sequence[Row]) -> None:
+    """Print a table whose texts are wrapped if it is too wide."""
+    table = new_table(title)
+    for each in columns:
+        if each.is_number:
+            table.add_column(each.heading, justify="right")
+        else:
+            table.add_column(each.heading, overflow="fold")
+    for line in zip(*(_cells(each, rows) for each in columns)):
+        table.add_row(*line)
+    console.print(table)
+
+
+def _cells(column: ReportColumn[Row], rows: Sequence[Row], slow: Sequence[Row] = ()) -> list[Text]:
+    cells = []
+    for row in rows:
+        style = "bold" if column.kind == "name" else ""
+        if column.kind == "time":
+            style = palette.TERMINAL_SLOW if row in slow else ""
+        elif column.kind == "bound":
+            style = palette.TERMINAL_STYLES.get(column.resource(row) or "", "")
+        cells.append(cell(_ascii(column.text(row)), style))
+    return cells
+
+
+def _ascii(text: str) -> str:
+    """Return a heading or cell with the characters of a page replaced by those of every terminal."""
+    return text.replace(NO_VALUE, "-").replace("\u00d7", "x").replace("\u2605", "*")
 
 
 def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bool = False) -> None:

@@ -259,7 +259,7 @@ def _sweep(report: Report) -> Markup | None:
     return element(
         "section",
         element("h2", "Batches, targets and dtypes"),
-        tables.sweep_table(report.sweep),
+        tables.sweep_table(report),
         element("ul", lines, class_="checks"),
     )
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...inference.map_scoring import MapScore
 from ...inference.scoring import Score
-from .area_table import map_score_line, worst_ious
+from .area_table import iou_columns, map_score_line, worst_ious
 from .html_markup import Markup, element
+from .html_tables import column_table
 from .report import Report
-from .score_table import ratio, score_line, worst_classes
+from .score_table import class_columns, score_line, worst_classes
 
 MATRIX_CLASSES = 40  # maximum number of classes for which the whole confusion matrix is shown
 SHOWN_CLASSES = 60
 SHOWN_CONFUSIONS = 30
-_COLUMNS = ("label", "inputs", "precision", "recall", "F1")
 
 
 def score_section(report: Report) -> Markup | None:
@@ -30,35 +28,17 @@ def score_section(report: Report) -> Markup | None:
 
 def _map_section(score: MapScore) -> Markup:
     """Return the intersection over union of the classes of class maps."""
-    rows = [
-        element(
-            "tr",
-            element("th", each.label, scope="row"),
-            [element("td", text) for text in (f"{each.pixels:,}", f"{each.answered:,}", f"{each.iou:.4f}")],
-        )
-        for each in worst_ious(score, SHOWN_CLASSES)
-    ]
     line = element("p", map_score_line(score), class_="lead")
-    columns = ("label", "pixels", "answered", "IoU")
-    return element("section", element("h2", "Score"), line, _table(columns, rows, "numbers"))
-
-
-def _table(head: Sequence[str], rows: Sequence[Markup], kind: str | None = None) -> Markup:
-    heads = element("thead", element("tr", [element("th", text, scope="col") for text in head]))
-    return element("div", element("table", heads, element("tbody", rows), class_=kind), class_="scroll", tabindex="0")
+    table = column_table("Intersection over union", iou_columns(), worst_ious(score, SHOWN_CLASSES))
+    return element("section", element("h2", "Score"), line, table)
 
 
 def _classes(score: Score) -> Markup:
     shown = worst_classes(score, SHOWN_CLASSES)
-    rows = []
-    for each in shown:
-        numbers = (str(each.support), ratio(each.precision), ratio(each.recall), ratio(each.f1))
-        cells = [element("td", number) for number in numbers]
-        rows.append(element("tr", element("th", each.label, scope="row"), cells))
     note = None
     if len(shown) < len(score.classes):
         note = element("p", f"The {len(shown)} of {len(score.classes)} classes with the lowest F1.", class_="note")
-    return element("div", note, _table(_COLUMNS, rows, "numbers"))
+    return element("div", note, column_table("By class", class_columns(), shown))
 
 
 def _confusions(score: Score) -> Markup:
@@ -78,4 +58,8 @@ def _confusions(score: Score) -> Markup:
             cells.append(element("td", str(number or ""), class_=kind, style=f"--share: {share}%"))
         rows.append(element("tr", element("th", each.label, scope="row"), cells))
     note = element("p", "A row for each correct label, a column for each answer.", class_="note")
-    return element("div", element("h3", "Confusion matrix"), note, _table(("", *labels), rows, "matrix"))
+    heads = element("thead", element("tr", [element("th", text, scope="col") for text in ("", *labels)]))
+    matrix = element("table", heads, element("tbody", rows), class_="matrix")
+    return element(
+        "div", element("h3", "Confusion matrix"), note, element("div", matrix, class_="scroll", tabindex="0")
+    )

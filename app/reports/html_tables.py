@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...inference.class_maps import class_color
-from .html_charts import bound_class
-from .html_markup import Markup, element, microseconds, percent, quantity, shape_text
-from .layer_columns import LayerColumn, layer_columns
+from .advice_table import what_if_columns
+from .columns import ReportColumn, Row
+from .html_markup import Markup, element, fragment, microseconds, percent
+from .layer_columns import layer_columns
 from .report import SHOWN_ANSWERS
-from .resources import short, title
+from .suite_lines import suite_columns
+from .sweep_table import sweep_columns
 from .thumbnails import map_thumbnail, thumbnail
 
 if TYPE_CHECKING:
     from ...inference.class_maps import ClassMap
     from ...inference.predictions import Prediction
     from ...runtime.measure.suites import SuiteRow
-    from ...runtime.sweep import SweepPoint
-    from ...runtime.timing import LayerTiming
     from .regression import BaselineComparison, ComparedRow
     from .report import Cores, LayerTable, NetworkAdvice, Report
 
@@ -58,48 +58,55 @@ def table(
     )
 
 
+def column_table(
+    caption: str,
+    columns: Sequence[ReportColumn[Row]],
+    rows: Sequence[Row],
+    foot: Markup | None = None,
+    class_of: Callable[[Row], str | None] = lambda row: None,
+    launch_of: Callable[[Row], str | None] = lambda row: None,
+) -> Markup:
+    """Return a table of rows, whose names are links to the launch of the row on the timeline, if it has one."""
+    most = {each.heading: max((each.value(row) or 0.0 for row in rows), default=0.0) for each in columns if each.value}
+    lines = []
+    for row in rows:
+        name = element("th", _content(columns[0], row), scope="row", data_launch=launch_of(row))
+        lines.append(element("tr", name, [_cell(each, row, most) for each in columns[1:]], class_=class_of(row)))
+    return table(caption, [(each.heading, each.is_number) for each in columns], lines, foot)
+
+
+def _cell(column: ReportColumn[Row], row: Row, most: Mapping[str, float]) -> Markup:
+    value = None if column.value is None else column.value(row)
+    if column.kind in ("share", "rate"):
+        share = (value or 0.0) / ((most[column.heading] or 1.0) if column.kind == "rate" else 1.0)
+        colour = "plain" if column.kind == "rate" else column.resource(row) or "unknown"
+        bar = element("span", class_=f"meter {colour}", style=f"width:{100 * share:.2f}%")
+        return element(
+            "td", bar, element("span", column.text(row)), class_="num share", data_value=f"{value or 0:.17g}"
+        )
+    class_ = "num" if column.is_number else "code" if column.kind == "code" else None
+    return element("td", _content(column, row), class_=class_, data_value=None if value is None else f"{value:.17g}")
+
+
+def _content(column: ReportColumn[Row], row: Row) -> Markup:
+    colour = f"swatch {column.resource(row) or 'unknown'}" if column.kind == "bound" else None
+    return fragment(element("span", class_=colour) if colour else None, column.text(row))
+
+
 def layer_table(layers: LayerTable, label: str) -> Markup:
     """Return a table with one row per kernel launch. `label` states the kind of the times."""
     columns = layer_columns(layers, label)
-    rows = [element("tr", [_layer_cell(column, row, layers) for column in columns]) for row in layers.layers]
-    foot = []
-    for column in columns:
-        if column.kind == "name":
-            foot.append(element("th", "total", scope="row"))
-        elif column.total is None:
-            foot.append(element("td"))
-        else:
-            total = column.total(layers.layers)
-            foot.append(cell(column.unit(total), total))
-    headings = [(column.heading, column.is_number) for column in columns]
-    return table(layers.title, headings, rows, element("tr", foot))
-
-
-def _layer_cell(column: LayerColumn, layer: LayerTiming, layers: LayerTable) -> Markup:
-    text, value = column.text(layer), None if column.value is None else column.value(layer)
-    if column.kind == "name":
-        return element("th", text, scope="row", data_launch=f"{layers.prefix}{layer.name}")
-    if column.kind == "code":
-        return cell(text, class_="code")
-    if column.kind == "bound":
-        return element("td", element("span", class_=f"swatch {bound_class(layer)}"), text)
-    if column.kind == "share":
-        share = value or 0.0
-        bar = element("span", class_=f"meter {bound_class(layer)}", style=f"width:{100 * share:.2f}%")
-        return element("td", bar, element("span", text), class_="num share", data_value=f"{share:.17g}")
-    return cell(text, value, "num" if column.is_number else None)
-
-
-def _microseconds_cell(value: float | None) -> Markup:
-    return cell("\u2013") if value is None else cell(microseconds(value), value)
-
-
-def _percent_cell(value: float | None) -> Markup:
-    return cell("\u2013") if value is None else cell(percent(value), value)
-
-
-def _quantity_cell(value: float, unit: str) -> Markup:
-    return cell(quantity(value, unit), value)
+    foot = [element("th", "total", scope="row")]
+    for column in columns[1:]:
+        total = None if column.total is None else column.total(layers.layers)
+        foot.append(element("td") if total is None else cell(column.unit(total), total))
+    return column_table(
+        layers.title,
+        columns,
+        layers.layers,
+        element("tr", foot),
+        launch_of=lambda row: f"{layers.prefix}{row.name}",
+    )
 
 
 def comparison_table(comparison: BaselineComparison) -> Markup:
@@ -144,94 +151,22 @@ def worker_table(cores: Cores, label: str) -> Markup:
 
 def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
     """Return a table of predicted and published times."""
-    headings: list[Heading] = [
-        ("problem", False), ("predicted us", True), ("published us", True), ("kernel", False),
-        ("published is", False), ("metric", False), ("predicted / published", True), ("note", False),
-    ]  # fmt: skip
-    lines = []
-    for row in rows:
-        published = row.published_us
-        lines.append(
-            element(
-                "tr",
-                element("th", row.name, scope="row"),
-                cell(microseconds(row.predicted_us), row.predicted_us),
-                cell("\u2013") if published is None else cell(microseconds(published), published),
-                cell(row.kernel),
-                cell(row.published_kind),
-                cell(row.metric),
-                cell("\u2013") if row.ratio is None else cell(f"{row.ratio:.2f}", row.ratio),
-                cell(row.note),
-            )
-        )
-    return table(f"Suite {name}", headings, lines)
+    return column_table(f"Suite {name}", [*suite_columns(), ReportColumn("note", lambda row: row.note)], rows)
 
 
 def what_if_table(advice: NetworkAdvice) -> Markup:
     """Return a table of the effect of doubling the speed of each resource."""
-    headings: list[Heading] = [
-        ("twice as fast", False), ("critical us", True), ("total would be us", True), ("saves", True),
-    ]  # fmt: skip
-    rows = [
-        element(
-            "tr",
-            element("th", element("span", class_=f"swatch {what.resource}"), title(what.resource), scope="row"),
-            cell(microseconds(what.critical_us), what.critical_us),
-            cell(microseconds(what.latency_us), what.latency_us),
-            cell(f"{100 * what.saved_us / advice.total_us:.1f} %", what.saved_us),
-        )
-        for what in advice.what_ifs
-    ]
-    return table(f"{advice.network}: a resource twice as fast, rescheduled", headings, rows)
+    title = f"{advice.network}: a resource twice as fast, rescheduled"
+    return column_table(title, what_if_columns(advice), advice.what_ifs)
 
 
-def sweep_table(points: Sequence[SweepPoint]) -> Markup:
-    """Return a table with one row per batch size, target and dtype, and bars for the throughput."""
-    cores = next((point.cores for point in points if point.cores is not None), None)
-    shapes = any(point.input_shape for point in points)
-    headings: list[Heading] = [
-        ("network", False), *([("input", False)] if shapes else []),
-        ("target", False), ("dtype", False), ("batch", True), ("us", True),
-        ("us an input", True), ("inputs/s", True), ("bound by", False), ("MFU", True), ("HFU", True),
-        ("SBUF peak", True), ("\u00d7 floor", True),
-        *([(f"us on {cores} cores", True), (f"inputs/s on {cores} cores", True)] if cores is not None else []),
-    ]  # fmt: skip
-    most = max((point.inputs_per_second for point in points), default=0.0) or 1.0
-    rows = []
-    for point in points:
-        share = point.inputs_per_second / most
-        bar = element("span", class_="meter plain", style=f"width:{100 * share:.2f}%")
-        rate = element("span", f"{point.inputs_per_second:,.0f}")
-        floor = point.times_floor
-        rows.append(
-            element(
-                "tr",
-                element("th", point.network, scope="row"),
-                cell(shape_text(point.input_shape)) if shapes else None,
-                cell(point.target),
-                cell(point.dtype),
-                cell(_starred(point), point.batch_size),
-                cell(microseconds(point.total_us), point.total_us),
-                cell(microseconds(point.us_per_input), point.us_per_input),
-                element("td", bar, rate, class_="num share", data_value=f"{point.inputs_per_second:.17g}"),
-                cell(short(point.bound_by)),
-                _percent_cell(point.mfu),
-                _percent_cell(point.hfu),
-                cell("\u2013") if point.sbuf_peak_bytes is None else _quantity_cell(point.sbuf_peak_bytes, "B"),
-                cell("\u2013") if floor is None else cell(f"{floor:.2f}", floor),
-                _microseconds_cell(point.cores_total_us) if cores is not None else None,
-                cell(f"{point.cores_inputs_per_second or 0.0:,.0f}", point.cores_inputs_per_second)
-                if cores is not None
-                else None,
-                class_="best" if point.best else None,
-            )
-        )
-    return table("One batch of each size", headings, rows)
-
-
-def _starred(point: SweepPoint) -> str:
-    """Format the batch size, with a star for the best one."""
-    return f"{point.batch_size} \u2605" if point.best else str(point.batch_size)
+def sweep_table(report: Report) -> Markup:
+    """Return a table with one row per batch size, target and dtype."""
+    points = report.sweep or []
+    columns = sweep_columns(report, points)
+    return column_table(
+        "One batch of each size", columns, points, class_of=lambda point: "best" if point.best else None
+    )
 
 
 def answer_table(report: Report) -> Markup:

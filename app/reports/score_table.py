@@ -6,7 +6,8 @@ from rich.console import Console
 
 from ...inference.scoring import ClassScore, Score
 from ..text import count
-from .console import cell, new_table, print_line
+from .columns import ReportColumn, number_column
+from .console import cell, new_table, print_line, print_table
 from .report import Report
 
 MATRIX_CLASSES = 12  # maximum number of classes for which the whole confusion matrix is shown
@@ -41,11 +42,6 @@ def score_line(score: Score) -> str:
     return "; ".join(parts)
 
 
-def ratio(value: float | None) -> str:
-    """Format a ratio with three decimals, or `-` if it is undefined."""
-    return "-" if value is None else f"{value:.3f}"
-
-
 def worst_classes(score: Score, most: int) -> list[ClassScore]:
     """Return at most `most` classes, in order of increasing F1 if some are left out."""
     if len(score.classes) <= most:
@@ -58,13 +54,18 @@ def _print_classes(console: Console, score: Score) -> None:
     few = f"the {len(shown)} of {len(score.classes)} classes with the lowest F1"
     console.print()
     print_line(console, "by class" if len(shown) == len(score.classes) else few, "bold")
-    table = new_table()
-    table.add_column("label", overflow="fold")
-    for column in ("inputs", "precision", "recall", "F1"):
-        table.add_column(column, justify="right")
-    for each in shown:
-        table.add_row(cell(each.label), str(each.support), ratio(each.precision), ratio(each.recall), ratio(each.f1))
-    console.print(table)
+    print_table(console, None, class_columns(), shown)
+
+
+def class_columns() -> list[ReportColumn[ClassScore]]:
+    """Return the columns of the scores of classes."""
+    return [
+        ReportColumn("label", lambda each: each.label),
+        number_column("inputs", lambda each: each.support, str),
+        number_column("precision", lambda each: each.precision, "{:.3f}".format),
+        number_column("recall", lambda each: each.recall, "{:.3f}".format),
+        number_column("F1", lambda each: each.f1, "{:.3f}".format),
+    ]
 
 
 def _print_confusions(console: Console, score: Score) -> None:

@@ -1,4 +1,4 @@
-"""Lines below the table of a suite: the mean error over published kernels, and notes on cases."""
+"""The columns of a suite, and the lines below its table: the mean error over published kernels, and notes on cases."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING
 
+from .columns import ReportColumn, number_column
+
 if TYPE_CHECKING:
     from ...runtime.measure.suites import SuiteRow
+
+
+def suite_columns() -> list[ReportColumn[SuiteRow]]:
+    """Return the columns of predicted and published times."""
+    return [
+        ReportColumn("case", lambda row: row.name, "name"),
+        number_column("predicted us", lambda row: row.predicted_us),
+        number_column("published us", lambda row: row.published_us),
+        number_column("ratio", lambda row: row.ratio, "{:.2f}".format),
+        ReportColumn("kernel", lambda row: row.kernel),
+        ReportColumn("published kind", lambda row: row.published_kind),
+        ReportColumn("metric", lambda row: row.metric),
+    ]
 
 
 def suite_lines(rows: Sequence[SuiteRow]) -> list[str]:

@@ -7,26 +7,25 @@ from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from ...inference import palette
 from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.backend import DEVICE_LABEL
 from ..text import count
 from .advice_table import print_advice
 from .area_table import print_areas, print_map_score
 from .box_table import print_box_score, print_boxes
-from .console import BOX, Column, cell, new_table, print_line, print_rows, to_text
+from .console import BOX, Column, cell, figures, print_line, print_rows, print_table, to_text
 from .html_markup import microseconds, percent
-from .layer_columns import NO_VALUE, LayerColumn, layer_columns
+from .layer_columns import layer_columns
 from .report import LayerTable, Report, plus_minus
 from .resources import by_size, short
 from .score_table import print_score
-from .suite_lines import suite_lines
+from .suite_lines import suite_columns, suite_lines
 from .sweep_table import print_sweep
 
 if TYPE_CHECKING:
     from ...runtime.measure.compare import BackendComparison, ComparedLaunch
+    from ...runtime.timing import LayerTiming
     from ...runtime.verify import Verification
 
 SHOWN_ROWS = 10  # maximum number of rows of features
@@ -133,19 +132,7 @@ def _print_none(console: Console, report: Report) -> None:
 
 def _print_suite(console: Console, report: Report) -> None:
     rows = report.suite or []
-    table = new_table(f"{report.model}: predicted times beside published figures")
-    table.add_column("case", overflow="fold")
-    for column in ("predicted us", "published us", "ratio"):
-        table.add_column(column, justify="right")
-    table.add_column("kernel")
-    table.add_column("published kind")
-    table.add_column("metric", overflow="fold")
-    for row in rows:
-        published = "-" if row.published_us is None else _microseconds(row.published_us)
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        words = [cell(text) for text in (row.kernel, row.published_kind, row.metric)]
-        table.add_row(cell(row.name), _microseconds(row.predicted_us), published, ratio, *words)
-    console.print(table)
+    print_table(console, f"{report.model}: predicted times beside published figures", suite_columns(), rows)
     for line in suite_lines(rows):
         print_line(console, line)
 
@@ -167,9 +154,8 @@ def _print_times(console: Console, report: Report) -> None:
 
 def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> None:
     for table in shown:
-        described = layer_columns(table, report.latency_label or report.latency_kind)
-        columns = [Column(each.heading, _cells(each, table), each.is_number, each.rank) for each in described]
-        print_rows(console, table.title, columns, report.wide)
+        columns = layer_columns(table, report.latency_label or report.latency_kind)
+        print_rows(console, table.title, figures(columns, table.layers, slow_rows(table)), report.wide)
         print_line(console, f"total {_total(table, report)} on {report.chip} in {report.dtype}{_utilization(table)}")
         if table.critical:
             print_line(console, f"critical path: {_critical(table)}")
@@ -196,29 +182,13 @@ def _form_lines(table: LayerTable) -> list[str]:
     return [f"{form}: {', '.join(names)}" for form, names in forms.items() if form != "direct"]
 
 
-def _cells(column: LayerColumn, layers: LayerTable) -> list[Text]:
-    """Return the cells of a column: times are bold in the longest rows, and resources have their colours."""
-    slow = slow_rows(layers)
-    cells = []
-    for row in layers.layers:
-        style = ""
-        if column.kind == "time":
-            style = palette.TERMINAL_SLOW if row.name in slow else ""
-        elif column.kind == "bound" and row.bound_by is not None:
-            style = palette.TERMINAL_STYLES.get(row.bound_by, "")
-        elif column.kind == "name":
-            style = "bold"
-        cells.append(cell(column.text(row).replace(NO_VALUE, "-").replace("\u00d7", "x"), style))
-    return cells
-
-
-def slow_rows(layers: LayerTable) -> set[str]:
-    """Return the longest rows that together account for half of the time, longest first."""
-    slow, time = set(), 0.0
+def slow_rows(layers: LayerTable) -> list[LayerTiming]:
+    """Return the longest rows that together account for half of the time."""
+    slow, time = [], 0.0
     for row in sorted(layers.layers, key=lambda row: -row.latency_us):
         if 2 * time >= layers.total_us:
             break
-        slow.add(row.name)
+        slow.append(row)
         time += row.latency_us
     return slow
 

@@ -21,12 +21,14 @@ def test_points_with_what_is_known_of_them() -> None:
     assert lines[0] == "one batch of each size"
     words = ["n", "trn2", "float32"]
     assert lines[3].split() == [
-        "1", *words, "20.00", "20.00", "50,000", "DMA", "issue", "25.0", "%", "-", "2.0", "KiB", "1.50",
+        "1", *words, "20.00", "20.00", "50,000", "DMA", "issue", "25.0", "%", "2.0", "KiB", "1.50",
     ]  # fmt: skip
     assert lines[4].split()[:2] == ["8", "*"] and "1,234" in lines[4] and "9.87" in lines[4]
     unknown = replace(ONE, sbuf_peak_bytes=None, times_floor=None, bound_by=None)
-    shown = to_text(lambda console: print_sweep(console, report_of(unknown)), None).splitlines()[3]
-    assert shown.split()[-2:] == ["-", "-"] and "cores" not in "".join(lines)
+    heads, *shown = to_text(lambda console: print_sweep(console, report_of(unknown)), None).splitlines()[1:]
+    assert "floor" not in heads and "cores" not in "".join(lines)
+    shown = to_text(lambda console: print_sweep(console, report_of(ONE, unknown)), None).splitlines()[4].split()
+    assert shown[-2:] == ["-", "-"]
 
 
 def test_columns_of_several_cores() -> None:
