@@ -6,11 +6,9 @@ import math
 from collections.abc import Collection
 
 from ..kernels.tiling.packing import ceil_div
-from .cost_model import CostModel
+from .cost_model import MOST_PRICED, CostModel
 from .decisions import Choice, Option, Question
 from .graph import Graph, Unsupported
-
-MOST_PRICED = 4  # maximum number of images for timing an operation; with more, the time per image hardly changes
 
 
 class CheapestOptions:

@@ -34,7 +34,7 @@ from ..kernels.program import (
 )
 from ..kernels.tiling.packing import Taps, ceil_div, round_up
 from ..models.checks import Shape
-from ..simulator.machine.chip import PARTITIONS, find_target
+from ..simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS, find_target
 from ..simulator.machine.instruction import engine
 from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
@@ -48,6 +48,7 @@ from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, nu
 BANDS = (1, 4, 16, 64)  # numbers of bands of rows, of one of which the cost of a large operation is determined
 ENOUGH_PIXELS = 2048  # pixels, beyond which the time of an operation is proportional to the number of images
 MOST_PIXELS = 16384  # pixels of a band, beyond which only some of its rows are simulated
+MOST_PRICED = 4  # maximum number of images with which an operation is simulated; each takes hardly less beyond
 PASSES = 2  # passes from which the cost of an operation is determined
 MOST_KEPT = 8_000  # maximum number of instructions of a simulated run that is kept
 MOST_KNOWN = 20_000  # maximum number of costs that are cached for each target, dtype and number of cores
@@ -141,13 +142,21 @@ class CostModel:
         """Return a lower bound of the nanoseconds of a launch whose operations each run once for `images`, and its
         approximate number of instructions.
 
-        Instructions of the Tensor Engine run sequentially, regardless of other engines. Operations whose cost for this
-        number of images is unknown count as taking no time.
+        Instructions of the Tensor Engine run sequentially, regardless of other engines. An operation counts as taking
+        no time if its cost is unknown, or known only for fewer images, of which each takes longer.
         """
-        enough = [(mini, mini.enough(images)) for mini in (_Alone(graph, number) for number in range(len(graph.nodes)))]
-        keys = [((*mini.key, fewer), images / fewer) for mini, fewer in enough]
-        costs = [self._known[key].cost(multiple) for key, multiple in keys if key in self._known]
-        return Cost(sum(cost.multiplying for cost in costs), sum(cost.instructions for cost in costs))
+        multiplying, instructions = 0.0, 0
+        for number in range(len(graph.nodes)):
+            mini = _Alone(graph, number)
+            enough = mini.enough(min(images, MOST_PRICED))
+            known = self._known.get((*mini.key, enough))
+            if known is not None and enough == mini.enough(images):
+                cost = known.cost(images / enough)
+                instructions += cost.instructions
+                multiplying += cost.multiplying
+            elif known is not None:  # an instruction may process more images than were simulated
+                instructions += known.cost(mini.instructions_of(images) / mini.instructions_of(enough)).instructions
+        return Cost(multiplying, instructions)
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:
         """Return the cost of one operation for `images` along the free axis of its input."""
@@ -263,6 +272,10 @@ class _Alone:
         DMAs move many images together."""
         reads_hbm = any(self._reads_hbm(0, part) for part in self._node.sources[0])
         return images if reads_hbm else min(images, ceil_div(ENOUGH_PIXELS, self._pixels))
+
+    def instructions_of(self, images: int) -> float:
+        """Return a number in proportion to which the instructions of the operation grow."""
+        return max(1.0, images * self._operation.rows * self._operation.columns / PSUM_BANK_FLOATS)
 
     @property
     def _pixels(self) -> int:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..kernels.operation_fields import Pair
 from ..kernels.program import Program
+from ..kernels.tiling.packing import ceil_div
 from ..simulator import Run
 from ..simulator.machine.chip import PARTITIONS
 from .candidates import plainer
@@ -63,7 +64,8 @@ class Search:
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
         """Return the fastest of the candidates and their neighbours; raise Unsupported if none can be simulated.
 
-        If the first launch has far too many instructions, all have too many: it is returned without a search.
+        If the first launch has far too many instructions, all have too many: it is returned without a search, and
+        without being simulated if it has several pictures, as there will be fewer in a launch.
         """
         for decisions in candidates:
             self.try_out(decisions)
@@ -116,8 +118,13 @@ class Search:
         self._last, left = None, self._left
         try:
             plan = self._pipeline.launch(decisions, self._pictures)
-            if self._is_known(plan.program) or self._cannot_be_quicker(plan):
+            least = self._least(plan)
+            if plan.program in self._spent or self._is_slower(least):
+                self._left -= self._spent.get(plan.program, least.instructions)
                 return False
+            if self.best is None and self._pictures > 1 and least.instructions > FAR_TOO_MANY * self._most:
+                self.best = replace(plan, nanoseconds=least.nanoseconds, instructions=least.instructions)
+                return True
             program, plan = plan.program, self._walk(plan)
             self._spent[program] = left - self._left
         except Unsupported as why:
@@ -178,22 +185,17 @@ class Search:
             yield with_zeros(best.decisions, zeros, best.emitted, best.graph)
             run = self._last
 
-    def _is_known(self, program: Program) -> bool:
-        """True if other decisions resulted in the same program; its instructions then count against the budget
-        again."""
-        self._left -= self._spent.get(program, 0)
-        return program in self._spent
+    def _is_slower(self, least: Cost) -> bool:
+        """True if a launch takes at least as long as the best one, by the costs of its operations."""
+        return self.best is not None and least.nanoseconds >= self.best.nanoseconds
 
-    def _cannot_be_quicker(self, plan: LaunchPlan) -> bool:
-        """True if one pass of a launch takes at least as long as the best launch, by the costs of its operations."""
+    def _least(self, plan: LaunchPlan) -> Cost:
+        """Return a lower bound of the nanoseconds of a launch, 0 if there is none, and its approximate number of
+        instructions."""
         packed = plan.program.packed
-        if self.best is None or max(plan.passes) > 1 or self._pictures % packed or plan.decisions.of(Kind.BANDS):
-            return False
-        least = self._cost_model.least(plan.graph, self._pictures // packed)
-        if least.nanoseconds < self.best.nanoseconds:
-            return False
-        self._left -= least.instructions
-        return True
+        least = self._cost_model.least(plan.graph, ceil_div(self._pictures, packed))
+        is_one_pass = max(plan.passes) == 1 and self._pictures % packed == 0 and not plan.decisions.of(Kind.BANDS)
+        return least if is_one_pass else replace(least, nanoseconds=0.0)
 
     def _walk(self, plan: LaunchPlan) -> LaunchPlan:
         """Return a launch with its cost, made smaller if it exceeds SBUF although its estimated footprint does not."""

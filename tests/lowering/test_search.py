@@ -1,14 +1,14 @@
 """The quickest of candidates that were walked, within a budget."""
 
 from dataclasses import replace
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from lowered import decide, nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.program import Program
 from trninfer.lowering import search as searching
-from trninfer.lowering.cost_model import Cost, CostModel
+from trninfer.lowering.cost_model import MOST_PRICED, Cost, CostModel
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.graph import OutOfSbuf, Unsupported
 from trninfer.lowering.pipeline import LaunchPlan
@@ -82,11 +82,28 @@ def test_a_launch_of_far_too_many_instructions_is_not_improved(
     most: int, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = Search(pipeline_of(MODEL), CostModel("trn2", 4), 16, most)
+    monkeypatch.setattr(search, "_least", lambda plan: Cost(0.0, 0))  # nothing is known
     times = {staged(1): 1000.0, staged(8): 500.0}
     monkeypatch.setattr(
         search, "_walk", lambda plan: replace(plan, nanoseconds=times.get(plan.decisions, 2000.0), instructions=10)
     )
     assert search.find([staged(1), staged(8)]).decisions == staged(found)
+
+
+@pytest.mark.parametrize(("pictures", "is_simulated"), [(16, False), (1, True)])
+def test_several_pictures_of_far_too_many_instructions_are_not_simulated(pictures: int, is_simulated: bool) -> None:
+    """Their number follows from the costs of the operations."""
+    graph, cost_model = pipeline_of(MODEL).lower(staged(pictures)).graph, CostModel("trn2", 4)
+    for number in range(len(graph.nodes)):
+        cost_model.cost(graph, number, min(pictures, MOST_PRICED))
+    plan = search_of(pictures).find([staged(pictures)])
+    cost_model.walk = Mock(side_effect=Unsupported("simulated"))  # type: ignore[method-assign]
+    search = Search(pipeline_of(MODEL), cost_model, pictures, most=5)
+    if is_simulated:
+        with pytest.raises(Unsupported, match="simulated"):
+            search.find([staged(pictures)])
+    else:
+        assert search.find([staged(pictures)]).instructions == pytest.approx(plan.instructions, rel=0.5)
 
 
 def test_two_passes_become_one_where_that_is_quicker() -> None:
@@ -145,8 +162,8 @@ def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: f
         return replace(plan, nanoseconds=times[walked[-1]])
 
     monkeypatch.setattr(search, "_walk", walk)
-    monkeypatch.setattr(search, "_cannot_be_quicker", lambda plan: False)
-    monkeypatch.setattr(search, "_is_known", lambda program: False)
+    monkeypatch.setattr(search, "_is_slower", lambda least: False)
+    monkeypatch.setattr(search, "_spent", MagicMock())  # no program is known
     monkeypatch.setattr(search._cost_model, "loading", lambda numbers: filling)
     search.improve(search._early)
     return [*walked, search.best.decisions.value(Kind.PREFETCH)]
