@@ -34,6 +34,7 @@ from ..layers import (
 from . import fold
 from .linear import LinearLayers
 from .sink import sink_affines
+from .stacks import compute_parts
 from .taps import drop_unmet_taps
 
 _Activated = (Conv2d, Dense, Affine, Combine)
@@ -89,11 +90,16 @@ class _Fusing:
         self._drop_unread()
 
     def sink(self) -> None:
-        """Move affine maps, and the scales and shifts of normalisations, into the layers that read them."""
+        """Move affine maps into the layers that read them, and stacked values into their parts."""
         self.layers, self.tensors, self.outputs = sink_affines(self.layers, self.tensors, self.shapes, self.outputs)
+        self.layers, self.tensors = compute_parts(self.layers, self.tensors, self._update_shapes(), self.outputs)
+        self._update_shapes()
+        self._drop_unread()
+
+    def _update_shapes(self) -> dict[str, Shape]:
         for name, layer in self.layers.items():
             self.shapes[name] = layer.output_shape(*(self.shapes[read] for read in layer.inputs))
-        self._drop_unread()
+        return self.shapes
 
     def merge_linear(self) -> None:
         """Merge layers whose composition is linear."""

@@ -1,0 +1,202 @@
+"""Compute stacked values part by part, as needed for MixNet, whose layers have filters of several sizes side by side.
+
+Engines write a stack in tiles that begin with each part. A layer that needs other tiles, such as an elementwise product
+or a depthwise convolution, has to rearrange the channels first. Therefore, maps and activations of a stack of
+convolutions move into the convolutions, gates multiply each part, and slices that are parts read these directly.
+Convolutions of single pixels that are read only as a stack of few channels become one convolution.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..checks import Shape
+from ..layers import Activation, Affine, ChannelSlice, Combine, Concat, Conv2d, Layer
+from . import fold
+
+MOST_CHANNELS = 128  # maximum number of channels of a stack that one convolution computes
+
+
+def compute_parts(
+    layers: Mapping[str, Layer], tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Shape], outputs: Sequence[str]
+) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
+    """Return layers and tensors that compute the parts of stacked values; the names of `outputs` are kept."""
+    stacks = _Stacks(layers, tensors, shapes, outputs)
+    for change in (stacks.move_into_parts, stacks.multiply_parts, stacks.read_parts, stacks.merge_parts):
+        for name in tuple(stacks.layers):
+            change(name)
+        stacks.drop_unread()
+    return stacks.layers, stacks.tensors
+
+
+class _Stacks:
+    """The layers by name, in order, with their tensors and shapes."""
+
+    def __init__(
+        self,
+        layers: Mapping[str, Layer],
+        tensors: Mapping[str, np.ndarray],
+        shapes: Mapping[str, Shape],
+        outputs: Sequence[str],
+    ) -> None:
+        self.layers, self.tensors, self._shapes = dict(layers), dict(tensors), dict(shapes)
+        self._outputs = set(outputs)
+
+    def move_into_parts(self, name: str) -> None:
+        """Move a map of each channel, or an activation, into the convolutions whose stacked values it reads."""
+        layer = self.layers[name]
+        if not isinstance(layer, (Affine, Activation)):
+            return
+        stack = self.layers.get(layer.inputs[0])
+        if not isinstance(stack, Concat) or not self._is_read_once(stack.name):
+            return
+        parts = self._parts(stack)
+        is_by_channel = isinstance(layer, Activation) or len(layer.shape) == 1
+        if parts is None or not is_by_channel or any(part.activation != "identity" for part in parts):
+            return
+        first = 0
+        for part in parts:
+            last = first + part.out_channels
+            if isinstance(layer, Affine):
+                self._scale(part.name, layer, slice(first, last))
+            activation = {each: getattr(layer, each) for each in ("activation", "activation_parameters")}
+            self.layers[part.name] = dataclasses.replace(part, **activation)
+            first = last
+        self.layers[name] = dataclasses.replace(stack, name=name)
+
+    def multiply_parts(self, name: str) -> None:
+        """Multiply each part of a stack by its own gate, instead of all channels by a gate that a convolution of a
+        single pixel computes."""
+        product = self.layers[name]
+        if not isinstance(product, Combine) or product.operation != "multiply" or product.activation != "identity":
+            return
+        for read, gated in (product.inputs, product.inputs[::-1]):
+            stack, gate = self.layers.get(read), self.layers.get(gated)
+            if not isinstance(stack, Concat) or not isinstance(gate, Conv2d) or not self._is_read_once(gated):
+                continue
+            is_gate = self._shapes[gated][1:] == (1, 1) != self._shapes[read][1:] and gate.groups == gate.pool_size == 1
+            if is_gate and len(set(stack.inputs)) == len(stack.inputs) > 1:
+                self._multiply(product, stack, gate)
+                return
+
+    def _multiply(self, product: Combine, stack: Concat, gate: Conv2d) -> None:
+        made: list[Layer] = []
+        first = 0
+        for part in stack.inputs:
+            last = first + self._shapes[part][0]
+            names = self._free(f"{gate.name}.{part}"), self._free(f"{product.name}.{part}")
+            for kind in ("weight", "bias"):
+                self.tensors[f"{names[0]}.{kind}"] = self.tensors[f"{gate.name}.{kind}"][first:last].copy()
+            made.append(dataclasses.replace(gate, name=names[0], out_channels=last - first))
+            made.append(dataclasses.replace(product, name=names[1], inputs=(part, names[0])))
+            self._shapes |= {names[0]: (last - first, 1, 1), names[1]: self._shapes[part]}
+            first = last
+        made.append(Concat(product.name, inputs=tuple(each.name for each in made[1::2])))
+        self._replace(product.name, made)
+
+    def read_parts(self, name: str) -> None:
+        """Read the part that a slice of a stack selects."""
+        layer = self.layers[name]
+        if not isinstance(layer, ChannelSlice) or name in self._outputs:
+            return
+        stack = self.layers.get(layer.inputs[0])
+        first = 0
+        for part in stack.inputs if isinstance(stack, Concat) else ():
+            last = first + self._shapes[part][0]
+            if (first, last) == (layer.first, layer.last):
+                renamed = {name: part}
+                for other in tuple(self.layers):
+                    self.layers[other] = _reading(self.layers[other], renamed)
+                return
+            first = last
+
+    def merge_parts(self, name: str) -> None:
+        """Compute a stack of convolutions of single pixels by one convolution, with zeros between the parts."""
+        stack = self.layers[name]
+        if not isinstance(stack, Concat) or self._shapes[name][0] > MOST_CHANNELS:
+            return
+        parts = self._parts(stack)
+        if parts is None or len(parts) < 2 or len({_without_name(part) for part in parts}) > 1:
+            return
+        if any(part.kernel_size != (1, 1) or part.groups > 1 or any(part.padding) for part in parts):
+            return
+        sources = [part.inputs[0] for part in parts]
+        if len(set(sources)) < len(sources):
+            return
+        whole, made = self._whole(sources), list[Layer]()
+        if whole is None:
+            whole = self._free(f"{name}.read")
+            made.append(Concat(whole, inputs=tuple(sources)))
+            self._shapes[whole] = (sum(part.in_channels for part in parts), *self._shapes[sources[0]][1:])
+        weights, biases = ([self.tensors[f"{part.name}.{kind}"] for part in parts] for kind in ("weight", "bias"))
+        inputs, outputs = (sum(getattr(part, f"{side}_channels") for part in parts) for side in ("in", "out"))
+        filters = np.zeros((outputs, inputs, 1, 1), np.float32)
+        row = column = 0
+        for weight in weights:
+            filters[row : row + len(weight), column : column + weight.shape[1]] = weight
+            row, column = row + weight.shape[0], column + weight.shape[1]
+        self.tensors |= {f"{name}.weight": filters, f"{name}.bias": np.concatenate(biases)}
+        made.append(dataclasses.replace(parts[0], name=name, in_channels=inputs, out_channels=outputs, inputs=(whole,)))
+        self._replace(name, made)
+
+    def _whole(self, sources: Sequence[str]) -> str | None:
+        """Return the layer whose channels are those of all sources, one after another; None if there is none."""
+        slices = [self.layers.get(source) for source in sources]
+        wholes = {each.inputs[0] for each in slices if isinstance(each, ChannelSlice)}
+        borders = [border for each in slices if isinstance(each, ChannelSlice) for border in (each.first, each.last)]
+        is_whole = len(wholes) == 1 and len(borders) == 2 * len(sources) and borders[1:-1:2] == borders[2::2]
+        if is_whole and (borders[0], borders[-1]) == (0, self._shapes[next(iter(wholes))][0]):
+            return wholes.pop()
+        stacks = (
+            each.name for each in self.layers.values() if isinstance(each, Concat) and each.inputs == tuple(sources)
+        )
+        return next(stacks, None)
+
+    def _parts(self, stack: Concat) -> list[Conv2d] | None:
+        """Return the parts of a stack if all are convolutions of images that nothing else reads."""
+        found = [self.layers.get(part) for part in stack.inputs]
+        parts = [part for part in found if isinstance(part, Conv2d) and part.pool_size == 1]
+        is_alone = len(parts) == len(found) and all(self._is_read_once(part.name) for part in parts)
+        return parts if is_alone else None
+
+    def _scale(self, name: str, affine: Affine, own: slice) -> None:
+        """Fold some channels of a map into a convolution."""
+        scale, shift = (self.tensors[f"{affine.name}.{part}"][own].astype(np.float64) for part in ("scale", "shift"))
+        weight, bias = f"{name}.weight", f"{name}.bias"
+        folded = fold.after_conv2d(self.tensors[weight], self.tensors[bias], fold.ScaleShift(scale, shift))
+        self.tensors |= {weight: folded[0], bias: folded[1]}
+
+    def _replace(self, name: str, made: Sequence[Layer]) -> None:
+        """Put layers in the place of the layer `name`, which is the last of them."""
+        self.layers = {
+            each.name: each for other, layer in self.layers.items() for each in (made if other == name else [layer])
+        }
+
+    def drop_unread(self) -> None:
+        """Drop layers that no output needs."""
+        wanted = set(self._outputs)
+        for name in reversed(tuple(self.layers)):
+            if name in wanted:
+                wanted.update(self.layers[name].inputs)
+        self.layers = {name: layer for name, layer in self.layers.items() if name in wanted}
+
+    def _is_read_once(self, name: str) -> bool:
+        reads = sum(layer.inputs.count(name) for layer in self.layers.values())
+        return reads == 1 and name not in self._outputs
+
+    def _free(self, name: str) -> str:
+        while name in self.layers:
+            name += "'"
+        return name
+
+
+def _without_name(layer: Conv2d) -> Conv2d:
+    return dataclasses.replace(layer, name="parts", in_channels=1, out_channels=1, inputs=("input",))
+
+
+def _reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:
+    inputs = tuple(renamed.get(read, read) for read in layer.inputs)
+    return layer if inputs == layer.inputs else dataclasses.replace(layer, inputs=inputs)
