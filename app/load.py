@@ -219,34 +219,33 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
     write_output(to_text(lambda console: print_load(console, title, results), stream), options.output)
 
 
-def _figure(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
 def print_load(console: Console, title: str, results: list[LoadResult]) -> None:
     """Print one row per load, and notes on it."""
-    from .reports.console import Column, cell, print_rows
+    from .reports.columns import ReportColumn, number_column
+    from .reports.console import figures, print_rows
 
-    def numbers(heading: str, name: str, digits: int, rank: int = 0) -> Column:
-        return Column(heading, [cell(_figure(getattr(result, name), digits)) for result in results], rank=rank)
+    def milliseconds(heading: str, name: str, rank: int = 0) -> ReportColumn[LoadResult]:
+        return number_column(heading, lambda result: getattr(result, name), "{:,.2f}".format, rank)
 
-    is_rate = any(result.rate is not None for result in results)
-    first = [f"{result.rate:g}" if result.rate is not None else str(result.concurrency) for result in results]
-    failed = [sum(result.errors.values()) for result in results]
-    columns = [
-        Column("rate" if is_rate else "concurrency", [cell(text, "bold") for text in first], False),
-        numbers("requests/s", "requests_per_second", 1),
-        numbers("inputs/s", "inputs_per_second", 1, 5),
-        numbers("p50 ms", "p50_ms", 2),
-        numbers("p90 ms", "p90_ms", 2, 3),
-        numbers("p95 ms", "p95_ms", 2, 2),
-        numbers("p99 ms", "p99_ms", 2),
-        numbers("mean ms", "mean_ms", 2, 6),
-        numbers("max ms", "max_ms", 2, 4),
-        Column("errors", [cell(str(count), "bold red" if count else "") for count in failed], rank=1),
+    columns: list[ReportColumn[LoadResult]] = [
+        ReportColumn("rate" if any(result.rate is not None for result in results) else "concurrency", _load_of, "name"),
+        number_column("requests/s", lambda result: result.requests_per_second, "{:,.1f}".format),
+        number_column("inputs/s", lambda result: result.inputs_per_second, "{:,.1f}".format, 5),
+        milliseconds("p50 ms", "p50_ms"),
+        milliseconds("p90 ms", "p90_ms", 3),
+        milliseconds("p95 ms", "p95_ms", 2),
+        milliseconds("p99 ms", "p99_ms"),
+        milliseconds("mean ms", "mean_ms", 6),
+        milliseconds("max ms", "max_ms", 4),
+        number_column("errors", lambda result: sum(result.errors.values()), str, 1),
     ]
-    print_rows(console, title, columns)
-    _print_notes(console, [f" at {columns[0].heading} {text}" if len(results) > 1 else "" for text in first], results)
+    print_rows(console, title, figures(columns, results))
+    places = [f" at {columns[0].heading} {_load_of(result)}" if len(results) > 1 else "" for result in results]
+    _print_notes(console, places, results)
+
+
+def _load_of(result: LoadResult) -> str:
+    return str(result.concurrency) if result.rate is None else f"{result.rate:g}"
 
 
 def _print_notes(console: Console, places: list[str], results: list[LoadResult]) -> None:

@@ -14,8 +14,9 @@ from ...inference.map_scoring import ClassIou, MapScore
 from ...inference.predictions import Prediction
 from ..text import count
 from .columns import ReportColumn, number_column
-from .console import BOX, cell, print_line, print_table
+from .console import cell, new_table, print_table
 from .report import Report
+from .score_table import print_score_lines
 
 AREA_COLUMNS = ("input", "label", "class_index", "pixels", "share", "error")
 SHOWN_AREAS = 8  # maximum number of rows per picture; the remaining areas are summed in one row
@@ -31,7 +32,7 @@ def print_areas(console: Console, report: Report) -> None:
     """Print one row for each of the largest classes of a picture."""
     if not report.predictions:
         return
-    table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = new_table(gap=2)
     table.add_column("input", overflow="fold")
     table.add_column("label", overflow="fold")
     for name in ("pixels", "share"):
@@ -76,12 +77,8 @@ def print_map_score(console: Console, report: Report, quiet: bool) -> None:
     score = report.map_score
     if score is None:
         return
-    print_line(console, map_score_line(score))
-    if score.unlabelled:
-        print_line(console, f"{count(score.unlabelled, 'picture')} without a correct map: not scored")
-    if report.fail_under is not None:
-        verdict = "below" if report.is_below else "not below"
-        print_line(console, f"mean IoU {score.mean_iou:.4f} is {verdict} --fail-under {report.fail_under:g}")
+    unlabelled = f"{count(score.unlabelled, 'picture')} without a correct map" if score.unlabelled else None
+    print_score_lines(console, report, map_score_line(score), unlabelled, f"mean IoU {score.mean_iou:.4f}")
     if quiet or not score.classes:
         return
     shown = worst_ious(score, SHOWN_CLASSES)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 
 from rich.console import Console
-from rich.table import Table
 
 from ...inference.boxes import Limits
-from ...inference.coco import BoxScore
+from ...inference.coco import BoxScore, ClassPrecision
 from ..text import count
-from .console import BOX, cell, new_table, print_line
+from .columns import ReportColumn, number_column
+from .console import cell, new_table, print_line, print_table
 from .report import Report
+from .score_table import print_score_lines
 
 SMALL_CONFIDENCE = 0.01  # COCO evaluates nearly all boxes; confidence limits below this value have little effect
 SHOWN_CLASSES = 20  # if there are more classes, those with the lowest precision are shown
@@ -21,7 +22,7 @@ def print_boxes(console: Console, report: Report) -> None:
     """Print one row for each box, and one row for each picture without boxes."""
     if not report.predictions:
         return
-    table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = new_table(gap=2)
     table.add_column("input", overflow="fold")
     table.add_column("label", overflow="fold")
     for name in ("confidence", "x1", "y1", "x2", "y2"):
@@ -55,21 +56,22 @@ def print_box_score(console: Console, report: Report, quiet: bool) -> None:
     score = report.box_score
     if score is None:
         return
-    print_line(console, score_line(score, report.limits))
-    if score.unlabelled:
-        print_line(console, f"{count(score.unlabelled, 'picture')} without annotations: not scored")
-    if report.fail_under is not None:
-        verdict = "below" if report.is_below else "not below"
-        print_line(console, f"mAP@0.5:0.95 {score.map or 0:.4f} is {verdict} --fail-under {report.fail_under:g}")
+    unlabelled = f"{count(score.unlabelled, 'picture')} without annotations" if score.unlabelled else None
+    print_score_lines(
+        console, report, score_line(score, report.limits), unlabelled, f"mAP@0.5:0.95 {score.map or 0:.4f}"
+    )
     if quiet or not score.classes:
         return
     shown = sorted(score.classes, key=lambda each: each.ap or 0.0)[:SHOWN_CLASSES]
     few = f"the {len(shown)} of {len(score.classes)} classes with the lowest" if len(shown) < len(score.classes) else ""
-    table = new_table(f"average precision by class {few}".strip())
-    table.add_column("label", overflow="fold")
-    for name in ("boxes", "AP@0.5", "AP@0.5:0.95"):
-        table.add_column(name, justify="right")
-    for each in shown:
-        values = ("-" if value is None else f"{value:.4f}" for value in (each.ap_50, each.ap))
-        table.add_row(cell(each.label), str(each.boxes), *values)
-    console.print(table)
+    print_table(console, f"average precision by class {few}".strip(), precision_columns(), shown)
+
+
+def precision_columns() -> list[ReportColumn[ClassPrecision]]:
+    """Return the columns of the average precision of classes."""
+    return [
+        ReportColumn("label", lambda each: each.label),
+        number_column("boxes", lambda each: each.boxes, str),
+        number_column("AP@0.5", lambda each: each.ap_50, "{:.4f}".format),
+        number_column("AP@0.5:0.95", lambda each: each.ap, "{:.4f}".format),
+    ]

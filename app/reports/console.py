@@ -85,15 +85,15 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
-def new_table(title: str | None = None) -> Table:
-    """Return a table without columns. A long title is wrapped to the width of the table."""
+def new_table(title: str | None = None, gap: int = 1) -> Table:
+    """Return a table without columns, with `gap` spaces between them. A long title is wrapped to the table's width."""
     return Table(
         title=None if title is None else cell(title, "bold"),
         title_justify="left",
         box=BOX,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=(0, gap, 0, 0),
         header_style="bold",
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...inference.palette import series_color
 from ...inference.predictions import Prediction
 from ..text import count
-from .box_table import score_line
+from .box_table import precision_columns, score_line
 from .html_markup import Markup, element, fragment
-from .html_tables import Heading, cell, table
+from .html_tables import column_table
 from .report import Report
 from .thumbnails import drawn_thumbnail
 
@@ -58,21 +58,11 @@ def box_score_section(report: Report) -> Markup | None:
     score = report.box_score
     if score is None:
         return None
-    rows = [
-        element(
-            "tr",
-            element("th", each.label, scope="row"),
-            cell(str(each.boxes), each.boxes),
-            *(cell("-") if value is None else cell(f"{value:.4f}", value) for value in (each.ap_50, each.ap)),
-        )
-        for each in score.classes
-    ]
-    headings: list[Heading] = [("label", False), ("boxes", True), ("AP@0.5", True), ("AP@0.5:0.95", True)]
     note = count(score.unlabelled, "picture") + " without annotations: not scored" if score.unlabelled else None
     return element(
         "section",
         element("h2", "Score"),
         element("p", score_line(score, report.limits), class_="lead"),
         fragment(element("p", note, class_="note")) if note else None,
-        table("Average precision by class", headings, rows) if rows else None,
+        column_table("Average precision by class", precision_columns(), score.classes) if score.classes else None,
     )

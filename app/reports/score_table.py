@@ -20,16 +20,22 @@ def print_score(console: Console, report: Report, quiet: bool) -> None:
     score = report.score
     if score is None:
         return
-    print_line(console, score_line(score))
-    if score.unlabelled:
-        print_line(console, f"{count(score.unlabelled, 'answer')} without a label: not scored")
-    if report.fail_under is not None:
-        verdict = "below" if report.is_below else "not below"
-        print_line(console, f"accuracy {score.accuracy:.4f} is {verdict} --fail-under {report.fail_under:g}")
+    unlabelled = f"{count(score.unlabelled, 'answer')} without a label" if score.unlabelled else None
+    print_score_lines(console, report, score_line(score), unlabelled, f"accuracy {score.accuracy:.4f}")
     if quiet or not score.total:
         return
     _print_classes(console, score)
     _print_confusions(console, score)
+
+
+def print_score_lines(console: Console, report: Report, line: str, unlabelled: str | None, measure: str) -> None:
+    """Print a score of any kind: the line that describes it, what was not scored, and whether --fail-under is met."""
+    print_line(console, line)
+    if unlabelled is not None:
+        print_line(console, f"{unlabelled}: not scored")
+    if report.fail_under is not None:
+        verdict = "below" if report.is_below else "not below"
+        print_line(console, f"{measure} is {verdict} --fail-under {report.fail_under:g}")
 
 
 def score_line(score: Score) -> str:

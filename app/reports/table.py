@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from ...inference.predictions import OutputAnswer, Prediction
 from ...runtime.backend import DEVICE_LABEL
@@ -14,7 +13,7 @@ from ..text import count
 from .advice_table import print_advice
 from .area_table import print_areas, print_map_score
 from .box_table import print_box_score, print_boxes
-from .console import BOX, Column, cell, figures, print_line, print_rows, print_table, to_text
+from .console import Column, cell, figures, new_table, print_line, print_rows, print_table, to_text
 from .html_markup import microseconds, percent
 from .layer_columns import layer_columns
 from .report import LayerTable, Report, plus_minus
@@ -82,7 +81,7 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
 def _print_predictions(console: Console, report: Report) -> None:
     batch = report.command == "ffnn"
     shown = report.predictions[:SHOWN_ROWS] if batch else report.predictions
-    table = Table(box=BOX, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = new_table(gap=2)
     table.add_column("row" if batch else "input", overflow="fold", justify="right" if batch else "left")
     values = any(answer.values is not None for answer in shown)
     table.add_column("values" if values else "label", overflow="fold")
