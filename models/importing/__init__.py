@@ -31,7 +31,7 @@ from .onnx_graph import Walk, unsupported
 from .onnx_input import GraphSource, graph_input
 from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
-from .onnx_selection import outputs_before_selection
+from .onnx_selection import SUPPRESSION, outputs_before_selection
 from .picture import PreprocessingOptions, assumed
 from .preprocessor import Beside, read_beside
 from .refused import refuse
@@ -282,13 +282,17 @@ def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) ->
 
 
 def _exporter_and_outputs(graph: Graph, wanted: tuple[str, ...]) -> tuple[UltralyticsFile | None, tuple[str, ...]]:
-    """Return the properties in ultralytics' metadata of a file, and the outputs to import: those before a selection of
-    boxes, unless the user selects outputs."""
+    """Return what ultralytics' metadata say of a file, and the outputs to import: those before a selection of boxes
+    unless the user states which."""
     exporter = read_ultralytics(graph.metadata)
-    if exporter is None or exporter.boxes is None or not exporter.selects_boxes or wanted:
+    if exporter is None:
+        selects_boxes = any(node.op == SUPPRESSION for node in graph.nodes)
+    else:
+        selects_boxes = exporter.boxes is not None and exporter.selects_boxes
+    if wanted or not selects_boxes:
         return exporter, wanted
     wanted = outputs_before_selection(graph)
-    return replace(exporter, has_all_rows=bool(wanted)), wanted
+    return None if exporter is None else replace(exporter, has_all_rows=bool(wanted)), wanted
 
 
 def _compare(imported: ImportedGraph, unchecked: bool) -> Comparison:
@@ -309,6 +313,8 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         properties = properties.with_pictures(specified.pictures)
     walk = _walk(graph, part, properties)
     meaning = _decide_outputs(walk, graph, part, exporter, properties, options)
+    if wanted and not options.output_names and meaning.outputs[0].output.kind != "boxes":
+        raise ModelError(unsupported(graph, cut_graph(graph, ())))
     outputs, source, known = meaning.outputs, meaning.source, meaning.properties
     labels, labels_from = known.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)

@@ -36,6 +36,8 @@ MAX_TOLD = 5  # maximum number of unsupported nodes listed in a message
 # Common unsupported operators with advice; other operators get a generic message.
 _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
+    "NonZero": "it selects entries by their values; export the network without this selection (for a detector of "
+    "torchvision, only its backbone and head)",
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
 }

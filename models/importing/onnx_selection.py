@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from .onnx_cut import needed_names, sorted_nodes
 from .onnx_file import Graph, Node
 
-SELECTING = ("NonMaxSuppression", "TopK", "NonZero", "ArgMax", "Loop")
+SUPPRESSION = "NonMaxSuppression"
+SELECTING = (SUPPRESSION, "TopK", "NonZero", "ArgMax", "Loop")
 
 
 def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
@@ -18,12 +19,10 @@ def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
     the selected rows passes through. The result is empty if no output is selected.
     """
     nodes = sorted_nodes(graph.nodes)
-    for output in graph.outputs:
-        needed = needed_names(nodes, [output])
-        rows = _last_before(nodes, {entry.name for entry in graph.inputs}, needed, output)
-        if rows:
-            return (rows, *(other for other in graph.outputs if other != output))
-    return ()
+    inputs = {entry.name for entry in graph.inputs}
+    rows = {output: _last_before(nodes, inputs, needed_names(nodes, [output]), output) for output in graph.outputs}
+    selected = next(filter(None, rows.values()), "")
+    return (selected, *(output for output in graph.outputs if not rows[output])) if selected else ()
 
 
 def _nearest_common(dominators: Sequence[int], depths: Sequence[int], one: int, other: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -15,7 +16,9 @@ from ..onnx_attributes import axes_of, integer
 from ..onnx_file import Node
 from ..steps import activate, affine_view, combine_views, whole_shape
 from ..view import Factor, View
+from .rearranging import slice_axis
 
+MAX_STACKED = 8  # maximum number of stacked images whose maximum is computed one by one
 MAX_IN_PLACE = 1 << 21  # maximum number of weights of a convolution that sums channels
 
 Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
@@ -127,7 +130,20 @@ def _mean(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> 
 
 
 def _largest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    if len(axes) == 1 and _are_stacked(importer, view, axes[0]):
+        parts = (slice_axis(importer, view, axes[0], entry, entry + 1) for entry in range(view.shape[axes[0]]))
+        made = functools.reduce(functools.partial(combine_views, importer, "maximum"), parts)
+        rest = tuple(extent for axis, extent in enumerate(made.shape) if axis not in axes)
+        return made if keep else made.reshaped(rest, made.batched)
     return pool_axes(importer, view, axes, "max", keep)
+
+
+def _are_stacked(importer: Importer, view: View, axis: int) -> bool:
+    """Return True if an axis counts a few stacked images, each of several channels."""
+    shape, count = importer.shape(view), view.shape[axis]
+    pixels = math.prod(shape[1:])
+    are_channels = all(factor.stride >= pixels for factor in view.axes[axis])
+    return len(shape) == 3 and pixels > 1 and 1 < count <= MAX_STACKED and count < shape[0] and are_channels
 
 
 def _smallest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from onnx_chain import Chain
+from trninfer.models.errors import ModelError
+from trninfer.models.importing import import_network
 from trninfer.models.importing.onnx_file import Graph, GraphInput, Node
 from trninfer.models.importing.onnx_selection import outputs_before_selection
 
@@ -50,6 +55,42 @@ def test_all_rows_replace_the_selected_ones(ending: str, rows: str) -> None:
     assert outputs_before_selection(graph(BODY + ending.strip(), "out")) == (rows,)
     with_masks = graph(BODY + "maps = Conv features w2" + ending, "maps", "out")
     assert outputs_before_selection(with_masks) == (rows, "maps")
+
+
+def test_several_selected_outputs_have_the_same_rows() -> None:
+    lines = BODY + BY_SCORE.strip() + "\nothers = Relu features"
+    assert outputs_before_selection(graph(lines, "chosen", "top", "others")) == ("table", "others")
+
+
+@pytest.mark.parametrize("width", [7, 6])
+def test_a_graph_that_suppresses_boxes_is_imported_up_to_their_table(width: int, tmp_path: Path) -> None:
+    """As end-to-end exports of YOLOv5 and v7 do; other rows cannot be imported without their suppression."""
+    chain = Chain(3, 32, 32)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    levels = []
+    for stride in (8, 16, 32):
+        chain.add("Conv", chain.weight(3 * width, 3, stride, stride), first="x", strides=[stride] * 2)
+        chain.add("Reshape", chain.constant([1, 3, width, -1]))
+        chain.add("Transpose", perm=[0, 1, 3, 2])
+        levels.append(chain.add("Reshape", chain.constant([1, -1, width])))
+    rows = chain.add("Concat", *levels[1:], first=levels[0], axis=1)
+    if width == 6:
+        rows = chain.add("Slice", chain.constant([0]), chain.constant([50]), chain.constant([1]))
+    boxes = chain.add("Slice", chain.constant([0]), chain.constant([4]), chain.constant([2]), first=rows)
+    chain.add("Slice", chain.constant([5]), chain.constant([width]), chain.constant([2]), first=rows)
+    scores = chain.add("Transpose", perm=[0, 2, 1])
+    numbers = chain.constant([9]), chain.constant([0.5]), chain.constant([0.1])
+    chain.add("NonMaxSuppression", scores, *numbers, first=boxes)
+    places = chain.add("Gather", chain.constant([2]), axis=1)
+    found = [chain.add("Gather", places, first=value, axis=axis) for value, axis in ((boxes, 1), (scores, 2))]
+    (tmp_path / "net.onnx").write_bytes(chain.model(outputs=found).SerializeToString())
+    if width == 6:
+        with pytest.raises(ModelError, match=r"NonMaxSuppression.*selects the largest scores"):
+            import_network(tmp_path / "net.onnx")
+        return
+    network = import_network(tmp_path / "net.onnx").network
+    assert network.output.boxes is not None and not network.others
+    assert (network.output.boxes.classes, network.output.boxes.objectness, network.output_shape) == (2, True, (63, 7))
 
 
 def test_a_split_has_no_name_of_its_own() -> None:

@@ -163,3 +163,23 @@ def test_a_view_over_its_norm(power: int, shape: tuple[int, ...], axis: int, tmp
     chain.add("LpNormalization", p=power, axis=axis)
     chain.add("Mul", chain.weight(*shape))
     assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_extremes_of_stacked_images_need_no_transpose(op: str, axis: int, keep: int, tmp_path: Path) -> None:
+    chain = Chain(3, 6, 5)
+    parts = []
+    for _ in range(3):
+        chain.value = "x"
+        chain.conv((3, 4), (1, 1))
+        parts.append(chain.add("Unsqueeze", chain.constant([axis])))
+    chain.add("Concat", *parts[1:], first=parts[0], axis=axis)
+    chain.add(op, chain.constant([axis]), keepdims=keep)
+    if keep:
+        chain.add("Squeeze", chain.constant([axis]))
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    imported = checked(chain.model(), tmp_path)
+    assert not any(isinstance(layer, Transpose) for layer in imported.network.layers)
