@@ -119,9 +119,11 @@ class _Stacks:
         if not isinstance(stack, Concat) or self._shapes[name][0] > MOST_CHANNELS:
             return
         parts = self._parts(stack)
-        if parts is None or len(parts) < 2 or len({_without_name(part) for part in parts}) > 1:
+        if parts is None or len(parts) < 2:
             return
         if any(part.kernel_size != (1, 1) or part.groups > 1 or any(part.padding) for part in parts):
+            return
+        if len({_without_name(part) for part in parts}) > 1:
             return
         sources = [part.inputs[0] for part in parts]
         if len(set(sources)) < len(sources):

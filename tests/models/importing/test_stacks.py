@@ -124,3 +124,18 @@ def test_parts_that_others_read_keep_their_values(tmp_path: Path) -> None:
     chain.gemm(17, 4)
     imported = assert_imports(chain, tmp_path)
     assert layers_of(imported, Activation)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("groups", [2, 8])
+def test_a_stack_of_grouped_convolutions(kernel: int, groups: int, tmp_path: Path) -> None:
+    """As in SKNet, whose branches read the same channels in groups."""
+    chain = Mixed(8, 6, 5)
+    found = []
+    for _ in range(2):
+        chain.value = "x"
+        found += chain.convs([(8, 8)], [kernel], [groups])
+    chain.stack(found)
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    assert_imports(chain, tmp_path)
