@@ -11,8 +11,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..models.layers import Combine, Dense
+from ..kernels.tiling.packing import round_up
+from ..models.layers import Combine, Conv2d, Dense
 from ..models.network import Network
+from ..simulator.machine.chip import PARTITIONS
 from ..simulator.timing.constants import machine
 from .backend import NETWORK_DTYPES, BackendInfo, KernelError
 from .floor import empty_launch_ns, multiplying_ns
@@ -64,7 +66,10 @@ def quicker(
 
 
 def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
-    """Return lower bounds, in microseconds, on the time of a batch with separate launches for each layer, by layer."""
+    """Return lower bounds, in microseconds, on the time of a batch with separate launches for each layer, by layer.
+
+    The output channels of a convolution are on the partitions, some of which may not be filled.
+    """
     constants, shapes = machine(target), network.shapes()
     multiplying = multiplying_ns(network, dtype, batch, target)
     item_ns = batch * NETWORK_DTYPES[dtype].itemsize / constants.dma_sustained
@@ -75,6 +80,7 @@ def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> di
             continue
         moved = sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))
         launches = DENSE_LAUNCHES if isinstance(layer, Dense) else 1
-        least_ns = launches * empty_launch_ns(constants) + max(moved * item_ns, multiplying[layer.name])
+        filled = layer.out_channels / round_up(layer.out_channels, PARTITIONS) if isinstance(layer, Conv2d) else 1.0
+        least_ns = launches * empty_launch_ns(constants) + max(moved * item_ns, multiplying[layer.name] / filled)
         least[layer.name] = least_ns / 1000
     return least
