@@ -29,7 +29,7 @@ from ..simulator.machine.chip import find_target
 from .backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
 from .calibration import Calibration, own_calibration
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
-from .layer_launches import KernelStep, plan_layers, predicted_us, row_of, specs_of
+from .layer_launches import plan_layers, predicted_us, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
 from .quicker_layers import quicker
 from .simulated import SimulatedBackend
@@ -147,9 +147,6 @@ class LayerLaunches:
         self._of_values = not model.network.output.is_labelled
         self._dtype = DTYPES[dtype]
         self._steps = plan_layers(model, self._dtype, config)
-        for step in self._steps:
-            if isinstance(step, KernelStep):
-                _keep(*step.operands)
         self.rows = tuple(row_of(step) for step in self._steps)
         self._work = row_operations(model.network, self.rows)
 
@@ -318,12 +315,6 @@ def _launch_of(result: LaunchResult) -> LaunchTime:
     """Return the part of a launch's time that belongs to no layer."""
     assert result.launch is not None  # set for the network kernel on a backend that times layers
     return replace(result.launch, latency_error=result.time.latency_error)
-
-
-def _keep(*operands: np.ndarray) -> None:
-    """Make the weights read-only so that a backend can cache them on the device."""
-    for operand in operands:
-        operand.setflags(write=False)
 
 
 def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:

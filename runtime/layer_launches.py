@@ -9,8 +9,9 @@ finds the class with the largest score.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,17 +35,26 @@ from .timing import BATCH, Row, with_batch
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A launch of a single kernel, named as in trninfer.kernels, whose operands are data followed by constants."""
+    """A launch of a single kernel, named as in trninfer.kernels, whose operands are data followed by constants, which
+    `make` returns."""
 
     name: str
     kernel: str
     reads: tuple[str, ...]  # sources of the data: "input", or the steps that compute it
     input_shapes: tuple[Shape, ...]
     output_shape: Shape
-    operands: tuple[np.ndarray, ...] = ()
+    make: Callable[[], tuple[np.ndarray, ...]] = tuple
     parameters: Mapping[str, Any] = field(default_factory=dict)
     answers: tuple[int, ...] = ()
     layers: tuple[str, ...] = ()
+
+    @cached_property
+    def operands(self) -> tuple[np.ndarray, ...]:
+        """The constants, created when they are first needed; read-only, so that a backend can cache them."""
+        operands = self.make()
+        for operand in operands:
+            operand.setflags(write=False)
+        return operands
 
     def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
         """Run it on data of `input_shapes`."""
@@ -172,7 +182,11 @@ class _Chain:
     def _add_convolution(self, layer: Conv2d) -> None:
         """Append the convolution fused with its pooling."""
         tensors = self._model.tensors
-        weight = tensors[f"{layer.name}.weight"].astype(self._dtype)
+
+        def operands() -> tuple[np.ndarray, ...]:
+            weight = tensors[f"{layer.name}.weight"].astype(self._dtype)
+            return pack_conv2d(weight, tensors[f"{layer.name}.bias"], layer.groups)
+
         parameters = {
             "in_channels": layer.in_channels,
             "out_channels": layer.out_channels,
@@ -186,7 +200,6 @@ class _Chain:
             "parameters": layer.activation_parameters,
             "form": "quickest" if any(form.is_minimal for form in self._config.forms) else Form.DIRECT.value,
         }
-        operands = pack_conv2d(weight, tensors[f"{layer.name}.bias"], layer.groups)
         step = self._kernel_step(layer, "conv2d", "fused_conv2d_maxpool_packed", operands, parameters)
         self._values[layer.name] = self._append(step)
         plain = layer.pool_size == 1 and layer.activation == "identity"
@@ -221,8 +234,7 @@ class _Chain:
     def _add_dense(self, layer: Dense) -> None:
         """Append three launches; the last one includes a softmax if that is the layer's only consumer."""
         features, outputs = layer.in_features, layer.out_features
-        weight = np.ascontiguousarray(self._model.tensors[f"{layer.name}.weight"], self._dtype)
-        bias = np.ascontiguousarray(self._model.tensors[f"{layer.name}.bias"], np.float32).reshape(1, outputs)
+        tensors = self._model.tensors
         turned, result = (features, BATCH), (BATCH, outputs)
         activation, work = _activation_of(layer), [layer.name]
         if self._takes_softmax(layer):
@@ -236,7 +248,7 @@ class _Chain:
             reads=(first,),
             input_shapes=(turned,),
             output_shape=result,
-            operands=(weight,),
+            make=lambda: (np.ascontiguousarray(tensors[f"{name}.weight"], self._dtype).view(),),
             layers=tuple(work),
         )
         second = self._append(matmul)
@@ -246,7 +258,7 @@ class _Chain:
             reads=(second,),
             input_shapes=(result,),
             output_shape=result,
-            operands=(bias,),
+            make=lambda: (np.ascontiguousarray(tensors[f"{name}.bias"], np.float32).reshape(1, outputs),),
             parameters=activation,
         )
         self._values[name] = self._append(last)
@@ -259,8 +271,9 @@ class _Chain:
         if isinstance(before, Dense) and self._takes_softmax(before):
             return
         width = math.prod(self._shapes[layer.name])
-        no_bias = np.zeros((1, width), np.float32)
-        step = self._kernel_step(layer, "softmax", "bias_activation", (no_bias,), {"activation": "softmax"})
+        step = self._kernel_step(
+            layer, "softmax", "bias_activation", lambda: (np.zeros((1, width), np.float32),), {"activation": "softmax"}
+        )
         rows = (BATCH, width)
         self._values[layer.name] = self._append(replace(step, input_shapes=(rows,), output_shape=rows))
 
@@ -302,7 +315,12 @@ class _Chain:
         )
 
     def _kernel_step(
-        self, layer: Layer, label: str, kernel: str, operands: tuple[np.ndarray, ...], parameters: Mapping[str, Any]
+        self,
+        layer: Layer,
+        label: str,
+        kernel: str,
+        make: Callable[[], tuple[np.ndarray, ...]],
+        parameters: Mapping[str, Any],
     ) -> KernelStep:
         return KernelStep(
             name=f"{layer.name}.{label}",
@@ -310,7 +328,7 @@ class _Chain:
             reads=tuple(self._values[name] for name in layer.inputs),
             input_shapes=tuple((BATCH, *self._shapes[name]) for name in layer.inputs),
             output_shape=(BATCH, *self._shapes[layer.name]),
-            operands=operands,
+            make=make,
             parameters=parameters,
             layers=(layer.name,),
         )
