@@ -70,3 +70,18 @@ class ReshapePixels(Operation):
     def keeps_numbers(self, count: int) -> bool:
         """See `Operation`."""
         return not self.split
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelTranspose(Operation):
+    """An operation that exchanges channels and pixels: its channels are the pixels of the operand, and its pixels are
+    the channels of the operand, in order."""
+
+    cuts_channels: ClassVar[bool] = True
+    mixes_channels: ClassVar[bool] = True
+    packing: ClassVar[Packing] = Packing.NONE
+    cuts_rows: ClassVar[bool] = False
+
+    def scratch_bytes(self, around: Surroundings) -> int:
+        """See `Operation`: copies of an image without its margin, in float32, double-buffered."""
+        return 8 * around.tiles * self.channels

@@ -17,7 +17,7 @@ from typing import Any
 import nki
 import nki.language as nl
 
-from .attention_operation import Attention, ReshapePixels
+from .attention_operation import Attention, PixelTranspose, ReshapePixels
 from .operations.arrange import pad, place_beside, rearrange, reshape_pixels, shuffle_pixels
 from .operations.attention import attend
 from .operations.convolve import convolve
@@ -26,6 +26,7 @@ from .operations.launch import Launch
 from .operations.load import load_plain, load_taps, store
 from .operations.normalize import normalize_groups, normalize_pixels, normalize_responses
 from .operations.pixel_argmax import find_pixel_classes
+from .operations.pixel_transpose import transpose_pixels
 from .operations.pool import pool_maxima, pool_means
 from .operations.row_fold import pool_row_fold
 from .operations.scores import compute_scores, find_answers
@@ -87,6 +88,7 @@ BODIES: dict[type, Any] = {
     MaxPool: pool_maxima,
     Pad: pad,
     PixelArgmax: find_pixel_classes,
+    PixelTranspose: transpose_pixels,
     Rearrange: rearrange,
     ReshapePixels: reshape_pixels,
     Placeholder: assume_resident,

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from ...kernels.arrangement import are_matrices
-from ...kernels.attention_operation import ReshapePixels
+from ...kernels.attention_operation import PixelTranspose, ReshapePixels
 from ...kernels.program import Convolution, PixelShuffle, Rearrange
 from ...models.checks import INPUT, Shape
 from ...models.layers import Concat, Flatten, Reshape, Transpose
+from ...simulator.machine.chip import PSUM_BANK_BYTES
 from ..builder import GraphBuilder, lowers
 from ..graph import Node
 from ..lazy import LazyArray
@@ -19,6 +20,8 @@ from .views import keep
 
 # maximum number of interleaved phases of pixels if features would otherwise be copied one by one through HBM
 MOST_PHASES = 16
+MOST_TRANSPOSED = 1024  # maximum number of channels, or of pixels, that the Tensor Engine transposes
+MOST_IN_BANK = PSUM_BANK_BYTES // 4  # maximum number of float32 numbers of a partition in a bank
 MOST_PIXEL_AXES = 4  # axes of an access pattern, in addition to the partitions
 MOST_COMPARED = 1 << 22  # maximum number of elements of a transpose whose permutation is analysed
 
@@ -37,6 +40,10 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
         builder.add_by_channel(ReshapePixels, layer, after, split=pixels[0], order=pixels[1])
         return
     origin = None if _is_returned(builder, layer) else _origin(layer)
+    if origin is not None and _exchanges_all(origin, before, after):
+        builder.make_plain(layer.inputs[0])
+        builder.add(PixelTranspose, layer.name, layer.inputs, after, kind=layer.kind)
+        return
     if origin is not None:
         image = _image_of_tokens(origin, before, after)
         if image is not None:
@@ -62,6 +69,17 @@ def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
             return False
         names += [each.name for each in readers if each.name not in names]
     return True
+
+
+def _exchanges_all(origin: np.ndarray, before: Shape, after: Shape) -> bool:
+    """True if the channels of a value are all pixels of its source, and its pixels all channels, and if the Tensor
+    Engine can transpose them."""
+    channels, pixels = before[0], before[1] * before[2]
+    if after[0] != pixels or min(channels, pixels) == 1 or max(channels, pixels) > MOST_TRANSPOSED:
+        return False
+    if after[1] > 1 and channels > MOST_IN_BANK:
+        return False
+    return bool((origin.reshape(pixels, channels) == np.arange(origin.size).reshape(channels, pixels).T).all())
 
 
 def _image_of_tokens(origin: np.ndarray, before: Shape, after: Shape) -> Shape | None:

@@ -27,6 +27,7 @@ from .convolution import Movement, add_convolution
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
 
 MAX_TIMES = 64  # maximum number of phases of rows and columns in one convolution
+MAX_MIXED = 512  # maximum number of pixels before or after, up to which all of them are mixed together
 SMALLEST_SHARE = 1e-5  # smaller weights of pixels are treated as rounding errors of float32 positions
 
 
@@ -86,6 +87,12 @@ def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) ->
             for axes in alone:
                 view = _scaled(importer, view, axes)
             return view
+    if len(view.axes) == 3 and len(matrices) == 2 and set(matrices) == {1, 2}:
+        whole = np.kron(matrices[1], matrices[2])
+        if max(whole.shape) <= MAX_MIXED:  # the pixels become channels, and one product mixes them
+            sizes = [len(matrices[axis]) for axis in (1, 2)]
+            view = reshaped(importer, view, (view.shape[0], whole.shape[1]), view.batched)
+            return mix_entries(importer, view, 1, whole).reshaped((view.shape[0], *sizes), view.batched)
     for axis, matrix in matrices.items():
         view = mix_entries(importer, view, axis, matrix)
     return view

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowered import applicable, assert_right, decide, graph_of, nodes_of, operation_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture
+from trninfer.kernels.attention_operation import PixelTranspose
 from trninfer.kernels.program import Convolution, PixelShuffle, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.models.checks import Shape
@@ -177,3 +178,30 @@ def test_tokens_that_become_channels(down: int, across: int, batch: int) -> None
     network = ending_in_dense((3, rows * down, columns * across), layers)
     assert not any(isinstance(node.operation, Rearrange) for node in graph_of(network).nodes)
     assert_right(network, Decisions(), batch)
+
+
+@settings(max_examples=25)
+@given(
+    st.sampled_from([(9, 3, 3), (30, 4, 5), (131, 2, 7), (256, 3, 3), (600, 1, 12), (2, 10, 13), (5, 8, 17)]),
+    st.sampled_from([1, 2, 3, 4, 7, 16]),
+    st.sampled_from(["float32", "bfloat16", "float16"]),
+    st.sampled_from(["trn1", "trn2", "trn3"]),
+    st.sampled_from([1, 3]),
+)
+def test_channels_and_pixels_change_places_on_the_chip(
+    shape: Shape, batch: int, dtype: str, target: str, kernel: int
+) -> None:
+    """Pixels are mixed, as channels, and turned back; convolutions with padding read and compute the values."""
+    channels, rows, columns = shape
+    pixels, mixed = rows * columns, rows + 1
+    layers: list[Layer] = [
+        conv("stem", 3, channels, kernel),
+        Transpose("there", (channels, pixels), (1, 0), (pixels, 1, channels)),
+        conv("mix", pixels, mixed * columns, 1),
+        Transpose("back", (mixed * columns, channels), (1, 0), (channels, mixed, columns)),
+        conv("next", channels, 8, kernel),
+    ]
+    network = ending_in_dense((3, rows, columns), layers)
+    assert_right(network, Decisions(), batch, dtype, target=target)
+    turned = [isinstance(operation_of(graph_of(network), name), PixelTranspose) for name in ("there", "back")]
+    assert turned == [True, True]
