@@ -126,7 +126,8 @@ class Sanitizer:
         shadow = self._shadow(dst.storage)
         if not _entries(shadow.unread, dst, shadow.grain).any():
             last = int(_entries(shadow.writer, dst, shadow.grain).max())
-            why = f"nc_matmul adds to {dst.label}, a sum that was read: accumulate=False begins another, True goes on"
+            what = "a sum that was already read: accumulate=False starts a new sum, True continues it"
+            why = f"nc_matmul adds to {dst.label}, {what}"
             self._find("resumed", _place(instruction_line), self._line(last), dst.size * dst._dtype.itemsize, why)
 
     def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:
@@ -144,7 +145,7 @@ class Sanitizer:
             shadow = self._shadow(tensor.storage)
             missing = int((_entries(shadow.writer, tensor, shadow.grain) == _NEVER).sum())
             if missing:
-                why = f"{tensor.label} is returned, but not all of it was written"
+                why = f"{tensor.label} is returned, but parts of it were never written"
                 self._find("unwritten", tensor.storage.line, "", missing * shadow.grain, why)
         for shadow in self._shadows:
             self._summed(shadow)
@@ -231,7 +232,7 @@ class Sanitizer:
         writer = _entries(shadow.writer, tensor, shadow.grain)
         never = writer == _NEVER
         if never.any():
-            why = f"{instruction.op} reads {tensor.label}, not all of which was written"
+            why = f"{instruction.op} reads {tensor.label}, parts of which were never written"
             self._find("uninitialised", line, "", int(never.sum()) * shadow.grain, why)
         if shadow.tensor is not None:
             others = (_entries(shadow.tensor, tensor, shadow.grain) != tensor.storage.number) & ~never
@@ -300,7 +301,7 @@ class Sanitizer:
             what = "writes" if writes else "reads"
             why = (
                 f"core {rank}'s {instruction.op} {what} {tensor.label}, which core {other} uses too "
-                f"({self._shown(last)} wrote it last), with no barrier between"
+                f"({self._shown(last)} wrote it last), without a barrier in between"
             )
             self._find("race", _place(instruction.line), self._line(last), int(clash.sum()) * shadow.grain, why)
         mine = shadow.write_epoch if writes else shadow.read_epoch

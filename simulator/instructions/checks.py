@@ -115,7 +115,7 @@ def read_together(op: str, first: str, a: NkiTensor, second: str, b: NkiTensor) 
     elif a.access.row != b.access.row and b.storage.region is SBUF and _placed(a) and _placed(b):
         active().warn(
             f"{op}: {first} {a.label} starts at partition {a.access.row}, {second} {b.label} at {b.access.row}; two "
-            "tensors in SBUF are read from the same partition on; copy one first"
+            "tensors in SBUF must start at the same partition; copy one of them first"
         )
 
 
@@ -137,7 +137,7 @@ def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
         for known in kind:
             if known.value == value:
                 active().warn(
-                    f"{op}: {operand} {value}, a spelling of an earlier NKI, is taken as nisa.{kind.__name__}."
+                    f"{op}: {operand} {value}, a spelling of an earlier NKI, is interpreted as nisa.{kind.__name__}."
                     f"{known.name}",
                     EarlierNkiWarning,
                 )

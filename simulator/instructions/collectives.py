@@ -224,7 +224,7 @@ def rank_id(name: str | None = None) -> VirtualRegister:
 def _core(op: str) -> NeuronCore:
     core = active(op)
     if core.pair is not None:
-        raise NkiValidationError(f"{op}: ranks of two cores each are not simulated; launch the kernel on one")
+        raise NkiValidationError(f"{op}: ranks that consist of two cores are not simulated; launch it on one core")
     return core
 
 
@@ -276,7 +276,7 @@ def _pairs(
 ) -> list[tuple[NkiTensor, NkiTensor]]:
     """Check the tensors and return (src, dst) pairs."""
     if not isinstance(srcs, (list, tuple)) or not isinstance(dsts, (list, tuple)) or len(srcs) != len(dsts) or not srcs:
-        raise NkiValidationError(f"{op}: srcs and dsts must be lists of as many tensors, at least one")
+        raise NkiValidationError(f"{op}: srcs and dsts must be lists with the same number of tensors, at least one")
     regions = {_region_of(op, tensor) for tensor in (*srcs, *dsts)}
     if len(regions) > 1 or "psum" in regions:
         raise NkiValidationError(f"{op}: srcs and dsts must all be in HBM, or all in SBUF")
@@ -303,7 +303,7 @@ def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[Nki
         )
     for each in lists:
         if len(each) != count or any(len(channel) != 1 for channel in each):
-            raise NkiValidationError(f"{op}: a list with one tensor is needed for each of the {count} channels")
+            raise NkiValidationError(f"{op}: a list with one tensor is required for each of the {count} channels")
     return [[channel[0] for channel in each] for each in lists]
 
 

@@ -38,7 +38,7 @@ class Sources(Moved):
 
     @property
     def limits(self) -> str:
-        return f"1 to {_MOST_SOURCES} in {super().limits}, of as many elements as dst"
+        return f"1 to {_MOST_SOURCES} in {super().limits}, with as many elements as dst"
 
 
 def _added(call: Call) -> None:

@@ -146,8 +146,8 @@ def check_name(core: NeuronCore, name: str) -> None:
     """Warn if another tensor of the launch has the same name. A tensor created in a device loop counts once."""
     if name in core.named and not core.looping:
         core.warn(
-            f"ndarray {name}: another tensor of this launch has that name; give each its own, by layer and by turn of "
-            "the loop (repeated names are reported to be refused)",
+            f"ndarray {name}: another tensor of this launch has the same name; give each a different one, by layer "
+            "and loop iteration (repeated names are reported to be refused)",
             ReportedOnChipWarning,
         )
     core.named.add(name)
@@ -190,7 +190,7 @@ def check_sums(core: NeuronCore, dst: NkiTensor, adds: bool) -> None:
         holder.sums = SumsInBanks()
     if holder.sums.note(dst._access or dst.access, adds):
         core.warn(
-            f"nc_matmul: dst {dst.label} goes on with a sum after another one began in the same bank of PSUM; finish "
-            "one before the next, or give each a bank of its own (terms are reported lost on trn2)",
+            f"nc_matmul: dst {dst.label} continues a sum after another one was started in the same bank of PSUM; "
+            "finish one before the next, or give each its own bank (terms are reported to be lost on trn2)",
             ReportedOnChipWarning,
         )

@@ -60,8 +60,8 @@ def _on_tensor_engine(call: Call) -> None:
         raise call.refuse("dst", dst, IN_PSUM)
     if target.generation == 2 and dst._dtype.bfloat16_like:
         call.core.warn(
-            f"nc_transpose: dst {dst.label} on {target.name}, whose Tensor Engine writes float32 alone: "
-            "16-bit transposes came with NeuronCore-v3; take a float32 tile"
+            f"nc_transpose: dst {dst.label} on {target.name}, whose Tensor Engine writes only float32: "
+            "16-bit transposes require NeuronCore-v3; use a float32 tile"
         )
     elif target.generation >= 3 and data._dtype.is_float and data._dtype.itemsize == 1:
         call.core.warn(

@@ -83,7 +83,7 @@ class Pair:
         if theirs is not None:
             if theirs.terms != mine.terms:
                 raise NkiValidationError(
-                    f"core {other} waits at {theirs.shown} and core {rank} at {mine.shown}: neither can go on"
+                    f"core {other} waits at {theirs.shown} and core {rank} at {mine.shown}: neither can continue"
                 )
             self._waiting[other] = None
             self._answers[other] = mine
@@ -97,7 +97,7 @@ class Pair:
         answer = self._answers[rank]
         if answer is None:
             raise NkiValidationError(
-                f"core {rank} waits at {mine.shown}, but core {other} has ended without coming to it"
+                f"core {rank} waits at {mine.shown}, but core {other} has ended without reaching it"
             )
         self._answers[rank] = None
         return answer

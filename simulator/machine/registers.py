@@ -51,7 +51,7 @@ class DeviceNumber(NKIObject):
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise OperatorError(
-            f"{self.shown} has its value on the device only: Python cannot compute with it; use it as a bound of "
+            f"{self.shown} has a value only on the device: Python cannot compute with it; use it as a bound of "
             "nl.fori_loop, the condition of nl.while_loop or an index, or store it"
         )
 
@@ -77,7 +77,7 @@ class VirtualRegister(DeviceNumber):
 
     def __bool__(self) -> bool:  # type: ignore[override]
         raise OperatorError(
-            "`while` or `if` of a register: its value exists on the device only; nl.while_loop(register, body) runs "
+            "`while` or `if` of a register: its value exists only on the device; nl.while_loop(register, body) runs "
             "there (`trninfer migrate` rewrites `while register`, which NKI 0.6 took)"
         )
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 MAX_INSTRUCTIONS_VARIABLE = "TRNINFER_MAX_INSTRUCTIONS"
 NO_DGE_VARIABLE = "TRNINFER_DISABLE_DGE"
 MAX_INSTRUCTIONS = 2_000_000
-TOO_MANY = "the kernel has issued {:,} instructions: does it end? trninfer simulate --max-instructions N allows more"
+TOO_MANY = "the kernel has issued {:,} instructions and may not end; trninfer simulate --max-instructions N allows more"
 
 
 def max_instructions() -> int:

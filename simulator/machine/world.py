@@ -73,7 +73,7 @@ class World:
             if brought.terms != given.terms:
                 raise NkiValidationError(
                     f"rank {rank} comes with {given.shown}, rank {other} with {brought.shown}: ranks of a group must "
-                    "make the same collectives in the same order, of tensors of the same shapes and dtypes"
+                    "call the same collectives in the same order, with tensors of the same shapes and dtypes"
                 )
         meeting[rank] = given
         self._waits[rank] = key

@@ -36,7 +36,7 @@ from .views import View, clip_whole
 def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> Result | None:
     """Rewrite a call of `nki.isa.<op>`, writing to `dst` if given; return None if the call did not return a tile."""
     if op in GONE:
-        raise CannotError(f"nisa.{op} is gone: {GONE[op]}")
+        raise CannotError(f"nisa.{op} was removed: {GONE[op]}")
     if op == "tensor_scalar_cumulative":
         return cumulative(ex, call)
     if any(keyword.arg == "dst" for keyword in call.keywords) and op not in IN_PLACE:

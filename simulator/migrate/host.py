@@ -135,7 +135,7 @@ class Host(cst.CSTTransformer):
         options = [argument.keyword.value for argument in call.args if argument.keyword is not None]
         options = [option for option in options if option not in KERNEL_PARAMETERS]
         if dotted in TIMERS:
-            message = f"{dotted} is gone: the kernel itself is called; trninfer simulate predicts its time"
+            message = f"{dotted} was removed: the kernel itself is called; trninfer simulate predicts its time"
             self._notes.add(self._line, CHECK, message)
         elif options:
             self._notes.add(self._line, CHECK, f"{', '.join(options)} of {dotted} are left out with it")

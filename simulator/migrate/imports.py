@@ -151,7 +151,7 @@ class Decorators:
                 continue
             made = True
             if dotted in ("nki.benchmark", "nki.profile"):
-                message = f"@{dotted} is gone: the kernel is jitted; trninfer simulate predicts its time"
+                message = f"@{dotted} was removed: the kernel is jitted; trninfer simulate predicts its time"
                 self._notes.add(line, CHECK, message)
             plain = dotted == "nki.jit" and not _old_options(decorator)
             name = decorator.decorator if plain else cst.parse_expression("nki.jit")

@@ -44,7 +44,7 @@ def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
         tell(f"{shown}: an older NKI dialect that cannot be migrated: {error}")
         return None
     left = [note for note in migration.notes if note.kind == CANNOT]
-    todo = f"; left as it was: line {left[0].line}, {left[0].message}" if left else ""
+    todo = f"; not migrated: line {left[0].line}, {left[0].message}" if left else ""
     tell(f"{shown}: an older NKI dialect, migrated in memory (`trninfer migrate` writes it){todo}")
     name = f"{path} (NKI 0.7)"
     linecache.cache[name] = (len(migration.text), None, migration.text.splitlines(keepends=True), name)

@@ -144,7 +144,7 @@ class Operands:
             raise CannotError(f"mask={ast.unparse(mask)} is not a condition on known index arrays")
         found = value.clips()
         if found is None:
-            raise CannotError("the mask leaves no rectangle: select with nisa.affine_select, or loop over the rows")
+            raise CannotError("the mask does not select a rectangle: use nisa.affine_select, or loop over the rows")
         self.clips, conditions = found
         if any(clip.count.is_number and clip.count.number <= 0 for clip in self.clips.values()):
             raise CannotError(f"mask={ast.unparse(mask)} holds nowhere: remove the call, or correct the mask")

@@ -22,7 +22,7 @@ RENAMED = {
 }
 DROPPED = {
     ("nki.isa.dma_copy", "unique_indices"): "it belongs to nisa.dma_compute",
-    ("nki.isa.nc_matmul", "psumAccumulateFlag"): "the first product that a region of PSUM gets overwrites",
+    ("nki.isa.nc_matmul", "psumAccumulateFlag"): "the first product in a region of PSUM overwrites it",
     ("nki.collectives.collective_permute_implicit_current_processing_rank_id", "num_channels"): "",
 }
 

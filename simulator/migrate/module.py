@@ -204,7 +204,7 @@ class Migrator:
             if found == [] and ctx.keeps:
                 found = None
             if found == [] and not ctx.statements.is_absorbed:
-                raise LossError(tree.lineno, f"nothing is left of `{ctx.source.of(tree)}`")
+                raise LossError(tree.lineno, f"nothing remains of `{ctx.source.of(tree)}`")
             changed |= found is not None
             lines += found if found is not None else [small]
         return self._replaced(node, lines) if changed else [node]
@@ -223,7 +223,7 @@ class Migrator:
         """Return an empty list, or the alias with a note if it has a use for which there is no equivalent."""
         if not stored([self._pairs[small]]) & self._needed:
             return []
-        message = "the name is used, and NKI 0.7 has nothing of it"
+        message = "the name is used, but NKI 0.7 has no counterpart"
         self._notes.add(self._pairs[small].lineno, CANNOT, message)
         return [f"{MARK}{message}", small]
 

@@ -31,7 +31,7 @@ def note_start(ctx: Context, *tensors: Tensor | None) -> None:
         odd = _odd_parts(ctx, tensor)
         if odd and all(text in ctx.loops or text.isdigit() for text in odd):
             message = (
-                "engines start at partition 0, 32, 64 or 96: copy the operand to a tile of its own by nisa.dma_copy"
+                "engines start at partition 0, 32, 64 or 96: copy the operand to a separate tile with nisa.dma_copy"
             )
             ctx.add(CHECK, f"an operand starts at partition {tensor.start}; {message}")
 

@@ -70,11 +70,11 @@ def old_name(dotted: str) -> str | None:
     """Return the message for a dotted name from an earlier version of NKI, or None for any other name."""
     for name, instead in OLD_NAMES.items():
         if dotted == name or dotted.startswith(name + "."):
-            return f"{name} is gone: {instead}"
+            return f"{name} was removed: {instead}"
     return None
 
 
 def old_argument(function: str, keyword: str) -> str | None:
     """Return the message for a keyword argument from an earlier version of NKI, or None for any other keyword."""
     instead = OLD_ARGUMENTS.get((function, keyword), OLD_ARGUMENTS.get((EVERY_FUNCTION, keyword)))
-    return f"the argument {keyword} of {function} is gone: {instead}" if instead else None
+    return f"the argument {keyword} of {function} was removed: {instead}" if instead else None

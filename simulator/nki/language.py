@@ -324,7 +324,7 @@ def _named(function: Callable[..., NkiTensor], name: str, doc: str) -> Callable[
 
 def _token(name: str) -> Callable[..., NkiTensor]:
     def function(*operands: Any) -> NkiTensor:
-        raise NkiValidationError(f"nl.{name} is only an operator of instructions, not a function of tiles")
+        raise NkiValidationError(f"nl.{name} is only an operator for instructions, not a function of tiles")
 
     return _named(function, name, f"The operator {name} of instructions.")
 

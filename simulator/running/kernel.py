@@ -290,8 +290,8 @@ def _compare_loops(cores: list[NeuronCore]) -> None:
     for (line, count), (_, other) in zip(cores[0].loops, cores[-1].loops):
         if count != other:
             warnings.warn_explicit(
-                f"this loop runs {count} times on core 0 and {other} times on core 1; on the chip both cores of a "
-                "logical core iterate in lockstep, and kernels hang where they do not",
+                f"this loop runs {count} times on core 0 and {other} times on core 1; on the chip, both cores of a "
+                "logical core iterate in lockstep, and kernels that do not will hang",
                 UndefinedOnChipWarning,
                 *line,
             )

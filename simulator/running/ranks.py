@@ -36,7 +36,7 @@ def run_ranks(
     if not 1 <= len(arrays) <= MOST_RANKS:
         raise NkiValidationError(f"{len(arrays)} ranks; allowed: 1 to {MOST_RANKS}, a list of arguments for each")
     if degree(kernel if isinstance(kernel, Kernel) else Kernel(kernel)) == CORES:
-        raise NkiValidationError("ranks of two cores each are not simulated; launch the kernel on one")
+        raise NkiValidationError("ranks that consist of two cores are not simulated; launch the kernel on one core")
     world = World(len(arrays))
     kinds = choice(sanitize) or chosen()
     name = getattr(kernel, "__name__", "kernel")

@@ -43,8 +43,8 @@ class Critical(NamedTuple):
     by_line: dict[tuple[str, int], dict[str, float]]
 
 
-_COLLECTIVES = "collectives count as taking no time: nobody has measured any of a kernel"
-TWO_CORES_NOTE = "what two cores take to meet is scaled: nobody has published it"
+_COLLECTIVES = "collectives are assumed to take no time, because no measurement within a kernel has been published"
+TWO_CORES_NOTE = "the time for two cores to synchronise is scaled, because no measurement has been published"
 
 
 class Run:

@@ -149,7 +149,7 @@ def rank(
         return _try(named[missing[at]], arrays, found, wanted, tolerance)
 
     def lost(at: int) -> Ranked:
-        return Ranked(named[missing[at]][0], "the process that ran it, or one beside it, was ended")
+        return Ranked(named[missing[at]][0], "the process that ran it, or another one, was killed")
 
     computed = dict(zip(missing, each(len(missing), work, lost, processes)))
     ranked = []
@@ -170,7 +170,7 @@ def _named(variants: Variants) -> list[tuple[str, Any, dict[str, Any]]]:
     names = [each[0] for each in named]
     twice = {name for name in names if names.count(name) > 1}
     if not named or twice:
-        what = f"two variants of the name {min(twice)!r}: give them as {{name: kernel}}" if twice else "no variants"
+        what = f"two variants have the name {min(twice)!r}: give them as {{name: kernel}}" if twice else "no variants"
         raise NkiValidationError(f"rank: {what}")
     return named
 

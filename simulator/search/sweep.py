@@ -77,7 +77,7 @@ def sweep(
         return _run_variant(names[index], arguments, found, constants)
 
     def lost(index: int) -> Ranked:
-        return Ranked(names[index], "the process that ran it, or one beside it, was ended")
+        return Ranked(names[index], "the process that ran it, or another one, was killed")
 
     return Ranking(each(len(variants), work, lost, processes), found)
 

@@ -64,7 +64,7 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
         if (view.offsets(start) != first).any():
             core.warn(
                 f"{op}: {view.label}: partitions from {start} on of index {view.index.label} hold other offsets than "
-                f"the first {view.group}, which the simulator takes for all; AWS does not say what the chip takes"
+                f"the first {view.group}, which the simulator uses for all; AWS does not document which the chip uses"
             )
             return
 

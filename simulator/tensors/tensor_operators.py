@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 from ..machine.errors import OperatorError, UnknownNameError
 from .strided import StridedMemory
 
-_COMPARED = "what it holds is not known while a kernel is traced"
+_COMPARED = "its contents are not known while a kernel is traced"
 _INSTEAD = {  # name of the Python method: the operator, and the alternative in NKI
     "add": ("+", "nl.add or nisa.tensor_tensor"),
     "sub": ("-", "nl.subtract or nisa.tensor_tensor"),

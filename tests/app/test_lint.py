@@ -29,7 +29,7 @@ def test_a_clean_file_is_silent(folder, capsys):
 def test_findings_go_to_standard_output_and_exit_with_1(folder, capsys):
     assert run(["lint", "clean.py", "broken.py", "./broken.py", "broken.py"]) == 1
     out, err = capsys.readouterr()
-    assert out == "broken.py:5: old-dialect: nki.trace is gone: use nki.jit\n"
+    assert out == "broken.py:5: old-dialect: nki.trace was removed: use nki.jit\n"
     assert err == ""
 
 

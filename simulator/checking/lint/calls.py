@@ -52,7 +52,7 @@ def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
         for node in (node for node in nodes if isinstance(node, ast.Assign)):
             made = tensors.of(node.value)
             if made is not None and made.buffer == OUTPUT_BUFFER:
-                message = f"{ast.unparse(node)}: the kernel returns nothing, what it writes there is lost"
+                message = f"{ast.unparse(node)}: the kernel returns nothing, so what it writes there is lost"
                 scope.report(node, "lost-output", message)
 
 
@@ -183,7 +183,7 @@ class _Calls(ast.NodeVisitor):
     def _check_operands(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign | ast.Compare, *operands: ast.expr) -> None:
         if any(self.tensors.of(operand) is not None for operand in operands):
             message = (
-                f"{ast.unparse(node)}: tensors have no operators: take a function of nki.language or an instruction"
+                f"{ast.unparse(node)}: tensors have no operators: use a function of nki.language or an instruction"
             )
             self._scope.report(node, "tensor-operator", message)
 
@@ -216,7 +216,7 @@ class _Calls(ast.NodeVisitor):
             if name in bound and isinstance(kind, (Operator, Named)):
                 self._check_operator(bound[name], function, name, kind)
         if function in SIMULATED_ONLY:
-            message = f"{function} works in AWS's simulator only: {SIMULATED_ONLY[function]}"
+            message = f"{function} works only in AWS's simulator: {SIMULATED_ONLY[function]}"
             report(node, "not-on-chip", message)
         if function == "nki.isa.memset":
             self._check_memset(node, bound)
@@ -236,7 +236,7 @@ class _Calls(ast.NodeVisitor):
             if not isinstance(value, ast.Constant):
                 continue
             if name == "buffer" and isinstance(value.value, str):
-                message = f"strings no longer name memories: use buffer=nl.{value.value}"
+                message = f"memories are no longer specified by strings: use buffer=nl.{value.value}"
                 self._scope.report(value, "old-dialect", message)
             elif name in ENUMS and isinstance(value.value, int):
                 message = f"integers no longer stand for {ENUMS[name]}: use one of its members for {name}={value.value}"
@@ -281,7 +281,7 @@ class _Calls(ast.NodeVisitor):
             moved = function == "nki.isa.nc_transpose" and not self._is_tensor_transpose(tensor, bound.get("engine"))
             if tensor is not None and tensor.buffer not in (None, "psum") and not moved:
                 shown = f"{function}: dst {ast.unparse(bound['dst'])} is in nl.{tensor.buffer}"
-                message = f"{shown}: the Tensor Engine writes to nl.psum; nisa.tensor_copy moves it on"
+                message = f"{shown}: the Tensor Engine writes only to nl.psum; copy the result with nisa.tensor_copy"
                 self._scope.report(node, "matmul-output", message)
         if not self._runs_on_gpsimd(function, bound):
             return
@@ -292,7 +292,7 @@ class _Calls(ast.NodeVisitor):
             tensor = self.tensors.of(bound[name])
             if tensor is not None and tensor.buffer == "psum":
                 shown = ast.unparse(bound[name])
-                message = f"{function}: {name} {shown} is in PSUM, to which GpSimd has no path: copy it to SBUF first"
+                message = f"{function}: {name} {shown} is in PSUM, which GpSimd cannot access: copy it to SBUF first"
                 self._scope.report(node, "gpsimd-psum", message)
 
     def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:

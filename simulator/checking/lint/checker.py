@@ -177,7 +177,7 @@ class _Check:
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported = [node.module or ""]
             if any(name.split(".")[0] == "neuronxcc" for name in imported):
-                message = "neuronxcc.nki is gone: import nki, nki.language and nki.isa, or run `trninfer migrate`"
+                message = "neuronxcc.nki was removed: import nki, nki.language and nki.isa, or run `trninfer migrate`"
                 self._findings.add(Finding(module.shown, node.lineno, "old-dialect", message))  # type: ignore[attr-defined]
 
     def _check_class(self, definition: Definition, node: ast.ClassDef) -> None:

@@ -80,7 +80,7 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         columns = COLUMNS.get(name) if function == MATMUL else None
         if columns is not None and tensor.shape is not None and prod(tensor.shape[1:]) > columns:
             came = prod(tensor.shape[1:])
-            scope.report(node, "operand-size", f"{shown} has {came:,} columns, at most {columns}: take them in parts")
+            scope.report(node, "operand-size", f"{shown} has {came:,} columns, at most {columns}: split them")
 
 
 def _check_memory(

@@ -9,9 +9,9 @@ RULES: dict[str, str] = {
     "device-condition": "Python control flow on a value that exists on the device only (if, while, int, range).",
     "named-parameters": "a kernel with *args or **kwargs; TorchNeuron binds operands by name.",
     "frozen-value": "Warning: a clock, random numbers or the environment, read while tracing and compiled in.",
-    "own-equality": "Warning: == between objects of a class that does not define it, compared by identity now.",
+    "own-equality": "Warning: == between objects of a class that does not define it, so that identities are compared.",
     "deprecated": "Warning: a feature that a later version of NKI removes.",
-    "numpy-dtype": "A NumPy dtype; nki.language has dtypes of its own.",
+    "numpy-dtype": "A NumPy dtype; nki.language has its own dtypes.",
     "global-state": "A global variable that changes: a kernel must be a pure function of its arguments.",
     # The NKI API
     "unknown-name": "A name that does not exist in nki.",
@@ -27,7 +27,7 @@ RULES: dict[str, str] = {
     "output-buffer": "A kernel that returns something other than a tensor in nl.shared_hbm.",
     "lost-output": "A kernel that allocates a tensor in nl.shared_hbm but returns nothing.",
     "dma-reads-psum": "A DMA that reads PSUM.",
-    "gpsimd-psum": "The GpSimd Engine reading or writing PSUM, to which it has no path.",
+    "gpsimd-psum": "The GpSimd Engine reading or writing PSUM, which it cannot access.",
     "matmul-output": "The Tensor Engine writing to a memory other than PSUM.",
     "tile-size": "A tile of more than 128 partitions, or of more bytes than a partition of its memory holds.",
     "operand-memory": "An operand in a memory that its instruction cannot access, such as HBM.",
@@ -37,7 +37,7 @@ RULES: dict[str, str] = {
     "refused": "An error of the simulator when it runs the kernel on the shapes in the file or in --shapes.",
     "otherwise": "Warning: behaviour that differs on the chip, found by running the kernel as for `refused`.",
     "uninitialised": "Warning: memory that is read or returned before it is written, found as for `refused`.",
-    "reused-tile": "Warning: a tile whose reuse costs time, with the gain of new ones, found as for `refused`.",
+    "reused-tile": "Warning: a tile whose reuse costs time, with the gain from separate tiles, found as for `refused`.",
     "tile-output": "Warning: a jitted function that returns a tile: kernels may call it, the host may not.",
     # Rules that kernels known to run on chips follow, and rules from reports (simulator/instructions/reported.py)
     "interleaved-sums": "Interleaved sums of matmuls in one bank of PSUM.",
@@ -47,7 +47,7 @@ RULES: dict[str, str] = {
     "transposed-rows": "Warning: dma_transpose into rows that are not a multiple of 32 bytes; the back end refuses it.",
     "one-column": "Warning: a 16-bit tile in SBUF, or a stationary operand, of a single column.",
     "tensor-name": "Warning: one name for several tensors of a launch.",
-    "old-dialect": "A name, argument or value of an earlier NKI; the message says what replaces it.",
+    "old-dialect": "A name, argument or value of an earlier NKI; the message states the replacement.",
 }
 """A one-line description of each rule, in the order of the help."""
 

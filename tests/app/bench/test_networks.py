@@ -74,7 +74,7 @@ def test_two_cores(cli, picture_model, tmp_path) -> None:
     bench = ("bench", "--model", picture_model, "--batch-size", 64, "--format", "json")
     one, two = (cli(*bench, "--lnc", lnc).json() for lnc in (1, 2))
     assert (one["lnc"], two["lnc"]) == (1, 2) and two["total_us"] < one["total_us"]
-    assert "what two cores take to meet" in two["latency_note"]
+    assert "the time for two cores to synchronise" in two["latency_note"]
 
 
 def test_the_forms_of_convolutions(cli) -> None:

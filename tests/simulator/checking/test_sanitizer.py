@@ -248,7 +248,7 @@ def test_a_sum_that_goes_on_after_it_was_read_is_told(functional):
     run = simulator.run(sums_in_one_tile, a, functional=functional, sanitize=True)
     (finding,) = run.findings
     assert finding.kind == "resumed" and finding.line == finding.other
-    assert "nc_matmul adds to psum[8, 8] float32, a sum that was read: accumulate=False begins" in str(finding)
+    assert "nc_matmul adds to psum[8, 8] float32, a sum that was already read: accumulate=False starts" in str(finding)
     assert not functional or run.outputs[0][:, 0, 0].tolist() == [32.0, 64.0, 96.0]
     assert not simulator.run(sums_in_one_tile, a, functional=functional, sanitize=True, told=True).findings
     assert not simulator.run(sums_in_one_tile, a[:1], functional=functional, sanitize=True).findings

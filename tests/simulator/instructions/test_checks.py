@@ -307,7 +307,7 @@ TOLD = {
     "16-bit transposes": (
         "trn1",
         lambda: nisa.nc_transpose(psum((8, 4), nl.bfloat16), tile(normal(4, 8), nl.bfloat16)),
-        "writes float32 alone",
+        "writes only float32",
     ),
     "8-bit transposes": (
         "trn2",

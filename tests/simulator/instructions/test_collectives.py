@@ -198,8 +198,11 @@ A = np.ones((4, 4), np.float32)
             "op must be one of nl.add, nl.min.*, got nl.multiply",
         ),
         (lambda x, o: ncc.all_reduce([x], [o[0:2]], group((0, 1)), nl.add), "does not fit, dst must be"),
-        (lambda x, o: ncc.all_reduce(x, o, group((0, 1)), nl.add), "must be lists of as many tensors"),
-        (lambda x, o: ncc.all_reduce([x, x], [o], group((0, 1)), nl.add), "must be lists of as many tensors"),
+        (lambda x, o: ncc.all_reduce(x, o, group((0, 1)), nl.add), "must be lists with the same number of tensors"),
+        (
+            lambda x, o: ncc.all_reduce([x, x], [o], group((0, 1)), nl.add),
+            "must be lists with the same number of tensors",
+        ),
         (lambda x, o: ncc.all_reduce([x], [nl.load(x)], group((0, 1)), nl.add), "all be in HBM, or all in SBUF"),
         (lambda x, o: ncc.all_reduce([x], [o], group((0, 2)), nl.add), "rank 1 is in no group|has rank 2, and the"),
         (lambda x, o: ncc.all_reduce([x], [o], group((0, 1), (1, 2)), nl.add), "contains a duplicate or negative rank"),

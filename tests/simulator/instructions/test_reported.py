@@ -159,7 +159,7 @@ def one_by_one(first, second):
 def test_sums_of_a_bank_that_grow_in_turn_warn():
     bank = psum(4, 8)
     (message,) = told(lambda: in_turn(bank[:, 0:4], bank[:, 4:8]))
-    assert "goes on with a sum after another one began" in message
+    assert "continues a sum after another one was started" in message
     assert told(lambda: one_by_one(bank[:, 0:4], bank[:, 4:8])) == []
 
 

@@ -22,7 +22,7 @@ def test_limits_of_registers(core):
     with pytest.raises(NkiValidationError, match=r"register of nisa.register_alloc"):
         nisa.register_move(3, 4)
     for compute in (lambda: register + 1, lambda: register == 0, lambda: int(register), lambda: range(register)):
-        with pytest.raises(TypeError, match="a register has its value on the device only"):
+        with pytest.raises(TypeError, match="a register has a value only on the device"):
             compute()
 
 

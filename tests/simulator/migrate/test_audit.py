@@ -64,7 +64,7 @@ def test_a_loss_of_a_rewriter_refuses_the_file(monkeypatch):
 
 def test_a_statement_of_which_nothing_is_left_refuses_the_file(monkeypatch):
     monkeypatch.setattr(module.Statements, "migrate", lambda self, node: [])
-    with pytest.raises(LossError, match=r"nothing is left of `out = nl\.ndarray"):
+    with pytest.raises(LossError, match=r"nothing remains of `out = nl\.ndarray"):
         migrate_source(HOST)
 
 

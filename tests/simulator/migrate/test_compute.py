@@ -157,7 +157,7 @@ def test_what_is_left_to_the_author():
             "nisa.dma_copy with dst_rmw_op: use nisa.dma_compute(dst, [src], reduce_op=...)"
         ),
         "y = nisa.tensor_copy_dynamic_src(x, 0)": (
-            "nisa.tensor_copy_dynamic_src is gone: use nisa.tensor_copy with src=t.ap(..., scalar_offset=...)"
+            "nisa.tensor_copy_dynamic_src was removed: use nisa.tensor_copy with src=t.ap(..., scalar_offset=...)"
         ),
     }
     assert refused_each(list(cases), "x = nl.load(a)\n", "a, n") == list(cases.values())

@@ -55,7 +55,7 @@ def test_calls_of_earlier_entry_points():
 def test_what_timed_a_kernel_is_noted(line):
     text, (note,) = host(line)
     assert text == "f = plain" and (note.kind, note.line) == (CHECK, KERNEL.count("\n") + 1)
-    assert note.message.startswith(line[4:].split("(")[0] + " is gone: the kernel itself is called")
+    assert note.message.startswith(line[4:].split("(")[0] + " was removed: the kernel itself is called")
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_decorators_become_one_of_today(lines, new):
 
 @pytest.mark.parametrize("name", ["nki.benchmark", "nki.profile"])
 def test_decorators_that_timed_kernels_are_noted(name):
-    message = f"@{name} is gone: the kernel is jitted; trninfer simulate predicts its time"
+    message = f"@{name} was removed: the kernel is jitted; trninfer simulate predicts its time"
     assert decorated(f"@{name}(warmup=5)") == (True, ["nki.jit"], [Note(3, CHECK, message)])
 
 

@@ -113,7 +113,7 @@ def test_a_mask_may_leave_nothing_in_a_turn_of_a_loop(n):
 def test_what_is_left_to_the_author():
     cases = {
         "x[i, j] = nisa.tensor_copy(x[i, j], mask=i + j < 4)": (
-            "the mask leaves no rectangle: select with nisa.affine_select, or loop over the rows"
+            "the mask does not select a rectangle: use nisa.affine_select, or loop over the rows"
         ),
         "y = nisa.tensor_copy(x[i, j], mask=(i < 2) & (i > 5))": (
             "mask=(i < 2) & (i > 5) holds nowhere: remove the call, or correct the mask"
@@ -125,6 +125,6 @@ def test_what_is_left_to_the_author():
         "y = x if n else nisa.tensor_copy(x)": (
             "an instruction inside of a conditional expression, where no dst can be allocated before it"
         ),
-        **{f"nisa.{name}(x)": f"nisa.{name} is gone: {why}" for name, why in GONE.items()},
+        **{f"nisa.{name}(x)": f"nisa.{name} was removed: {why}" for name, why in GONE.items()},
     }
     assert refused_each(list(cases), GRID + "x = nl.load(a[0:9])\n", "a, n") == list(cases.values())

@@ -43,7 +43,7 @@ LEFT_OUT = {
     ),
     "nisa.nc_matmul(a, a, a, psumAccumulateFlag=3)": (
         "nisa.nc_matmul(a, a, a)",
-        "psumAccumulateFlag= is left out: the first product that a region of PSUM gets overwrites",
+        "psumAccumulateFlag= is left out: the first product in a region of PSUM overwrites it",
     ),
     "for i in nl.affine_range(n, multi_buffer=2):\n    pass": (
         "for i in range(n):\n    pass",

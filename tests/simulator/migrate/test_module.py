@@ -53,7 +53,7 @@ def test_a_file_that_needs_nothing_is_unchanged(text):
 @pytest.mark.parametrize(
     ("before", "line", "why"),
     [
-        ("i, j = nl.mgrid[0:4, 0:4]\n", "x = nl.load(a[i, j], mask=i + j < 4)", "the mask leaves no rectangle"),
+        ("i, j = nl.mgrid[0:4, 0:4]\n", "x = nl.load(a[i, j], mask=i + j < 4)", "the mask does not select a rectangle"),
         ("if n:\n    ", "nl.atomic_rmw(a, a, op=np.add)", "nl.atomic_rmw: use nisa.dma_compute"),
         ("try: ", "x = nisa.builtin_custom_op('f', [], [])\nfinally: pass", "there is no replacement"),
     ],

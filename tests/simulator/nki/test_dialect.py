@@ -34,9 +34,9 @@ def test_functions_of_old_arguments_exist():
 @pytest.mark.parametrize(
     ("dotted", "message"),
     [
-        ("nki.language.mgrid", "nki.language.mgrid is gone: index with slices"),
-        ("nki.language.fp32.min", "nki.language.fp32 is gone: write the number"),
-        ("nki.compiler.sbuf.alloc", "nki.compiler.sbuf is gone: give addresses with"),
+        ("nki.language.mgrid", "nki.language.mgrid was removed: index with slices"),
+        ("nki.language.fp32.min", "nki.language.fp32 was removed: write the number"),
+        ("nki.compiler.sbuf.alloc", "nki.compiler.sbuf was removed: give addresses with"),
         ("nki.language.ncx", None),  # nl.nc is gone
         ("nki.language.load", None),
         ("language.mgrid", None),
@@ -49,9 +49,9 @@ def test_messages_of_names(dotted, message):
 
 def test_messages_of_arguments():
     assert old_argument("nki.isa.dma_copy", "dst_rmw_op") == (
-        "the argument dst_rmw_op of nki.isa.dma_copy is gone: use nisa.dma_compute(dst, [src], reduce_op=...)"
+        "the argument dst_rmw_op of nki.isa.dma_copy was removed: use nisa.dma_compute(dst, [src], reduce_op=...)"
     )
-    gone = "the argument mask of {} is gone: bound the slices with min(...) instead"
+    gone = "the argument mask of {} was removed: bound the slices with min(...) instead"
     for function in ("nki.isa.tensor_copy", "nki.language.load"):
         assert old_argument(function, "mask") == gone.format(function)
     assert old_argument("nki.isa.memset", "dst_rmw_op") is None and old_argument("nki.isa.dma_copy", "src") is None

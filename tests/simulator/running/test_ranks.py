@@ -36,7 +36,7 @@ A = np.ones((4, 4), np.float32)
 
 def test_the_time_is_marked_and_one_rank_is_a_world():
     (run,) = simulator.run_ranks(reduced, arrays(1), groups=group((0,)), sanitize="all")
-    assert "collectives count as taking no time" in run.note and run.findings == []
+    assert "collectives are assumed to take no time" in run.note and run.findings == []
     alone = simulator.run(reduced, arrays(1)[0][0], groups=group((0,)))
     np.testing.assert_array_equal(alone.outputs[0], arrays(1)[0][0])
     shapes = simulator.run(reduced, TensorSpec((4, 4), "float32"), groups=group((0, 1)), functional=False)
@@ -49,7 +49,7 @@ def test_several_ranks_need_a_launch_of_their_own():
     for count in (0, 9):
         with pytest.raises(NkiValidationError, match=f"{count} ranks; allowed: 1 to 8"):
             simulator.run_ranks(reduced, [(A, group(range(9)))] * count)
-    with pytest.raises(NkiValidationError, match="ranks of two cores each"):
+    with pytest.raises(NkiValidationError, match="ranks that consist of two cores"):
         simulator.run_ranks(reduced[2], [(A,), (A,)], groups=group((0, 1)))
 
 
@@ -76,7 +76,7 @@ def test_each_rank_has_its_own_arguments_outputs_and_time():
 
 
 def test_ranks_of_two_cores_are_refused_whatever_they_run():
-    with pytest.raises(NkiValidationError, match="ranks of two cores each are not simulated"):
+    with pytest.raises(NkiValidationError, match="ranks that consist of two cores are not simulated"):
         simulator.run_ranks(doubled[2], [(A,)])
 
 

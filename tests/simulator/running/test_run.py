@@ -101,7 +101,7 @@ def test_what_must_be_said_beside_a_figure(run):
     assert run.note is None and run.findings == []
     assert "scaled" in launched(target="trn3").note
     assert launched(lnc=2).note == TWO_CORES_NOTE
-    assert simulator.run(alone, np.ones((2, 2), np.float32)).note.startswith("collectives count as taking no time")
+    assert simulator.run(alone, np.ones((2, 2), np.float32)).note.startswith("collectives are assumed to take no time")
 
 
 def test_the_likely_error_is_of_a_measured_machine(run):

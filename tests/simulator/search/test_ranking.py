@@ -86,7 +86,7 @@ def test_a_variant_that_was_timed_is_not_timed_again(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "variants, message", [({}, "no variants"), ([doubled, doubled], "two variants of the name 'doubled'")]
+    "variants, message", [({}, "no variants"), ([doubled, doubled], "two variants have the name 'doubled'")]
 )
 def test_variants_need_names_of_their_own(variants, message):
     with pytest.raises(NkiValidationError, match=message):

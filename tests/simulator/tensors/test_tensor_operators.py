@@ -45,7 +45,7 @@ def test_an_operator_is_refused_and_says_what_to_call(core, use, text):
         ("astype", r"a tensor has no 'astype'; NKI has nl.copy\(tile, dtype\)"),
         ("sum", r"nl.sum\(tile, axis\)"),
         ("T", "nl.transpose"),
-        ("item", "nl.device_print: what it holds is not known"),
+        ("item", "nl.device_print: its contents are not known"),
     ],
 )
 def test_a_method_that_tensors_lack_says_what_to_call(core, name, text):

@@ -14,7 +14,7 @@ def found(line):
     return [(rule, message) for _, rule, message in reported(check_calls, TILE + line)]
 
 
-NO_OPERATORS = "tensors have no operators: take a function of nki.language or an instruction"
+NO_OPERATORS = "tensors have no operators: use a function of nki.language or an instruction"
 BROKEN = {
     "x = 2 * t[:, 0:1]": ("tensor-operator", f"2 * t[:, 0:1]: {NO_OPERATORS}"),
     "x = -t": ("tensor-operator", f"-t: {NO_OPERATORS}"),
@@ -24,8 +24,11 @@ BROKEN = {
     "x = t.shap": ("unknown-name", "a tensor has no 'shap'; did you mean 'shape'?"),
     "x = nisa.constants.oob_mode.skipped": ("unknown-name", "nki.isa.oob_mode has no 'skipped'"),
     "x: nl.nothing = nl.none": ("unknown-name", "nki.language has no 'none'"),
-    "x = nl.mgrid[0:4]": ("old-dialect", "nki.language.mgrid is gone: index with slices, as in t[0:128, 0:64], or "),
-    "for i in nl.dynamic_range(n):\n    pass": ("old-dialect", "nki.language.dynamic_range is gone: "),
+    "x = nl.mgrid[0:4]": (
+        "old-dialect",
+        "nki.language.mgrid was removed: index with slices, as in t[0:128, 0:64], or ",
+    ),
+    "for i in nl.dynamic_range(n):\n    pass": ("old-dialect", "nki.language.dynamic_range was removed: "),
     "for i in nl.affine_range(n):\n    pass": (
         "deprecated",
         "nki.language.affine_range is deprecated since NKI 0.7: use range",
@@ -37,11 +40,11 @@ BROKEN = {
     "t.reshape(shape=(4, 4), order=1)": ("unknown-argument", "a tensor's reshape has no parameter 'order'"),
     "nisa.tensor_copy(t, t, mask=n)": (
         "old-dialect",
-        "the argument mask of nki.isa.tensor_copy is gone: bound the slices with min(...) instead",
+        "the argument mask of nki.isa.tensor_copy was removed: bound the slices with min(...) instead",
     ),
     "x = nl.zeros((4, 4), nl.int8, buffer='sbuf')": (
         "old-dialect",
-        "strings no longer name memories: use buffer=nl.sbuf",
+        "memories are no longer specified by strings: use buffer=nl.sbuf",
     ),
     "nisa.dma_copy(t, a, dge_mode=2)": (
         "old-dialect",
@@ -62,7 +65,7 @@ BROKEN = {
     ),
     "x = nl.divide(t, t)": (
         "not-on-chip",
-        "nki.language.divide works in AWS's simulator only: multiply by nl.reciprocal(y)",
+        "nki.language.divide works only in AWS's simulator: multiply by nl.reciprocal(y)",
     ),
     "nisa.memset(c[0:4], 1.0)": ("memset-value", "a memset of int32 takes an integer, got 1.0"),
     "nisa.dma_copy(a, p[0:8])": (
@@ -76,7 +79,8 @@ BROKEN = {
     "nl.store(a, value=p)": ("dma-reads-psum", "nki.language.store cannot read p in PSUM: copy it to SBUF first"),
     "nisa.nc_matmul(t, t, t)": (
         "matmul-output",
-        "nki.isa.nc_matmul: dst t is in nl.sbuf: the Tensor Engine writes to nl.psum; nisa.tensor_copy moves it on",
+        "nki.isa.nc_matmul: dst t is in nl.sbuf: the Tensor Engine writes only to nl.psum; copy the result with "
+        "nisa.tensor_copy",
     ),
     "s = nl.ndarray((33, 8), nl.float32)\nnisa.nc_transpose(s, t[0:8, 0:33])": (
         "matmul-output",
@@ -89,11 +93,11 @@ BROKEN = {
     ),
     "nisa.tensor_copy(t, p, nisa.engine.gpsimd)": (
         "gpsimd-psum",
-        "nki.isa.tensor_copy: src p is in PSUM, to which GpSimd has no path: copy it to SBUF first",
+        "nki.isa.tensor_copy: src p is in PSUM, which GpSimd cannot access: copy it to SBUF first",
     ),
-    "x = nl.rsqrt(p)": ("gpsimd-psum", "nki.language.rsqrt: x p is in PSUM, to which GpSimd has no path"),
-    "nisa.tensor_scalar(t, p, nl.rsqrt, 0.0)": ("gpsimd-psum", "nki.isa.tensor_scalar: data p is in PSUM, to which"),
-    "nisa.iota(p, [[1, 64]], offset=0)": ("gpsimd-psum", "nki.isa.iota: dst p is in PSUM, to which GpSimd has no path"),
+    "x = nl.rsqrt(p)": ("gpsimd-psum", "nki.language.rsqrt: x p is in PSUM, which GpSimd cannot access"),
+    "nisa.tensor_scalar(t, p, nl.rsqrt, 0.0)": ("gpsimd-psum", "nki.isa.tensor_scalar: data p is in PSUM, which"),
+    "nisa.iota(p, [[1, 64]], offset=0)": ("gpsimd-psum", "nki.isa.iota: dst p is in PSUM, which GpSimd cannot access"),
 }
 
 
@@ -126,7 +130,7 @@ def test_what_is_right(line):
 def test_names_of_later_and_earlier_versions():
     assert found("x = nl.tiles(a, tile_shape=(2, 3))") == []
     ((rule, message),) = found("for i in nl.dynamic_range(n):\n    pass")
-    assert rule == "old-dialect" and message.startswith("nki.language.dynamic_range is gone: use nl.fori_loop")
+    assert rule == "old-dialect" and message.startswith("nki.language.dynamic_range was removed: use nl.fori_loop")
     assert [rule for rule, _ in found("x = t @ t")] == ["tensor-operator"]
 
 
@@ -179,7 +183,7 @@ def test_outputs_are_in_shared_hbm(body, messages):
 )
 def test_what_is_written_to_a_tensor_that_is_not_returned_is_lost(write, is_lost):
     made = "o = nl.zeros((4, 4), nl.int8, buffer=nl.shared_hbm)"
-    expected = [("lost-output", f"{made}: the kernel returns nothing, what it writes there is lost")]
+    expected = [("lost-output", f"{made}: the kernel returns nothing, so what it writes there is lost")]
     assert outputs(f"{made}\n{write}") == expected * is_lost
 
 
