@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
@@ -32,10 +33,10 @@ class PlainValues(_PlainHelp, TyperCommand):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        kinds = getattr(self.callback, "__annotations__", {})
+        kinds = {} if self.callback is None else get_type_hints(self.callback, include_extras=True)
         for parameter in self.params:
             kind = kinds.get(parameter.name)
-            if get_origin(kind) is Annotated and not parameter.required:
+            if get_origin(kind) is Annotated:
                 _read_plainly(parameter, kind)
 
 
@@ -48,13 +49,15 @@ def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: A
     base, *settings = get_args(kind)
     parser = next((found for found in (getattr(each, "parser", None) for each in settings) if found), None)
     several = parameter.multiple or parameter.nargs != 1
-    if value is None:
-        read = () if several else None
+    if value is None and not parameter.required:
+        read: Any = () if several else None
     elif parser is not None and isinstance(value, str) and not several:
         try:
             read = parser(value)
         except Exception:
             return convert(context, value)
+    elif isinstance(value, str) and Path in (base, *get_args(base)):
+        read = Path(value)
     elif _is_plain(value, base):
         read = value
     else:
