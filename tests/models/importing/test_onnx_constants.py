@@ -50,76 +50,49 @@ def i(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-CASES = [
-    *((op, (F, F[:1]), {}) for op in ("Add", "Sub", "Mul", "Div", "Greater", "Less", "Equal")),
-    *((op, (I, i(2, -2, 4)), {}) for op in ("Add", "Sub", "Mul", "Div", "Mod", "Greater", "Equal")),
-    *((op, (B, ~B[:1]), {}) for op in ("And", "Or")),
-    ("Mod", (I, i(2, -2, 4)), {"fmod": 1}),
+CASES = [  # operators whose inputs or attributes differ between opsets, or whose integers round in their own way
+    *((op, (I, i(2, -2, 4)), {}) for op in ("Add", "Div", "Mod", "Greater")),
     ("Mod", (F, np.array([2, -2, 4], np.float32)), {"fmod": 1}),
-    ("Pow", (POSITIVE, np.float32(0.5).reshape(())), {}),
-    ("Pow", (I, i(2)), {}),
-    *((op, inputs, {}) for op in ("Max", "Min") for inputs in ((F,), (F, -F), (F, -F, F + 1), (I, i(1), i(0, 4, 9)))),
-    *((op, (F,), {}) for op in ("Neg", "Exp", "Abs", "Floor", "Ceil", "Reciprocal", "Sign", "Round", "Sin", "Cos")),
-    *((op, (F,), {}) for op in ("Tanh", "Relu", "Identity")),
-    *((op, (POSITIVE,), {}) for op in ("Sqrt", "Log")),
-    ("Not", (B,), {}),
-    ("ConstantOfShape", (i(2, 3),), {}),
+    ("Max", (I, i(1), i(0, 4, 9)), {}),
     ("ConstantOfShape", (i(),), {"value": numpy_helper.from_array(i(7))}),
-    ("Transpose", (CUBE,), {}),
-    ("Transpose", (CUBE,), {"perm": [1, 2, 0]}),
-    ("Unsqueeze", (CUBE, i(-1, 0)), {}),
-    ("Squeeze", (CUBE[:1, :, None], i(0, 2)), {}),
     ("Squeeze", (CUBE[:1, :, None],), {}),
-    *(("Flatten", (CUBE,), {"axis": axis}) for axis in (-3, -1, 0, 1, 2, 3)),
+    ("Flatten", (CUBE,), {"axis": -1}),
     ("Reshape", (CUBE, i(0, -1, 2)), {}),
     ("Reshape", (CUBE[:0], i(5, 0)), {"allowzero": 1}),
     ("Slice", (CUBE, i(1, -2), i(1 << 62, -1), i(-1, 1)), {}),
     ("Slice", (CUBE, i(-1), i(-(1 << 62)), i(2), i(-2)), {}),
-    ("Slice", (CUBE, i(3), i(0), i(2), i(-1)), {}),
-    *(("Shape", (CUBE,), how) for how in ({}, {"start": 1}, {"start": -2, "end": -1}, {"end": 9})),
-    ("Gather", (CUBE, np.array([[0, -1], [2, 1]])), {"axis": 1}),
+    ("Shape", (CUBE,), {"start": -2, "end": -1}),
     ("Gather", (CUBE, np.array(-1)), {}),
-    ("Concat", (CUBE, CUBE[:, :1]), {"axis": -2}),
-    ("Expand", (F[:, None, :1], i(1, 4, 3)), {}),
     ("Expand", (F, i(1)), {}),
-    ("Tile", (F, i(2, 3)), {}),
     ("Range", (np.array(7), np.array(-2), np.array(-3)), {}),
-    ("Range", (np.float32(0.5), np.float32(2), np.float32(0.5)), {}),
-    ("Where", (B, F, F[0]), {}),
-    *(("Cast", (F,), {"to": to}) for to in (1, 6, 7, 9, 10, 11)),
-    ("CastLike", (F, I), {}),
-    ("DequantizeLinear", (i(-3, 5).astype(np.int8), np.float32(0.5), np.int8(2)), {}),
+    *(("Cast", (F,), {"to": to}) for to in (7, 9, 10)),
     ("DequantizeLinear", (np.arange(6, dtype=np.uint8).reshape(2, 3), F[0], i(1, 2, 3).astype(np.uint8)), {"axis": -1}),
     ("BatchNormalization", (CUBE, F[0], F[1], F[0], POSITIVE[0]), {"epsilon": 0.5}),
-    *(
-        (op, (CUBE - 9.5, *axes), {"keepdims": keep})
-        for op in ("ReduceSum",)
-        for axes in ((), (i(),), (i(1),), (i(-1, 0),))
-        for keep in (0, 1)
-    ),
-    ("ReduceSum", (CUBE, i()), {"noop_with_empty_axes": 1}),
     ("ReduceSum", (CUBE,), {"noop_with_empty_axes": 1}),
-    *(
-        (op, (CUBE - 9.5, i(1)), {"keepdims": 0})
-        for op in ("ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare")
-    ),
-    ("Clip", (F, np.float32(-1).reshape(()), np.float32(2).reshape(())), {}),
+    ("ReduceMean", (CUBE - 9.5, i(1)), {"keepdims": 0}),
     ("Clip", (F, None, np.float32(2).reshape(())), {}),
-    ("Clip", (F, np.float32(-1).reshape(())), {}),
     ("Clip", (F,), {}),
 ]
 
 
-@pytest.mark.parametrize(("op", "inputs", "attributes"), CASES, ids=[f"{op}{n}" for n, (op, *_) in enumerate(CASES)])
-def test_constants_are_what_onnx_runtime_makes_of_them(op: str, inputs: tuple, attributes: dict) -> None:
-    before = [None if value is None else value.copy() for value in inputs]
-    ours = {name: numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for name, v in attributes.items()}
-    (made,) = evaluated(op, *(None if value is None else np.asarray(value) for value in inputs), **ours)
-    (expected,) = onnx_values(op, inputs, attributes)
-    assert made.shape == expected.shape and made.dtype.kind == expected.dtype.kind
-    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
-    for value, old in zip(inputs, before):
-        np.testing.assert_array_equal(value, old)  # weights stay as they are
+def test_constants_are_what_onnx_runtime_makes_of_them() -> None:
+    for op, inputs, attributes in CASES:
+        before = [None if value is None else value.copy() for value in inputs]
+        ours = {name: numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for name, v in attributes.items()}
+        (made,) = evaluated(op, *(None if value is None else np.asarray(value) for value in inputs), **ours)
+        (expected,) = onnx_values(op, inputs, attributes)
+        assert made.shape == expected.shape and made.dtype.kind == expected.dtype.kind, op
+        np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6, err_msg=op)
+        for value, old in zip(inputs, before):
+            np.testing.assert_array_equal(value, old)  # weights stay as they are
+
+
+@pytest.mark.parametrize("opset", [9, 13, 14])
+def test_batch_normalisation_uses_the_given_statistics_in_every_opset(opset: int) -> None:
+    inputs = (CUBE, F[0], F[1], F[0], POSITIVE[0])
+    (made,) = Folder(0, opset).evaluate(Node("BatchNormalization", "n", ("",) * 5, ("y",), {}), inputs)
+    (expected,) = onnx_values("BatchNormalization", inputs, {}, opset=opset)
+    np.testing.assert_allclose(made, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
