@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,14 +52,15 @@ class GraphBuilder:
     def inner(self, layer: str) -> str:
         """Return a unique name, different from all layer names, for an intermediate value of a layer."""
         name = f"{layer}'"
-        while name in self.owners or name in self._layers:
+        while name in self.owners or name in self.layers:
             name += "'"
         self.owners[name] = self.owners.get(layer, layer)
         return name
 
-    @property
-    def _layers(self) -> set[str]:
-        return {layer.name for layer in self.model.network.layers}
+    @cached_property
+    def layers(self) -> dict[str, Layer]:
+        """The layers of the network, by name."""
+        return {layer.name: layer for layer in self.model.network.layers}
 
     def row_of(self, name: str) -> str | None:
         """Return the layer whose table row includes the node that a name denotes; None for the input."""
@@ -136,11 +138,17 @@ class GraphBuilder:
 
     def is_alone(self, name: str) -> bool:
         """True if a name denotes exactly the value of one node, which is read once under all of its names."""
-        place = self.places[name]
-        if len(place.parts) > 1 or not place.are_plain or place.parts[0] < 0:
+        node = self.node_of(name)
+        if node is None or node.output is not None:
             return False
-        names = [other for other, its in self.places.items() if place.parts[0] in its.parts]
-        return self.nodes[place.parts[0]].output is None and all(map(self.is_read_once, names))
+        (part,) = self.places[name].parts
+        return all(self.is_read_once(other) for other, place in self.places.items() if part in place.parts)
+
+    def node_of(self, name: str) -> Node | None:
+        """Return the node of which a name denotes exactly the value; None if there is no such node."""
+        place = self.places[name]
+        is_whole = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain
+        return self.nodes[place.parts[0]] if is_whole else None
 
     def gather(self, name: str) -> None:
         """Rearrange channels into the order of their layer, by a 1x1 convolution with a permutation matrix, whose sums
@@ -148,9 +156,12 @@ class GraphBuilder:
         HBM before, it is copied through HBM."""
         shape = self.shapes[name]
         count = shape[0]
-        kinds = {layer.name: layer.kind for layer in self.model.network.layers}
         has_row = any(node.name == name for node in self.nodes)
-        label, kind = (self.inner(name), "gather") if has_row else (name, kinds.get(name, "gather"))
+        label, kind = (
+            (self.inner(name), "gather")
+            if has_row
+            else (name, self.layers[name].kind if name in self.layers else "gather")
+        )
         place = self.places[name]
         if count > MOST_GATHERED or (len(place.parts) > 1 and place.are_plain and self.are_moved(place)):
             self._gather_in_hbm(label, name, kind)

@@ -53,7 +53,7 @@ def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) 
 def _pieces(builder: GraphBuilder, name: str) -> _Pieces | None:
     """Return the values that a layer adds after padding them with zeros; None for any other layer."""
     node = _node_of(builder, name)
-    layer = _layers(builder).get(name)
+    layer = builder.layers.get(name)
     if node is None or layer is None:
         return None
     if isinstance(node.operation, Beside) and node.operation.activation.is_identity:
@@ -71,18 +71,18 @@ def _starts(builder: GraphBuilder, layer: Layer) -> dict[str, int]:
     if isinstance(layer, Pad):
         reshaped = _reshaped(builder, layer)
         return {(reshaped or layer).inputs[0]: layer.padding[1]}
-    layers = _layers(builder)
-    return {name: start for read in layer.inputs for name, start in _starts(builder, layers[read]).items()}
+    read = [_starts(builder, builder.layers[name]) for name in layer.inputs]
+    return {name: start for each in read for name, start in each.items()}
 
 
 def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
     """Return the layer that reshapes an image to the row of pixels that only `pad` reads, or None if there is no such
     layer or its copy is needed."""
-    layer = _layers(builder).get(pad.inputs[0])
+    layer = builder.layers.get(pad.inputs[0])
     if not isinstance(layer, Reshape):
         return None
-    place = builder.places[layer.name]
-    if place.parts[0] >= 0 and isinstance(builder.nodes[place.parts[0]].operation, Beside):  # already placed
+    part = builder.places[layer.name].parts[0]
+    if part >= 0 and isinstance(builder.nodes[part].operation, Beside):  # already placed
         return layer
     node = _node_of(builder, layer.name)
     is_copy = node is not None and isinstance(node.operation, ReshapePixels) and not node.operation.split
@@ -90,19 +90,13 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
 
 
 def _node_of(builder: GraphBuilder, name: str) -> Node | None:
-    """Return the node that computes a value, or None if several layers read it or it is not stored in order."""
-    place = builder.places[name]
-    is_own = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain and builder.is_read_once(name)
-    node = builder.nodes[place.parts[0]] if is_own else None
+    """Return the node of a layer whose value is stored in order and read once; None if there is no such node."""
+    node = builder.node_of(name) if builder.is_read_once(name) else None
     return node if node is not None and node.name == name else None
-
-
-def _layers(builder: GraphBuilder) -> dict[str, Layer]:
-    return {layer.name: layer for layer in builder.model.network.layers}
 
 
 def _are_alike(builder: GraphBuilder, names: Sequence[str]) -> bool:
     """True if each value is one whole part, and all have the same number of channels."""
     places = [builder.places[name] for name in names]
-    are_whole = all(len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain for place in places)
+    are_whole = all(builder.node_of(name) is not None for name in names)
     return are_whole and len({place.sizes for place in places}) == 1 and builder.shapes[names[0]][0] == places[0].total
