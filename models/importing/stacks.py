@@ -119,11 +119,9 @@ class _Stacks:
         if not isinstance(stack, Concat) or self._shapes[name][0] > MOST_CHANNELS:
             return
         parts = self._parts(stack)
-        if parts is None or len(parts) < 2:
+        if parts is None or len(parts) < 2 or not all(map(_is_pixelwise, parts)):
             return
-        if any(part.kernel_size != (1, 1) or part.groups > 1 or any(part.padding) for part in parts):
-            return
-        if len({_without_name(part) for part in parts}) > 1:
+        if len({(part.stride, part.activation, part.activation_parameters) for part in parts}) > 1:
             return
         sources = [part.inputs[0] for part in parts]
         if len(set(sources)) < len(sources):
@@ -195,8 +193,8 @@ class _Stacks:
         return name
 
 
-def _without_name(layer: Conv2d) -> Conv2d:
-    return dataclasses.replace(layer, name="parts", in_channels=1, out_channels=1, inputs=("input",))
+def _is_pixelwise(layer: Conv2d) -> bool:
+    return layer.kernel_size == (1, 1) and layer.groups == 1 and not any(layer.padding)
 
 
 def _reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:

@@ -139,3 +139,15 @@ def test_a_stack_of_grouped_convolutions(kernel: int, groups: int, tmp_path: Pat
     chain.add("GlobalAveragePool")
     chain.add("Flatten")
     assert_imports(chain, tmp_path)
+
+
+def test_stacks_of_depthwise_convolutions_stay(tmp_path: Path) -> None:
+    """CoaT: filters of several sizes, without a map behind them."""
+    chain = Mixed(3, 6, 5)
+    chain.conv((3, 12), (1, 1))
+    chain.stack(chain.convs([(4, 4), (8, 8)], [3, 5], [4, 8]))
+    chain.stack(chain.convs([(4, 4), (8, 8)], [3, 3], [4, 2]))
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    chain.gemm(12, 4)
+    assert_imports(chain, tmp_path)
