@@ -10,6 +10,7 @@ file and, for networks that it does not have, from the rows of the page.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import multiprocessing
 import os
@@ -29,7 +30,18 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "networks.md"
 TARGET, DTYPE = "trn2", "bfloat16"
 _BLOCK = re.compile(r"(<!-- measured: exports -->\n).*?(<!-- end of exports -->)", re.S)
 _LONGEST = 160  # maximum length of a reason in the table, in characters
-HEADINGS = ("network", "size", "exporter", "differs by", "planned in", "predicted", "times its floor", "otherwise")
+HEADINGS = (
+    "network",
+    "size",
+    "exporter",
+    "differs by",
+    "planned in",
+    "predicted",
+    "times its floor",
+    "otherwise",
+    "date",
+)
+OPTIONAL = 2  # headings of columns that may be missing at the end of a row
 
 
 def main() -> None:
@@ -53,6 +65,7 @@ def main() -> None:
     load_packages(exports)
     for export in exports:
         known[export.key] = result = _in_a_process(export, arguments.seconds)
+        result["date"] = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         with arguments.results.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"key": export.key, **result}) + "\n")
         sys.stderr.write(f"{export.key}: {result}\n")
@@ -104,16 +117,23 @@ def try_export(export: Export) -> dict[str, Any]:
 
 def table_of(results: dict[str, dict[str, Any]]) -> str:
     """Return the counts by family, and one row for each network."""
-    lines = ["| family | tried | accepted | in one launch | median times floor |", "| --- | --- | --- | --- | --- |"]
+    newest = max((result.get("date", "") for result in results.values()), default="")
+    heading = f"| family | tried | accepted | in one launch | median times floor | of {newest}: rows | their median |"
+    lines = [heading, "| --- | --- | --- | --- | --- | --- | --- |"]
     families: dict[str, list[dict[str, Any]]] = {}
     for key, result in results.items():
         if "not_exported" not in result:
             families.setdefault(key.split("/")[0], []).append(result)
+    if any(family.startswith("timm") for family in families):
+        families["timm, all"] = [
+            each for family, tried in families.items() if family.startswith("timm") for each in tried
+        ]
     for family, tried in families.items():
-        ran = sorted(result["times_floor"] for result in tried if "times_floor" in result)
+        ran = [result for result in tried if "times_floor" in result]
+        new = [result for result in ran if newest and result.get("date") == newest]
         together = sum("times_floor" in each and not each.get("note", "").startswith("layer") for each in tried)
-        median = f"{ran[len(ran) // 2]:.1f}" if ran else ""
-        lines.append(f"| {family} | {len(tried)} | {len(ran)} | {together} | {median} |")
+        counts = f"{len(tried)} | {len(ran)} | {together} | {_median(ran)} | {len(new)} | {_median(new)}"
+        lines.append(f"| {family} | {counts} |")
     lines += ["", _row(HEADINGS), _row(["---"] * len(HEADINGS))]
     lines += [_row(_cells(key, result)) for key, result in results.items()]
     return "\n".join(lines) + "\n"
@@ -123,7 +143,9 @@ def rows_of(page: str) -> dict[str, dict[str, Any]]:
     """Return the results in the table of a page, by the keys of networks that still exist."""
     block = _BLOCK.search(page)
     rows = [line.strip("| ").split(" | ") for line in block[0].splitlines() if line.startswith("| ")] if block else []
-    cells = [[cell.strip() for cell in "|".join(row).split("|")] for row in rows if len(row) >= len(HEADINGS) - 1]
+    cells = [
+        [cell.strip() for cell in "|".join(row).split("|")] for row in rows if len(row) >= len(HEADINGS) - OPTIONAL
+    ]
     sizes = tuple(sorted({int(size) for _, size, *_ in cells if size.isdigit()}))
     keys: dict[tuple[str, int, str], list[str]] = {}
     for each in all_exports(sizes):  # in the order of the page; two packages may have networks with the same name
@@ -136,9 +158,17 @@ def rows_of(page: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _result(differs: str, planned: str, predicted: str, floors: str, otherwise: str = "") -> dict[str, Any]:
+def _median(results: list[dict[str, Any]]) -> str:
+    """Return the median of the times of the floor, or nothing if there are none."""
+    found = sorted(result["times_floor"] for result in results)
+    return f"{found[len(found) // 2]:.1f}" if found else ""
+
+
+def _result(
+    differs: str, planned: str, predicted: str, floors: str, otherwise: str = "", date: str = ""
+) -> dict[str, Any]:
     """Return the result in the cells of a row."""
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = {"date": date} if date else {}
     if differs:
         result["differs_by"] = float(differs)
     if predicted:
@@ -165,7 +195,7 @@ def _cells(key: str, result: dict[str, Any]) -> list[str]:
     told += [result[kind] for kind in ("note", "not_compared") if kind in result]
     reason = "; ".join(told).replace("|", "/")
     short = reason if len(reason) <= _LONGEST else reason[: _LONGEST - 3] + "..."
-    return [name, size if size != "0" else "", exporter, differs, *numbers, short]
+    return [name, size if size != "0" else "", exporter, differs, *numbers, short, result.get("date", "")]
 
 
 def _row(cells: Iterable[str]) -> str:
