@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from .errors import UsageError
 from .option_groups import fraction, takes_options, whole
-from .options import ModelOption, PictureOptions
+from .options import ModelOption, TaskOptions, fail_under_option
 from .picture_paths import PicturePaths
 from .picture_task import Sizes, answer_pictures
 
@@ -67,7 +67,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class DetectOptions(PictureOptions):
+class DetectOptions(TaskOptions):
     """Options of `detect` except those that specify its pictures."""
 
     form: Annotated[
@@ -100,18 +100,7 @@ class DetectOptions(PictureOptions):
         Path | None,
         typer.Option("--save", metavar="DIR", help="Write each picture with its boxes drawn into this folder."),
     ] = None
-    fail_under: Annotated[
-        float | None,
-        typer.Option(
-            "--fail-under",
-            parser=fraction,
-            metavar="SHARE",
-            help="Exit with 1 if the mAP@0.5:0.95 against --labels is below this.",
-        ),
-    ] = None
-    # Options for label predictions, which do not apply to boxes.
-    top_k: ClassVar[None] = None  # type: ignore[misc]
-    compare_backends: ClassVar[bool] = False  # type: ignore[misc]
+    fail_under: Annotated[float | None, fail_under_option("mAP@0.5:0.95")] = None
 
     @property
     def limits(self) -> Limits:

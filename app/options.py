@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -143,6 +143,12 @@ def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> Non
     for name, is_given in given.items():
         if is_given and dtype != "float8_e4m3":
             raise UsageError(f"{name} requires --dtype float8_e4m3, not {dtype}")
+
+
+def fail_under_option(measure: str, example: str = "") -> Any:
+    """Return the option --fail-under of a command that computes this measure."""
+    told = f"Exit with 1 if the {measure} against --labels is below this{example}."
+    return typer.Option("--fail-under", parser=fraction, metavar="SHARE", help=told)
 
 
 @dataclass(frozen=True)
@@ -288,15 +294,7 @@ class AnswerOptions(RunOptions):
             help="Exit with 0 even if up to N inputs cannot be used; they are still reported.",
         ),
     ] = 0
-    fail_under: Annotated[
-        float | None,
-        typer.Option(
-            "--fail-under",
-            parser=fraction,
-            metavar="SHARE",
-            help="Exit with 1 if the accuracy against --labels is below this, such as 0.97.",
-        ),
-    ] = None
+    fail_under: Annotated[float | None, fail_under_option("accuracy", ", such as 0.97")] = None
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Resume an interrupted run with the same options and the same --output."),
@@ -398,3 +396,11 @@ class RowOptions(AnswerOptions):
     """Options of `ffnn` except those that specify its features."""
 
     batch_size: BatchSizeOption = 2048
+
+
+@dataclass(frozen=True)
+class TaskOptions(PictureOptions):
+    """Options of commands whose predictions are not labels, without those that apply to labels only."""
+
+    top_k: ClassVar[None] = None  # type: ignore[misc]
+    compare_backends: ClassVar[bool] = False  # type: ignore[misc]

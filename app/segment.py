@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from .errors import UsageError
-from .option_groups import fraction, takes_options
-from .options import ModelOption, PictureOptions
+from .option_groups import takes_options
+from .options import ModelOption, TaskOptions, fail_under_option
 from .picture_paths import PicturePaths
 from .picture_task import Sizes, answer_pictures
 
@@ -58,7 +58,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class SegmentOptions(PictureOptions):
+class SegmentOptions(TaskOptions):
     """Options of `segment` except those that specify its pictures."""
 
     form: Annotated[
@@ -69,18 +69,7 @@ class SegmentOptions(PictureOptions):
         Path | None,
         typer.Option("--save", metavar="DIR", help="Write the map of each picture, and an overlay, into this folder."),
     ] = None
-    fail_under: Annotated[
-        float | None,
-        typer.Option(
-            "--fail-under",
-            parser=fraction,
-            metavar="SHARE",
-            help="Exit with 1 if the mean IoU against --labels is below this.",
-        ),
-    ] = None
-    # Options for label predictions, which do not apply to class maps.
-    top_k: ClassVar[None] = None  # type: ignore[misc]
-    compare_backends: ClassVar[bool] = False  # type: ignore[misc]
+    fail_under: Annotated[float | None, fail_under_option("mean IoU")] = None
 
 
 LabelsOption = Annotated[
