@@ -71,26 +71,27 @@ def test_the_help_has_every_option_and_example(capsys) -> None:
         assert examples and all(example in shown for example in examples)
 
 
-def commands() -> list[str]:
+def commands(help_block: str) -> list[str]:
     """The command lines of the generated help, those that go over two lines as one."""
-    fences = re.findall(r"```\n(.*?)```", update_docs.help_block(), re.S)
+    fences = re.findall(r"```\n(.*?)```", help_block, re.S)
     lines = [line.strip() for fence in fences for line in fence.replace("\\\n", " ").splitlines()]
     found = [re.search(r"(?:^|\| )(trninfer [^|&;]+)", line) for line in lines]
     return [match[1].strip() for match in found if match]
 
 
-@pytest.mark.parametrize("command", commands())
-def test_examples_have_options_that_there_are(command) -> None:
-    words = shlex.split(command)[1:]
-    script = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))  # its own options follow
-    name, options = words[0], [word.partition("=")[0] for word in words[:script] if word.startswith("--")]
-    known = {
-        option
-        for part in update_docs.help_block().split("<details>")[1:]
-        if f"<code>trninfer {name}</code>" in part
-        for option in re.findall(r"^\| `(--[a-z-]+)", part, re.M)
-    }
-    assert known and set(options) <= known, set(options) - known
+def test_examples_have_options_that_there_are() -> None:
+    block = update_docs.help_block()
+    for command in commands(block):
+        words = shlex.split(command)[1:]
+        script = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))  # its own options follow
+        name, options = words[0], [word.partition("=")[0] for word in words[:script] if word.startswith("--")]
+        known = {
+            option
+            for part in block.split("<details>")[1:]
+            if f"<code>trninfer {name}</code>" in part
+            for option in re.findall(r"^\| `(--[a-z-]+)", part, re.M)
+        }
+        assert known and set(options) <= known, f"{command}: {set(options) - known}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
