@@ -11,9 +11,9 @@ import typer
 
 from .errors import UsageError
 from .option_groups import fraction, takes_options, whole
-from .options import ModelOption, TaskOptions, fail_under_option
+from .options import ModelOption, fail_under_option
 from .picture_paths import PicturePaths
-from .picture_task import Sizes, answer_pictures
+from .picture_task import Sizes, TaskOptions, answer_pictures
 
 if TYPE_CHECKING:
     from ..inference.boxes import Limits

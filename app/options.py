@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -396,11 +396,3 @@ class RowOptions(AnswerOptions):
     """Options of `ffnn` except those that specify its features."""
 
     batch_size: BatchSizeOption = 2048
-
-
-@dataclass(frozen=True)
-class TaskOptions(PictureOptions):
-    """Options of commands whose predictions are not labels, without those that apply to labels only."""
-
-    top_k: ClassVar[None] = None  # type: ignore[misc]
-    compare_backends: ClassVar[bool] = False  # type: ignore[misc]

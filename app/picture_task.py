@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from .errors import UsageError
 from .options import PictureOptions
@@ -21,6 +22,14 @@ _FINDS = {  # description, command, and option of `trninfer import`, by kind of 
     "boxes": ("boxes", "detect", "--boxes"),
     "map": ("a class for each pixel", "segment", "--output-kind map"),
 }
+
+
+@dataclass(frozen=True)
+class TaskOptions(PictureOptions):
+    """Options of commands whose predictions are not labels, without those that apply to labels only."""
+
+    top_k: ClassVar[None] = None  # type: ignore[misc]
+    compare_backends: ClassVar[bool] = False  # type: ignore[misc]
 
 
 def answer_pictures(
