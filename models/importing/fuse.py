@@ -32,6 +32,7 @@ from ..layers import (
     Pool,
 )
 from . import fold
+from .gated_sums import GatedSums
 from .linear import LinearLayers
 from .sink import sink_affines
 from .stacks import compute_parts
@@ -292,6 +293,11 @@ def _is_cut_at_zero(layer: Layer | None) -> bool:
     return activation == "relu" or (activation == "clip" and low[0] == 0)
 
 
+def _gated_sum(state: _Fusing, layer: Layer) -> Layer | None:
+    """Simplify sums and quotients with gates."""
+    return GatedSums(state.layers, state.tensors, state.shapes, state.reads).simplify(layer, state.outputs)
+
+
 def _padding(state: _Fusing, layer: Layer) -> Layer | None:
     """Merge the zero padding of an image into the convolution or pool that reads it."""
     if not isinstance(layer, (Conv2d, Pool)):
@@ -369,6 +375,7 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _swish,
     _affine,
     _activation,
+    _gated_sum,
     _padding,
 )
 
