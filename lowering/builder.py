@@ -157,11 +157,8 @@ class GraphBuilder:
         shape = self.shapes[name]
         count = shape[0]
         has_row = any(node.name == name for node in self.nodes)
-        label, kind = (
-            (self.inner(name), "gather")
-            if has_row
-            else (name, self.layers[name].kind if name in self.layers else "gather")
-        )
+        layer = None if has_row else self.layers.get(name)
+        label, kind = self.inner(name) if has_row else name, "gather" if layer is None else layer.kind
         place = self.places[name]
         if count > MOST_GATHERED or (len(place.parts) > 1 and place.are_plain and self.are_moved(place)):
             self._gather_in_hbm(label, name, kind)
