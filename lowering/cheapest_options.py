@@ -53,11 +53,13 @@ class CheapestOptions:
         return sum(self._nanoseconds(graph, number) for number in range(len(graph.nodes)))
 
     def _nanoseconds(self, graph: Graph, number: int) -> float:
-        """Return the cost of an operation per image, measured with fewer images if all of them do not fit."""
-        images = self._images
+        """Return the cost of an operation per image of the launch's free axis, measured with fewer images if all of
+        them do not fit. Where fewer images are packed along the partitions, more are along the free axis."""
+        more = graph.packed // graph.packed_in(graph.nodes[number])
+        images = min(self._images * more, MOST_PRICED)
         while True:
             try:
-                return self._cost_model.cost(graph, number, images).nanoseconds / images
+                return self._cost_model.cost(graph, number, images).nanoseconds * more / images
             except Unsupported:
                 if images == 1:
                     raise

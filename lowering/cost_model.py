@@ -148,14 +148,15 @@ class CostModel:
         multiplying, instructions = 0.0, 0
         for number in range(len(graph.nodes)):
             mini = _Alone(graph, number)
-            enough = mini.enough(min(images, MOST_PRICED))
+            own = images * (graph.packed // graph.packed_in(graph.nodes[number]))
+            enough = mini.enough(min(own, MOST_PRICED))
             known = self._known.get((*mini.key, enough))
-            if known is not None and enough == mini.enough(images):
-                cost = known.cost(images / enough)
+            if known is not None and enough == mini.enough(own):
+                cost = known.cost(own / enough)
                 instructions += cost.instructions
                 multiplying += cost.multiplying
             elif known is not None:  # an instruction may process more images than were simulated
-                instructions += known.cost(mini.instructions_of(images) / mini.instructions_of(enough)).instructions
+                instructions += known.cost(mini.instructions_of(own) / mini.instructions_of(enough)).instructions
         return Cost(multiplying, instructions)
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:

@@ -182,3 +182,14 @@ def test_a_total_is_the_sum_for_one_image_in_passes_of_fewer_where_all_are_too_m
     assert CheapestOptions(Small(100), 3).total(graph) == len(graph.nodes) * 100 / 2
     with pytest.raises(Unsupported, match="no room"):
         CheapestOptions(Small(None), 4).total(graph)  # type: ignore[arg-type]
+
+
+def test_a_total_counts_all_images_of_operations_that_have_fewer_on_the_partitions() -> None:
+    """Of eight images along the partitions, many channels leave one there and eight along the free axis."""
+    network = ending_in_dense((3, 16, 16), [conv("a", 3, 16, 3), conv("b", 16, 128, 3), conv("c", 128, 128, 3)])
+    graph = pipeline_of(model_of(network)).lower(Decisions((Choice(Kind.PACK_IMAGES, value=8),))).graph
+    apart = [graph.packed // graph.packed_in(node) for node in graph.nodes]
+    assert graph.packed == 8 and min(apart) == 1 and max(apart) == 8
+    tariff = Tariff(100)
+    assert CheapestOptions(tariff, 1).total(graph) == sum(100 * more / min(more, MOST_PRICED) for more in apart)
+    assert [images for _, images in tariff.asked] == [min(more, MOST_PRICED) for more in apart]
