@@ -20,11 +20,9 @@ from .graph import Graph, Unsupported
 from .passes.base import Pass
 from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
-from .schedule import StageOf, with_stages
 from .staging import Staging
 
 FAR_SLOWER = 3  # drafts that cost more than this many times the cheapest draft are not simulated
-PASS_COLUMNS = 8 * 1024  # approximate columns per pass of the first operation; passes overlap at their ends
 
 
 class Candidates:
@@ -101,11 +99,9 @@ class Candidates:
         return replace(plan, decisions=decisions.having(*cheapest.made), nanoseconds=cost)
 
     def _schedules(self, draft: LaunchPlan) -> list[Decisions]:
-        """Return the decisions of a draft with up to three different schedules that fit.
-
-        The schedules are: as many images per pass as fit; passes of fewer images with resident weights; several stages.
-        """
-        decisions, graph = draft.decisions, draft.graph
+        """Return the decisions of a draft with different schedules that fit: as many images per pass as fit, or several
+        stages."""
+        decisions = draft.decisions
         staging = Staging(self._pipeline, draft, self._pictures, self._budget_bytes)
         whole = staging.whole(decisions)
         if staging.images == 1:
@@ -113,17 +109,6 @@ class Candidates:
         fitting = whole.value(Kind.STAGE)
         found = [whole] if fitting == staging.images else [*staging.split(decisions), whole]
         found.sort(key=staging.loaded)
-        computing = (node.operation for node in graph.nodes if not node.operation.is_load)
-        first = next(computing, graph.nodes[-1].operation)
-        columns = staging.images * first.rows * first.columns * getattr(first, "pool_size", 1) ** 2
-        passes = max(1, (columns + PASS_COLUMNS // 2) // PASS_COLUMNS)
-        held = sum(draft.layout.bytes_of(n)[0] for n in range(len(graph.nodes)))
-        if passes > 1 and held <= self._budget_bytes // 2:
-            stay = decisions.having(Choice(Kind.RESIDENT_WEIGHTS))
-            at_once = min(staging.whole(stay).value(Kind.STAGE), ceil_div(staging.images, passes))
-            resident = with_stages(stay, graph, [StageOf(staging.nodes, at_once)])
-            if staging.fits(resident):
-                found.insert(0, resident)
         return found
 
 

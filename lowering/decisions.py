@@ -43,7 +43,6 @@ class Kind(Enum):
     CLASSES_ON_PARTITIONS = "classes_on_partitions"
     SPLIT_ACCUMULATION = "split_accumulation"
     STAGE = "stage"
-    RESIDENT_WEIGHTS = "resident_weights"  # keep a stage's weights in SBUF during all its passes
     PREFETCH = "prefetch"
     WARM_UP = "warm_up"
 

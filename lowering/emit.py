@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..kernels.operation_fields import with_fields
 from ..kernels.program import (
     Copies,
-    Filtered,
     Load,
     Memory,
     Operation,
@@ -63,11 +61,6 @@ def band_rows(rows: int, bands: int) -> Iterator[Rows]:
         yield first, min(rows, first + each)
 
 
-def _resident_weights(operation: Filtered) -> dict[str, Any]:
-    """Return the changed fields of an operation whose weights stay in SBUF."""
-    return {"weights": with_fields(operation.weights, are_resident=True)}
-
-
 class _Emission:
     """The operations emitted so far, and the operation from which each node's value is read."""
 
@@ -97,7 +90,7 @@ class _Emission:
     def _add(self, number: int) -> None:
         """Append a node that computes all rows of its value together."""
         self._number = number
-        node = self._node(number)
+        node = self._graph.nodes[number]
         if number in self._buffers:  # its value was already written by its phases or parts
             self._places[number] = self._buffers[number]
             self._return(number)
@@ -195,13 +188,14 @@ class _Emission:
             if number not in plan.rows:
                 continue
             self._number = number
-            node = self._node(number)
+            node = self._graph.nodes[number]
             operation = with_fields(
                 banded(node, plan.rows[number], plan.reaches[number]),
                 windows=windows_of(self._graph, number, plan, first),
             )
             if operation.filtered is not None:
-                operation = with_fields(operation, **_resident_weights(operation.filtered))
+                weights = with_fields(operation.filtered.weights, are_resident=True)
+                operation = with_fields(operation.filtered, weights=weights)
             operation = self._with_loads(node, operation)
             if number == end - 1:
                 self._write(operation, WriteRegion(buffer, (plan.rows[number][0], 0)))
@@ -216,13 +210,6 @@ class _Emission:
         value = self._places[number]
         buffer = self._append(buffer_of(node.operation, Memory.OUTPUT), number)
         self._append(store_of(node.operation, value, WriteRegion(buffer)), number)
-
-    def _node(self, number: int) -> Node:
-        node = self._graph.nodes[number]
-        operation = node.operation
-        if self._stage in self._schedule.resident_weights and operation.filtered is not None:
-            return node.changed(**_resident_weights(operation.filtered))
-        return node
 
     def _sources(self, node: Node) -> tuple[Parts, ...]:
         """Return the operations that a node reads; values in HBM are loaded as a whole unless a convolution streams

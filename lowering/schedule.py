@@ -28,14 +28,10 @@ class Region:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The stages of a graph in order, by node number, and the regions that run in bands.
-
-    `resident_weights`: the stages whose weights stay in SBUF during all their passes.
-    """
+    """The stages of a graph in order, by node number, and the regions that run in bands."""
 
     stages: tuple[StageOf, ...]
     regions: tuple[Region, ...] = ()
-    resident_weights: tuple[int, ...] = ()
 
     @staticmethod
     def of(decisions: Decisions, graph: Graph) -> Schedule:
@@ -47,9 +43,8 @@ class Schedule:
 
         at_once = {end_of(node): images for node, images in {None: 1, **decisions.of(Kind.STAGE)}.items()}
         ends = sorted(at_once)
-        resident_weights = sorted(ends.index(end_of(node)) for node in decisions.of(Kind.RESIDENT_WEIGHTS))
         regions = regions_of(decisions, graph)
-        return Schedule(tuple(StageOf(end, at_once[end]) for end in ends), regions, tuple(resident_weights))
+        return Schedule(tuple(StageOf(end, at_once[end]) for end in ends), regions)
 
     def stage_of(self, number: int) -> int:
         """Return the number of the stage that runs a node."""

@@ -152,7 +152,7 @@ class Search:
         """Yield the neighbours of a launch: decisions that differ in one choice."""
         for each in self._pipeline.passes:
             yield from each.near(best.graph, best.decisions)
-        if max(best.passes) > 1 or best.decisions.of(Kind.RESIDENT_WEIGHTS):
+        if max(best.passes) > 1:
             yield scaled(best.decisions, 1, 2)
             yield scaled(best.decisions, 2, 1)
 

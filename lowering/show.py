@@ -55,10 +55,9 @@ def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
     """Return lines that describe the stages and regions of a launch, and the number of prefetched weight loads."""
     schedule = Schedule.of(plan.decisions, plan.graph)
     lines, first = [], 0
-    for number, (stage, passes) in enumerate(zip(schedule.stages, plan.passes, strict=True)):
-        note = ", weights staying in SBUF" if number in schedule.resident_weights else ""
+    for stage, passes in zip(schedule.stages, plan.passes, strict=True):
         images = stage.at_once * plan.program.packed
-        lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {_counted(images, 'image')}{note}")
+        lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {_counted(images, 'image')}")
         first = stage.end
     for region in schedule.regions:
         lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")

@@ -21,7 +21,6 @@ from ..lowering.passes.base import Pass
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
 LAST = (
     Kind.STAGE,
-    Kind.RESIDENT_WEIGHTS,
     Kind.PREFETCH,
     Kind.WARM_UP,
 )  # kinds of choices that no pass implements

@@ -63,9 +63,9 @@ def test_what_are_no_decisions_is_refused(data: dict[str, object]) -> None:
 def test_a_choice_takes_the_place_of_another_of_its_kind_and_node() -> None:
     one, other = NodeId(1), NodeId(1, ("tail",))
     decisions = Decisions((Choice(Kind.STAGE, one, 2), Choice(Kind.STAGE, other, 3), Choice(Kind.PACK_ROWS)))
-    changed = decisions.having(Choice(Kind.STAGE, one, 5), Choice(Kind.RESIDENT_WEIGHTS, one))
-    assert changed.of(Kind.STAGE) == {one: 5, other: 3} and changed.value(Kind.RESIDENT_WEIGHTS, one) is True
-    assert changed.without(Kind.STAGE, Kind.RESIDENT_WEIGHTS) == Decisions((Choice(Kind.PACK_ROWS),))
+    changed = decisions.having(Choice(Kind.STAGE, one, 5), Choice(Kind.COPIES, one))
+    assert changed.of(Kind.STAGE) == {one: 5, other: 3} and changed.value(Kind.COPIES, one) is True
+    assert changed.without(Kind.STAGE, Kind.COPIES) == Decisions((Choice(Kind.PACK_ROWS),))
     assert changed.without_choice(Choice(Kind.STAGE, one, 5)).of(Kind.STAGE) == {other: 3}
     assert changed.value(Kind.SPLIT_MEANS) == 0 and changed.value(Kind.PACK_IMAGES, default=1) == 1
 
@@ -104,6 +104,6 @@ def test_without_stages_all_nodes_run_image_by_image() -> None:
     graph = graph_of(ending_in_dense((3, 8, 8), [conv("a", 3, 8, 3), conv("b", 8, 8, 3)])).with_ids()
     count = len(graph.nodes)
     assert Schedule.of(Decisions(), graph).stages == (StageOf(count, 1),)
-    staged = Decisions((Choice(Kind.STAGE, NodeId(1), 3), Choice(Kind.RESIDENT_WEIGHTS), Choice(Kind.STAGE, None, 2)))
+    staged = Decisions((Choice(Kind.STAGE, NodeId(1), 3), Choice(Kind.STAGE, None, 2)))
     schedule = Schedule.of(staged, graph)
-    assert schedule == Schedule((StageOf(2, 3), StageOf(count, 2)), resident_weights=(1,)) and schedule.stage_of(2) == 1
+    assert schedule == Schedule((StageOf(2, 3), StageOf(count, 2))) and schedule.stage_of(2) == 1

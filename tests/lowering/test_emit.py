@@ -21,7 +21,7 @@ from trninfer.kernels.program import (
     Store,
     TapsLoad,
 )
-from trninfer.lowering.decisions import Choice, Decisions, Kind
+from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.emit import BAND_UNIT, band_rows, emit
 from trninfer.lowering.graph import Graph, Unsupported
 from trninfer.lowering.placement import borders, can_run_in_bands
@@ -59,9 +59,7 @@ def schedules(draw: st.DrawFn, graph: Graph, decisions: Decisions) -> Decisions:
     stages = sorted(draw(st.sets(st.sampled_from(cuts), max_size=3))) if cuts else []
     passes = [StageOf(end, draw(st.integers(1, 3))) for end in stages]
     last = draw(st.integers(1, 3))
-    ends = [None, *(graph.nodes[stage.end - 1].id for stage in passes)]
-    resident_weights = [Choice(Kind.RESIDENT_WEIGHTS, ends[n]) for n in draw(st.sets(st.integers(0, len(ends) - 1)))]
-    made = decide(graph, regions=regions, in_hbm=in_hbm, stages=passes, at_once=last, others=resident_weights)
+    made = decide(graph, regions=regions, in_hbm=in_hbm, stages=passes, at_once=last)
     return decisions.having(*made.choices)
 
 
@@ -128,16 +126,6 @@ def test_a_value_that_a_later_stage_reads_has_a_room_for_the_batch() -> None:
     assert isinstance(buffer, Buffer) and buffer.whole_batch and buffer.memory is Memory.SBUF and buffer.heights == (8,)
     assert pool.into is not None and pool.into.buffer == 1 and last.sources == ((1,),)
     assert [len(stage.operations) for stage in program.stages] == [3, 2]
-
-
-def test_weights_stay_for_the_passes_of_their_stage() -> None:
-    program = emitted(three(), Schedule((StageOf(2, 2), StageOf(4, 3)), resident_weights=(1,)))
-    stay = [
-        operation.weights.are_resident
-        for operation in program.operations
-        if isinstance(operation, (Convolution, DenseHead))
-    ]
-    assert stay == [False, True, True]
 
 
 def test_the_last_value_of_a_region_is_put_together_from_bands() -> None:

@@ -171,17 +171,6 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Decisions]:
     return found
 
 
-def test_images_go_in_passes_of_some_thousand_columns_with_the_weights_staying(tried: list[Decisions]) -> None:
-    """Of about 8,192: then all but the end of the first is hidden. 13 images of 1,024 columns are 1.6 passes."""
-    network = ending_in_dense((65, 32, 32), [Conv2d("a", 65, 65, (3, 3), (1, 1, 1, 1)), conv("b", 65, 8, 1)])
-    for pictures, passes in ((6, 1), (13, 2)):
-        tried.clear()
-        planner(graph_of(network)).plan(pictures)
-        resident_weights = {each.value(Kind.STAGE) for each in tried[:2] if each.of(Kind.RESIDENT_WEIGHTS)}
-        assert resident_weights == (set() if passes == 1 else {-(-pictures // passes)})
-        assert any(not each.of(Kind.RESIDENT_WEIGHTS) for each in tried)
-
-
 def test_two_cores_have_half_of_the_pictures_each() -> None:
     plan = planner(cores=2, cache=OF_TWO).plan(5)
     assert (plan.cores, plan.program.pictures, plan.program.alone) == (2, 3, False)

@@ -41,7 +41,6 @@ def test_a_damaged_plan_is_none(tmp_path: Path, content: str) -> None:
 FORGED = [
     ("pack_images", None, 0), ("pack_images", None, -1), ("pack_images", None, 3), ("pack_images", None, "x"),
     ("stage", [99], 1), ("stage", None, 0), ("stage", None, -1), ("stage", None, 10**30),
-    ("resident_weights", [99], True),
     ("form", [0], ["no form", 0]), ("form", [99], ["direct", 0]), ("form", [0], 1), ("bands", [0], [[99], 2]),
     ("bands", [0], [[0], 0]), ("bands", [0], [[0], -1]), ("bands", None, 1), ("warm_up", [0], [[0, 10**30]]),
     ("warm_up", [0], [[99, 1]]), ("warm_up", [99], [[0, 1]]), ("prefetch", None, 10**30),

@@ -68,7 +68,6 @@ def test_answers_are_right_however_early_weights_come(
         packs_rows=data.draw(st.booleans()),
         splits_phases=data.draw(st.booleans()),
         packed=data.draw(st.sampled_from([1, 2, 4])),
-        resident_weights=data.draw(st.sampled_from([False, False, True])),
     )
     try:
         decisions = applicable(network, flags, batch).having(Choice(Kind.PREFETCH, value=ahead))
@@ -77,8 +76,6 @@ def test_answers_are_right_however_early_weights_come(
         event("does not fit")
         return
     event(f"{min(3, len(prefetches(plan)))} or more early loads")
-    if flags.value(Kind.RESIDENT_WEIGHTS):
-        assert not prefetches(plan)
 
 
 @pytest.mark.parametrize(("batch", "at_once"), [(1, 1), (3, 1), (3, 3)])

@@ -60,7 +60,7 @@ def test_what_cannot_be_quicker_is_not_walked() -> None:
     assert not search.try_out(staged(4)) and search._left == left - least.instructions
     search.best = replace(search.best, nanoseconds=least.nanoseconds + 1)
     with pytest.raises(AssertionError, match="walked"):
-        search.try_out(decide(at_once=4, resident_weights=True))
+        search.try_out(decide(at_once=4, ahead=8))
 
 
 def test_what_does_not_apply_is_not_the_quickest_and_says_why() -> None:

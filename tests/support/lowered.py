@@ -60,7 +60,6 @@ def decide(
     in_hbm: Iterable[int] = (),
     regions: Iterable[Region] = (),
     stages: Iterable[StageOf] = (),
-    resident_weights: bool = False,
     others: Iterable[Choice] = (),
 ) -> Decisions:
     """Decisions by their kinds: of the launch, and for some nodes, or ALL. Numbers are those of nodes of a graph, or of
@@ -81,7 +80,6 @@ def decide(
         Kind.PREFETCH: ahead,
         Kind.FILL_TAPS: filled_taps,
         Kind.CLASSES_ON_PARTITIONS: turns_scores,
-        Kind.RESIDENT_WEIGHTS: resident_weights,
     }
     of_nodes = {
         Kind.COPIES: copied,
