@@ -118,7 +118,8 @@ def try_export(export: Export) -> dict[str, Any]:
 def table_of(results: dict[str, dict[str, Any]]) -> str:
     """Return the counts by family, and one row for each network."""
     newest = max((result.get("date", "") for result in results.values()), default="")
-    heading = f"| family | tried | accepted | in one launch | median times floor | of {newest}: rows | their median |"
+    newest_rows = f"rows of {newest or 'a date'} | their median"
+    heading = f"| family | tried | accepted | in one launch | median times floor | {newest_rows} |"
     lines = [heading, "| --- | --- | --- | --- | --- | --- | --- |"]
     families: dict[str, list[dict[str, Any]]] = {}
     for key, result in results.items():

@@ -21,7 +21,7 @@ def test_a_table_has_counts_by_family_and_a_row_a_network() -> None:
         }
     )
     lines = table.splitlines()
-    assert "of 2026-11-29: rows" in lines[0]
+    assert "rows of 2026-11-29" in lines[0]
     assert lines[2:4] == ["| timm: mobile | 3 | 2 | 1 | 4.0 | 1 | 2.1 |", "| timm, all | 3 | 2 | 1 | 4.0 | 1 | 2.1 |"]
     assert "| a | 96 | script | 1e-07 | 1.2 s | 1,234 us | 2.1 |  | 2026-11-29 |" in lines
     assert lines[-1] == "| d |  | own |  |  |  |  | not exported: broken |  |"
