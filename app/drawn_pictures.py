@@ -125,7 +125,7 @@ class SavedMaps(DrawnPictures):
         try:
             picture = open_image(name)
             if picture.size != pixels.shape[::-1]:
-                raise InputError("it has another size than before")
+                raise InputError("its size has changed")
             drawn = overlay(picture, pixels, self._labels)
         except InputError as error:  # the file is not a picture, or changed since the prediction
             if not is_array_file(name):

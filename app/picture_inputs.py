@@ -160,6 +160,6 @@ def read_list(path: str) -> list[str]:
     if len(content) > MAX_LIST_BYTES:
         raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB, the limit for a list of pictures")
     if b"\0" in content:  # a name cannot contain a null byte
-        raise UsageError(f"--from-list {path}: holds NUL bytes; expected a text file of names, one a line")
+        raise UsageError(f"--from-list {path}: holds NUL bytes; expected a text file with one name per line")
     lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
     return [os.fsdecode(line) for line in lines if line]

@@ -156,7 +156,7 @@ def _yolo_annotation(words: list[str], size: tuple[int, int], ids: Sequence[int]
         if not 0 <= number < len(ids) or not np.isfinite(values).all() or len(values) < 4 or len(values) % 2:
             raise ValueError
     except ValueError:
-        raise InputError(f"{where}: a class below {len(ids)} and x y width height as fractions are needed") from None
+        raise InputError(f"{where}: expected a class below {len(ids)}, and x y width height as fractions") from None
     points = values.reshape(-1, 2) * size
     low, sides = points[0] - points[1] / 2, points[1]
     if len(points) > 2:

@@ -83,7 +83,7 @@ def _json_labels(content: bytes) -> list[str]:
     except (ValueError, RecursionError):
         raise ValueError("not valid JSON; expected a list of labels") from None
     if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):
-        raise ValueError("a list of labels, or of their numbers, is needed")
+        raise ValueError("expected a list of labels, or of their numbers")
     return [str(item) for item in items]
 
 

@@ -154,7 +154,7 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
     if isinstance(document, dict):
         document = [{"input": name, "label": label} for name, label in document.items()]
     if not isinstance(document, list):
-        raise ValueError("an object of labels by name, or a list of objects with input and label, is needed")
+        raise ValueError("expected an object of labels by name, or a list of objects with input and label")
     for number, each in enumerate(document):
         yield f"item {number}", *_name_and_label(number, each)
 
@@ -164,5 +164,5 @@ def _name_and_label(number: int, item: object) -> tuple[str, str]:
     names = [found[key] for key in NAMES if isinstance(found.get(key), str)]
     labels = [found[key] for key in LABELS if type(found.get(key)) in (str, int)]
     if not (names and labels):
-        raise ValueError(f"item {number}: a name (input) and a label are needed")
+        raise ValueError(f"item {number}: expected a name (input) and a label")
     return names[0], str(labels[0])

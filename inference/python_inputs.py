@@ -239,7 +239,7 @@ def _hint(values: np.ndarray, spec: ImageInput) -> str:
     turned = {"CHW": "HWC", "HWC": "CHW"}.get(spec.layout)
     channels, height, width = spec.shape
     shape = (height, width, channels) if turned == "HWC" else (channels, height, width)
-    return f"; layout={turned!r} reads it" if values.shape == shape and turned else ""
+    return f"; use layout={turned!r} for it" if values.shape == shape and turned else ""
 
 
 def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:

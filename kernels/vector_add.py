@@ -166,7 +166,7 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     capacity = usable_sbuf_bytes()
     assert 3 * tiles * place <= capacity, (
         f"3 x {tiles} tiles of {place} bytes per partition must fit in the {capacity} bytes of SBUF; "
-        "take a smaller free or fewer tiles"
+        "use a smaller free or fewer tiles"
     )
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     turn = 0

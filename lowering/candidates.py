@@ -42,7 +42,7 @@ class Candidates:
     def shapes(self) -> list[Decisions]:
         """Return the combinations of choices about the whole launch that are worth drafting."""
         states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
-        reason = Unsupported("nothing of it fits")
+        reason = Unsupported("no part of it fits")
         for each in self._pipeline.passes:
             if each.asks:
                 break
@@ -69,7 +69,7 @@ class Candidates:
     def _drafts(self) -> list[LaunchPlan]:
         """Return the drafts that fit, cheapest first, without those that are far slower than the first."""
         drafts: list[LaunchPlan] = []
-        reason = Unsupported("nothing of it fits")
+        reason = Unsupported("no part of it fits")
         for decisions in self.shapes():
             is_plain = not decisions.value(Kind.PACK_IMAGES) and not decisions.value(Kind.PACK_ROWS)
             if is_plain and any(draft.decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for draft in drafts):

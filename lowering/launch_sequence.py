@@ -166,7 +166,7 @@ class LaunchSequence:
     def _longest(self, first: int, borders: Sequence[int], image: Shape) -> tuple[LaunchPlanner, int]:
         """Return the longest segment from a node on, and its end; `borders`: the possible ends, the first of which may
         exceed the instruction budget."""
-        reason = Unsupported("nothing of it fits")
+        reason = Unsupported("no part of it fits")
         for last in reversed(borders):
             try:
                 tried = self._planner(first, last, image)

@@ -47,7 +47,7 @@ class Search:
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, most: int = UNBOUNDED) -> None:
         self.best: LaunchPlan | None = None
-        self.reason = Unsupported("nothing of it fits")
+        self.reason = Unsupported("no part of it fits")
         self._pipeline, self._cost_model, self._pictures, self._most = pipeline, cost_model, pictures, most
         self._tried: set[Decisions] = set()
         self._spent: dict[Program, int] = {}  # simulated programs, and their numbers of instructions

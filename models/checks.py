@@ -69,7 +69,7 @@ def check_choice(where: str, field: str, value: str, allowed: Sequence[str]) -> 
 def check_numbers(where: str, field: str, values: Sequence[float], count: int) -> None:
     """Raise ModelError unless there are exactly `count` finite numbers."""
     if len(values) != count or not all(math.isfinite(value) for value in values):
-        raise ModelError(f"{_place(where)}: {field} is {values}, but {count} finite numbers are needed")
+        raise ModelError(f"{_place(where)}: {field} is {values}; expected {count} finite numbers")
 
 
 def check_shape(where: str, field: str, shape: Shape) -> None:
@@ -84,7 +84,7 @@ def check_shape(where: str, field: str, shape: Shape) -> None:
 def check_count(where: str, before: Shape, after: Shape) -> None:
     """Raise ModelError unless both shapes have the same number of elements."""
     if math.prod(before) != math.prod(after):
-        raise ModelError(f"{_place(where)}: {list(before)} and {list(after)} differ in their number of elements")
+        raise ModelError(f"{_place(where)}: {list(before)} and {list(after)} have different numbers of elements")
 
 
 def check_epsilon(where: str, epsilon: float) -> None:

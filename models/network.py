@@ -137,7 +137,7 @@ class Network:
         shapes = {other.name: other.shape for other in self.others}
         count = self.named_outputs[0].shape[0 if head.layout == "rows" else 1]
         if head.box_count(self.input.height, self.input.width) not in (None, count):
-            raise ModelError(f"boxes: {count} of them, which the strides do not make of {self.input.shape}")
+            raise ModelError(f"boxes: there are {count}, which does not match the strides for {self.input.shape}")
         wanted = {
             head.scores_from: (count, head.score_count),
             head.keypoints_from: (count, head.keypoints * head.keypoint_size),

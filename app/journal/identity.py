@@ -37,7 +37,7 @@ def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> No
         if key in earlier and earlier[key] != value:
             what = {
                 "weights": "other weights of the same model",
-                "data": "a --data file that is another one or has changed",
+                "data": "another --data file, or one that has changed",
             }
             told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
             raise UsageError(f"--resume: the answers in {name} were made with {told}")

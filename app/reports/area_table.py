@@ -58,7 +58,7 @@ def _add_areas(table: Table, name: str, areas: Sequence[ClassArea]) -> None:
 def map_score_line(score: MapScore) -> str:
     """Describe the mean intersection over union in one line."""
     if not score.pictures:
-        return "score: no picture has a correct map to compare with"
+        return "score: there is no correct map for any picture"
     return (
         f"score: mean IoU {score.mean_iou:.4f} of {count(len(score.classes), 'class', 'classes')}, "
         f"{100 * score.pixel_accuracy:.2f} % of pixels correct in {count(score.pictures, 'picture')}"

@@ -208,8 +208,8 @@ def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | 
     launches = "One launch"
     if len(timelines) > 1:
         first = "" if report.command == "simulate" else "The first batch, "
-        launches = f"{first}{len(timelines)} launches after each other"
-    note = f"{launches}, as {report.latency_kind}. The grey line under a name is what the launch itself takes."
+        launches = f"{first}{len(timelines)} consecutive launches"
+    note = f"{launches}, as {report.latency_kind}. The grey line under a name is the time of the launch itself."
     return timeline_section(collect(timelines), note, report.latency_kind)
 
 

@@ -232,12 +232,12 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
     """Return the timeline section: a canvas with its data, a static picture, and a note on merged blocks."""
     blocks, resolution = thin(timeline, MAX_BLOCKS)
     shown = sum(len(row) for track, row in zip(timeline.tracks, blocks) if track.kind != "critical")
-    told = f"All {timeline.instructions:,} instructions are drawn, each as a block of its own."
+    told = f"All {timeline.instructions:,} instructions are drawn, each as a separate block."
     if shown < timeline.instructions:
         near = f", or start in the same {resolution:g} ns of a grid" if resolution else ""
         told = (
             f"{timeline.instructions:,} instructions are drawn as {shown:,} blocks: those of one track that overlap"
-            f"{near} are one block, paler the longer its engine idled in it. None is left out."
+            f"{near} are merged into one block, which is paler the longer its engine was idle. None is omitted."
         )
     buttons = (("in", "+", "Zoom in"), ("out", "\u2212", "Zoom out"), ("fit", "Fit", "Show all"))
     canvas = element(

@@ -134,7 +134,7 @@ def compare_documents(
         raise UsageError(f"--compare {path}: its times are {kinds[1]}, these are {kinds[0]}; they cannot be compared")
     found = list(_differences(document, baseline))
     if any(fatal for _, fatal in found):
-        raise UsageError(f"--compare {path}: not of the same bench: {'; '.join(text for text, _ in found)}")
+        raise UsageError(f"--compare {path}: the benches differ: {'; '.join(text for text, _ in found)}")
     sizes = [side["bench"].get("batch_size") or 1 for side in (document, baseline)]
     an_input = sizes[0] != sizes[1]
     now, before = (_times(side, size if an_input else 1) for side, size in zip((document, baseline), sizes))
@@ -314,7 +314,7 @@ def verdict(comparison: BaselineComparison) -> str:
     if comparison.differences:
         total = comparison.total
         change = "" if total.change is None else f", {_percent(total.change)}{f' ({total.why})' if total.why else ''}"
-        return f"compared, though not of the same bench: {'; '.join(map(printable, comparison.differences))}{change}"
+        return f"compared, although the benches differ: {'; '.join(map(printable, comparison.differences))}{change}"
     slow = [
         f"{row.name} ({row.why})" if row.why else row.name
         for row in (*comparison.rows, comparison.total)

@@ -97,10 +97,10 @@ def _print_predictions(console: Console, report: Report) -> None:
     console.print(table)
     if len(shown) < len(report.predictions):
         left = count(len(report.predictions) - len(shown), "more row")
-        print_line(console, f"... and {left} (--format json has them all)")
+        print_line(console, f"... and {left} (--format json contains all)")
     if len(others) > SHOWN_OUTPUTS:
         left = count(len(others) - SHOWN_OUTPUTS, "more output")
-        print_line(console, f"... and {left} (--format json has them all)")
+        print_line(console, f"... and {left} (--format json contains all)")
     console.print()
 
 

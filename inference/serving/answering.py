@@ -126,7 +126,7 @@ class Server:
             await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not answers.done():
                 if gone.done():
-                    raise HTTPException(CLIENT_GONE, "the client went away")
+                    raise HTTPException(CLIENT_GONE, "the client disconnected")
                 raise HTTPException(504, f"not answered within {self.settings.timeout:g} seconds")
         finally:
             self._accepted -= len(sources)

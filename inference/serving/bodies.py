@@ -49,7 +49,7 @@ class BodyReader:
         try:
             return await asyncio.wait_for(self._collect(request, lease), seconds)
         except ClientDisconnect:
-            raise BodyError(CLIENT_GONE, "the client went away") from None
+            raise BodyError(CLIENT_GONE, "the client disconnected") from None
         except asyncio.TimeoutError:
             raise BodyError(408, f"the body did not arrive within {seconds:g} seconds") from None
 

@@ -208,7 +208,7 @@ def _check_graph(model: onnx.ModelProto) -> None:
     """Raise ModelError if a graph is too large, or has sparse weights or unprintable names."""
     graph = model.graph
     if len(graph.node) > MAX_NODES:
-        raise ModelError(f"{len(graph.node)} nodes exceed the limit of {MAX_NODES} are allowed")
+        raise ModelError(f"{len(graph.node)} nodes; at most {MAX_NODES} are allowed")
     if graph.sparse_initializer:
         raise ModelError("sparse weights are not supported")
     named = (*graph.input, *graph.output, *graph.initializer)
@@ -367,7 +367,7 @@ def _node(node: onnx.NodeProto, reader: TensorReader) -> Node:
 
 def _branch(graph: onnx.GraphProto, reader: TensorReader) -> Branch:
     if len(graph.node) > MAX_NODES:
-        raise ModelError(f"{len(graph.node)} nodes exceed the limit of {MAX_NODES} are allowed")
+        raise ModelError(f"{len(graph.node)} nodes; at most {MAX_NODES} are allowed")
     constants: dict[str, np.ndarray] = {}
     for tensor in graph.initializer:
         with contextlib.suppress(UnknownTypeError):

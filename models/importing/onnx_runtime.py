@@ -77,7 +77,7 @@ class Comparison:
         if not self.passed or self.sensitivity <= USUAL_ROUNDING:
             return ()
         differs = f"its outputs differ from ONNX Runtime's by up to {self.sensitivity:.1g} of the largest output"
-        return (f"{differs}, more than rounding in float32 usually causes: compare its answers for inputs of your own",)
+        return (f"{differs}, more than rounding in float32 usually causes: compare its answers for your own inputs",)
 
     @property
     def _badness(self) -> float:

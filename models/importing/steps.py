@@ -198,7 +198,7 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
     narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
     if len(full) > 3:
         raise ModelError(
-            f"broadcasts to {list(wide)} an input of {importer.describe(view)}; up to three axes are supported"
+            f"broadcasts an input of {importer.describe(view)} to {list(wide)}; up to three axes are supported"
         )
     made = spread(importer, importer.builder.arrange(narrow, whole_shape(narrow.shape)), whole_shape(full))
     return View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched)

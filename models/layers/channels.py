@@ -29,7 +29,7 @@ class Concat(Layer):
             if len(shape) != len(shapes[0]) or shape[1:] != shapes[0][1:]:
                 raise ModelError(
                     f"layer {self.name!r}: the channels of {describe_shape(shapes[0])} and of {describe_shape(shape)} "
-                    "cannot stand one after another"
+                    "cannot be concatenated"
                 )
         return (sum(shape[0] for shape in shapes), *shapes[0][1:])
 

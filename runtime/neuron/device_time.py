@@ -64,7 +64,7 @@ def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
             except DeviceTimingError as other:
                 raise DeviceTimingError(f"{error}; {other}") from None
     if not (math.isfinite(told) and told > 0):
-        raise DeviceTimingError(f"{TOOL} gives a {_TOTAL} of {told} s, which cannot be")
+        raise DeviceTimingError(f"{TOOL} gives a {_TOTAL} of {told} s, which is impossible")
     return DeviceTime(told * 1e6, None, by)
 
 

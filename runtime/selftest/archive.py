@@ -125,7 +125,7 @@ def read_archive(path: Path) -> list[ArchivedKernel]:
     found = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
     if not found:
         raise ArchiveError(
-            f"{path}: no kernel in it has AWS's estimate or a measured time; create one on a chip, or with "
+            f"{path}: it contains no kernel with AWS's estimate or a measured time; create one on a chip, or with "
             "trninfer doctor --selftest --compile-only"
         )
     return found

@@ -176,7 +176,7 @@ def cut_short() -> Image.Image:
         (b"junk", "picture 0: not a picture in a known format"),
         (io.StringIO("text"), "picture 0: the file was opened as text; open it with mode 'rb'"),
         (np.zeros((1, 32, 32), np.uint8), "layout='CHW' specifies channels first"),
-        (np.zeros((32, 32, 1), np.float32), "layout='HWC' reads it"),
+        (np.zeros((32, 32, 1), np.float32), "use layout='HWC' for it"),
         (cut_short(), "picture 0: a corrupt or truncated picture"),
         ("/no/such/*.png", "no file matches"),
         ("/dev/zero", "/dev/zero: not a regular file"),

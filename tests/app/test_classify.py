@@ -185,7 +185,7 @@ def test_a_list_that_is_no_text(cli, tmp_path, content) -> None:
     (tmp_path / "list").write_bytes(content)
     outcome = cli("classify", "--from-list", tmp_path / "list")
     assert outcome.status == 2 and outcome.out == ""
-    assert outcome.err.endswith("list: holds NUL bytes; expected a text file of names, one a line\n")
+    assert outcome.err.endswith("list: holds NUL bytes; expected a text file with one name per line\n")
 
 
 def test_samples_are_read_right(cli, request) -> None:

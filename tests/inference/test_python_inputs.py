@@ -74,7 +74,7 @@ def test_pixels_of_one_channel(pixels: np.ndarray) -> None:
             "CHW",
             r"an array \[5, 5, 3\] of uint8; pictures are uint8 \[H, W\], \[3, H, W\] or \[4, H, W\]",
         ),
-        (EXPECTED.transpose(1, 2, 0), PHOTO, None, r"own input is \[3, 5, 5\] of float32; layout='HWC' reads it$"),
+        (EXPECTED.transpose(1, 2, 0), PHOTO, None, r"own input is \[3, 5, 5\] of float32; use layout='HWC' for it$"),
         (EXPECTED[:, :1], PHOTO, None, r"own input is \[3, 5, 5\] of float32$"),
         (np.zeros((0, 4, 3), np.uint8), PHOTO, None, r"an array \[0, 4, 3\] of uint8"),
         (np.zeros((2, 4, 2), np.uint8), PHOTO, None, r"an array \[2, 4, 2\] of uint8"),

@@ -75,7 +75,7 @@ def test_default_sizes_take_the_published_length() -> None:
         (kernels.vector_add_stream, {"free": 30_000}, "free must be between 1 and .* got 30000"),
         (kernels.vector_add_direct_allocation, {"free": 0}, "free must be at least 1, got 0"),
         (kernels.vector_add_direct_allocation, {"tiles": 0}, "tiles must be at least 1, got 0"),
-        (kernels.vector_add_direct_allocation, {"tiles": 40}, "take a smaller free or fewer tiles"),
+        (kernels.vector_add_direct_allocation, {"tiles": 40}, "use a smaller free or fewer tiles"),
     ],
 )
 def test_parameters_that_do_not_fit(kernel: Any, parameters: dict[str, Any], message: str) -> None:

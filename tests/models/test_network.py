@@ -355,7 +355,7 @@ def test_boxes_are_written_and_read() -> None:
         ),
         (
             lambda: detector(BoxHead(1, "rows", "cells", strides=(4,)), (5, 5), ("a",)),
-            r"5 of them, which the strides do not make of \(1, 8, 8\)",
+            r"there are 5, which does not match the strides for \(1, 8, 8\)",
         ),
     ],
 )

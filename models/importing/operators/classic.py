@@ -104,7 +104,7 @@ def _imputer(importer: Importer, node: Node) -> None:
     """Omit the replacement of missing values, because inputs with NaN are rejected."""
     replaced = node.attributes.get("replaced_value_float", 0.0)
     if not isinstance(replaced, float) or not np.isnan(replaced):
-        raise ModelError(f"it replaces {replaced}; only a replacement of NaN can be left out")
+        raise ModelError(f"it replaces {replaced}; only a replacement of NaN can be omitted")
     importer.note("missing values (NaN) are not replaced; rows that contain NaN are refused")
     importer.give(node, importer.data(node))
 

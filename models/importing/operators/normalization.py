@@ -88,7 +88,7 @@ def _norm_over_axis(importer: Importer, node: Node) -> None:
     for values in numbers:
         place = values.ndim - 1 - trailing
         if values.size != 1 and not (place >= 0 and values.shape[place] == values.size):
-            raise ModelError(f"its parameters have shape {list(values.shape)}, but one value per channel is needed")
+            raise ModelError(f"its parameters have shape {list(values.shape)}; expected one value per channel")
     scale, shift = (np.broadcast_to(values.reshape(-1), (view.shape[axis],)) for values in numbers)
     importer.give(node, _normalized(importer, view, axis, number(node, "epsilon", 1e-5), scale, shift))
 

@@ -231,7 +231,7 @@ def _depth_to_space(importer: Importer, node: Node) -> None:
     channels, height, width = view.shape
     if channels % block**2:
         raise ModelError(
-            f"cannot rearrange into blocks of {block}x{block} pixels an input of {importer.describe(view)}"
+            f"cannot rearrange an input of {importer.describe(view)} into blocks of {block}x{block} pixels"
         )
     rest = channels // block**2
     if text(node, "mode", "DCR") == "CRD":
@@ -246,7 +246,7 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
     view, block = _image_and_block(importer, node)
     channels, height, width = view.shape
     if height % block or width % block:
-        raise ModelError(f"turns into channels the blocks of {block}x{block} pixels of {importer.describe(view)}")
+        raise ModelError(f"turns blocks of {block}x{block} pixels of {importer.describe(view)} into channels")
     split = (channels, height // block, block, width // block, block)
     made = reshaped(importer, view, split, True).permuted((2, 4, 0, 1, 3))
     importer.give(node, made.reshaped((channels * block**2, height // block, width // block), True))

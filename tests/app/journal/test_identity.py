@@ -43,7 +43,7 @@ def test_files_of_one_name_are_known_apart() -> None:
         ({"dtype": "float16"}, "dtype float32, not float16"),
         ({"top_k": 3}, "top-k 5, not 3"),
         ({"weights": "0"}, "other weights of the same model"),
-        ({"data": ["b"]}, "a --data file that is another one or has changed"),
+        ({"data": ["b"]}, "another --data file, or one that has changed"),
     ],
 )
 def test_answers_that_were_asked_for_otherwise(changed, told) -> None:

@@ -1,4 +1,4 @@
-"""The timeline of a page: launches after each other, and nothing lost where instructions are merged."""
+"""The timeline of a page: consecutive launches, and nothing lost where instructions are merged."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -50,7 +50,7 @@ def test_a_page_tells_what_was_merged(monkeypatch) -> None:
     page = Page(render_page(make_report(), [("conv", make_run(*events))], None))
     blocks = page.data()["tracks"][0]["blocks"]
     assert len(blocks) <= 10 and sum(block[7] for block in blocks) == 80
-    assert f"80 instructions are drawn as {len(blocks)} blocks" in page.text and "None is left out" in page.text
+    assert f"80 instructions are drawn as {len(blocks)} blocks" in page.text and "None is omitted" in page.text
 
 
 def test_queues_beyond_the_last_lane_share_it() -> None:
@@ -144,7 +144,7 @@ def test_a_real_launch_is_as_busy_as_the_simulator_says() -> None:
 def test_the_section_says_so_where_all_is_drawn() -> None:
     found = timeline.collect([("a<b", make_run(event("scalar", 0, 10_000), latency_us=20.0))])
     page = Page(timeline.timeline_section(found, "the note", "predicted"))
-    assert "All 1 instructions are drawn, each as a block of its own." in page.text and "the note" in page.text
+    assert "All 1 instructions are drawn, each as a separate block." in page.text and "the note" in page.text
     (canvas, _) = page.all("canvas")
     assert canvas["aria-label"] == "predicted timeline of 20.00 microseconds with the tracks Scalar Engine"
     data = page.data()

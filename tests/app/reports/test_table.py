@@ -35,7 +35,7 @@ def test_answers_by_file_or_by_row() -> None:
     rows = [Prediction(n, "b", 1, 0.5, ()) for n in range(12)]
     lines = lines_of(answers(*rows, command="ffnn"))
     assert lines[0].split()[0] == "row" and [line.split()[0] for line in lines[2:12]] == [str(n) for n in range(10)]
-    assert lines[12] == "... and 2 more rows (--format json has them all)"
+    assert lines[12] == "... and 2 more rows (--format json contains all)"
     assert len(lines_of(answers(*rows))) == 15  # of files none is left out
 
 
@@ -58,7 +58,7 @@ def test_several_outputs_beside_the_leading_one() -> None:
     lines = lines_of(answers(Prediction("a", "b", 1, 0.5, (), None, outputs)))
     assert lines[0].split() == ["input", "label", "probability", "o1", "o2", "o3"]
     assert lines[2].split() == ["a", "b", "0.5000", "x", "0.2500", "1", "1", "2", "3", "...", "2x2"]
-    assert lines[3] == "... and 1 more output (--format json has them all)"
+    assert lines[3] == "... and 1 more output (--format json contains all)"
 
 
 def test_counts_scores_and_checks() -> None:

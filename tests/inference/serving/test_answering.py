@@ -199,7 +199,7 @@ def test_files_are_decoded_first(server: Server) -> None:
 def test_time_runs_out_or_the_client_leaves(server: Server) -> None:
     assert refused(lambda: ask(server, 60.0, seconds=0.01))[:2] == (504, "not answered within 7 seconds")
     assert refused(lambda: ask(server, 60.0, seconds=-1.0))[0] == 504
-    assert refused(lambda: ask(server, 60.0, leaves=True))[:2] == (499, "the client went away")
+    assert refused(lambda: ask(server, 60.0, leaves=True))[:2] == (499, "the client disconnected")
     assert server._accepted == 0
 
 

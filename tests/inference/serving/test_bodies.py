@@ -61,7 +61,7 @@ def test_packed_slow_and_broken_bodies() -> None:
     assert refused(BodyReader(6), b"a", content_encoding="gzip") == (
         415, "content-encoding 'gzip' is not supported; send the body uncompressed",
     )  # fmt: skip
-    assert refused(BodyReader(6), b"a", ends=False) == (bodies.CLIENT_GONE, "the client went away")
+    assert refused(BodyReader(6), b"a", ends=False) == (bodies.CLIENT_GONE, "the client disconnected")
 
     async def slow() -> dict:
         await asyncio.sleep(60)

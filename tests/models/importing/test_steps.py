@@ -154,6 +154,6 @@ def test_axes_that_are_repeated_by_turns_are_too_many() -> None:
     channels, _, columns = importer.views["x"].axes
     with pytest.raises(
         ModelError,
-        match=r"^broadcasts to \[2, 3, 2, 4\] an input of \[batch, 1, 3, 1, 4\]; up to three axes are supported$",
+        match=r"^broadcasts an input of \[batch, 1, 3, 1, 4\] to \[2, 3, 2, 4\]; up to three axes are supported$",
     ):
         steps.widen(importer, View("input", ((), channels, (), columns)), (2, 3, 2, 4))

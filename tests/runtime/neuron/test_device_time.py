@@ -54,7 +54,7 @@ def test_parquet_without_pyarrow_is_one_line(neff: Path, ntff: Path, monkeypatch
     ("fault", "told"),
     [
         ("words", "has no one total_time; .*ended with status 3"),
-        ("negative", r"total_time of -1\.0 s, which cannot be"),
+        ("negative", r"total_time of -1\.0 s, which is impossible"),
     ],
 )
 def test_a_summary_that_is_none_is_one_line(neff: Path, ntff: Path, monkeypatch, fault: str, told: str) -> None:

@@ -67,5 +67,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("no zip")
     with pytest.raises(ArchiveError, match="not an archive of trninfer"):
         compare_archive(tmp_path / "text.zip")
-    with pytest.raises(ArchiveError, match="no kernel in it has AWS's estimate or a measured time"):
+    with pytest.raises(ArchiveError, match="it contains no kernel with AWS's estimate or a measured time"):
         compare_archive(write_archive(tmp_path / "a.zip", run_of()))
