@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
+_UNREAD = object()
 Convert = Callable[[Any, Any], Any]  # (context, value), like Click's Parameter.process_value
 
 
@@ -46,23 +47,27 @@ def _read_plainly(parameter: Any, kind: Any) -> None:
 
 def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: Any) -> Any:
     """Return the value of a parameter after its callback, as `convert` would return it."""
+    read = _read(parameter, kind, value)
+    if read is _UNREAD:
+        return convert(context, value)
+    return read if parameter.callback is None else parameter.callback(context, parameter, read)
+
+
+def _read(parameter: Any, kind: Any, value: Any) -> Any:
+    """Return the value of a parameter, or _UNREAD if typer has to convert or refuse it."""
     base, *settings = get_args(kind)
     parser = next((found for found in (getattr(each, "parser", None) for each in settings) if found), None)
     several = parameter.multiple or parameter.nargs != 1
     if value is None and not parameter.required:
-        read: Any = () if several else None
-    elif parser is not None and isinstance(value, str) and not several:
+        return () if several else None
+    if parser is not None and isinstance(value, str) and not several:
         try:
-            read = parser(value)
+            return parser(value)
         except Exception:
-            return convert(context, value)
-    elif isinstance(value, str) and Path in (base, *get_args(base)):
-        read = Path(value)
-    elif _is_plain(value, base):
-        read = value
-    else:
-        return convert(context, value)
-    return read if parameter.callback is None else parameter.callback(context, parameter, read)
+            return _UNREAD
+    if isinstance(value, str) and Path in (base, *get_args(base)):
+        return Path(value)
+    return value if _is_plain(value, base) else _UNREAD
 
 
 def _is_plain(value: Any, kind: Any) -> bool:

@@ -129,13 +129,12 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         return np.frombuffer(content, self._dtype).reshape(count, self.shape[1])
 
 
-def check_finite(name: str, rows: np.ndarray, first: int = 0) -> None:
-    """Raise InputError if a value of rows [N, M] is NaN, or infinite in float32; `first` is the number of the first
-    row."""
+def check_finite(name: str, rows: np.ndarray) -> None:
+    """Raise InputError if a value of rows [N, M] is NaN, or infinite in float32."""
     finite = _finite(rows)
     if not finite.all():
         row, column = np.unravel_index(int(finite.argmin()), finite.shape)
-        raise InputError(f"{name}: row {first + row}, {_not_finite(rows, int(row), int(column))}")
+        raise InputError(f"{name}: row {row}, {_not_finite(rows, int(row), int(column))}")
 
 
 def numbered(

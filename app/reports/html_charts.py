@@ -178,6 +178,11 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         "svg", marks, labels, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img",
         aria_label=f"Roofline of {target} with {len(layers)} layers",
     )  # fmt: skip
+    return element("figure", svg, element("figcaption", _caption(kind, without)), class_="roofline", tabindex=0)
+
+
+def _caption(kind: str, without: Sequence[str]) -> str:
+    """Explain the axes and marks of a roofline; `without` names the layers that are not on it."""
     told = (
         f"Operations per second ({kind}, while the layer's own instructions run) against operations per byte of HBM "
         "traffic. The area of a circle is the layer's share of the time; a ring above it shows HFU, which counts all "
@@ -186,7 +191,7 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
     )
     if without:
         told += f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}."
-    return element("figure", svg, element("figcaption", told), class_="roofline", tabindex=0)
+    return told
 
 
 def _hardware_ring(point: Point, x: float, y: float, high: float) -> tuple[Markup, Markup]:

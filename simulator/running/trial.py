@@ -93,11 +93,9 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
         examples = list(_arguments(name, given, tree, space, path))
         for arguments, keywords in examples:
             findings += _tried(kernel, arguments, keywords, path, target)
-        if not examples and name in literal:
-            passed = literal[name]
-            findings += [
-                each for each in _tried(kernel, [], passed, path, target) if _is_certain(each, tree, list(passed))
-            ]
+        if not examples and (passed := literal.get(name)) is not None:
+            tried = _tried(kernel, [], passed, path, target)
+            findings += [each for each in tried if _is_certain(each, tree, list(passed))]
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return sorted({found for found in findings if not (found.path == str(path) and is_silenced(found, lines))})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,19 +95,25 @@ class _Check:
                 self._check_function(definition, definition.node)
         launched = _launched(module)
         for kernel in kernels:
-            # A kernel that another kernel calls is inlined and may return any tensor. The same holds for a kernel whose
-            # parameters are operands of compute engines, which cannot read the HBM arguments of an entry kernel.
-            if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
-                scope = self._inside(kernel, kernel.node)
-                check_parameters(scope)
-                if not takes_tiles(scope):
-                    check_outputs(scope, kernel.node.name in launched)
+            self._check_entry(kernel, launched)
         names = sorted({kernel.node.name for kernel in kernels})
         findings = self._files.without_silenced(self._findings, module)
         lines = frozenset((each.path, each.line) for each in self._findings)
         return Examination(tuple(names), tuple(sorted(findings)), tuple(sorted(self._reached)), lines)
 
     # Kernels
+
+    def _check_entry(self, kernel: Definition, launched: Collection[str]) -> None:
+        """Check the parameters and outputs of an entry kernel.
+
+        A kernel that another kernel calls is inlined and may return any tensor. The same holds for a kernel whose
+        parameters are operands of compute engines, which cannot read the HBM arguments of an entry kernel.
+        """
+        if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
+            scope = self._inside(kernel, kernel.node)
+            check_parameters(scope)
+            if not takes_tiles(scope):
+                check_outputs(scope, kernel.node.name in launched)
 
     def _kernels(self, module: Module) -> Iterator[Definition]:
         """Yield the functions that are decorated with nki.jit or passed to it in a call."""
