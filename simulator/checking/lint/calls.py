@@ -75,9 +75,9 @@ def _check_output(
 def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
     """Return True if an instruction writes to an argument of the kernel."""
     own = {argument.arg for argument in parameters(scope.function.args)}
-    for call in nodes:
-        function = modern(scope.external(call.func) or "") if isinstance(call, ast.Call) else ""
-        if isinstance(call, ast.Call) and (function == "nki.language.store" or function.startswith("nki.isa.")):
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        function = modern(scope.external(call.func) or "")
+        if function == "nki.language.store" or function.startswith("nki.isa."):
             written = [keyword.value for keyword in call.keywords if keyword.arg == "dst"] or call.args[:1]
             if any(_base(argument) in own for argument in written):
                 return True

@@ -210,15 +210,19 @@ class LocalTensors:
         if isinstance(expression, ast.Constant):
             return expression.value if type(expression.value) is int else None
         if isinstance(expression, ast.Name) and expression.id in self._assigned:
-            values = self._assigned[expression.id]
-            only = values[0] if len(values) == 1 else None
-            return self.number(only) if isinstance(only, ast.expr) and not isinstance(only, ast.Name) else None
+            return self._assigned_number(expression.id)
         if isinstance(expression, ast.BinOp) and type(expression.op) in _ARITHMETIC:
             left, right = self.number(expression.left), self.number(expression.right)
             if left is None or right is None or (not right and isinstance(expression.op, ast.FloorDiv)):
                 return None
             return _ARITHMETIC[type(expression.op)](left, right)
         return self._outer_number(expression) if expression is not None else None
+
+    def _assigned_number(self, name: str) -> int | None:
+        """Return the integer that a name refers to, or None if it is assigned more than once or from another name."""
+        values = self._assigned[name]
+        only = values[0] if len(values) == 1 else None
+        return self.number(only) if isinstance(only, ast.expr) and not isinstance(only, ast.Name) else None
 
     def _shape(self, expression: ast.expr | None) -> tuple[int, ...] | None:
         """Return a shape, or None if any extent is unknown."""

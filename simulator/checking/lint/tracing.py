@@ -216,14 +216,11 @@ def _is_jitted(definition: Definition, scope: FunctionScope) -> bool:
 
 def _constructed(scope: FunctionScope) -> dict[str, str]:
     """Return the local names that only refer to objects of a class without custom equality, with the class name."""
+    assigned = [node for node in ast.walk(scope.function) if isinstance(node, ast.Assign)]
     found: dict[str, set[str | None]] = {}
-    for node in ast.walk(scope.function):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found.setdefault(target.id, set()).add(_plain_class(scope, node.value))
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.setdefault(node.id, set())
+    for node in assigned:
+        for target in (each for each in node.targets if isinstance(each, ast.Name)):
+            found.setdefault(target.id, set()).add(_plain_class(scope, node.value))
     single = {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
     return {name: kind for name, kind in single.items() if kind is not None}
 
