@@ -21,7 +21,7 @@ from lowered import ALL, decide, decided
 from random_networks import KINDS_OF_LAYERS, conv, labels, model_of, of_kind, picture, residual
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
-from trninfer.lowering.decisions import Choice, Decisions, Kind
+from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.graph import NodeId
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
 from trninfer.lowering.schedule import Region, StageOf
@@ -131,7 +131,6 @@ ROWS, TAPS = decide(packs_rows=True), decide(copied=ALL)
 GROUPED = decide(forms=tuple((NodeId(number), form.value, 0) for number, form in enumerate((Form.DIRECT, *ROW_BLOCKS))))
 FILTERED = decide(forms=tuple((number, "pairs", combined_bytes) for number in ALL for combined_bytes in COMBINED_BYTES))
 BANDS = [Region(0, 3, 3)]
-STAYING = Choice(Kind.RESIDENT_WEIGHTS, NodeId(1)), Choice(Kind.RESIDENT_WEIGHTS)
 NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of one picture": ("digits-cnn", 1, TAPS),
     "network of one picture whose taps fill up": ("digits-cnn", 1, decide(copied=ALL, filled_taps=33)),
@@ -141,7 +140,7 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network with turned scores": ("scores", 1, decide(turns_scores=True)),
     "network whose weights come early": ("digits-cnn", 2, decide(ahead=8)),
     "network of rows": ("digits-ffnn", 140, Decisions()),
-    "network in stages": ("digits-cnn", 6, decide(packed=2, stages=[StageOf(2, 1)], at_once=3, others=STAYING)),
+    "network in stages": ("digits-cnn", 6, decide(packed=2, stages=[StageOf(2, 1)], at_once=3)),
     "network with slopes": ("prelu", 3, decide(packed=4)),
     "network with layer norm": ("layer_norm", 3, decide(packed=4)),
     "network with group norm": ("group_norm", 3, decide(packed=4)),

@@ -11,6 +11,7 @@ from random_arrays import normal
 from random_networks import conv, ending_in_dense, model_of
 from single_operations import load_of
 from trninfer import kernels, simulator
+from trninfer.kernels.operation_fields import with_fields
 from trninfer.kernels.operations.launch import Launch, make_diagonals
 from trninfer.kernels.operations.load import load_plain
 from trninfer.kernels.program import Buffer, Load, Program
@@ -20,11 +21,24 @@ F32 = np.float32
 MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16, 16, 3)]))
 
 
+def with_resident_weights(program: Program) -> Program:
+    """The program with the weights of all operations in SBUF during all passes."""
+    operations = [
+        operation
+        if operation.filtered is None
+        else with_fields(operation.filtered, weights=replace(operation.filtered.weights, are_resident=True))
+        for operation in program.operations
+    ]
+    (stage,) = program.stages
+    return replace(program, stages=(replace(stage, operations=tuple(operations)),))
+
+
 def bytes_loaded(pictures: int, resident_weights: bool = False) -> int:
     """Bytes that a launch in passes of one picture each loads, beside its pictures."""
-    plan = decided(MODEL, decide(resident_weights=resident_weights), pictures, at_once=1)
+    plan = decided(MODEL, decide(), pictures, at_once=1)
+    program = with_resident_weights(plan.program) if resident_weights else plan.program
     specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(np.float32)).items()}
-    run = simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=plan.program)
+    run = simulator.run(kernels.kernel("run_network"), **specs, functional=False, program=program)
     return sum(each.dma.bytes for each in run.program if each.dma is not None and each.dma.load)
 
 
