@@ -65,7 +65,7 @@ def _describe(path: Path) -> BundledModel:
 def parse_accuracy(text: str) -> tuple[Accuracy, ...]:
     """Parse the `accuracy` metadata of a model file, a JSON list of {"on", "correct", "total"}.
 
-    Raises ModelError if the text has another form.
+    Raises ModelError if the text has a different form.
     """
     try:
         scores = tuple(Accuracy(str(row["on"]), int(row["correct"]), int(row["total"])) for row in json.loads(text))

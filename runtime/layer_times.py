@@ -99,7 +99,7 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
     ever = _first_places([name for _, name in parts])  # a buffer gets its name in its first pass
     for number, (instruction, layer) in enumerate(zip(program, layer_of)):
         if layer is not None and _is_early(instruction):
-            at = max(0, numbers[number])  # the part loads only weights if other operations write the layer's value
+            at = max(0, numbers[number])  # if other operations write the layer's value, the part only loads weights
             numbers[number] = firsts.get(layer, ever.get(layer[1], at))
     return [layer for _, layer in parts], numbers
 

@@ -175,8 +175,8 @@ def _batches(model: Model, exporter: str, dtype: str) -> tuple[int, ...]:
 
 
 def _launches(session: Session) -> int:
-    """Describe the launches: one for the whole network, several if it is cut (the note begins with their number), or
-    one per row."""
+    """Describe the launches: one for the whole network, several if the network is cut (the note begins with their
+    number), or one per row."""
     if session.rows[0].kernel != "run_network":
         return len(session.rows)
     return int(session.launches_note.split()[0]) if session.launches_note else 1

@@ -102,7 +102,7 @@ def input_room(form: Form) -> int:
     """Return the SBUF space of the input and its combinations, as a multiple of the input's size."""
     if form is Form.PAIRS:
         return 3
-    return 6 if form is Form.SQUARES else 1  # squares keep one copy of the row combinations, two of everything else
+    return 6 if form is Form.SQUARES else 1  # squares keep one copy of the combined rows and two of all else
 
 
 def piece_of(
