@@ -136,16 +136,18 @@ def _numbers(tile):
 
 def _few_roots(dst, data, bias, scale):
     """Compute the square roots of a few numbers as powers, which avoids the time to load a table."""
-    moved = _tile(dst)
-    nisa.tensor_scalar(
-        dst=moved,
-        data=data,
-        op0=nl.multiply,
-        operand0=1.0 if scale is None else scale,
-        op1=nl.add,
-        operand1=0.0 if bias is None else bias,
-        engine=nisa.engine.vector,
-    )
+    moved = data
+    if bias is not None or scale is not None:
+        moved = _tile(dst)
+        nisa.tensor_scalar(
+            dst=moved,
+            data=data,
+            op0=nl.multiply,
+            operand0=1.0 if scale is None else scale,
+            op1=nl.add,
+            operand1=0.0 if bias is None else bias,
+            engine=nisa.engine.vector,
+        )
     nisa.tensor_scalar(dst=dst, data=moved, op0=nl.power, operand0=0.5, engine=nisa.engine.vector)
 
 

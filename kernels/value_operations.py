@@ -67,10 +67,12 @@ class Numbered(Operation):
 class Affine(Numbered):
     """activation(x * scale + shift), with numbers for each channel, or for each element of an image.
 
-    The constants start at column `constants`: scale and shift of each tile of channels, alternating.
+    The constants start at column `constants`: scale and shift of each tile of channels, alternating. `is_scaled`: False
+    if all scales are 1 and all shifts are 0.
     """
 
     by_element: bool = False
+    is_scaled: bool = True
     activation: Activation = IDENTITY
 
     cuts_channels: ClassVar[bool] = False

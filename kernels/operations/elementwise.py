@@ -37,6 +37,9 @@ def scale_and_shift(launch, number, operation: Affine, operands):
     name, parameters = operation.activation.name, operation.activation.parameters
     for t in range(len(value.tiles)):
         result, data = output.inside(t), value.inside(t)
+        if not operation.is_scaled:
+            activate(result, data, name, parameters)
+            continue
         scale, shift = (_numbers(launch, operation, 2 * t + n, data) for n in range(2))
         if operation.by_element:
             scale_and_shift_tiles(result, data, _on_all(scale, data), _on_all(shift, data), name, parameters)

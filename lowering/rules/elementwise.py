@@ -120,16 +120,20 @@ def activation(builder: GraphBuilder, layer: Activation) -> None:
     """Append an affine operation with a scale of 1 and a shift of 0."""
     place = builder.places[layer.inputs[0]]
     ones = np.ones(len(place.order), np.float32)
-    _scale(builder, layer, (place.spread(ones, 0.0), place.spread(0 * ones, 1.0)))
+    is_scaled = not place.are_all  # channels that are not read become 1
+    _scale(builder, layer, (place.spread(ones, 0.0), place.spread(0 * ones, 1.0)), is_scaled)
 
 
-def _scale(builder: GraphBuilder, layer: Affine | Activation, numbers: tuple[np.ndarray, ...]) -> None:
+def _scale(
+    builder: GraphBuilder, layer: Affine | Activation, numbers: tuple[np.ndarray, ...], is_scaled: bool = True
+) -> None:
     builder.add_by_channel(
         AffineOperation,
         layer,
         builder.shapes[layer.inputs[0]],
         numbers=numbers,
         by_element=numbers[0].ndim > 1,
+        is_scaled=is_scaled,
         activation=Function(layer.activation, layer.activation_parameters),
     )
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lowered import assert_right, decide, graph_of, kinds_of, nodes_of
+from lowered import assert_right, decide, graph_of, kinds_of, nodes_of, operation_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
 from trninfer.kernels.program import Combine as CombineOperation
 from trninfer.kernels.program import Convolution
@@ -13,6 +13,7 @@ from trninfer.models.layers import (
     Activation,
     Affine,
     ChannelShuffle,
+    ChannelSlice,
     Combine,
     Concat,
     Conv2d,
@@ -130,3 +131,14 @@ def test_numbers_of_channels_behind_bounds(
         graph = assert_right(model, Decisions(), batch, dtype).graph
     is_folded = activation != "tanh" and (pool_size == 1 or min(signs) >= 0)
     assert any(node.kind == "affine" for node in graph.nodes) != is_folded
+
+
+def test_an_activation_alone_neither_scales_nor_shifts() -> None:
+    """Unless some channels are not read, which become 1."""
+    layers: list[Layer] = [conv("stem", 3, 12, 3), Activation("all", "softplus"), Activation("root", "sqrt")]
+    graph = graph_of(ending_in_dense((3, 5, 4), layers))
+    assert [operation_of(graph, name).is_scaled for name in ("all", "root")] == [False, False]  # type: ignore[attr-defined]
+    some: list[Layer] = [conv("stem", 3, 12, 3), ChannelSlice("some", 2, 9), Activation("all", "softplus")]
+    for each in (layers, some):
+        for batch in (1, 7):
+            assert_right(ending_in_dense((3, 5, 4), each), Decisions(), batch, "bfloat16")
