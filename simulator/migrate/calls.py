@@ -6,7 +6,7 @@ import ast
 
 from . import later
 from .compute import instruction
-from .context import Result, Tensor, Value, Window
+from .context import Container, Result, Tensor, Value, Window
 from .expressions import Expressions
 from .notes import CannotError
 from .tiles import function, method
@@ -52,6 +52,10 @@ def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
 def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
     """Rewrite a call of a function defined in the file, recording its arguments and its result."""
     assert isinstance(node.func, ast.Name)
+    local = ex.ctx.scope.get(node.func.id)
+    is_lambda = isinstance(local, Container) and local.windows
+    if is_lambda or ex.ctx.names.returns_slices(node.func.id):
+        return Result(ex.generic(node).text, Window())
     known = ex.ctx.functions.get(node.func.id)
     if known is None:
         return None

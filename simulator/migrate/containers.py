@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from .context import Container, Context, Tensor
+from .context import Container, Context, Tensor, Window
 
 
-def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str, Tensor]:
-    """Return the loop variables that refer to tensors of a container.
+def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str, Tensor | Window]:
+    """Return the loop variables that refer to tensors or slices of a container.
 
     The loop may iterate over `tiles`, enumerate(tiles), zip(tiles, ...), tiles.values() or tiles.items().
     """
     if isinstance(iterated, ast.Name):
         known = ctx.scope.get(iterated.id)
+        if isinstance(known, Container) and known.windows and isinstance(target, ast.Name):
+            return {target.id: Window()}
         if isinstance(known, Container) and known.element is not None and isinstance(target, ast.Name):
             return {target.id: replace(known.element, dtype=f"{target.id}.dtype", shape=None)}
         return {}
@@ -31,7 +33,7 @@ def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str,
         return elements_of(target, arguments[0], ctx)
     if called == "enumerate" and len(pair) == 2 and arguments:
         return elements_of(pair[1], arguments[0], ctx)
-    found: dict[str, Tensor] = {}
+    found: dict[str, Tensor | Window] = {}
     if called == "zip" and len(pair) == len(arguments):
         for each, argument in zip(pair, arguments):
             found.update(elements_of(each, argument, ctx))

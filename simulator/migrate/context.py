@@ -34,9 +34,13 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Container:
-    """A Python list, tuple or dictionary, and a description of its elements if they are tensors."""
+    """A Python list, tuple or dictionary, and a description of its elements if they are tensors.
+
+    `windows` is True if the elements are slices, and for a lambda that returns slices.
+    """
 
     element: Tensor | None = None
+    windows: bool = False
 
 
 @dataclass(frozen=True)

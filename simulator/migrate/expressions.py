@@ -61,11 +61,13 @@ class Expressions:
             return found or self.generic(node)
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             found = self._inside(node, "a comprehension or lambda")
-            element = (
-                None if isinstance(node, ast.Lambda) else node.value if isinstance(node, ast.DictComp) else node.elt
-            )
-            known = self._known.get(id(element)) if element is not None else None
-            return Result(found.text, Container(known[1].tensor)) if known is not None and known[1].tensor else found
+            element = node.body if isinstance(node, ast.Lambda) else getattr(node, "elt", getattr(node, "value", None))
+            known = self._known.get(id(element))
+            if known is not None and isinstance(known[1].value, Window):
+                return Result(found.text, Container(windows=True))
+            if known is None or known[1].tensor is None or isinstance(node, ast.Lambda):
+                return found
+            return Result(found.text, Container(known[1].tensor))
         if isinstance(node, ast.IfExp) and self._mentions(node, Index):
             found = self._either(node)
             if found is not None:
@@ -78,6 +80,8 @@ class Expressions:
     def _container(self, node: ast.expr) -> Container:
         """Describe the contents of a list, tuple, set or dictionary whose elements have already been rewritten."""
         elements = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+        if elements and all(isinstance(self.rewrite(each).value, Window) for each in elements):
+            return Container(windows=True)
         tensors = [self.rewrite(each).tensor for each in elements]
         whole = bool(tensors) and all(tensor is not None for tensor in tensors)
         return Container(tensors[0] if whole and len(set(tensors)) == 1 else Tensor() if whole else None)
@@ -162,13 +166,12 @@ class Expressions:
             return Result("", placed)
         if isinstance(base.value, tuple) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
             return Result("", base.value[node.slice.value])
-        if (
-            isinstance(base.value, Container)
-            and base.value.element is not None
-            and not isinstance(node.slice, ast.Slice)
-        ):
-            found = self.generic(node)
-            return Result(found.text, replace(base.value.element, dtype=f"{found.text}.dtype", shape=None))
+        if isinstance(base.value, Container) and not isinstance(node.slice, ast.Slice):
+            found, element = self.generic(node), base.value.element
+            if base.value.windows:
+                return Result(found.text, Window())
+            if element is not None:
+                return Result(found.text, replace(element, dtype=f"{found.text}.dtype", shape=None))
         if base.tensor is None and not self._takes_indices(node):
             return self.generic(node)
         view = self.view(node)
@@ -289,6 +292,8 @@ class Expressions:
             one, other = first.axes.get(at), second.axes.get(at)
             if one is None or other is None or one.count != other.count:
                 raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
+            if one.factor != other.factor and any(f.is_number and f.number < 0 for f in (one.factor, other.factor)):
+                raise CannotError(f"{self.ctx.source.of(node)}: an index that counts down in one of two cases")
             axes[at] = Step(_chosen(test, one.factor, other.factor), one.count)
         return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
 

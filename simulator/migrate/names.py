@@ -204,6 +204,16 @@ class Names:
         """Return True if the file defines a function or method with this name."""
         return function in self._definitions
 
+    def returns_slices(self, function: str) -> bool:
+        """Return True if the file defines a function with this name that returns slices."""
+        returned = [
+            node.value
+            for definition in self._definitions.get(function, ())
+            for node in ast.walk(definition)
+            if isinstance(node, ast.Return)
+        ]
+        return any(isinstance(value, ast.Call) and ast.unparse(value.func) == "slice" for value in returned)
+
     def mentioned_by(self, function: str) -> set[str]:
         """Return the dotted names in known modules that functions or methods with this name use."""
         return {

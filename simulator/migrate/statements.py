@@ -8,7 +8,7 @@ from dataclasses import replace
 from . import later
 from .calls import call
 from .compute import instruction, matmul
-from .context import Axis, Container, Context, Result, Tensor, is_index
+from .context import Axis, Container, Context, Result, Tensor, Window, is_index
 from .expressions import Expressions
 from .indices import Clips, Index, Mask
 from .instructions import INSTRUCTIONS, Operands, emit_call, keywords_of
@@ -70,8 +70,8 @@ class Statements:
             if node.value is None:
                 return None
             result = self.ex.rewrite(node.value)
-            if self.ctx.function is not None and result.tensor is not None:
-                self.ctx.function.returned = result.tensor
+            if self.ctx.function is not None and isinstance(result.value, (Tensor, Window)):
+                self.ctx.function.returned = result.value
             text = outputs(self.ex, node.value) if self.ctx.returns_outputs else result.text
             return self._changed(f"return {enclosed(text)}", (node.value, text))
         if isinstance(node, ast.Assert):

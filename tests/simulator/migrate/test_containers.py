@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from migrated_kernels import computed_each, refused_each
+from migrated_kernels import FIRST, computed_each, refused_each, run_migrated
 from nki_tensors import normal
 
 pytest.importorskip("libcst")
@@ -57,3 +57,20 @@ def test_match_statements():
 def test_several_targets_of_which_one_is_part_of_a_tile_are_noted():
     (message,) = refused_each(["y[...] = z = x * 2.0"], "x = nl.load(a)\ny = nl.zeros((4, 6), dtype=nl.float32)\n")
     assert "several targets, of which one is part of a tile" in message
+
+
+def test_slices_from_containers_lambdas_and_functions():
+    """An index that is a slice stays one: it is not widened to a slice of one element."""
+    body = """
+        out = nl.ndarray((4, 6), dtype=a.dtype, buffer=nl.shared_hbm)
+        pair = lambda n: slice(2 * n, 2 * n + 2)
+        parts = [slice(0, 2), nl.ds(4, 2)]
+        nl.store(out[:, pair(0)], nl.load(a[:, parts[1]]))
+        nl.store(out[:, second()], nl.load(a[:, pair(1)]))
+        for part in parts:
+            nl.store(out[:, part], nl.load(a[:, part]))
+        return out
+    """
+    head = FIRST + "def second():\n    return slice(2, 4)\n\n"
+    a = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.testing.assert_array_equal(run_migrated(body, a, head=head), a)

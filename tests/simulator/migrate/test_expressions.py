@@ -125,6 +125,7 @@ def test_what_is_left_to_the_author():
         "y = x[i if n else nl.arange(3)[:, None], j]": (
             "i if n else nl.arange(3)[:, None]: index arrays of different sizes"
         ),
+        "y = x[3 - i if n else i, j]": "3 - i if n else i: an index that counts down in one of two cases",
         "y = x[i < 2, j]": "i < 2 as one of several indices, or a mask as an index",
         "y = x[i[:, 0], j]": "i[:, 0]: an index array in this form",
         "y = x[j, x]": "a tile as an index of another dimension than the first: use t.ap(..., scalar_offset=...)",
