@@ -64,7 +64,7 @@ def psum_side_by_side(lhsT, rhs, slices=4):
         for s in range(slices):
             start = columns * s // slices
             end = columns * (s + 1) // slices
-            nisa.nc_matmul(  # noqa: interleaved-sums (which is what it is to show)
+            nisa.nc_matmul(  # noqa (interleaved sums, which this kernel is to show)
                 dst=bank[0:rows, start:end], stationary=left, moving=right[:, start:end], accumulate=k.index > 0
             )
     return _stored(bank[0:rows, 0:columns], lhsT.dtype)
