@@ -23,7 +23,7 @@ from .schedule import scaled
 from .warmup import added, with_zeros
 
 UNBOUNDED = 2**31  # no limit on the instructions of a launch
-WALKED_INSTRUCTIONS = 8_000  # budget: total instructions of all candidates that are simulated as whole launches
+WALKED_INSTRUCTIONS = 16_000  # budget: total instructions of all candidates that are simulated as whole launches
 LEAST_GAIN = 0.1  # minimum share of the launch that prefetching must be able to save
 AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
 WARMUP_ROUNDS = (0.995, 0.98)  # for each round of adding zeros: the maximum predicted time relative to the launch's
