@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..checks import Shape
-from ..layers import Activation, Affine, ChannelSlice, Combine, Concat, Conv2d, Layer
+from ..layers import Activation, Affine, ChannelShuffle, ChannelSlice, Combine, Concat, Conv2d, Layer
 from . import fold
 
+PICKING = (ChannelShuffle, ChannelSlice)  # layers that read the channels of each part of a stack separately
 MOST_CHANNELS = 128  # maximum number of channels of a stack that one convolution computes
 
 
@@ -117,6 +118,8 @@ class _Stacks:
         """Compute a stack of convolutions of single pixels by one convolution, with zeros between the parts."""
         stack = self.layers[name]
         if not isinstance(stack, Concat) or self._shapes[name][0] > MOST_CHANNELS:
+            return
+        if any(isinstance(each, PICKING) for each in self.layers.values() if name in each.inputs):
             return
         parts = self._parts(stack)
         if parts is None or len(parts) < 2 or not all(map(_is_pixelwise, parts)):

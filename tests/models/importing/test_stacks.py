@@ -151,3 +151,19 @@ def test_stacks_of_depthwise_convolutions_stay(tmp_path: Path) -> None:
     chain.add("Flatten")
     chain.gemm(12, 4)
     assert_imports(chain, tmp_path)
+
+
+def test_stacks_whose_channels_are_shuffled_stay(tmp_path: Path) -> None:
+    """ShuffleNet."""
+    chain = Mixed(3, 6, 5)
+    chain.conv((3, 12), (1, 1))
+    chain.stack(chain.convs([(6, 6), (6, 6)], [1, 1], [1, 1]))
+    for shape in ([-1, 2, 6, 6, 5], [-1, 12, 6, 5]):
+        chain.add("Reshape", chain.constant(shape))
+        if len(shape) == 5:
+            chain.add("Transpose", perm=[0, 2, 1, 3, 4])
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    chain.gemm(12, 4)
+    network = assert_imports(chain, tmp_path).network
+    assert [layer.out_channels for layer in network.layers if isinstance(layer, Conv2d)] == [12, 6, 6]
