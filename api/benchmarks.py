@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-class _Made(NamedTuple):
+class _Source(NamedTuple):
     """The report of a benchmark, and its timelines."""
 
     report: Any
@@ -49,7 +49,7 @@ class Benchmark:
     dtype: str
     batch_size: int
     verify: Verification | None
-    _made: _Made = field(compare=False)
+    _source: _Source = field(compare=False)
 
     @property
     def inputs_per_second(self) -> float:
@@ -61,7 +61,7 @@ class Benchmark:
         from ..app.reports.machine import to_document
 
         section = {"kernel": None, "shape": None, "batch_size": self.batch_size}
-        document: dict[str, Any] = json.loads(json.dumps({**to_document(self._made.report), "bench": section}))
+        document: dict[str, Any] = json.loads(json.dumps({**to_document(self._source.report), "bench": section}))
         return document
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -77,7 +77,7 @@ class Benchmark:
         """Return the table of layers in Markdown, like `--format markdown`."""
         from ..app.reports.machine import render
 
-        return render(self._made.report, "markdown")
+        return render(self._source.report, "markdown")
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page of `--report`: layers, timeline, roofline. Raise ArgumentError if it is not writable."""
@@ -85,14 +85,14 @@ class Benchmark:
         from ..app.reports.html import write_report
 
         try:
-            write_report(Path(path), self._made.report, self._made.timelines)
+            write_report(Path(path), self._source.report, self._source.timelines)
         except UsageError as error:
             raise ArgumentError(str(error).replace("--report ", "")) from None
 
     def __str__(self) -> str:
         from ..app.reports.table import render
 
-        return render(self._made.report, False, None)
+        return render(self._source.report, False, None)
 
     def __repr__(self) -> str:
         time_us = f"{self.latency_kind} {self.total_us:,.1f} us"
@@ -167,7 +167,7 @@ def _bench(loaded: Model, arguments: RunArguments, verify: bool, began: float) -
         dtype=dtype,
         batch_size=batch_size,
         verify=verdict,
-        _made=_Made(report, result.timelines),
+        _source=_Source(report, result.timelines),
     )
 
 

@@ -98,7 +98,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Begun:
+class RunContext:
     """A run whose options have been checked: its start time, and the reason for the choice of its backend."""
 
     options: AnswerOptions
@@ -111,39 +111,41 @@ class Begun:
         return time.perf_counter() - self.started
 
 
-def begin(options: AnswerOptions, started: float) -> Begun:
+def begin(options: AnswerOptions, started: float) -> RunContext:
     """Check the options before any input is read. Raises UsageError or BackendUnavailable."""
     if options.compare_backends:
         options = replace(options, backend="neuron")
     note = choice_note(options.backend) if options.cluster is None else None  # a cluster reports its backend later
-    return Begun(options, started, note)
+    return RunContext(options, started, note)
 
 
-def answer_task(begun: Begun, model: Model, inputs: Inputs, task: Task) -> int:
+def answer_task(context: RunContext, model: Model, inputs: Inputs, task: Task) -> int:
     """Run the inputs of a task whose predictions are not labels, write the report, and return the exit status."""
-    return _answer(begun, model, inputs, 0, _Noting(None, None, "", task.watch), task).exit_status
+    return _answer(context, model, inputs, 0, _AnswerCounter(None, None, "", task.watch), task).exit_status
 
 
-def answer_inputs(begun: Begun, model: Model, inputs: Inputs, right_class: RightClass | None = None) -> int:
+def answer_inputs(context: RunContext, model: Model, inputs: Inputs, right_class: RightClass | None = None) -> int:
     """Predict labels or values for the inputs, write the report, and return the exit status.
 
     `right_class` returns the index of the correct class of a prediction, or None if it is unknown. If it is given, the
     predictions are scored.
     """
     labels = max((named.answer_labels for named in model.network.named_outputs), key=len)
-    top_k = _top_k(begun.options.top_k, labels)
-    if begun.options.fail_under is not None and right_class is None:
+    top_k = _top_k(context.options.top_k, labels)
+    if context.options.fail_under is not None and right_class is None:
         raise UsageError("--fail-under checks the accuracy, so it requires --labels")
     if right_class is not None and not model.network.answer_labels:
         raise UsageError(f"--labels: model {model.network.name!r} outputs values, not classes")
     scorer = None if right_class is None else Scorer(model.network.answer_labels, top_k)
-    noted = _Noting(scorer, right_class, model.network.output.none)
-    report = (_compare if begun.options.compare_backends else _answer)(begun, model, inputs, top_k, noted)
+    counter = _AnswerCounter(scorer, right_class, model.network.output.none)
+    report = (_compare if context.options.compare_backends else _answer)(context, model, inputs, top_k, counter)
     return report.exit_status
 
 
-def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting, task: Task | None = None) -> Report:
-    options, network = begun.options, model.network
+def _answer(
+    context: RunContext, model: Model, inputs: Inputs, top_k: int, counter: _AnswerCounter, task: Task | None = None
+) -> Report:
+    options, network = context.options, model.network
     calibration = read_calibration(options.calibrate, model)
     largest = min(options.batch_size, inputs.count or options.batch_size)  # a larger batch need not be planned
     with open_session(model, replace(options, batch_size=largest), inputs.prepare, calibration) as session:
@@ -151,13 +153,13 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
         identity |= task.identity if task is not None else {}
         with open_answers(options, identity, network.answer_labels, inputs.states) as answers:
             left = inputs.leave_out(answers.answered(), answers.reported())
-            noted.sink = answers
-            noted.note(answers)
+            counter.sink = answers
+            counter.note(answers)
             with progress_bar(inputs.progress_title, left, options.quiet or answers.on_screen) as progress:
                 result = answer_batches(
                     session=_patient(session),
                     batches=inputs.batches(options.batch_size),
-                    answers=noted,
+                    answers=counter,
                     make=partial(make_predictions, top_k=top_k) if task is None else task.make,
                     progress=lambda done: progress(done + len(inputs.problems)),
                     verify_as=options.dtype if options.verify else None,
@@ -168,24 +170,24 @@ def _answer(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noti
             report.answered_earlier = answers.earlier
             if answers.earlier:
                 title += f"; the {count(answers.earlier, 'answer')} of an earlier run are not timed"
-            report.choice_note, report.assumed, report.wide = begun.choice_note, model.assumed, options.wide
+            report.choice_note, report.assumed, report.wide = context.choice_note, model.assumed, options.wide
             report.cores = cores_of(session, result.worker_us)
             layers = result.layers
             if answers.earlier and not result.count:
                 title = f"{network.name}: one input of zeros; all {count(answers.earlier, 'answer')} are earlier"
                 layers = _time_zeros(session, network)
             report.tables = [LayerTable(title, "", layers)]
-            report.host_seconds = begun.seconds
+            report.host_seconds = context.seconds
             report.verify = result.verification
             if is_compared(options):
                 report.agreement = agreement_of(session, calibration, options.batch_size)
-            report.score, report.none = noted.score, noted.none
+            report.score, report.none = counter.score, counter.none
             report.fail_under, report.max_errors = options.fail_under, options.max_errors
             report.errors = inputs.problems
             if task is not None:
                 task.complete(report)
             write_trace(options.trace, result.timelines, session.info.name)
-            shown = replace(report, predictions=noted.first, answer_count=noted.total)
+            shown = replace(report, predictions=counter.first, answer_count=counter.total)
             write_report(options.report_file, shown, result.timelines)
             answers.finish(report, options.quiet, options.top_k)
     return report
@@ -207,25 +209,25 @@ def _patient(session: BatchSession) -> BatchSession:
     return PatientSession(session) if isinstance(session, Session) else session
 
 
-def _compare(begun: Begun, model: Model, inputs: Inputs, top_k: int, noted: _Noting) -> Report:
+def _compare(context: RunContext, model: Model, inputs: Inputs, top_k: int, counter: _AnswerCounter) -> Report:
     """Run all inputs on both the chip and the simulator, instead of streaming the predictions."""
     from .compare_backends import run_comparison
 
-    options = begun.options
+    options = context.options
     report = run_comparison(inputs.command, model, inputs.batches(options.batch_size), options, top_k)
-    noted.note(report.predictions)
+    counter.note(report.predictions)
     report.assumed, report.wide = model.assumed, options.wide
-    report.score, report.none = noted.score, noted.none
+    report.score, report.none = counter.score, counter.none
     report.fail_under, report.max_errors = options.fail_under, options.max_errors
     report.errors = inputs.problems
-    report.host_seconds = begun.seconds
+    report.host_seconds = context.seconds
     write_report(options.report_file, report)
     assert options.form != "parquet"  # refused earlier for comparisons
     emit(report, options.form, options.output, options.quiet, options.csv_safe)
     return report
 
 
-class _Noting:
+class _AnswerCounter:
     """Counts and scores predictions before they are passed to `sink`."""
 
     def __init__(

@@ -184,7 +184,7 @@ def simulate(
     if not launches.summaries and not status:
         write_stderr(f"{printable(str(file))}: no kernel was launched; {NO_LAUNCH}\n")
     if not is_migrated:
-        _tell_lint(source, str(file))
+        _report_lint(source, str(file))
     _show_results(launches, output_format, compare_archive)
     if not _write_files(file.name, launches.kept, time.perf_counter() - started, trace, report):
         status = BAD_USAGE
@@ -371,7 +371,7 @@ def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | Non
     return well
 
 
-def _tell_lint(file: Path, name: str) -> None:
+def _report_lint(file: Path, name: str) -> None:
     """Print a line with the number of lint findings. A run does not reveal these, since the simulator runs any Python,
     whereas the compiler accepts only a subset."""
     from ..simulator.checking.lint import SourceError, check_file
