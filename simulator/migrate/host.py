@@ -99,9 +99,10 @@ class Host(cst.CSTTransformer):
             if isinstance(each.value, cst.Subscript) and self._dotted(each.value.value) in TENSOR_TYPES:
                 shown = dotted_of(each.value.value)
                 self._notes.add(self._line, CANNOT, f"{shown}[...] as an argument: pass an array, such as np.zeros")
+        has_grid = bool(updated.args) and isinstance(updated.args[0].value, cst.Subscript)
+        if dotted == "nki.simulate_kernel" and (has_grid or not self._keep_runners):
+            return self._simulation(updated)
         if not self._keep_runners:
-            if dotted == "nki.simulate_kernel":
-                return self._simulation(updated)
             if dotted in RUNNERS:
                 return self._run(dotted, updated)
             maker = self._dotted(original.func.func) if isinstance(original.func, cst.Call) else ""

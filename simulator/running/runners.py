@@ -69,7 +69,9 @@ class Benchmark:
         result = run(self._kernel, *args, target=target, functional=False, dge=dge, profiled=self._profiled, **kwargs)
         self.benchmark_result = BenchmarkResult(result.latency_us)
 
-    def __getitem__(self, grid: Any) -> Benchmark:
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        if "grid" in _parameters(self._kernel):  # a migrated kernel takes its launch grid as an argument
+            return functools.partial(self, grid=grid if isinstance(grid, tuple) else (grid,))
         return Benchmark(self._kernel[grid], self._dge, self._profiled)
 
 

@@ -157,9 +157,11 @@ def test_the_old_package_without_an_alias():
 
 def test_a_launch_computes_the_programs_of_its_grid(monkeypatch):
     a = np.arange(256 * 8, dtype=np.float32).reshape(256, 8)
-    space = {"__name__": "host", "a": a}
-    exec(compile(migrate_source(KERNEL + "y = nki.simulate_kernel(kernel[2], a)\n").text, "<host>", "exec"), space)
-    np.testing.assert_array_equal(space["y"], a * 2)
+    for keep_runners in (False, True):
+        space = {"__name__": "host", "a": a}
+        text = migrate_source(KERNEL + "y = nki.simulate_kernel(kernel[2], a)\n", keep_runners).text
+        exec(compile(text, "<host>", "exec"), space)
+        np.testing.assert_array_equal(space["y"], a * 2)
 
 
 def test_options_of_nki_jit_in_a_partial():

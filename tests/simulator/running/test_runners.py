@@ -76,3 +76,17 @@ def test_a_profile_counts_as_a_profile_does():
     timed(A)
     expected = simulator.run(doubled, A, profiled=True).latency_us
     assert timed.benchmark_result.nc_latency.predicted_us == expected
+
+
+def test_a_benchmark_passes_its_launch_grid_to_a_migrated_kernel():
+    seen = []
+
+    @nki.jit
+    def kernel(a, grid):
+        seen.append(grid)
+        return doubled.function(a)
+
+    timed = Benchmark(kernel, dge=True)
+    timed[2, 3](A)
+    timed[4](A)
+    assert seen == [(2, 3), (4,)] and timed.benchmark_result.nc_latency.get_latency_percentile(99) > 0
