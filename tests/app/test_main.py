@@ -213,6 +213,7 @@ def test_progress_tells_the_rate(process, tmp_path, feature_model) -> None:
     assert re.search(r"\d+/3000\S* \S*\d+/s", shown) and "0:00:0" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_completion(process) -> None:
     command = f"{sys.executable} -m trninfer --show-completion; :"  # the colon, so that bash is there to be detected

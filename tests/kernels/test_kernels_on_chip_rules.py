@@ -231,8 +231,13 @@ def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, A
     return kernels.kernel(name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters
 
 
-CASES = [(case, dtype) for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS) for dtype in DTYPES]
-CASES += [(case, EIGHT_BITS) for case in (*IN_EIGHT_BITS, *CONVOLUTIONS_IN_EIGHT_BITS)]
+IN_SLOW_RUNS = {"float16": pytest.mark.slow}  # its instructions are those of bfloat16
+CASES = [
+    pytest.param(case, dtype, marks=IN_SLOW_RUNS.get(dtype, ()))
+    for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS)
+    for dtype in DTYPES
+]
+CASES += [pytest.param(case, EIGHT_BITS) for case in (*IN_EIGHT_BITS, *CONVOLUTIONS_IN_EIGHT_BITS)]
 
 
 def steps_of(case: str, dtype: str, target: str) -> list[Step]:

@@ -20,7 +20,7 @@ def plan_of(most: int = 50_000) -> LaunchSequence:
     return LaunchSequence(model_of(NETWORK), np.dtype(np.float32), config, most)
 
 
-@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_the_last_graph_is_the_one_that_runs(batch: int) -> None:
     network = plan_of()
     (segment,) = network.segments

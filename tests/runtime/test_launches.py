@@ -132,10 +132,10 @@ ONE_MORE = 1.08  # a picture after a multiple of those side by side: its layers 
     ("name", "target", "dtype"),
     [
         ("digits-cnn", "trn2", "float32"),
-        ("digits-cnn", "trn3", "bfloat16"),
+        pytest.param("digits-cnn", "trn3", "bfloat16", marks=pytest.mark.slow),
         ("digits-ffnn", "trn1", "float32"),
         ("digits-ffnn", "trn2", "bfloat16"),
-        ("residual", "trn1", "bfloat16"),
+        pytest.param("residual", "trn1", "bfloat16", marks=pytest.mark.slow),
         ("residual", "trn2", "float32"),
     ],
 )

@@ -31,6 +31,7 @@ def test_what_two_cores_do_not_run(cli, arguments, told) -> None:
     assert outcome.status == 2 and told in outcome.err and outcome.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_two_tables_in_80_columns(cli) -> None:
     outcome = cli("bench")
     assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80

@@ -59,6 +59,7 @@ def test_augmenting_keeps_boxes_on_their_digits() -> None:
         assert abs(inside - image[y1:y2, max(0, x1 - 5) : x1 - 1].mean()) > 0.1
 
 
+@pytest.mark.slow
 def test_a_short_training_and_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     model = train([example()] * 32, 2, seed=0)
     assert np.isfinite(fit_offset(model, [example()]))
