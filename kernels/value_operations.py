@@ -49,9 +49,13 @@ class Combine(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Numbered(Operation):
-    """An operation with numbers for each channel or element, starting at column `constants` of the constants."""
+    """An operation with numbers for each channel or element, starting at column `constants` of the constants.
+
+    `is_scaled`: False if all scales are 1 and all shifts are 0. The operation then has no constants.
+    """
 
     constants: int = 0
+    is_scaled: bool = True
 
     def fields_unplaced(self) -> dict[str, Any]:
         """See `Operation`."""
@@ -67,12 +71,10 @@ class Numbered(Operation):
 class Affine(Numbered):
     """activation(x * scale + shift), with numbers for each channel, or for each element of an image.
 
-    The constants start at column `constants`: scale and shift of each tile of channels, alternating. `is_scaled`: False
-    if all scales are 1 and all shifts are 0.
+    The constants start at column `constants`: scale and shift of each tile of channels, alternating.
     """
 
     by_element: bool = False
-    is_scaled: bool = True
     activation: Activation = IDENTITY
 
     cuts_channels: ClassVar[bool] = False
@@ -111,13 +113,9 @@ class Slope(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class Norm(Numbered):
-    """(x - mean) / sqrt(variance + epsilon) * scale + shift; the constants are arranged like those of `Affine`.
-
-    `is_scaled`: False if all scales are 1 and all shifts are 0.
-    """
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift; the constants are arranged like those of `Affine`."""
 
     epsilon: float = 1e-5
-    is_scaled: bool = True
 
     cuts_channels: ClassVar[bool] = False
     mixes_channels: ClassVar[bool] = True

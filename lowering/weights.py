@@ -288,7 +288,7 @@ def columns_of(graph: Graph, node: Node) -> int:
         filtered = multiplied(graph, node)[0].operation.filtered
         assert filtered is not None
         return filtered.count_constants(PARTITIONS)
-    if operation.numbered is None:
+    if operation.numbered is None or not operation.numbered.is_scaled:
         return 0
     tiles = len(graph.heights(operation.sources[0]))
     return tiles * sum(numbers.size // len(numbers) for numbers in node.numbers)
@@ -304,7 +304,7 @@ def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
             return [np.full(PARTITIONS, number) for number in np.concatenate(numbers)]
         columns = _in_tiles([np.tile(each, operation.packed) for each in numbers])
         return [*columns, np.arange(PARTITIONS, dtype=np.float32)] if operation.has_answers else columns
-    if operation.numbered is None:
+    if operation.numbered is None or not operation.numbered.is_scaled:
         return []
     return _of_channels(graph, node)
 

@@ -26,6 +26,7 @@ LONGER = {
     "api/functions.py detect": "the Python interface",
     "api/segmentation.py segment": "the Python interface",
     "api/functions.py predict": "the Python interface",
+    "app/reports/columns.py number_column": "the fields of a column, by keyword",
     "app/doctor.py doctor": "options of a command, which Typer reads from its parameters",
     "app/simulate.py simulate": "options of a command, which Typer reads from its parameters",
     "simulator/running/launch.py run": "the simulator's public face; all by keyword",

@@ -50,7 +50,7 @@ def number_column(
         number = value(row)
         return NO_VALUE if number is None else unit(number)
 
-    return ReportColumn(heading, text, kind, value, rank, total, unit, resource)
+    return ReportColumn(heading, text, kind, value=value, rank=rank, total=total, unit=unit, resource=resource)
 
 
 def bound_column(heading: str, resource: Callable[[Row], str | None], rank: int = 0) -> ReportColumn[Row]:

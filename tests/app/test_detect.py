@@ -190,7 +190,7 @@ def test_boxes_are_scored(cli, tmp_path: Path, model: Path) -> None:
     outcome = cli(*command, "--fail-under", "0.9")
     assert outcome.status == 1 and "mAP@0.5 0.5000, mAP@0.5:0.95 0.5000" in outcome.out
     (tmp_path / "labels" / "0.txt").write_text("7 0.2 0.2 0.1 0.1\n")
-    assert "0.txt:1: a class below 2" in cli(*command).err
+    assert "0.txt:1: expected a class below 2" in cli(*command).err
 
 
 @pytest.mark.parametrize(
