@@ -67,7 +67,7 @@ def test_every_number_has_a_column(network: Network, flags: Decisions) -> None:
     """Biases are on the partitions of their outputs, for each packed image; those of the scores along the columns."""
     layout = pipeline_of(model_of(network)).lower(applicable(network, flags, 16))
     columns = layout.constants()
-    assert columns.shape == (PARTITIONS, max(1, layout.columns)) and columns.dtype == np.float32
+    assert columns.shape == (PARTITIONS, layout.columns) and columns.dtype == np.float32
     taken: set[int] = set()
     for node in layout.graph.nodes:
         operation = node.operation
@@ -79,7 +79,7 @@ def test_every_number_has_a_column(network: Network, flags: Decisions) -> None:
             first, count = operation.bias, -(-operation.channels // PARTITIONS)
             biases = np.tile(node.numbers[0], operation.packed)
             np.testing.assert_array_equal(columns.T[first:].ravel()[: len(biases)], biases)
-        elif isinstance(operation, (Affine, Norm, Slope)):
+        elif isinstance(operation, (Affine, Norm, Slope)) and operation.is_scaled:
             first = operation.constants
             heights = layout.graph.heights(operation.sources[0])
             count = len(heights) * sum(numbers.size // len(numbers) for numbers in node.numbers)
