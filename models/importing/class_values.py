@@ -40,9 +40,9 @@ def _are_regressions(leading: BuiltOutput, graph: Graph) -> bool:
 def fit_to_scores(output: Output, name: str, values: np.ndarray | None, is_guessed: bool = True) -> Output:
     """Return the kind of an output of classes whose values [examples, classes] may be known.
 
-    Raw scores that are not negative and add up to 1 are probabilities, such as a mean of several softmaxes, unless all
-    are 0 or 1 or the same for all examples. Other numbers from 0 to 1 are independent probabilities if the name of the
-    output suggests that.
+    Raw scores that are not negative and add up to 1 are treated as probabilities, for example the mean of several
+    softmaxes. The exceptions are scores that are all 0 or 1, and scores that are the same for every example. Other
+    numbers from 0 to 1 are independent probabilities if the name of the output suggests that.
     """
     if output.scores != "raw" or values is None or not values.size or values.min() < 0 or values.max() > 1 + _CLOSE:
         return output

@@ -147,7 +147,7 @@ class _Sinking:
         return plain and self._is_read_once(name)
 
     def _is_merged(self, pool: Pool) -> bool:
-        """True if a pool is merged into the convolution before it, or before the affine map that it reads."""
+        """Return True if a pool is merged into the convolution before it, directly or through one affine layer."""
         name = pool.inputs[0]
         before = self.layers.get(name)
         if isinstance(before, Affine):

@@ -19,7 +19,7 @@ _ENGINES = {
     "scalar": (engine.scalar,),
     "gpsimd": (engine.gpsimd, engine.sync, engine.unknown),
 }
-# The constants used by the scheduler itself, by resource. Rates increase; instruction costs are stored in the program.
+# The constants that the scheduler itself uses, for each resource. Instruction costs are stored in the program.
 _TIMES = {
     "dma_issue": ("trigger_ns", "dge_ns", "dge_ring_ns", "dge_descriptor_ns"),
     "dma_latency": (
