@@ -33,6 +33,7 @@ from ..layers import (
 )
 from . import fold
 from .gated_sums import GatedSums
+from .layer_table import free_name, needed, reading
 from .linear import LinearLayers
 from .sink import sink_affines
 from .stacks import compute_parts
@@ -77,10 +78,7 @@ class _Fusing:
         value, or None if it does not apply."""
         renamed: dict[str, str] = {}
         for name in tuple(self.layers):
-            layer = self.layers[name]
-            if not renamed.keys().isdisjoint(layer.inputs):
-                inputs = tuple(renamed.get(source, source) for source in layer.inputs)
-                layer = self.layers[name] = dataclasses.replace(layer, inputs=inputs)
+            layer = self.layers[name] = reading(self.layers[name], renamed)
             given = fuse(self, layer)
             if isinstance(given, str):
                 target = renamed[name] = renamed.get(given, given)
@@ -125,7 +123,7 @@ class _Fusing:
         copy if other layers read it."""
         leading = self.outputs[0]
         if leading == INPUT or self.reads[leading]:
-            copy = Activation(_free(f"{leading}.copy", self.layers), "identity", inputs=(leading,))
+            copy = Activation(free_name(f"{leading}.copy", self.layers), "identity", inputs=(leading,))
             self.layers[copy.name] = copy
             self.outputs[0] = copy.name
         else:
@@ -134,18 +132,8 @@ class _Fusing:
         return tuple(self.layers.values()), {name: self.tensors[name] for name in names}, tuple(self.outputs)
 
     def _drop_unread(self) -> None:
-        wanted = set(self.outputs)
-        for name in reversed(tuple(self.layers)):
-            if name in wanted:
-                wanted.update(self.layers[name].inputs)
-        self.layers = {name: layer for name, layer in self.layers.items() if name in wanted}
+        self.layers = needed(self.layers, self.outputs)
         self.reads = Counter(name for layer in self.layers.values() for name in layer.inputs)
-
-
-def _free(name: str, taken: Mapping[str, Layer]) -> str:
-    while name in taken:
-        name += "'"
-    return name
 
 
 def _swish(state: _Fusing, layer: Layer) -> Layer | None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..layers import Affine, Conv2d, Dense, Flatten, GroupNorm, Layer, LayerNorm, Pool
 from ..layers.activation import activate
+from .layer_table import reading
 
 WHOLE_TILES = 128  # one channel beyond a multiple of this would require another tile of partitions
 LEAST_CONSTANT = 0.1  # smallest allowed result of the previous convolution's activation for an input of 1
@@ -66,7 +67,7 @@ class _Sinking:
         self.shapes[affine.name] = self.shapes[name]
         layers: dict[str, Layer] = {}
         for other, layer in self.layers.items():
-            layers[other] = _reading(layer, {name: affine.name})
+            layers[other] = reading(layer, {name: affine.name})
             if other == name:
                 layers[affine.name] = affine
         self.layers = layers
@@ -105,7 +106,7 @@ class _Sinking:
             affine.name: dataclasses.replace(pool, inputs=affine.inputs),
             pool.name: dataclasses.replace(affine, inputs=(pool.name,)),
         }
-        layers = (swapped.get(name) or _reading(layer, renamed) for name, layer in self.layers.items())
+        layers = (swapped.get(name) or reading(layer, renamed) for name, layer in self.layers.items())
         self.layers = {layer.name: layer for layer in layers}
         self.outputs = [renamed.get(output, output) for output in self.outputs]
         self.shapes[affine.name] = self.shapes[pool.name]
@@ -222,18 +223,12 @@ class _Sinking:
     def _drop(self, affine: Affine) -> None:
         del self.layers[affine.name]
         renamed = {affine.name: affine.inputs[0]}
-        self.layers = {name: _reading(layer, renamed) for name, layer in self.layers.items()}
+        self.layers = {name: reading(layer, renamed) for name, layer in self.layers.items()}
 
 
 def _is_unpadded(layer: Layer) -> bool:
     """Return True for a dense layer, or a convolution without padding."""
     return isinstance(layer, Dense) or (isinstance(layer, Conv2d) and not any(layer.padding))
-
-
-def _reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:
-    """Return a layer with renamed inputs."""
-    inputs = tuple(renamed.get(read, read) for read in layer.inputs)
-    return layer if inputs == layer.inputs else dataclasses.replace(layer, inputs=inputs)
 
 
 def _fold_into_filters(

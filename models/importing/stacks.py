@@ -16,6 +16,7 @@ import numpy as np
 from ..checks import Shape
 from ..layers import Activation, Affine, ChannelShuffle, ChannelSlice, Combine, Concat, Conv2d, Layer
 from . import fold
+from .layer_table import free_name, needed, reading
 
 PICKING = (ChannelShuffle, ChannelSlice)  # layers that read the channels of each part of a stack separately
 MOST_CHANNELS = 128  # maximum number of channels of a stack that one convolution computes
@@ -45,6 +46,7 @@ class _Stacks:
     ) -> None:
         self.layers, self.tensors, self._shapes = dict(layers), dict(tensors), dict(shapes)
         self._outputs = set(outputs)
+        self._renamed: dict[str, str] = {}  # the parts that are read in place of slices
 
     def move_into_parts(self, name: str) -> None:
         """Move a map of each channel, or an activation, into the convolutions whose stacked values it reads."""
@@ -88,7 +90,7 @@ class _Stacks:
         first = 0
         for part in stack.inputs:
             last = first + self._shapes[part][0]
-            names = self._free(f"{gate.name}.{part}"), self._free(f"{product.name}.{part}")
+            names = [free_name(f"{read}.{part}", self.layers) for read in (gate.name, product.name)]
             for kind in ("weight", "bias"):
                 self.tensors[f"{names[0]}.{kind}"] = self.tensors[f"{gate.name}.{kind}"][first:last].copy()
             made.append(dataclasses.replace(gate, name=names[0], out_channels=last - first))
@@ -100,7 +102,7 @@ class _Stacks:
 
     def read_parts(self, name: str) -> None:
         """Read the part that a slice of a stack selects."""
-        layer = self.layers[name]
+        layer = self.layers[name] = reading(self.layers[name], self._renamed)
         if not isinstance(layer, ChannelSlice) or name in self._outputs:
             return
         stack = self.layers.get(layer.inputs[0])
@@ -108,9 +110,7 @@ class _Stacks:
         for part in stack.inputs if isinstance(stack, Concat) else ():
             last = first + self._shapes[part][0]
             if (first, last) == (layer.first, layer.last):
-                renamed = {name: part}
-                for other in tuple(self.layers):
-                    self.layers[other] = _reading(self.layers[other], renamed)
+                self._renamed[name] = part
                 return
             first = last
 
@@ -131,7 +131,7 @@ class _Stacks:
             return
         whole, made = self._whole(sources), list[Layer]()
         if whole is None:
-            whole = self._free(f"{name}.read")
+            whole = free_name(f"{name}.read", self.layers)
             made.append(Concat(whole, inputs=tuple(sources)))
             self._shapes[whole] = (sum(part.in_channels for part in parts), *self._shapes[sources[0]][1:])
         weights, biases = ([self.tensors[f"{part.name}.{kind}"] for part in parts] for kind in ("weight", "bias"))
@@ -146,7 +146,7 @@ class _Stacks:
         self._replace(name, made)
 
     def _whole(self, sources: Sequence[str]) -> str | None:
-        """Return the layer whose channels are those of all sources, one after another; None if there is none."""
+        """Return the layer whose channels are the concatenated channels of all sources; None if there is none."""
         slices = [self.layers.get(source) for source in sources]
         wholes = {each.inputs[0] for each in slices if isinstance(each, ChannelSlice)}
         borders = [border for each in slices if isinstance(each, ChannelSlice) for border in (each.first, each.last)]
@@ -180,26 +180,12 @@ class _Stacks:
 
     def drop_unread(self) -> None:
         """Drop layers that no output needs."""
-        wanted = set(self._outputs)
-        for name in reversed(tuple(self.layers)):
-            if name in wanted:
-                wanted.update(self.layers[name].inputs)
-        self.layers = {name: layer for name, layer in self.layers.items() if name in wanted}
+        self.layers = needed(self.layers, self._outputs)
 
     def _is_read_once(self, name: str) -> bool:
         reads = sum(layer.inputs.count(name) for layer in self.layers.values())
         return reads == 1 and name not in self._outputs
 
-    def _free(self, name: str) -> str:
-        while name in self.layers:
-            name += "'"
-        return name
-
 
 def _is_pixelwise(layer: Conv2d) -> bool:
     return layer.kernel_size == (1, 1) and layer.groups == 1 and not any(layer.padding)
-
-
-def _reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:
-    inputs = tuple(renamed.get(read, read) for read in layer.inputs)
-    return layer if inputs == layer.inputs else dataclasses.replace(layer, inputs=inputs)

@@ -1,0 +1,30 @@
+"""Tables of layers by name, in order: renamed inputs, unused names, and the layers that outputs need."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+
+from ..layers import Layer
+
+
+def reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:
+    """Return a layer with renamed inputs."""
+    inputs = tuple(renamed.get(read, read) for read in layer.inputs)
+    return layer if inputs == layer.inputs else dataclasses.replace(layer, inputs=inputs)
+
+
+def needed(layers: Mapping[str, Layer], outputs: Iterable[str]) -> dict[str, Layer]:
+    """Return the layers on which the outputs depend."""
+    wanted = set(outputs)
+    for name in reversed(tuple(layers)):
+        if name in wanted:
+            wanted.update(layers[name].inputs)
+    return {name: layer for name, layer in layers.items() if name in wanted}
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken: the given one, with as many primes as necessary."""
+    while name in taken:
+        name += "'"
+    return name
