@@ -44,7 +44,7 @@ def fit_to_scores(output: Output, name: str, values: np.ndarray | None, is_guess
     softmaxes. The exceptions are scores that are all 0 or 1, and scores that are the same for every example. Other
     numbers from 0 to 1 are independent probabilities if the name of the output suggests that.
     """
-    if output.scores != "raw" or values is None or not values.size or values.min() < 0 or values.max() > 1 + _CLOSE:
+    if output.scores != "raw" or values is None or not _are_fractions(values):
         return output
     if _are_shares(values):
         return Output("classes", "softmax")
@@ -66,7 +66,12 @@ def true_notes(notes: Iterable[str], output: Output) -> tuple[str, ...]:
 
 def _are_shares(values: np.ndarray) -> bool:
     """Return True if rows of values are probabilities that add up to 1, and neither constant nor only 0 and 1."""
-    if not values.size or values.min() < 0 or values.max() > 1 + _CLOSE:
+    if not _are_fractions(values):
         return False
     is_varied = (values % 1).any() and (len(values) == 1 or (values != values[0]).any())
     return bool(is_varied and np.abs(values.sum(axis=1) - 1).max() < _CLOSE)
+
+
+def _are_fractions(values: np.ndarray) -> bool:
+    """Return True if there are values and all of them are from 0 to 1, up to rounding."""
+    return bool(values.size and values.min() >= 0 and values.max() <= 1 + _CLOSE)

@@ -57,6 +57,7 @@ class Folder:
             if node.op in _GIVEN:
                 return (_constant(node) if node.op == "Constant" else inputs[0],)  # type: ignore[return-value]
             with np.errstate(all="ignore"):
+                _check_parts(node, inputs)
                 size = self._size(node, inputs)
                 self._spend(size)
                 made = _run(node, inputs, self._opset)
@@ -77,10 +78,6 @@ class Folder:
     def _size(self, node: Node, inputs: Sequence[np.ndarray | None]) -> int:
         """Return the number of elements that a node will store, without computing it."""
         known = [value for value in inputs if value is not None]
-        if node.op == "Slice":
-            slice_parts(node, inputs, known[0].ndim)
-        if node.op == "Split":
-            split_sizes(node, inputs, known[0].shape[integer(node, "axis", 0)])
         if node.op in _SIZES:
             return _SIZES[node.op](node, known)
         if node.op in _VIEWS and (node.op not in ("Reshape", "Flatten") or known[0].flags.c_contiguous):
@@ -98,6 +95,15 @@ class Folder:
         self._work_left -= numbers
         if min(self._left, self._work_left) < 0:
             raise ModelError("the file's constants are too large to evaluate")
+
+
+def _check_parts(node: Node, inputs: Sequence[np.ndarray | None]) -> None:
+    """Raise ModelError if the parts that a Slice or a Split selects are inconsistent."""
+    data = inputs[0] if inputs else None
+    if node.op == "Slice" and data is not None:
+        slice_parts(node, inputs, data.ndim)
+    if node.op == "Split" and data is not None:
+        split_sizes(node, inputs, data.shape[integer(node, "axis", 0)])
 
 
 def _size_of_shape(node: Node, known: Sequence[np.ndarray]) -> int:
