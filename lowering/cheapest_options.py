@@ -54,8 +54,8 @@ class CheapestOptions:
 
     def _nanoseconds(self, graph: Graph, number: int) -> float:
         """Return the cost of an operation per image of the launch's free axis, measured with fewer images if all of
-        them do not fit. Where fewer images are packed along the partitions, more are along the free axis."""
-        more = graph.packed // graph.packed_in(graph.nodes[number])
+        them do not fit."""
+        more = graph.free_images(graph.nodes[number])
         images = min(self._images * more, MOST_PRICED)
         while True:
             try:

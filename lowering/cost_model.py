@@ -148,7 +148,7 @@ class CostModel:
         multiplying, instructions = 0.0, 0
         for number in range(len(graph.nodes)):
             mini = _Alone(graph, number)
-            own = images * (graph.packed // graph.packed_in(graph.nodes[number]))
+            own = images * graph.free_images(graph.nodes[number])
             enough = mini.enough(min(own, MOST_PRICED))
             known = self._known.get((*mini.key, enough))
             if known is not None and enough == mini.enough(own):

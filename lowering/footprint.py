@@ -125,7 +125,7 @@ class Footprint:
         at_once = self._stages[number].at_once
         around = Surroundings(
             images=self._images(number, operation),
-            images_read=at_once * (self._graph.packed // self._graph.packed_in(node)),
+            images_read=at_once * self._graph.free_images(node),
             at_once=at_once,
             tiles=len(self._graph.heights(node.sources[0])),
             operands=(node.before, *(self._graph.shape_of(parts[0]) for parts in node.sources[1:])),

@@ -195,6 +195,11 @@ class Graph:
         """Return the number of images packed along the partitions of a node's first operand."""
         return self.packed_of(node.sources[0][0])
 
+    def free_images(self, node: Node) -> int:
+        """Return the number of images along the free axis of a node's first operand for each one along that of the
+        launch: more than one if fewer images are packed along the partitions."""
+        return self.packed // self.packed_in(node)
+
     def is_from_hbm(self, node: Node) -> bool:
         """True if a node reads its first operand from HBM, as a single whole value."""
         parts = node.sources[0]
