@@ -51,7 +51,7 @@ class KernelStep:
     @cached_property
     def operands(self) -> tuple[np.ndarray, ...]:
         """The constants, created when they are first needed; read-only, so that a backend can cache them."""
-        operands = self.make()
+        operands = tuple(operand.view() for operand in self.make())  # the model's own tensors stay writable
         for operand in operands:
             operand.setflags(write=False)
         return operands
@@ -248,7 +248,7 @@ class _Chain:
             reads=(first,),
             input_shapes=(turned,),
             output_shape=result,
-            make=lambda: (np.ascontiguousarray(tensors[f"{name}.weight"], self._dtype).view(),),
+            make=lambda: (np.ascontiguousarray(tensors[f"{name}.weight"], self._dtype),),
             layers=tuple(work),
         )
         second = self._append(matmul)

@@ -98,9 +98,10 @@ def _by_value(number: DeviceNumber) -> DeviceNumber:
 class _Loop:
     """A running device loop: engines wait at its start and end, and its iterations must be identical."""
 
-    def __init__(self, core: NeuronCore, what: str) -> None:
+    def __init__(self, core: NeuronCore, what: str, *, keeps_tiles: bool = False) -> None:
+        """`keeps_tiles`: the tensors that the body allocates remain valid after an iteration."""
         self._core = core
-        self._what = what
+        self._what, self._keeps_tiles = what, keeps_tiles
         self._first: list[Any] | None = None
         self.count = 0
 
@@ -109,7 +110,7 @@ class _Loop:
         self._start = len(self._core.program)
         self._core.looping += 1
         self._allocated = [len(self._core.allocations)] * 2
-        if self._what != "dynamic_range":
+        if not self._keeps_tiles:
             self._core.ended.append(self._allocated)
         self._inner = len(self._core.ended)
         return self
@@ -175,7 +176,7 @@ def _count(what: str, lower: Any, upper: Any, step: Any) -> tuple[NeuronCore, ra
 
 
 def _registers(core: NeuronCore, numbers: range, loaded: Any) -> Iterator[VirtualRegister]:
-    with _Loop(core, "dynamic_range") as loop:
+    with _Loop(core, "dynamic_range", keeps_tiles=True) as loop:
         for number in numbers:
             register = VirtualRegister(number, frozen=True)
             register.loaded = loaded
