@@ -131,7 +131,7 @@ class Column:
 
 
 def figures(columns: Sequence[ReportColumn[Row]], rows: Sequence[Row], slow: Sequence[Row] = ()) -> list[Column]:
-    """Return the columns of a table with the cells of its rows; the times of `slow` rows stand out."""
+    """Return the columns of a table with the cells of its rows; the times of `slow` rows are highlighted."""
     return [Column(_ascii(each.heading), _cells(each, rows, slow), each.is_number, each.rank) for each in columns]
 
 
@@ -161,7 +161,7 @@ def _cells(column: ReportColumn[Row], rows: Sequence[Row], slow: Sequence[Row] =
 
 
 def _ascii(text: str) -> str:
-    """Return a heading or cell with the characters of a page replaced by those of every terminal."""
+    """Return a heading or cell in which characters of the page are replaced by ASCII characters."""
     return text.replace(NO_VALUE, "-").replace("\u00d7", "x").replace("\u2605", "*")
 
 

@@ -27,7 +27,7 @@ SHOWN_AREAS = 6  # maximum number of areas shown per picture
 Heading = tuple[str, bool]  # heading text, and True for a column of numbers
 
 
-def cell(text: str, value: float | None = None, class_: str | None = None) -> Markup:
+def cell(text: str | Markup, value: float | None = None, class_: str | None = None) -> Markup:
     """Return a cell; a cell with a number is right-aligned and sorted by the number."""
     number = None if value is None else f"{value:.17g}"
     return element("td", text, class_="num" if class_ is None and number else class_, data_value=number)
@@ -84,8 +84,7 @@ def _cell(column: ReportColumn[Row], row: Row, most: Mapping[str, float]) -> Mar
         return element(
             "td", bar, element("span", column.text(row)), class_="num share", data_value=f"{value or 0:.17g}"
         )
-    class_ = "num" if column.is_number else "code" if column.kind == "code" else None
-    return element("td", _content(column, row), class_=class_, data_value=None if value is None else f"{value:.17g}")
+    return cell(_content(column, row), value, "num" if column.is_number else "code" if column.kind == "code" else None)
 
 
 def _content(column: ReportColumn[Row], row: Row) -> Markup:

@@ -29,7 +29,7 @@ def print_score(console: Console, report: Report, quiet: bool) -> None:
 
 
 def print_score_lines(console: Console, report: Report, line: str, unlabelled: str | None, measure: str) -> None:
-    """Print a score of any kind: the line that describes it, what was not scored, and whether --fail-under is met."""
+    """Print the line of a score, the number of inputs that were not scored, and whether --fail-under is met."""
     print_line(console, line)
     if unlabelled is not None:
         print_line(console, f"{unlabelled}: not scored")
