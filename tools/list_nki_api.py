@@ -32,7 +32,8 @@ stubs of the API, the pages of SDK 2.33 and the code of the simulator.
 - NKI: "0.7" marks functions that are new in NKI 0.7. "0.6" marks functions that NKI 0.7 has removed; the simulator runs
   them with a warning. All others exist in both versions.
 - page: the version of the documentation page with which signature, defaults and operand rules were compared. "stubs"
-  means that no page of SDK 2.32 or 2.33 could be read; the stubs of August 2026 (SDK 2.32) were used instead.
+  means that no page of SDK 2.33 could be read; the stubs of SDK 2.32.0 (17 August 2026), from which AWS generates the
+  pages of that version, were used instead.
 - simulated: the function behaves as documented. A **refused** function raises an error that names it.
 - timed: the function issues instructions that take time. Creating views, memory or registers takes none.
 - checked: the documented limits of the machine are enforced with an error that names the operand.
@@ -121,8 +122,9 @@ def _uses(function: Any, depth: int) -> frozenset[str]:
 def page() -> str:
     """Return the text of the page."""
     found = rows()
-    count = sum(row.simulated for row in found)
-    lines = [f"{count} of {len(found)} functions and methods are simulated.", ""]
+    count, paged = sum(row.simulated for row in found), sum(bool(row.page) for row in found)
+    compared = f"{paged} were compared with a page, {len(found) - paged} with the stubs"
+    lines = [f"{count} of {len(found)} functions and methods are simulated; {compared}.", ""]
     lines += ["| function | NKI | page | simulated | timed | checked |", "|---|---|---|---|---|---|"]
     for row in found:
         simulated = "yes" if row.simulated else "**refused**"

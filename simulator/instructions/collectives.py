@@ -4,11 +4,12 @@ The time of a collective depends on its algorithm and on the links, for which no
 as zero, and a note informs the user. Sums are computed in the order of the group, in float32, and rounded once. The
 ring of an implicit permute is assumed to follow the order of its group in every channel; this is not documented.
 
-Sources: nki/api/nki/collectives/__init__.py of aws-neuron-sdk 2.33.
+Sources: nki/api/nki/collectives/__init__.py of aws-neuron-sdk 2.32, and the pages of all_reduce and all_to_all of 2.33.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -17,16 +18,18 @@ import numpy as np
 
 from ..machine.dtypes import Array
 from ..machine.errors import NkiValidationError
-from ..machine.instruction import engine
-from ..machine.memory import SBUF
+from ..machine.instruction import Instruction, engine
+from ..machine.memory import SBUF, MemoryRegion
 from ..machine.objects import NKIObject
 from ..machine.registers import VirtualRegister
 from ..machine.world import Contribution
 from ..tensors.tensor import IndirectTensor, NkiTensor
 from .core import NeuronCore, active
 from .operators import alu_operator
+from .reported import check_collective_input
 
 _REDUCTIONS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
+_SHARED_OUTPUT = "NKI_LNC1_SHARED_HBM"  # with the value 1, dsts of an all_reduce may be in shared HBM
 _MOST_CHANNELS = 4
 _SBUF_RANK = 2
 
@@ -59,14 +62,17 @@ def all_reduce(
     op: Any,
     priority: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """Reduce the srcs of all ranks of the group with `op`, and write the result to the dst of every rank."""
     function = _reduction("all_reduce", op)
     for src, dst in _pairs("all_reduce", srcs, dsts):
         _same_shape("all_reduce", src.shape, dst)
     group = _group("all_reduce", replica_group)
-    for dst, given in _exchange("all_reduce", group, srcs, dsts, (function.__name__,), name):
+    _check_memories("all_reduce", srcs, dsts)
+    instruction, received = _exchange("all_reduce", group, srcs, dsts, (function.__name__,), name)
+    for dst, given in received:
         dst.write(reduce(function, given).reshape(dst.shape))
+    return instruction
 
 
 def all_gather(
@@ -76,14 +82,16 @@ def all_gather(
     collective_dim: int,
     priority: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """Concatenate the srcs of all ranks of the group along a dimension, and write them to the dst of every rank."""
     group = _group("all_gather", replica_group)
     for src, dst in _pairs("all_gather", srcs, dsts):
         _check_dimension("all_gather", collective_dim, 1 if src.storage.region is SBUF else 0)
         _same_shape("all_gather", _scaled(src.shape, collective_dim, len(group)), dst)
-    for dst, given in _exchange("all_gather", group, srcs, dsts, (collective_dim,), name):
+    instruction, received = _exchange("all_gather", group, srcs, dsts, (collective_dim,), name)
+    for dst, given in received:
         dst.write(np.concatenate(given, axis=collective_dim))
+    return instruction
 
 
 def reduce_scatter(
@@ -94,7 +102,7 @@ def reduce_scatter(
     op: Any,
     priority: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """Reduce the srcs of all ranks of the group with `op`, and write the n-th part of the result, along a dimension, to
     the dst of the n-th rank."""
     function = _reduction("reduce_scatter", op)
@@ -103,9 +111,11 @@ def reduce_scatter(
         _check_dimension("reduce_scatter", collective_dim, 0)
         _same_shape("reduce_scatter", src.shape, dst, _scaled(dst.shape, collective_dim, len(group)))
     terms = (function.__name__, collective_dim)
-    for dst, given in _exchange("reduce_scatter", group, srcs, dsts, terms, name):
+    instruction, received = _exchange("reduce_scatter", group, srcs, dsts, terms, name)
+    for dst, given in received:
         parts = np.split(reduce(function, given), len(group), axis=collective_dim)
         dst.write(parts[group.index(_rank(_core("reduce_scatter")))])
+    return instruction
 
 
 def all_to_all(
@@ -115,7 +125,7 @@ def all_to_all(
     collective_dim: int,
     priority: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """Concatenate the n-th parts of the srcs of all ranks of the group, and write them to the dst of the n-th rank."""
     group = _group("all_to_all", replica_group)
     for src, dst in _pairs("all_to_all", srcs, dsts, in_hbm=True):
@@ -125,10 +135,12 @@ def all_to_all(
             raise NkiValidationError(
                 f"all_to_all: src {src.label} must be divisible into {len(group)} parts along dimension 0"
             )
-    for dst, given in _exchange("all_to_all", group, srcs, dsts, (collective_dim,), name):
+    instruction, received = _exchange("all_to_all", group, srcs, dsts, (collective_dim,), name)
+    for dst, given in received:
         mine = group.index(_rank(_core("all_to_all")))
         parts = [np.split(values, len(group), axis=collective_dim)[mine] for values in given]
         dst.write(np.concatenate(parts, axis=collective_dim))
+    return instruction
 
 
 def collective_permute(
@@ -137,7 +149,7 @@ def collective_permute(
     source_target_pairs: Sequence[tuple[int, int]],
     priority: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """Copy the src of each source rank to the dst of its target rank. The dst of other ranks is unchanged."""
     core = _core("collective_permute")
     pairs = [(int(source), int(target)) for source, target in source_target_pairs]
@@ -149,11 +161,13 @@ def collective_permute(
         _same_shape("collective_permute", src.shape, dst)
     group = tuple(sorted({each for pair in pairs for each in pair}))
     if _rank(core) not in group:
-        return
+        return core.issue("collective_permute", engine.sync, (), (), name=name)
     _check_group("collective_permute", core, group)
-    for dst, given in _exchange("collective_permute", group, srcs, dsts, (tuple(sorted(pairs)),), name):
+    instruction, received = _exchange("collective_permute", group, srcs, dsts, (tuple(sorted(pairs)),), name)
+    for dst, given in received:
         if _rank(core) in sources:
             dst.write(given[group.index(sources[_rank(core)])])
+    return instruction
 
 
 def collective_permute_implicit(
@@ -163,15 +177,17 @@ def collective_permute_implicit(
     channel_ids: Sequence[int] = [0],
     priority: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """Copy the src of each rank to the dst of the next rank in the ring of the group."""
     op = "collective_permute_implicit"
     group = _group(op, replica_group)
     srcs, dsts = _channels(op, channel_ids, srcs_by_channel, dsts_by_channel)
     for src, dst in _pairs(op, srcs, dsts, coalesced=True):
         _same_shape(op, src.shape, dst)
-    for dst, given in _exchange(op, group, srcs, dsts, (tuple(channel_ids),), name):
+    instruction, received = _exchange(op, group, srcs, dsts, (tuple(channel_ids),), name)
+    for dst, given in received:
         dst.write(given[group.index(_rank(_core(op))) - 1])
+    return instruction
 
 
 def collective_permute_implicit_reduce(
@@ -183,7 +199,7 @@ def collective_permute_implicit_reduce(
     channel_ids: Sequence[int] = [0],
     priority: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Instruction:
     """Write op(src0, src1) of each rank to the dst of the next rank in the ring of the group."""
     shown = "collective_permute_implicit_reduce"
     function = _reduction(shown, op)
@@ -196,9 +212,10 @@ def collective_permute_implicit_reduce(
     terms = (function.__name__, tuple(channel_ids))
     mine = group.index(_rank(_core(shown)))
     both = [*first, *second]
-    received = _exchange(shown, group, both, [*dsts, *dsts], terms, name)
+    instruction, received = _exchange(shown, group, both, [*dsts, *dsts], terms, name)
     for (dst, left), (_, right) in zip(received[: len(first)], received[len(first) :]):
         dst.write(function(left[mine - 1], right[mine - 1]))
+    return instruction
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -289,6 +306,29 @@ def _pairs(
     return list(zip(srcs, dsts))
 
 
+def _check_memories(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> None:
+    """Check which HBM the operands are in. The kernel runs on one core, whose srcs must be in private HBM."""
+    for name, tensors in (("srcs", srcs), ("dsts", dsts)):
+        if len({tensor.storage.region for tensor in tensors}) > 1:
+            raise NkiValidationError(f"{op}: {name} must all be in nl.private_hbm, or all in nl.shared_hbm")
+    for src in srcs:
+        if _is_argument(src):
+            check_collective_input(_core(op), op, src)
+        elif src.storage.region is MemoryRegion.shared_hbm:
+            raise NkiValidationError(f"{op}: src {src.label} must be in nl.private_hbm on a logical core of one core")
+    if dsts[0].storage.region is MemoryRegion.shared_hbm and os.environ.get(_SHARED_OUTPUT) != "1":
+        raise NkiValidationError(
+            f"{op}: dst {dsts[0].label} is in nl.shared_hbm; on a logical core of one core it must be in "
+            f"nl.private_hbm, unless the environment has {_SHARED_OUTPUT}=1"
+        )
+
+
+def _is_argument(tensor: NkiTensor) -> bool:
+    """Return True if the tensor is an input of the kernel."""
+    owner = tensor.storage.owner
+    return owner is not None and owner.argument
+
+
 def _single(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> None:
     if len(srcs) != 1 or len(dsts) != 1:
         raise NkiValidationError(f"{op}: srcs and dsts must hold one tensor each, got {len(srcs)} and {len(dsts)}")
@@ -330,15 +370,18 @@ def _exchange(
     dsts: Sequence[NkiTensor],
     terms: tuple[Any, ...],
     name: str | None,
-) -> list[tuple[NkiTensor, list[Array]]]:
-    """Return (dst, srcs of all ranks) for each tensor, or an empty list if the run computes no values."""
+) -> tuple[Instruction, list[tuple[NkiTensor, list[Array]]]]:
+    """Issue the instruction and return it with (dst, srcs of all ranks) for each tensor.
+
+    The list is empty if the run computes no values.
+    """
     core = _core(op)
     instruction = core.issue(op, engine.sync, tuple(dict.fromkeys(dsts)), tuple(srcs), name=name)
     if not core.functional:
-        return []
+        return instruction, []
     sent = [src.values.copy() for src in srcs]
     place = f"{op} of {instruction.line[0]}:{instruction.line[1]}"
     shapes = tuple((src.shape, src.dtype) for src in srcs)
     given = Contribution((op, terms, shapes), place, sent)
     received = core.world.meet(_rank(core), group, given) if core.world is not None else [sent]
-    return [(dst, [values[at] for values in received]) for at, dst in enumerate(dsts)]
+    return instruction, [(dst, [values[at] for values in received]) for at, dst in enumerate(dsts)]

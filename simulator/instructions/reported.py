@@ -23,6 +23,8 @@ compiler may reject the kernel or the chip may compute a different result. Sourc
   that the front end had accepted. The reasons were a 16-bit slot of PSUM that does not start at a multiple of 4 bytes,
   a reshaped view of one partition, whose partition step is 0, and a DMA transpose whose output rows are not a multiple
   of 32 bytes.
+- Inputs of a kernel: kernels of nki-library copy them before a collective reads them, because collectives "cannot
+  read/write IO tensors" (test/integration/nkilib/experimental/collectives/test_collectives.py).
 - Names: kernels of nki-library give every tensor of a launch a different name, depending on the layer and the loop
   iteration.
 """
@@ -140,6 +142,15 @@ def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
             "to be needed (the back end's verifier refuses others): allocate wider rows and take a view",
             ReportedOnChipWarning,
         )
+
+
+def check_collective_input(core: NeuronCore, op: str, src: NkiTensor) -> None:
+    """Warn about a collective that reads an input of the kernel."""
+    core.warn(
+        f"{op}: src {src.label} is an input of the kernel, which a collective is reported to be unable to read; copy "
+        "it to a tensor in nl.private_hbm first",
+        ReportedOnChipWarning,
+    )
 
 
 def check_name(core: NeuronCore, name: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
+from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 UFUNCS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
@@ -32,11 +33,18 @@ def empty(shape, x):
     return nl.ndarray(shape, x.dtype, buffer=nl.shared_hbm)
 
 
+def own(x, buffer=nl.private_hbm):
+    """A copy of an input that a collective may read."""
+    copied = nl.ndarray(x.shape, x.dtype, buffer=buffer)
+    nisa.dma_copy(dst=copied, src=x)
+    return copied
+
+
 @nki.jit
 def reduced(x, groups, op=nl.add):
-    out = empty(x.shape, x)
-    ncc.all_reduce(srcs=[x], dsts=[out], replica_group=groups, op=op)
-    return out
+    total = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
+    ncc.all_reduce(srcs=[own(x)], dsts=[total], replica_group=groups, op=op)
+    return own(total, nl.shared_hbm)
 
 
 @nki.jit
@@ -177,9 +185,9 @@ def test_the_number_of_a_rank_is_a_register():
 def test_several_tensors_go_in_one_collective():
     @nki.jit
     def kernel(x, y):
-        outs = [empty(x.shape, x), empty(y.shape, y)]
-        ncc.all_reduce(srcs=[x, y], dsts=outs, replica_group=group((0, 1)), op=nl.add)
-        return tuple(outs)
+        totals = [nl.ndarray(each.shape, each.dtype, buffer=nl.private_hbm) for each in (x, y)]
+        ncc.all_reduce(srcs=[own(x), own(y)], dsts=totals, replica_group=group((0, 1)), op=nl.add)
+        return tuple(own(total, nl.shared_hbm) for total in totals)
 
     given_ = [(a, b) for (a,), (b,) in zip(arrays(2), arrays(2, (3, 5), np.int32))]
     for run in simulator.run_ranks(kernel, given_):
@@ -230,10 +238,60 @@ def test_what_a_collective_does_not_take_is_said(call, message):
         simulator.run_ranks(kernel, [(A,), (A,)])
 
 
+def test_operands_of_all_reduce_are_in_private_hbm_on_one_core(monkeypatch):
+    """The page of 2.33: srcs always, dsts unless the environment says otherwise; none mixes two memories."""
+
+    def call(sources, targets):
+        @nki.jit
+        def kernel(x):
+            srcs = [own(x, buffer) for buffer in sources]
+            dsts = [nl.ndarray(x.shape, x.dtype, buffer=buffer) for buffer in targets]
+            ncc.all_reduce(srcs, dsts, group((0,)), nl.add)
+            return own(dsts[0], nl.shared_hbm)
+
+        return simulator.run(kernel, A).outputs[0]
+
+    private, shared = nl.private_hbm, nl.shared_hbm
+    for sources, targets, message in (
+        ([private, shared], [private, private], "srcs must all be in nl.private_hbm, or all in nl.shared_hbm"),
+        ([private, private], [private, shared], "dsts must all be in nl.private_hbm, or all in nl.shared_hbm"),
+        ([shared], [private], "src .* must be in nl.private_hbm on a logical core of one core"),
+        ([private], [shared], "dst .* unless the environment has NKI_LNC1_SHARED_HBM=1"),
+    ):
+        with pytest.raises(NkiValidationError, match=message):
+            call(sources, targets)
+    np.testing.assert_array_equal(call([private], [private]), A)
+    monkeypatch.setenv("NKI_LNC1_SHARED_HBM", "1")
+    np.testing.assert_array_equal(call([private], [shared]), A)
+
+
+def test_a_collective_that_reads_an_input_is_warned_of():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
+        ncc.all_reduce([x], [out], group((0,)), nl.add)
+        return own(out, nl.shared_hbm)
+
+    with pytest.warns(ReportedOnChipWarning, match="is an input of the kernel, which a collective is reported"):
+        simulator.run(kernel, A)
+
+
+def test_a_collective_returns_an_instruction_for_others_to_wait_for():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
+        first = ncc.all_reduce([own(x)], [out], group((0,)), nl.add)
+        second = ncc.collective_permute([out], [own(x)], [(1, 2)])  # not of this rank
+        nisa.dma_copy(dst=own(x), src=x).depends_on(first, second)
+        return own(out, nl.shared_hbm)
+
+    np.testing.assert_array_equal(simulator.run(kernel, A).outputs[0], A)
+
+
 def test_ranks_that_come_with_something_else_never_or_in_a_circle_are_named():
     @nki.jit
     def kernel(x, rank, what):
-        out = empty(x.shape, x)
+        out, x = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm), own(x)
         if what == "other op":
             ncc.all_reduce([x], [out], group((0, 1, 2)), nl.add if rank else nl.maximum)
         elif what == "ended" and rank:
@@ -246,7 +304,7 @@ def test_ranks_that_come_with_something_else_never_or_in_a_circle_are_named():
             raise ValueError("no luck")
         elif what == "raises":
             ncc.all_reduce([x], [out], group((0, 1, 2)), nl.add)
-        return out
+        return own(out, nl.shared_hbm)
 
     for what, kind, message in (
         ("other op", NkiValidationError, r"rank \d comes with all_reduce of .*:\d+, rank \d with all_reduce"),
