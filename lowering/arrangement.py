@@ -1,4 +1,4 @@
-"""Arrangement of a launch's input by the host, so that DMAs read contiguous runs as long as an image."""
+"""Arrange the input of a launch on the host, so that DMAs read contiguous runs as long as an image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..models.layers import Flatten, Transpose
 
 @dataclass(frozen=True)
 class InputImage:
-    """An input as an image (C, H, W), obtained by permuting its axes after reshaping it to `split`."""
+    """The conversion of an input to an image (C, H, W): a reshape to `split`, and a permutation of the axes."""
 
     shape: Shape
     split: Shape
@@ -28,9 +28,11 @@ class InputImage:
 
 
 def image_of(model: Model) -> InputImage:
-    """Return the input as an image; features, and images that are read only in flattened form, become (F, 1, 1).
+    """Return the conversion of the model's input to an image.
 
-    If the only reader of the input is a transpose, the host performs it.
+    Features, and images that the model reads only in flattened form, become (F, 1, 1).
+
+    If only a transpose reads the input, the host performs the transpose.
     """
     network = model.network
     split = network.input.shape
@@ -46,19 +48,19 @@ def image_of(model: Model) -> InputImage:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The form in which a launch receives an input [C, H, W]: padded with zeros, with its phases as channels.
+    """The layout in which a launch receives an input [C, H, W]: padded with zeros, with phases as separate channels.
 
-    `zeros`: numbers of rows and columns at the top, left, bottom and right; if the bottom is negative, rows that are
-    never read are omitted. `phases`: the row and column strides; each phase (C, row, column) becomes a separate
-    channel.
+    `zeros`: the number of rows or columns of zeros to add at the top, left, bottom and right. A negative number at the
+    bottom omits rows that are never read. `phases`: the row and column strides; each phase (C, row, column) becomes a
+    separate channel.
     """
 
     zeros: tuple[int, int, int, int] = (0, 0, 0, 0)
     phases: tuple[int, int] = (1, 1)
 
     def arrange(self, value: np.ndarray, images: int, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return [pictures, C, H, W] as [images, channels, rows, columns]; images beyond the pictures are filled with
-        zeros."""
+        """Rearrange [pictures, C, H, W] to [images, channels, rows, columns]; images beyond the last picture are
+        zero."""
         pictures, channels, high, wide = value.shape
         if pictures == images and value.dtype == dtype and self == AS_GIVEN:
             return value

@@ -1,7 +1,7 @@
-"""Bands of rows: an operation restricted to some rows of its value, and the rows of its operands that it then reads.
+"""Restrict operations to bands of rows, and find the rows of their operands that a band reads.
 
 Values that do not fit in SBUF are computed band by band, with several operations processed together. Each band reads
-the rows its filters reach, including halos, so some rows of the intermediate values are computed twice.
+every row that its filters reach, including halos, so some rows of the intermediate values are computed twice.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .graph import Graph, Node, Unsupported
 
 @dataclass(frozen=True)
 class Reach:
-    """The rows [first, end) of the first operand that an operation reads for some rows of its value; rows outside of
-    [0, rows) are padding."""
+    """The rows [first, end) of the first operand that an operation reads to compute a band; rows outside [0, rows) are
+    padding."""
 
     first: int
     end: int
@@ -23,24 +23,24 @@ class Reach:
 
     @property
     def inside(self) -> Rows:
-        """The rows that are not padding; raises Unsupported if all are padding."""
+        """The rows that are not padding. Raises Unsupported if every row is padding."""
         first, end = max(0, self.first), min(self.rows, self.end)
         if first >= end:
             raise Unsupported("a band of rows would read only padding")
         return first, end
 
     def padding(self, sides: Sides) -> Sides:
-        """Return the padding of an operation with these sides, restricted to these rows."""
+        """Return the padding of an operation whose padding is `sides`, restricted to these rows."""
         return max(0, -self.first), sides[1], max(0, self.end - self.rows), sides[3]
 
 
 def can_band(node: Node) -> bool:
-    """True if an operation can compute only some rows of its value."""
+    """Return True if an operation can compute a subset of the rows of its value."""
     return node.operation.can_cut_rows((node.before[1], node.before[2]))
 
 
 def reach_of(node: Node, rows: Rows) -> Reach:
-    """Return the rows of its first operand that a node reads for some rows of its value."""
+    """Return the rows of its first operand that a node reads to compute `rows` of its value."""
     return Reach(*node.operation.rows_read(rows), node.before[1])
 
 
@@ -50,7 +50,8 @@ def operand_rows(node: Node, operand: int, own: Rows, reach: Reach) -> Rows:
 
 
 def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
-    """Return a node's operation for some rows of its value; its first operand consists of the rows `reach.inside`."""
+    """Return a node's operation, restricted to `rows` of its value; its first operand consists of the rows
+    `reach.inside`."""
     operation = node.operation
     first, end = rows
     margin = (
@@ -84,7 +85,7 @@ class BandPlan:
 
 
 def _is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
-    """False if an operand is the same for all rows, that is, one number per channel and image."""
+    """Return False if an operand has the same value in all rows: one number per channel and image."""
     read, own = (0, 0), (1, 1)
     by_row = node.operation.operand_rows(operand, own, read) == read
     return by_row or graph.nodes[part].operation.rows == node.operation.rows

@@ -1,4 +1,4 @@
-"""Operations derived from the value of another operation: its buffer and its store."""
+"""Create the buffer and the store of an operation's value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..kernels.program import Buffer, Memory, Operation, Store, WriteRegion
 
 
 def outline(operation: Operation) -> dict[str, Any]:
-    """Return the fields that an operation shares with other operations on the same value."""
+    """Return the fields that an operation has in common with the buffer and the store of its value."""
     names = ("name", "channels", "rows", "columns", "packed", "column_phases")
     return {name: getattr(operation, name) for name in names}
 

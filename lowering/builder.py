@@ -1,4 +1,4 @@
-"""Build a graph layer by layer: the nodes so far, and the methods that lowering rules use to query and extend them."""
+"""The graph under construction, with the methods that lowering rules use to query and extend it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .channels import Channels, joined
 from .graph import Graph, Node, Unsupported
 from .lazy import LazyArray
 
-MOST_COLUMNS = 4096  # maximum number of float32 numbers per element, 16 KiB of a partition
+MOST_COLUMNS = 4096  # maximum number of float32 values per partition, one for each element: 16 KiB
 MOST_GATHERED = 2048  # maximum number of channels that are rearranged by a matmul: filters of 8 MiB in 16 bits
-MOST_RUNS = 64  # maximum number of contiguous runs that are rearranged if there are more channels than that
+MOST_RUNS = 64  # maximum number of contiguous runs that are rearranged if there are more channels than MOST_GATHERED
 MOST_SCORES = 2048  # float32 numbers in half of PSUM's banks, so that two blocks of images are in flight
 MOST_ANSWERS = 8192  # maximum number of values of an image that are searched together (kernels/argmax.py)
 
 
 @dataclass
 class GraphBuilder:
-    """The nodes so far, and for each name, the channels that it denotes and its shape as an image.
+    """The nodes added so far and, for each name, the channels that it denotes and its shape as an image.
 
-    Names are those of layers, or `inner` names of intermediate values of a layer. `inputs`: the (C, H, W) of each
+    A name is that of a layer, or the `inner` name of an intermediate value of a layer. `inputs`: the (C, H, W) of each
     input. `is_whole`: whether the nodes form a whole network, so that the host may rearrange its input. `owners`: the
     layer of each inner name.
     """
@@ -63,14 +63,14 @@ class GraphBuilder:
         return {layer.name: layer for layer in self.model.network.layers}
 
     def row_of(self, name: str) -> str | None:
-        """Return the layer whose table row includes the node that a name denotes; None for the input."""
+        """Return the layer whose row in tables includes the node that a name denotes; None for the input."""
         last = self.places[name].parts[-1]
         return None if last < 0 else self.nodes[last].name
 
     def add(self, operation: type[Operation], layer: str, reads: tuple[str, ...], after: Shape, **fields: Any) -> None:
         """Append an operation; the name `layer` then denotes its value, which has the shape `after`.
 
-        `fields`: the fields of the operation, and `kind`, `filters`, `numbers` and `shown` of the node.
+        `fields`: the fields of the operation, and the node's `kind`, `filters`, `numbers` and `shown`.
         """
         first = self.places[reads[0]]
         before = self.shapes[reads[0]]
@@ -95,8 +95,10 @@ class GraphBuilder:
         self.places[layer.name], self.shapes[layer.name] = source.given_by(number, each), after
 
     def add_scores(self, name: str, source: str, ending: Ending) -> None:
-        """Append a head that computes the scores of a network that does not end in a dense layer: a copy of its value
-        with images on the partitions."""
+        """Append a head that computes the scores of a network that does not end in a dense layer.
+
+        The head copies the value with images on the partitions.
+        """
         channels, *window = self.shapes[source]
         count = math.prod(self.shapes[source])
         if count > MOST_ANSWERS:
@@ -132,7 +134,7 @@ class GraphBuilder:
         return bool(self.nodes) and place is not None and place.parts == (len(self.nodes) - 1,) and place.are_plain
 
     def is_read_once(self, name: str) -> bool:
-        """True if exactly one layer reads a value and the network does not return it, so that it may be replaced."""
+        """True if exactly one layer reads a value and the network does not return it. Such a value may be replaced."""
         network = self.model.network
         return network.readers()[name] == 1 and all(named.layer != name for named in network.named_outputs)
 
@@ -145,15 +147,15 @@ class GraphBuilder:
         return all(self.is_read_once(other) for other, place in self.places.items() if part in place.parts)
 
     def node_of(self, name: str) -> Node | None:
-        """Return the node of which a name denotes exactly the value; None if there is no such node."""
+        """Return the node whose value is exactly what a name denotes; None if there is no such node."""
         place = self.places[name]
         is_whole = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain
         return self.nodes[place.parts[0]] if is_whole else None
 
     def gather(self, name: str) -> None:
-        """Rearrange channels into the order of their layer, by a 1x1 convolution with a permutation matrix, whose sums
-        have a single non-zero term. If there are many channels in contiguous runs, or if the value was copied through
-        HBM before, it is copied through HBM."""
+        """Rearrange channels into the order of their layer with a 1x1 convolution whose filters are a permutation
+        matrix. Each sum has a single non-zero term. A value is instead copied through HBM if it has many channels in
+        contiguous runs, or if it was copied through HBM before."""
         shape = self.shapes[name]
         count = shape[0]
         has_row = any(node.name == name for node in self.nodes)
@@ -188,8 +190,10 @@ class GraphBuilder:
             self.places[name] = self.places[label]
 
     def cut(self, label: str, name: str, after: Shape, kind: str) -> None:
-        """Append a copy of `name` through HBM with the shape `after`; the channels of `name` must form a contiguous run
-        or be all channels of several parts."""
+        """Append a copy of `name` through HBM with the shape `after`.
+
+        The channels of `name` must form a contiguous run, or be all the channels of several parts.
+        """
         if self._moves(name):
             number = self.places[name].parts[0]
             channels, rows, columns = after
@@ -203,7 +207,10 @@ class GraphBuilder:
         self.add(Rearrange, label, (name,), after, kind=kind, split=(math.prod(after),), order=(0,), first=first)
 
     def _moves(self, name: str) -> bool:
-        """True if a name denotes a value that is copied through HBM and read once, so that its shape may change."""
+        """True if a name denotes a value that is copied through HBM and read once.
+
+        Such a value may be given another shape.
+        """
         return self.are_moved(self.places[name]) and self.is_alone(name)
 
     def are_moved(self, place: Channels) -> bool:
@@ -216,13 +223,13 @@ class GraphBuilder:
             self.gather(name)
 
     def add_node(self, node: Node, name: str) -> None:
-        """Append a node whose channels are denoted by a new name."""
+        """Append a node; the new name `name` then denotes its channels."""
         channels = node.operation.channels
         self.places[name], self.shapes[name] = Channels.of(len(self.nodes), channels), node.operation.shape
         self.nodes.append(node)
 
     def heights(self, place: Channels) -> list[int]:
-        """Return the number of partitions of each tile of some channels."""
+        """Return the number of partitions in each tile of the channels."""
         return self._graph().heights(place.parts)
 
     def is_gathered(self, name: str) -> bool:
@@ -231,7 +238,7 @@ class GraphBuilder:
         return place.are_plain and self.heights(place) == place.tile_sizes()
 
     def move_to_end(self, place: int) -> None:
-        """Move a node that is not read yet to the end; the numbers of all nodes after it decrease by one."""
+        """Move a node that no other node reads yet to the end. The numbers of all later nodes decrease by one."""
         last = len(self.nodes) - 1
         number = {**{n: n - (n > place) for n in range(last + 1)}, place: last}
         order = [*self.nodes[:place], *self.nodes[place + 1 :], self.nodes[place]]
@@ -281,8 +288,10 @@ _Layer = TypeVar("_Layer", bound=Layer)
 
 
 def lowers(*kinds: type[_Layer]) -> Callable[[Callable[[GraphBuilder, _Layer], None]], Rule]:
-    """Register a function as the lowering rule of some kinds of layer: it appends the nodes that compute the layer to a
-    builder."""
+    """Register a function as the lowering rule of the given kinds of layer.
+
+    A rule appends the nodes that compute a layer to a builder.
+    """
 
     def register(rule: Callable[[GraphBuilder, _Layer], None]) -> Rule:
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""Cache folders of trninfer: for plans, and for kernels compiled by AWS's compiler."""
+"""The cache folders of trninfer, one for plans and one for kernels compiled by AWS's compiler."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ CACHE_VARIABLE = "TRNINFER_CACHE"
 
 
 def user_cache(default: str, chosen: str = "") -> Path | None:
-    """Return `chosen` within the TRNINFER_CACHE folder if that is set, else `default` within the user's cache folder
-    for trninfer.
+    """Return `chosen` within the folder TRNINFER_CACHE if that variable is set, else `default` within the user's cache
+    folder for trninfer.
 
     Returns None if the user has no home folder, for example in a container that runs under a numeric user id without a
     name.

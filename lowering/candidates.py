@@ -1,8 +1,8 @@
-"""Candidates for a launch, ordered by the sum of the costs of their operations.
+"""The candidates for a launch, in increasing order of the summed costs of their operations.
 
-The passes offer choices about the whole launch in their order; every useful combination yields a draft. In a draft, the
-cheapest option is selected for each node, regions that do not fit in SBUF are divided into bands or spilled, and stages
-are chosen.
+Each pass in turn offers choices that apply to the whole launch; every useful combination of them yields a draft. To
+complete a draft, the cheapest option is selected for each node, regions that do not fit in SBUF are divided into bands
+or spilled, and stages are chosen.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
 from .staging import Staging
 
-FAR_SLOWER = 3  # drafts that cost more than this many times the cheapest draft are not simulated
+FAR_SLOWER = 3  # a draft that costs more than this many times the cheapest draft is not simulated
 
 
 class Candidates:
-    """Candidates for a number of pictures within `budget_bytes` of an SBUF partition; Unsupported if none fit."""
+    """The candidates for a batch size that fit in `budget_bytes` of an SBUF partition.
+
+    Raises Unsupported if none fit.
+    """
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, budget_bytes: int) -> None:
         self._pipeline, self._cost_model = pipeline, cost_model
@@ -36,11 +39,11 @@ class Candidates:
         for number, draft in enumerate(self._drafts()):
             for decisions in self._schedules(draft):
                 yield decisions
-                if number == 0:  # the search tries it for the fastest of the others
+                if number == 0:  # the search adds this choice to the fastest of the other candidates
                     yield plainer(decisions)
 
     def shapes(self) -> list[Decisions]:
-        """Return the combinations of choices about the whole launch that are worth drafting."""
+        """Return the combinations of launch-wide choices for which a draft is worthwhile."""
         states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
         reason = Unsupported("no part of it fits")
         for each in self._pipeline.passes:
@@ -59,7 +62,8 @@ class Candidates:
         return states
 
     def _offered(self, each: Pass, states: Sequence[Decisions], graphs: Mapping[Decisions, Graph]) -> list[Decisions]:
-        """Return decisions with each choice that a pass offers, and without any of them unless one is forced."""
+        """Return decisions with each choice that a pass offers and, unless a choice is forced, also the unchanged
+        decisions."""
         found: list[Decisions] = []
         for state in states:
             found += [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
@@ -67,7 +71,7 @@ class Candidates:
         return found
 
     def _drafts(self) -> list[LaunchPlan]:
-        """Return the drafts that fit, cheapest first, without those that are far slower than the first."""
+        """Return the drafts that fit, cheapest first. Drafts that are far slower than the first are omitted."""
         drafts: list[LaunchPlan] = []
         reason = Unsupported("no part of it fits")
         for decisions in self.shapes():
@@ -84,7 +88,7 @@ class Candidates:
         return [draft for draft in drafts if draft.nanoseconds <= FAR_SLOWER * drafts[0].nanoseconds]
 
     def _draft(self, decisions: Decisions) -> LaunchPlan:
-        """Return a launch with the cheapest options for its nodes, and with bands and spills until it fits in SBUF."""
+        """Return a launch with the cheapest option for each node. Bands and spills are added until it fits in SBUF."""
         images = ceil_div(self._pictures, decisions.value(Kind.PACK_IMAGES, default=1))
         refused: list[Choice] = []
         while True:
@@ -99,8 +103,8 @@ class Candidates:
         return replace(plan, decisions=decisions.having(*cheapest.made), nanoseconds=cost)
 
     def _schedules(self, draft: LaunchPlan) -> list[Decisions]:
-        """Return the decisions of a draft with different schedules that fit: as many images per pass as fit, or several
-        stages."""
+        """Return the decisions of a draft with each schedule that fits: one stage with as many images per pass as
+        possible, or several stages."""
         decisions = draft.decisions
         staging = Staging(self._pipeline, draft, self._pictures, self._budget_bytes)
         whole = staging.whole(decisions)
@@ -113,8 +117,11 @@ class Candidates:
 
 
 def plainer(decisions: Decisions) -> Decisions:
-    """Return the decisions without minimal filtering and with all diagonals loaded from HBM, whose costs may differ in
-    a whole launch."""
+    """Return the decisions without minimal filtering and with all diagonals loaded from HBM.
+
+    The costs of minimal filtering and of diagonals may be different within a whole launch than for an operation on its
+    own.
+    """
     forms = [choice for choice in decisions.choices if choice.kind is Kind.FORM]
     kept = (choice for choice in forms if Form(choice.value[0]) in ROW_BLOCKS)
     return decisions.without(Kind.FORM).having(*kept)

@@ -1,7 +1,7 @@
 """The channels that an operation reads. Slices, shuffles and concatenations reorder channels and need no operation.
 
 The order is known at lowering time and is folded into the operations that read the channels: into the filters of a
-convolution, or the per-channel numbers of other operations. It therefore costs nothing on the chip.
+convolution, or the per-channel numbers of other operations. Reordering therefore costs nothing on the chip.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from .lazy import LazyArray
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of a layer's value in the layer's order: channel n is channel order[n] of the concatenation of
-    `parts`.
+    """The channels of a layer's value, in the order of the layer.
 
-    No channel of `parts` occurs twice: if a layer reads a channel twice, its part is listed twice.
+    Channel n is channel order[n] of the concatenated `parts`.
+
+    `order` has no duplicates: if a layer reads a channel twice, the part that contains it is listed twice.
     """
 
     parts: Parts
@@ -41,7 +42,7 @@ class Channels:
         return sum(self.sizes)
 
     def tile_sizes(self) -> list[int]:
-        """Return the partitions of each tile if all channels of the parts are tiled anew."""
+        """Return the number of partitions in each tile if the channels of all parts are tiled together."""
         return tile_sizes(self.total, PARTITIONS)
 
     @property
@@ -68,15 +69,17 @@ class Channels:
         return list(itertools.pairwise(borders))
 
     def picked(self, which: np.ndarray) -> Channels:
-        """Return a selection of these channels in the given order, without duplicates and without parts that become
-        unused."""
+        """Return the channels at the positions `which`, without duplicates.
+
+        Parts that are no longer used are dropped.
+        """
         part, within = self._apart(self.order[which])
         kept = np.unique(part)
         parts, sizes = tuple(self.parts[n] for n in kept), tuple(self.sizes[n] for n in kept)
         return Channels(parts, sizes, _starts(sizes)[np.searchsorted(kept, part)] + within)
 
     def given_by(self, part: int, each: int = 1) -> Channels:
-        """Return the channels of the value of an operation that computes `each` channels for every channel of the
+        """Return the channels that an operation outputs if it computes `each` channels for every channel of the
         parts."""
         order = (self.order[:, None] * each + np.arange(each)).ravel()
         return Channels((part,), (self.total * each,), order)
@@ -86,8 +89,8 @@ class Channels:
         return replace(self, parts=tuple(number.get(part, part) for part in self.parts))
 
     def spread(self, numbers: np.ndarray, fill: float) -> np.ndarray:
-        """Reorder per-channel numbers (first axis) to the stored order of the parts; channels that are not read get
-        `fill`."""
+        """Reorder per-channel numbers (first axis) to the stored order of the parts, with `fill` for channels that are
+        not read."""
         if self.are_plain:
             return numbers
         whole = np.full((self.total, *numbers.shape[1:]), fill, numbers.dtype)

@@ -1,4 +1,5 @@
-"""Choose the options of passes for single nodes by the costs of the operations that they change."""
+"""Choose between the options that passes offer for a node, according to the costs of the operations that they
+change."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class CheapestOptions:
         self._images = max(1, min(images, MOST_PRICED))
 
     def answer(self, question: Question) -> Option:
-        """Return the cheapest option; the default unless another one gains enough."""
+        """Return the cheapest option, or the default unless another option is sufficiently faster."""
         best, *others = question.options
         if question.is_end and self._images > 1:
             return best
@@ -38,7 +39,7 @@ class CheapestOptions:
         return best
 
     def _cost(self, question: Question, option: Option) -> float:
-        """Return the nanoseconds of the nodes that an option changes; infinity if one of them does not fit."""
+        """Return the time in nanoseconds of the nodes that an option changes; infinity if one of them does not fit."""
         graph = question.graph.replacing(option.changed)
         try:
             return sum(
@@ -53,8 +54,10 @@ class CheapestOptions:
         return sum(self._nanoseconds(graph, number) for number in range(len(graph.nodes)))
 
     def _nanoseconds(self, graph: Graph, number: int) -> float:
-        """Return the cost of an operation per image of the launch's free axis, measured with fewer images if all of
-        them do not fit."""
+        """Return the time of an operation in nanoseconds, per image along the free axis of the launch.
+
+        If not all images fit, the time is determined with fewer.
+        """
         more = graph.free_images(graph.nodes[number])
         images = min(self._images * more, MOST_PRICED)
         while True:

@@ -22,9 +22,9 @@ class LoweringConfig:
     """Settings that all launches of a network share.
 
     `target`: the hardware target, which determines the SBUF size and the instruction costs. `itemsize`: bytes per
-    element. `forms`: the forms in which 3x3 filters may be multiplied if that is faster than direct multiplication.
-    `cache`: the cache of plans; by default, the user's cache. `cores`: the number of cores that share a launch.
-    `eight_bits`: the tensors of the network that are stored in 8 bits; None for none.
+    element. `forms`: the forms of minimal filtering that may replace direct multiplication of 3x3 filters if they are
+    faster. `cache`: the cache of plans; by default, the user's cache. `cores`: the number of cores that share a launch.
+    `eight_bits`: the tensors of the network that are stored in 8 bits, or None.
     """
 
     target: str

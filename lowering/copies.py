@@ -1,4 +1,4 @@
-"""The order of nodes: copies through HBM run as early as possible, while other nodes compute."""
+"""Reorder nodes so that copies through HBM run as early as possible, while other nodes compute."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The cost of candidates: their execution time as predicted by the simulator, the only time source used for planning.
+"""Predict the execution time of candidates with the simulator, which is the only source of times for planning.
 
-The time of a program is predicted by running its kernel on shapes only, without data. The time of a single operation is
-half of the time of two passes that each load its weights, with its operands already in SBUF; the cost thus includes a
-share of filling the pipeline and of loading.
+To time a program, its kernel is run on shapes only, without data. To time a single operation, two passes are simulated
+that each load its weights, with its operands already in SBUF; the time is half of their total. It thus includes a share
+of the time to fill the pipeline and to load the weights.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from .warmup import is_cold, zeros_of
 from .weight_loads import placed, weight_loads
 from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
 
-BANDS = (1, 4, 16, 64)  # numbers of bands of rows, of one of which the cost of a large operation is determined
-ENOUGH_PIXELS = 2048  # pixels, beyond which the time of an operation is proportional to the number of images
-MOST_PIXELS = 16384  # pixels of a band, beyond which only some of its rows are simulated
-MOST_PRICED = 4  # maximum number of images with which an operation is simulated; each takes hardly less beyond
-PASSES = 2  # passes from which the cost of an operation is determined
+BANDS = (1, 4, 16, 64)  # numbers of bands to try for a large operation, of which only one band is simulated
+ENOUGH_PIXELS = 2048  # beyond this many pixels, the time of an operation is proportional to the number of images
+MOST_PIXELS = 16384  # maximum number of pixels of a band that is simulated with all of its rows
+MOST_PRICED = 4  # maximum number of images in the simulation of an operation; more hardly reduce the time per image
+PASSES = 2  # number of passes that are simulated to time an operation
 MOST_KEPT = 8_000  # maximum number of instructions of a simulated run that is kept
 MOST_KNOWN = 20_000  # maximum number of costs that are cached for each target, dtype and number of cores
 
@@ -71,15 +71,18 @@ class Cost:
 
 @dataclass(frozen=True)
 class _TwoPasses:
-    """Two simulated passes of an operation over `share` of some images: the cost of both, and the end of the first."""
+    """Two simulated passes of an operation over a `share` of the images: their total cost, and the time at which the
+    first ends."""
 
     both: Cost
     first_end: float
     share: float
 
     def cost(self, multiple: float) -> Cost:
-        """Return half of the cost of two passes over a multiple of the images, whose time grows by that of the second
-        pass here."""
+        """Return half the cost of two passes over `multiple` times the images.
+
+        Each additional multiple takes as long as the second pass.
+        """
         passes = PASSES * multiple / self.share
         nanoseconds = self.both.nanoseconds + (passes - PASSES) * (self.both.nanoseconds - self.first_end)
         instructions = round(self.both.instructions * passes / PASSES) // PASSES
@@ -88,7 +91,7 @@ class _TwoPasses:
 
 @lru_cache(maxsize=16)
 def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, _TwoPasses]:
-    """Return the operations already simulated in this process for such a machine."""
+    """Return the operations that this process has already simulated for a machine."""
     return {}
 
 
@@ -108,7 +111,7 @@ class CostModel:
 
     @property
     def of_one_core(self) -> CostModel:
-        """The cost model of a core that does not share its HBM stack."""
+        """The same cost model for a core that does not share its HBM stack."""
         if self.cores == 1:
             return self
         if self._of_one_core is None:
@@ -116,8 +119,11 @@ class CostModel:
         return self._of_one_core
 
     def walk(self, program: Program, layout: WeightLayout) -> Cost:
-        """Return the cost of a launch. Raise OutOfSbuf if it requires more memory than the target has, or Unsupported
-        if its elements are farther apart than an instruction's maximum stride."""
+        """Simulate a launch and return its cost.
+
+        Raises OutOfSbuf if the launch requires more memory than the target has, and Unsupported if elements are
+        farther apart than the maximum stride of an instruction.
+        """
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
         inputs = [(images, *image) for image in graph.inputs]
@@ -126,24 +132,24 @@ class CostModel:
         return replace(self._cost_of(run), waiting=_waiting(run))
 
     def walked(self) -> simulator.Run | None:
-        """Return the run of the last `walk` if it is small, and drop the reference to it."""
+        """Return the run of the last `walk`, or None if it was large; the cost model drops its reference to the run."""
         run, self._walked = self._walked, None
         return run if run is not None and len(run.program) <= MOST_KEPT else None
 
     def zeros(self, program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
-        """Return additional zeros for a simulated program, and the predicted time with them relative to the current one
-        (`warmup.zeros_of`); no zeros and 1 if there is nothing to gain."""
+        """Return the matmuls of zeros to add to a simulated program (see `warmup.zeros_of`), and the predicted time
+        with them as a fraction of the current time. Without a gain, there are none and the fraction is 1."""
         if not is_cold(run):
             return (), 1.0
         found, nanoseconds = zeros_of(program, run)
         return found, nanoseconds / run.prediction.makespan
 
     def least(self, graph: Graph, images: int) -> Cost:
-        """Return a lower bound of the nanoseconds of a launch whose operations each run once for `images`, and its
+        """Return a lower bound for the time of a launch whose operations each run once for `images`, and its
         approximate number of instructions.
 
-        Instructions of the Tensor Engine run sequentially, regardless of other engines. An operation counts as taking
-        no time if its cost is unknown, or known only for fewer images, of which each takes longer.
+        The bound is the sum of the Tensor Engine's busy times, since its instructions run one at a time. An operation
+        contributes nothing if its cost is unknown, or is known only for fewer images, which take longer per image.
         """
         multiplying, instructions = 0.0, 0
         for number in range(len(graph.nodes)):
@@ -185,7 +191,7 @@ class CostModel:
         raise reason
 
     def loading(self, numbers: float) -> float:
-        """Return the nanoseconds for loading this number of weights while many loads are in flight."""
+        """Return the time in nanoseconds to load this many weights while many loads are in flight."""
         if "loading" not in self._known:
             channels = 16 * PARTITIONS
             alone: dict[str, Any] = {"channels": channels, "rows": 1, "columns": 1, "name": ""}
@@ -230,7 +236,7 @@ class CostModel:
 
 
 def _multiplying(run: simulator.Run) -> float:
-    """Return the nanoseconds that the Tensor Engine is busy at its full clock rate."""
+    """Return how many nanoseconds the Tensor Engine is busy at its full clock rate."""
     return sum(each.cost.interval for each in run.program if each.engine is engine.tensor)
 
 
@@ -258,34 +264,38 @@ class _Alone:
 
     @property
     def bands(self) -> list[int]:
-        """The numbers of bands of rows to try, of which one is simulated."""
+        """The numbers of bands to try; only one band is simulated."""
         if not can_band(self._node):
             return [1]
         return [bands for bands in BANDS if bands == BANDS[-1] or self._pixels <= MOST_PIXELS * bands]
 
     def share(self, bands: int) -> float:
-        """Return the share of the operation's rows that are in the first band."""
+        """Return the fraction of the operation's rows that the first band contains."""
         first, end = self._operation.whole_rows((0, ceil_div(self._operation.rows, bands)))
         return (end - first) / self._operation.rows
 
     def enough(self, images: int) -> int:
-        """Return a number of images, at most the given one, beyond which the time of the operation grows in proportion;
-        DMAs move many images together."""
+        """Return a number of images, at most `images`, beyond which the time of the operation grows in proportion.
+
+        For DMAs this number is large, because they move many images together.
+        """
         reads_hbm = any(self._reads_hbm(0, part) for part in self._node.sources[0])
         return images if reads_hbm else min(images, ceil_div(ENOUGH_PIXELS, self._pixels))
 
     def instructions_of(self, images: int) -> float:
-        """Return a number in proportion to which the instructions of the operation grow."""
+        """Return a number that is proportional to the number of instructions of the operation."""
         return max(1.0, images * self._operation.rows * self._operation.columns / PSUM_BANK_FLOATS)
 
     @property
     def _pixels(self) -> int:
-        """The pixels of an image of its value, or of its first operand if these are more."""
+        """The number of pixels in an image of the operation's value or of its first operand, whichever is larger."""
         return max(self._operation.rows * self._operation.columns, math.prod(self._node.before[1:]))
 
     def check_fits(self, images: int, bands: int, usable: int) -> None:
-        """Raise OutOfSbuf if its value, or a band of it, exceeds an SBUF partition of `usable` bytes, which would
-        otherwise turn out only once it has been simulated."""
+        """Raise OutOfSbuf if the value of the operation, or a band of it, exceeds `usable` bytes of an SBUF partition.
+
+        Without this check, the error would occur only at the end of a simulation.
+        """
         operation = self._operation
         if operation.has_answers:
             return
@@ -303,7 +313,7 @@ class _Alone:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Everything that the cost depends on."""
+        """A key of everything that the cost depends on."""
         operands, sources = self._operands(None)
         return with_fields(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 
@@ -329,8 +339,10 @@ class _Alone:
         return program, inputs, self._sizes
 
     def _operands(self, rows: tuple[Rows, Reach] | None) -> tuple[list[Placeholder], tuple[Parts, ...]]:
-        """Return the operands in SBUF, and the sources of the operation. `rows`: the rows that the operation computes,
-        and those that they require; None for all."""
+        """Return the operands in SBUF, and the sources of the operation.
+
+        `rows`: the rows that the operation computes and the rows that it reads, or None for all rows.
+        """
         operands: dict[int, Placeholder] = {}
         sources: list[Parts] = []
         for number, parts in enumerate(self._node.sources):
@@ -349,7 +361,7 @@ class _Alone:
 
 
 def _operand(graph: Graph, part: int, rows: int | None) -> Placeholder:
-    """Return an operand, or its first `rows` rows."""
+    """Return a placeholder for an operand, or for its first `rows` rows."""
     operation: Operation = graph.nodes[part].operation
     whole = rows is None or operation.rows == 1
     return Placeholder(

@@ -1,7 +1,7 @@
 """Plan launches in another process, because kernels that are bound to AWS's `nki` cannot be simulated in this one.
 
-The other process runs the same package, reads a graph from standard input and prints the record of its plan. It does
-not import anything from the current directory.
+The other process runs the same package, reads a graph from standard input and prints the record of its plan. It imports
+nothing from the current directory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class PlanRequest:
 
 
 def decide_elsewhere(request: PlanRequest) -> TuningRecord:
-    """Return the plan made by another process; raise Unsupported if it found none, RuntimeError if it failed."""
+    """Plan a launch in another process.
+
+    Raise Unsupported if that process finds no plan, and RuntimeError if it fails.
+    """
     command = python_command(__name__, "main")
     hollow = replace(request, graph=hollow_graph(request.graph))
     environment = {**os.environ, VARIABLE: "sim"}

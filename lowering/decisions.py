@@ -1,4 +1,4 @@
-"""Choices about a launch, which suffice to lower it again without evaluating any costs.
+"""The choices that define a launch. With them, the launch can be lowered again without evaluating any costs.
 
 A choice is a value of one of the kinds below. Passes that have options for a node ask which one to use (`Question`);
 the answer follows from earlier choices, or from costs (cheapest_options.py).
@@ -14,20 +14,23 @@ from typing import Any
 
 from .graph import Graph, Node, NodeId
 
-PADDED = ("all", "alone")  # values whose channels are padded: all, or those that are neither added nor stacked
+PADDED = ("all", "alone")  # values whose channels are padded: all, or those neither added nor stacked
 
 
 class Kind(Enum):
-    """Kinds of choices, for a whole launch or for a node. Without a choice of a kind, nothing of the kind is done.
+    """The kinds of choices, each for a whole launch or for a node.
 
-    BANDS, set for the last node of a region: its first node, and the number of bands of rows. FORM: a form, and the
-    bytes reserved for combined inputs. STAGE, set for the last node of a stage, or for the launch for the last stage:
-    the images along the free axis per pass. FILL_TAPS: the distance in partitions between adjacent taps of the input,
-    which are loaded by one DMA. PREFETCH: the eighths of SBUF that values and weights may fill. WARM_UP: pairs
-    (operation of the node, number of matmuls of zeros before it). The values of other kinds are numbers, or True.
+    If there is no choice of a kind, that transformation is skipped.
+
+    BANDS, set for the last node of a region: the first node of the region, and the number of bands. FORM: a form, and
+    the number of bytes reserved for combined inputs. STAGE, set for the last node of a stage (for the launch if it is
+    the last stage): the number of images per pass along the free axis. FILL_TAPS: the distance in partitions between
+    adjacent taps of the input, all of which one DMA loads. PREFETCH: how many eighths of SBUF the values and weights
+    may fill. WARM_UP: pairs (operation of the node, number of matmuls of zeros before it). The values of other kinds
+    are numbers, or True.
     """
 
-    PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # keep expansions whole, so that their rows are packed
+    PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # keep expansions whole, so that their rows can be packed
     PAD_CHANNELS = "pad_channels"
     FILL_WITH_ROWS = "fill_with_rows"
     PACK_ROWS = "pack_rows"
@@ -75,8 +78,10 @@ _KINDS = {kind: number for number, kind in enumerate(Kind)}
 
 @dataclass(frozen=True)
 class Option:
-    """An answer to a question: replacements for nodes of the graph. `value`: the value of the choice; None for the
-    default."""
+    """One possible answer to a question: replacements for nodes of the graph.
+
+    `value`: the value of the choice; None for the default.
+    """
 
     value: Any
     changed: Mapping[int, Node]
@@ -86,9 +91,9 @@ class Option:
 class Question:
     """The options of a pass for a node, the first of which is the default.
 
-    `priced`: the nodes whose costs the options change. `gain`: the least speedup for which an option is chosen.
-    `is_end`: the options only shorten the end of an operation, which overlaps with the next image if there is one.
-    `foreseen`: returns the graph to use for the cost of a node, as later passes would transform it.
+    `priced`: the nodes whose costs the options change. `gain`: the minimum speedup for which an option is chosen.
+    `is_end`: whether the options only shorten the end of an operation, which overlaps with the next image if there is
+    one. `foreseen`: returns the graph in which to time a node, transformed as later passes would.
     """
 
     kind: Kind
@@ -115,7 +120,10 @@ def one_of(ask: Ask, question: Question) -> Graph:
 
 @dataclass(frozen=True)
 class Decisions:
-    """All choices about a launch. Choices without a node apply to all nodes that have no choice of the same kind."""
+    """All the choices that define a launch.
+
+    A choice without a node applies to every node that has no choice of that kind.
+    """
 
     choices: tuple[Choice, ...] = ()
     _by_node: dict[tuple[Kind, NodeId | None], list[Any]] = field(
@@ -143,20 +151,23 @@ class Decisions:
         return {choice.node: choice.value for choice in self.choices if choice.kind is kind}
 
     def having(self, *choices: Choice) -> Decisions:
-        """Return the decisions with the given choices, which replace those of the same kinds and nodes."""
+        """Return the decisions with the given choices added.
+
+        They replace choices of the same kind for the same node.
+        """
         made = {(choice.kind, choice.node) for choice in choices}
         return Decisions((*(each for each in self.choices if (each.kind, each.node) not in made), *choices))
 
     def without(self, *kinds: Kind) -> Decisions:
-        """Return the decisions without the choices of some kinds."""
+        """Return the decisions without the choices of the given kinds."""
         return Decisions(tuple(choice for choice in self.choices if choice.kind not in kinds))
 
     def without_choice(self, choice: Choice) -> Decisions:
-        """Return the decisions without one choice."""
+        """Return the decisions without a choice."""
         return Decisions(tuple(other for other in self.choices if other != choice))
 
     def answer(self, question: Question) -> Option:
-        """Return the option that was chosen before; the default if none was."""
+        """Return the option that these decisions contain, or the default if they contain none."""
         node = question.graph.nodes[question.number].id
         for chosen in self._by_node.get((question.kind, node)) or self._by_node.get((question.kind, None)) or ():
             for option in question.options:

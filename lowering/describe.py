@@ -1,4 +1,4 @@
-"""Descriptions of how a layer was lowered, for tables and JSON."""
+"""Describe how each layer was lowered, for tables and JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows_of(graph: Graph) -> list[LayerRow]:
 
 
 def forms_by_layer(graph: Graph) -> dict[str, str | None]:
-    """Return how each layer of a launch multiplies its filters, in execution order; None for layers without filters."""
+    """Return the convolution form of each layer of a launch, in execution order; None for layers without filters."""
     parts: dict[str, list[Node]] = {}
     for node in graph.nodes:
         parts.setdefault(node.name, []).append(node)
@@ -44,7 +44,7 @@ def forms_by_layer(graph: Graph) -> dict[str, str | None]:
 
 
 def _form_of(parts: Sequence[Node]) -> str | None:
-    """Return the form of a layer, given the nodes that compute it, and how it fills the Tensor Engine."""
+    """Describe the form of the layer that these nodes compute, and how it fills the Tensor Engine."""
     convolutions = [each for part in parts if (each := part.operation.convolved) is not None]
     if not convolutions:
         return "8-bit weights" if any(part.has_fp8_weights for part in parts) else None

@@ -1,18 +1,18 @@
-"""Weights and values in 8 bits (float8_e4m3): which tensors they are, and how their scales are chosen.
+"""Store weights and values in 8 bits (float8_e4m3): select the tensors and choose their scales.
 
-Weights have one scale per output channel, so that the largest magnitude of its filter maps to the largest number of the
+Weights have one scale per output channel, which maps the largest magnitude of its filter to the largest number of the
 dtype. A value has a single scale, derived from the largest magnitude observed during calibration: HEADROOM times this
 magnitude maps to the largest number of the dtype, to allow for inputs that exceed the calibrated range. As e4m3 is a
 floating-point format with three mantissa bits, the headroom costs no precision except for numbers below 1 / 1,920 of
 the largest.
 
-The kernel multiplies sums by scales that combine those of the operands and of the value, if the scale commutes with the
-activation; the bounds of a clip are divided by the value's scale and applied afterwards. For other activations, no
+If the activation commutes with scaling, the kernel multiplies sums by scales that combine those of the operands and of
+the value; the bounds of a clip are divided by the value's scale and applied afterwards. For other activations, no
 instruction can scale the result: the value is stored with a scale of 1 if the magnitudes observed during calibration
 permit it.
 
-Tensors for which 8 bits may cost more than they save are stored in 8 bits only if that is faster
-(passes/store_as_fp8.py): values behind a clip or behind an activation that cannot be scaled, weights of grouped layers,
+For some tensors, 8 bits may cost more time than they save. They are stored in 8 bits only if that is faster
+(passes/store_as_fp8.py): values that follow a clip or an activation that cannot be scaled, weights of grouped layers,
 and the values that these layers compute and read.
 """
 
@@ -56,8 +56,8 @@ def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight
     """Return the graph of a network with weights and values in 8 bits.
 
     `layers`: for each node whose value is the value of a layer, the name of the layer. The weights of convolutions and
-    dense layers are in 8 bits; those of grouped layers may be. The value of a convolution is in 8 bits if all of its
-    readers are, or may be, such layers.
+    dense layers are stored in 8 bits; for grouped layers, this is optional. The value of a convolution is stored in 8
+    bits if all of its readers have, or may have, 8-bit weights.
     """
     names = layers_with_weights(network)
     kinds = {layer.name: layer.kind for layer in network.layers}
@@ -80,14 +80,14 @@ def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight
 
 
 def _with_narrow_weights(node: Node, are_optional: bool) -> Node:
-    """Return a node with weights in 8 bits; with groups, they are optional, or stay as they are."""
+    """Return a node with its weights in 8 bits. If it has groups, 8-bit weights are marked as optional or not used."""
     if node.operation.filtered is None or node.operation.filtered.filter_groups == 1:
         return node.changed(weights=WeightsAt(is_fp8=True))
     return replace(node, may_have_fp8_weights=are_optional)
 
 
 def _narrow_value(graph: Graph, number: int, largest: LazyArray) -> Node:
-    """Return a node with its value in 8 bits if that costs nothing, else as an option."""
+    """Return a node whose value is stored in 8 bits if that costs nothing; otherwise, 8 bits are marked as optional."""
     node = graph.nodes[number]
     is_free = node.convolution.groups == 1 and node.convolution.activation.name in SCALABLE
     if is_free and not any(graph.nodes[reader].may_have_fp8_weights for reader, _ in graph.readers(number)):
@@ -115,8 +115,7 @@ def scales_of_weights(filters: np.ndarray) -> np.ndarray:
 
 
 def _usable(scales: np.ndarray) -> np.ndarray:
-    """Return the scales with 1 in place of scales that are zero, subnormal or not finite, by which nothing can be
-    divided."""
+    """Replace scales by which nothing can be divided (zero, subnormal or not finite) with 1."""
     return np.where((scales >= np.finfo(np.float32).tiny) & np.isfinite(scales), scales, np.float32(1))
 
 
@@ -130,7 +129,7 @@ def scale_of_value(graph: Graph, part: int) -> np.float32:
 
 
 def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
-    """Return for each channel the bias of a convolution and, if it has any, the scales of its sums, in the order of
+    """Return the biases of a convolution and, if it has them, the scales of its sums, one per channel, in the order of
     `Columns` (kernels/convolution/sums.py)."""
     operation, bias = node.operation.filtered, node.numbers[0]
     assert operation is not None and node.filters is not None
@@ -169,8 +168,8 @@ def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
 
 
 def fp8_together(graph: Graph, number: int) -> set[int]:
-    """Return the convolutions, including `number`, whose values can be in 8 bits only together, as parts of a layer
-    that are read as one operand. The set is empty if a reader neither has nor may have 8-bit weights."""
+    """Return the convolutions, including `number`, whose values must all be in 8 bits or none, because they are parts
+    of one operand. The set is empty if a reader cannot have 8-bit weights."""
     found = {number}
     left = [number]
     while left:

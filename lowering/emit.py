@@ -1,4 +1,4 @@
-"""Emit the program of a graph for a schedule: its stages, its bands of rows, and its buffers.
+"""Emit the program of a graph, given its schedule: the stages, the bands of rows, and the buffers.
 
 A value has a buffer if several operations write it (bands of rows), if it is in HBM, if a later stage reads it, or if
 the launch returns it. Any other value is the result of a single operation.
@@ -29,7 +29,7 @@ from .buffers import buffer_of, outline, store_of
 from .graph import Graph, Node, Unsupported
 from .schedule import Region, Schedule
 
-BAND_UNIT = 4  # bands have a multiple of this number of rows: forms compute two rows together, row groups up to four
+BAND_UNIT = 4  # rows per band are a multiple of this: forms compute two rows together, row groups up to four
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LoweredProgram:
 
 
 def emit(graph: Graph, pictures: int, schedule: Schedule) -> LoweredProgram:
-    """Return the program of a graph for a given number of pictures."""
+    """Return the program of a graph for a batch of `pictures`."""
     images = ceil_div(pictures, graph.packed)
     emission = _Emission(graph, schedule)
     stages = []
@@ -55,7 +55,7 @@ def emit(graph: Graph, pictures: int, schedule: Schedule) -> LoweredProgram:
 
 
 def band_rows(rows: int, bands: int) -> Iterator[Rows]:
-    """Yield the rows of each band; bands are multiples of BAND_UNIT, except for the last."""
+    """Yield the rows of each band. The number of rows is a multiple of BAND_UNIT, except in the last band."""
     each = ceil_div(ceil_div(rows, bands), BAND_UNIT) * BAND_UNIT
     for first in range(0, rows, each):
         yield first, min(rows, first + each)
@@ -75,7 +75,7 @@ class _Emission:
         self._loaded: dict[int, int] = {}  # for nodes in HBM, the operation of this stage that loads them as a whole
 
     def add_nodes(self, first: int, end: int, stage: int) -> None:
-        """Append the operations of some nodes."""
+        """Append the operations of nodes [first, end)."""
         self._stage, self._loaded = stage, {}
         number = first
         while number < end:
@@ -121,8 +121,8 @@ class _Emission:
         return WriteRegion(self._buffers[reader], divmod(part, step[1]), step)
 
     def _interleaved(self, number: int) -> tuple[int, int] | None:
-        """Return the node whose value contains this convolution's value as a phase, or this node's numbers as a
-        contiguous run, and the index of the phase or part; None if there is no such node."""
+        """Return the node whose value contains the value of this node as a phase or as a contiguous run of numbers, and
+        the index of the phase or run; None if there is no such node."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
         if len(readers) != 1 or self._memory(number) is not None:
             return None
@@ -140,8 +140,8 @@ class _Emission:
         return reader, phase
 
     def _joined(self, number: int, reader: int) -> tuple[int, int] | None:
-        """Return the node in HBM that joins the numbers of this one and of others, and the index of this part; None if
-        there is no such node."""
+        """Return the node in HBM that concatenates the numbers of this node and of others, and the index of this part;
+        None if there is no such node."""
         operation = self._graph.nodes[reader].operation
         parts = operation.sources[0]
         count = sum(math.prod(self._graph.shape_of(part)) for part in parts)
@@ -153,7 +153,7 @@ class _Emission:
         return reader, parts.index(number)
 
     def _is_part(self, number: int, reader: int) -> bool:
-        """True if a node moves numbers through HBM and its images are packed in the same way as its reader's."""
+        """True if a node moves numbers through HBM and packs as many images as its reader."""
         if number < 0 or not self._is_alone(number, reader):
             return False
         operation = self._graph.nodes[number].operation
@@ -181,8 +181,10 @@ class _Emission:
         self._return(last)
 
     def _add_band(self, first: int, end: int, rows: Rows, buffer: int) -> None:
-        """Append nodes [first, end) for some rows of the last one, which it writes to a buffer; their weights stay in
-        SBUF."""
+        """Append nodes [first, end) for the band `rows` of the last node, which writes it to a buffer.
+
+        Weights stay in SBUF between bands.
+        """
         plan = BandPlan(self._graph, first, end, rows)
         for number in range(first, end):
             if number not in plan.rows:
@@ -212,8 +214,7 @@ class _Emission:
         self._append(store_of(node.operation, value, WriteRegion(buffer)), number)
 
     def _sources(self, node: Node) -> tuple[Parts, ...]:
-        """Return the operations that a node reads; values in HBM are loaded as a whole unless a convolution streams
-        them."""
+        """Return the operations that a node reads. Values in HBM are loaded whole unless a convolution streams them."""
         return tuple(
             tuple(self._place(node, part, operand) for part in parts) for operand, parts in enumerate(node.sources)
         )
@@ -303,8 +304,10 @@ class _Emission:
         return self._append(buffer, number)
 
     def _write(self, operation: Operation, place: WriteRegion) -> None:
-        """Append an operation that writes to a buffer: convolutions can write to HBM directly, other values are written
-        by a separate store."""
+        """Append an operation that writes to a buffer.
+
+        Convolutions can write to HBM directly; the values of other operations require a separate store.
+        """
         buffer = self.operations[place.buffer].buffer
         assert buffer is not None
         if buffer.memory is Memory.SBUF or operation.writes_hbm:

@@ -1,5 +1,7 @@
-"""Transform filters into the form in which they are multiplied: ungrouped, or combined for minimal filtering before
-rounding."""
+"""Transform filters into the matrices that are multiplied.
+
+Groups are expanded, and filters are combined for minimal filtering before they are rounded.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def ungroup(filters: np.ndarray, groups: int) -> np.ndarray:
 
 
 def ungrouped(filters: LazyArray, groups: int) -> LazyArray:
-    """Return the lazy equivalent of `ungroup`, for filters that have not been created yet."""
+    """Lazy version of `ungroup`, for filters that have not been created yet."""
     count, each, *kernel = filters.shape
     return filters.changed((count, groups * each, *kernel), lambda array: ungroup(array, groups))
 

@@ -1,4 +1,4 @@
-"""Estimate of the bytes per SBUF partition that a program needs, to prune candidates before they are timed."""
+"""Estimate how many bytes per SBUF partition a program needs, to prune candidates before they are timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRATCH_BYTES = 12 * 1024  # bytes for sums copied from PSUM and other short-liv
 
 
 class Footprint:
-    """The memory that a program requires, operation by operation."""
+    """The memory that each operation of a program requires."""
 
     def __init__(self, emitted: LoweredProgram, layout: WeightLayout) -> None:
         self._emitted, self._layout, self._graph = emitted, layout, layout.graph

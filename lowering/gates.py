@@ -1,8 +1,9 @@
-"""Optimize squeeze-and-excite gates and network heads, which have only one number per channel but take many slow
+"""Optimize squeeze-and-excite gates and network heads, which compute only one number per channel but require many slow
 instructions.
 
-A mean over a whole image becomes a sum if only 1x1 convolutions of single pixels read it: the filters are divided
-instead. Gates are marked so that all channels can be computed at once (kernels/operations/gates.py).
+A mean over a whole image is replaced with a sum if only 1x1 convolutions of single pixels read it: their filters are
+divided by the number of pixels instead. Gates are marked so that all channels can be computed at once
+(kernels/operations/gates.py).
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from .passes.row_packing import is_squeezed
 
 
 def find_gates(graph: Graph) -> Graph:
-    """Mark convolutions with single-pixel outputs as gates, one for each channel, if they are read only by elementwise
-    combinations with larger values."""
+    """Mark convolutions as per-channel gates if their output is a single pixel and only elementwise combinations with
+    larger values read it."""
     return graph.with_nodes(
         node.changed(is_gate=True) if _is_gate(graph, number) else node for number, node in enumerate(graph.nodes)
     )
 
 
 def sum_means(graph: Graph) -> Graph:
-    """Replace means over whole images by sums if this changes only the filters of the readers. Sums may overflow in
-    float16."""
+    """Replace means over whole images with sums if only the filters of the readers change.
+
+    Not used in float16, in which sums may overflow.
+    """
     nodes = list(graph.nodes)
     for number, node in enumerate(graph.nodes):
         if _is_divided_later(graph, number):

@@ -1,4 +1,4 @@
-"""The graph that passes transform: the operations of a launch before positions are assigned to their weights."""
+"""The graph that passes transform: the operations of a launch, before their weights are assigned positions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,19 @@ class Unsupported(TrninferError, ValueError):  # noqa: N818 (a finding, after wh
 
 
 class OutOfSbuf(Unsupported):
-    """A launch requires more on-chip memory than is available; it may fit with fewer images, more bands or spilled
-    values."""
+    """Raised if a launch requires more on-chip memory than is available.
+
+    It may fit with fewer images per pass, more bands or spilled values.
+    """
 
 
 @dataclass(frozen=True, order=True)
 class NodeId:
-    """The stable identifier of a node: its number before any pass, followed by the names of the parts that passes split
-    off. A node created by a pass has the number of the node that it was created from."""
+    """The stable identifier of a node.
+
+    It consists of the node's number before any pass and the names of the parts that passes split off. A node created by
+    a pass has the number of the node from which it was created.
+    """
 
     number: int
     parts: tuple[str, ...] = ()
@@ -53,16 +58,16 @@ class NodeId:
 
 @dataclass(frozen=True)
 class Node:
-    """An operation, and what the host knows about it.
+    """An operation of a graph, with the data that the host needs to lower it.
 
     `kind`: the kind of layer, as shown in tables. `before`: (channels, rows, columns) of the first operand, where
-    channels includes all parts, read or not. `shown`: the shapes of its input and output, as shown in tables.
+    channels counts all parts, whether read or not. `shown`: the shapes of its input and output, as shown in tables.
     `filters`: [Cout, Cin / groups, kh, kw]. `numbers`: the bias of a convolution; the scale and shift of an affine
     operation. `memory`: the memory that holds its value. `in_bands`: whether its value is assembled from bands of rows.
-    `output`: the index of the launch output that its value is; None if it is not an output. `largest`: the largest
-    magnitude of its value, if the value is in 8 bits or may be (`may_be_fp8`) if that is faster.
-    `may_have_fp8_weights`: whether its weights may be in 8 bits, if its first operand is. `direct`: the operation
-    before another form was chosen for it; None if its form was not changed.
+    `output`: the index of the launch output that holds its value; None if the value is not an output. `largest`: the
+    largest magnitude of its value, set if the value is, or may be (`may_be_fp8`), stored in 8 bits.
+    `may_have_fp8_weights`: whether its weights may be in 8 bits if its first operand is. `direct`: the operation before
+    another form was chosen; None if its form was not changed.
     """
 
     operation: Operation
@@ -117,8 +122,8 @@ class Graph:
     """The operations of a launch in execution order, and its inputs.
 
     `image`: (C, H, W) of the input that the launch receives. `itemsize`: bytes per element. `from_host`: whether the
-    input comes from the host, which may rearrange it. `arrangement`: how the host arranges the input. `packed`: the
-    number of images packed along the partitions of the input. `more_inputs`: the (C, H, W) of the other inputs.
+    host provides the input and may therefore rearrange it. `arrangement`: how the host arranges the input. `packed`:
+    the number of images packed along the partitions of the input. `more_inputs`: the (C, H, W) of the other inputs.
     `is_whole`: whether the graph is a whole network. `layers`: for each layer of the network that requires computation,
     (layer, the layer whose nodes compute it).
     """
@@ -167,7 +172,7 @@ class Graph:
         return {node.id: number for number, node in enumerate(self.nodes)}
 
     def readers(self, number: int) -> list[tuple[int, int]]:
-        """Return (node, operand) for each operand that includes a node, or the input, among its parts."""
+        """Return (node, operand) for each operand that has node `number`, or an input, as one of its parts."""
         return self._readers.get(number, [])
 
     @cached_property
@@ -196,8 +201,8 @@ class Graph:
         return self.packed_of(node.sources[0][0])
 
     def free_images(self, node: Node) -> int:
-        """Return the number of images along the free axis of a node's first operand for each one along that of the
-        launch: more than one if fewer images are packed along the partitions."""
+        """Return how many images are along the free axis of a node's first operand per image along the free axis of the
+        launch. This is more than one if the operand has fewer images packed along the partitions."""
         return self.packed // self.packed_in(node)
 
     def is_from_hbm(self, node: Node) -> bool:
@@ -222,8 +227,10 @@ class Graph:
         return self.heights(operation.sources[0])
 
     def _is_cut_anew(self, part: int) -> bool:
-        """True if a node's value is tiled independently of its operand: values in HBM are read in tiles of all
-        channels."""
+        """True if a node's value is tiled independently of its operand.
+
+        Values in HBM are read in tiles of all channels.
+        """
         return self.nodes[part].operation.cuts_channels or self.is_in_hbm(part)
 
     def pieces(self, parts: Parts) -> list[int]:
@@ -247,12 +254,12 @@ class Graph:
 
 
 def matches(operation: Operation, kind: type[Operation], **fields: Any) -> bool:
-    """True if an operation is of a kind, with the given values of its fields."""
+    """Return True if an operation has the type `kind` and the given values of its fields."""
     return isinstance(operation, kind) and all(getattr(operation, name) == value for name, value in fields.items())
 
 
 def prepend(first: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes with one more node in front, whose value they read instead of the input."""
+    """Return the nodes with `first` in front. They read its value instead of the input."""
     moved = [tuple(tuple(part + 1 for part in parts) for parts in node.sources) for node in nodes]
     return [first, *(node.changed(sources=sources) for node, sources in zip(nodes, moved, strict=True))]
 

@@ -1,4 +1,4 @@
-"""Find the fastest launch of some nodes for a batch."""
+"""Find the fastest launch of a graph for each batch size."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
 _LOG = logging.getLogger(__name__)
 
-MORE_PICTURES = (2, 4)  # batch sizes whose plans are also tried for one picture
-MOST_TRIED_AS_MORE = 1_500  # maximum number of instructions of a one-picture launch for which they are tried
+MORE_PICTURES = (2, 4)  # batch sizes whose plans are also tried for a single picture
+MOST_TRIED_AS_MORE = 1_500  # maximum number of instructions of a one-picture launch for which those plans are tried
 
 
 class LaunchPlanner:
-    """Plans some nodes as one launch; the input is an image (C, H, W).
+    """Plans the nodes of a graph as one launch, whose input is an image (C, H, W).
 
-    Raises Unsupported if the nodes cannot be one launch. `forms`: the forms of convolutions in addition to the direct
-    one. `budget_bytes`: bytes of each SBUF partition. `most`: the most instructions of a launch to which warm-up zeros
-    may be added.
+    Raises Unsupported if the nodes cannot run in one launch. `forms`: the forms of convolutions in addition to the
+    direct one. `budget_bytes`: bytes of each SBUF partition. `most`: the number of instructions that a launch with
+    warm-up matmuls must not exceed.
     """
 
     def __init__(
@@ -61,10 +61,11 @@ class LaunchPlanner:
         return plan.arrange(value, self._came, dtype)
 
     def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
-        """Return the operands of `run_network` other than its inputs, by name. They are laid out only once for all
-        batch sizes with the same arrangement.
+        """Return the operands of `run_network` other than its inputs, by name.
 
-        The arrays are read-only, so that a backend may keep them on the device.
+        Batch sizes with the same arrangement share one copy of these arrays.
+
+        The arrays are read-only, so that a backend can cache them on the device.
         """
         key = plan.layout.arrangement, dtype
         if key not in self._operands:
@@ -74,7 +75,7 @@ class LaunchPlanner:
         return self._operands[key]
 
     def show(self, pictures: int) -> ShownLaunch:
-        """Return the launch of some pictures with its graph after each pass."""
+        """Return the launch for a batch of `pictures`, with its graph after each pass."""
         plan = self.plan(pictures)
         first, last = self._pipeline.graph.nodes[0].name, self.last
         passes = self._pipeline.run(plan.decisions)
@@ -94,7 +95,7 @@ class LaunchPlanner:
         return f"{self._key[:40]}-{pictures}"
 
     def _plan(self, pictures: int) -> LaunchPlan:
-        """Return the launch for a number of pictures, from the cache if it was planned before, otherwise the fastest
+        """Return the launch for a batch of `pictures`: the cached plan if there is one, otherwise the fastest
         candidate.
 
         Each of two cores processes half of the pictures.
@@ -125,8 +126,10 @@ class LaunchPlanner:
         return plan
 
     def _no_slower_than_more(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return the plan of one picture, or the plan of a few pictures applied to one picture if that is faster; this
-        is tried only for small networks, where the order of the search makes a difference."""
+        """Return the plan for one picture, or a plan for a few pictures applied to one picture if that is faster.
+
+        The latter is tried only for small networks, for which the order of the search makes a difference.
+        """
         if plan.instructions > MOST_TRIED_AS_MORE or not self._pipeline.graph.is_whole:
             return plan
         for pictures in MORE_PICTURES:
@@ -148,8 +151,7 @@ class LaunchPlanner:
         return plan.on_one_core() if pictures < cores else plan
 
     def _quickest_way(self, pictures: int) -> LaunchPlan:
-        """Return the fastest launch for a number of pictures, which are divided among the cores if there are enough of
-        them."""
+        """Return the fastest launch for a batch of `pictures`, divided among the cores if there are enough pictures."""
         cost_model, pipeline = self._cost_model, self._pipeline
         if pictures >= cost_model.cores:
             return self._quickest(ceil_div(pictures, cost_model.cores))
@@ -159,6 +161,6 @@ class LaunchPlanner:
         return one.plan(pictures).on_one_core()
 
     def _quickest(self, pictures: int) -> LaunchPlan:
-        """Return the fastest launch for a number of pictures."""
+        """Return the fastest launch for a batch of `pictures` on one core."""
         candidates = Candidates(self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes)
         return Search(self._pipeline, self._cost_model, pictures, self._most).find(candidates)

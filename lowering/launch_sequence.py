@@ -1,4 +1,7 @@
-"""Lower a network to as few launches as possible: it is cut only if SBUF or the instruction budget requires it."""
+"""Lower a network to as few launches as possible.
+
+The network is split only if SBUF or the instruction budget requires it.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,10 @@ LISTED = 4  # layer names listed in a message
 
 
 def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | None = None) -> Graph:
-    """Return the graph of a network, with one or a few operations per layer; raise Unsupported if a layer has no rule.
+    """Return the graph of a network, with one or a few operations per layer. Raise Unsupported if a layer has no rule.
 
     Additions are fused into the convolutions that feed them; concatenations, slices and shuffles are folded into the
-    operations that read them. `eight_bits`: the tensors that are stored in 8 bits; None for none.
+    operations that read them. `eight_bits`: the tensors that are stored in 8 bits, or None.
     """
     image = image_of(model).shape
     builder = GraphBuilder.start(model, dtype, image)
@@ -47,7 +50,7 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
         row = builder.row_of(layer.name)
         if row is not None:
             rows.append((layer.name, row))
-    known = {node.name for node in builder.nodes}  # a later layer may compute a value together with its own
+    known = {node.name for node in builder.nodes}  # a later layer may compute this layer's value in addition to its own
     rows = [(layer, row if row in known else builder.row_of(layer) or row) for layer, row in rows]
     end(builder)
     graph = find_gates(spare_tables(Graph(tuple(builder.nodes), image, dtype.itemsize, layers=tuple(rows))))
@@ -59,8 +62,10 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
 
 
 class LaunchSequence:
-    """A network as segments, each of which is a launch of at most `most` instructions if possible; raises Unsupported
-    if the network cannot be lowered. `batch` is the typical batch size."""
+    """A network divided into segments, each of which runs as one launch of at most `most` instructions if possible.
+
+    Raises Unsupported if the network cannot be lowered. `batch`: the typical batch size.
+    """
 
     def __init__(self, model: Model, dtype: np.dtype[Any], config: LoweringConfig, most: int, batch: int = 1) -> None:
         self._config, self._network = config, model.network
@@ -72,7 +77,7 @@ class LaunchSequence:
         self.note = self._note()
 
     def images(self, batch: int) -> int:
-        """Return how many images of a batch fit into one launch within the instruction budget."""
+        """Return how many images of a batch one launch can process within the instruction budget."""
         launches, fitting = 1, batch
         while fitting > 1 and (count := self._count(fitting)) > self.most:
             launches = max(launches + 1, launches * count // self.most)
@@ -82,8 +87,10 @@ class LaunchSequence:
         return fitting
 
     def _count(self, images: int) -> int:
-        """Return the largest number of instructions of any segment; return twice `most` if planning this number of
-        images fails although a plan for a single image exists."""
+        """Return the number of instructions of the longest segment.
+
+        If planning fails for this number of images but a plan exists for a single image, return twice `most`.
+        """
         if images not in self._counts:
             try:
                 self._counts[images] = self._most_instructions(images)
@@ -95,11 +102,11 @@ class LaunchSequence:
         return self._counts[images]
 
     def _most_instructions(self, images: int) -> int:
-        """Return the largest number of instructions of any segment."""
+        """Return the number of instructions of the longest segment."""
         return max(segment.plan(images).instructions for segment in self.segments)
 
     def note_of(self, batch: int) -> str | None:
-        """Return a note about the launches that a batch requires; None if it is a single launch."""
+        """Return a note about the launches that a batch requires, or None if there is only one."""
         notes = [] if self.note is None else [self.note]
         fitting = self.images(batch)
         if fitting < batch:
@@ -111,7 +118,7 @@ class LaunchSequence:
         return "; ".join(notes) or None
 
     def eight_bits_note(self, source: str) -> str:
-        """Return a description of the layers that are in 8 bits; `source`: where the scales of values come from."""
+        """Describe which layers are stored in 8 bits. `source`: where the scales of values come from."""
         with_weights = layers_with_weights(self._network)
         narrow = self._names(lambda node: node.has_fp8_weights)
         maybe = self._names(lambda node: node.may_have_fp8_weights)
@@ -139,8 +146,10 @@ class LaunchSequence:
         return [segment.show(size) for size in sizes for segment in self.segments]
 
     def _whole(self, batch: int) -> tuple[LaunchPlanner, ...]:
-        """Return the network as one segment if a launch holds several images of a batch; a single image then fits too,
-        and need not be planned to find out. Otherwise, or if they cannot be planned, return no segment."""
+        """Return the network as one segment if a launch can process several images of a batch.
+
+        A single image then fits too, so no plan for it is needed. Otherwise, or if planning fails, return no segments.
+        """
         if batch == 1:
             return ()
         self.segments = (self._planner(0, len(self.graph.nodes), self.graph.image),)
@@ -151,8 +160,10 @@ class LaunchSequence:
         return ()
 
     def _cut(self) -> tuple[LaunchPlanner, ...]:
-        """Return as few segments as the instruction budget and SBUF allow: each contains all nodes up to the last
-        feasible border."""
+        """Divide the network into as few segments as the instruction budget and SBUF allow.
+
+        Each segment ends at the last feasible border.
+        """
         nodes = self.graph.nodes
         segments: list[LaunchPlanner] = []
         borders = [n + 1 for n in range(len(nodes)) if _is_border(nodes, n)]
@@ -164,8 +175,10 @@ class LaunchSequence:
         return tuple(segments)
 
     def _longest(self, first: int, borders: Sequence[int], image: Shape) -> tuple[LaunchPlanner, int]:
-        """Return the longest segment from a node on, and its end; `borders`: the possible ends, the first of which may
-        exceed the instruction budget."""
+        """Return the longest segment that begins at node `first`, and its end.
+
+        `borders`: the possible ends; a segment that ends at the first of these may exceed the instruction budget.
+        """
         reason = Unsupported("no part of it fits")
         for last in reversed(borders):
             try:
@@ -205,7 +218,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _is_border(nodes: Sequence[Node], number: int) -> bool:
-    """True if later nodes read only this node's value, and nothing else of this node and the nodes before it."""
+    """True if this node's value is the only one that later nodes read from this node and the nodes before it."""
     later = [parts for node in nodes[number + 1 :] for parts in node.sources]
     alone = all(parts == (number,) or min(parts) > number for parts in later)
     alone = alone and (number == len(nodes) - 1 or all(node.output is None for node in nodes[: number + 1]))
@@ -213,8 +226,10 @@ def _is_border(nodes: Sequence[Node], number: int) -> bool:
 
 
 def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:
-    """Return nodes [first, last) with their sources renumbered from the first; the last node becomes an output in HBM
-    unless it ends the network."""
+    """Return nodes [first, last) with their sources renumbered.
+
+    The last node becomes an output in HBM unless it ends the network.
+    """
     part = [
         node.changed(sources=tuple(tuple(max(-1, n - first) for n in parts) for parts in node.sources))
         for node in nodes[first:last]

@@ -1,4 +1,4 @@
-"""The graph of a single layer: what `--launches layer` runs if no single kernel computes the layer."""
+"""The graph of a single layer, which `--launches layer` runs if no single kernel computes the layer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from .graph import Graph, Node, Unsupported
 
 
 def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[str, Shape]) -> Graph:
-    """Return the graph of a layer; each distinct input of the layer is an input of the launch. `shapes`: the shapes of
-    all values.
+    """Return the graph of a layer.
+
+    Each distinct input of the layer is an input of the launch. `shapes`: the shapes of all values.
 
     Raises Unsupported if the layer has no lowering rule, or cannot be lowered on its own.
     """
@@ -51,5 +52,5 @@ def as_image(shape: Shape) -> Shape:
 
 
 def computes_nothing(graph: Graph) -> bool:
-    """True if the value of a layer's graph equals its only input as stored in HBM, regardless of the shape."""
+    """True if the value of a layer's graph is identical to its only input as stored in HBM, apart from the shape."""
     return len(graph.inputs) == 1 and all(node.operation.keeps_numbers(math.prod(node.before)) for node in graph.nodes)

@@ -10,17 +10,17 @@ from ..simulator.machine.instruction import Instruction
 
 
 class Owner(NamedTuple):
-    """An operation in a pass."""
+    """An operation, and the pass in which it runs."""
 
     pass_number: int
     operation: OpId
 
 
 def owners_of(instructions: Sequence[Instruction]) -> list[Owner | None]:
-    """Return the owner of each instruction; None for all of them if the launch does not run a program.
+    """Return the owner of each instruction. If the launch does not run a program, every owner is None.
 
-    In program order, all instructions up to the last one that writes or stores a tensor of an operation belong to that
-    operation. A prefetched load of weights belongs to the operation that multiplies them.
+    An operation owns all instructions, in program order, up to the last one that writes or stores one of its tensors. A
+    prefetched load of weights belongs to the operation that multiplies them.
     """
     found: list[Owner | None] = [None] * len(instructions)
     names = [name_of(instruction) for instruction in instructions]

@@ -1,4 +1,4 @@
-"""The passes in dependency order, and the lowering of some layers to a launch, given decisions."""
+"""Lower the graph of some layers to a launch, as the decisions specify, by running the passes in dependency order."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class LaunchPlan:
     """A launch: its program, its weights, and how the host arranges its input.
 
     `nanoseconds`, the nanoseconds spent waiting for DMAs (`waiting`), and `instructions` are predictions for the whole
-    launch; 0 if they have not been determined. `cores`: the number of cores that run it, each with `program.pictures`
-    of the batch.
+    launch; 0 if they have not been determined. `cores`: the number of cores that run the launch, each of which
+    processes `program.pictures` pictures of the batch.
     """
 
     emitted: LoweredProgram
@@ -43,7 +43,7 @@ class LaunchPlan:
     waiting: float = 0.0
 
     def on_one_core(self) -> LaunchPlan:
-        """Return the launch for two cores, one of which is idle."""
+        """Return a launch for two cores that runs this launch on one of them."""
         return replace(self, emitted=replace(self.emitted, program=replace(self.program, alone=True)))
 
     @property
@@ -63,7 +63,7 @@ class LaunchPlan:
 
     @property
     def _shares(self) -> int:
-        """The number of parts of the batch: one for each core that has work."""
+        """The number of parts into which the batch is divided, one for each core that has work."""
         return 1 if self.program.alone else self.cores
 
     @property
@@ -78,8 +78,10 @@ class LaunchPlan:
         return tuple(ceil_div(free, stage.at_once) for stage in self.program.stages)
 
     def outputs(self, returned: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Return (values, classes) of each output of the launch, in order, given the results of its kernel; the classes
-        are None if the output has none."""
+        """Return (values, classes) for each output of the launch, in order, given the results of its kernel.
+
+        `classes` is None if the output has none.
+        """
         left = iter(returned)
         found: dict[int, tuple[Any, Any]] = {}
         for operation, number in zip(self.program.operations, self.emitted.nodes, strict=True):
@@ -100,8 +102,11 @@ class LaunchPlan:
         return self._arranged(self.graph.arrangement, [pictures[n * each :][:each] for n in range(self._shares)], dtype)
 
     def arrange_input(self, number: int, value: Any, dtype: np.dtype[Any]) -> Any:
-        """Return an input [pictures, ...] that the host does not rearrange, padded to the number of images; additional
-        images are kept. It contains the same number of pictures for each core, as returned by a launch."""
+        """Return an input [pictures, ...] that the host does not rearrange, padded to the number of images.
+
+        Additional images are kept. The input contains the same number of pictures for each core, as the output of a
+        launch does.
+        """
         image = self.graph.inputs[number]
         if len(value) >= self.images:
             return value.reshape((len(value), *image))
@@ -121,7 +126,7 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The lowering of some nodes to a launch: everything that is the same for all candidates.
+    """The parts of lowering a graph to a launch that are the same for all candidates.
 
     `forms`: the forms of convolutions in addition to the direct one. `budget_bytes`: bytes of an SBUF partition.
     """
@@ -140,8 +145,8 @@ class Pipeline:
     def run(self, decisions: Decisions, ask: Ask | None = None, last: str = "") -> list[tuple[str, Graph]]:
         """Return (name, graph) after each pass, up to pass `last`; raise Unsupported if one does not apply.
 
-        `ask`: the function that answers the questions of passes; by default, the decisions do. Graphs that do not
-        depend on it are cached for all decisions with the same choices up to that pass.
+        `ask`: the function that answers the questions of passes; by default, `decisions.answer`. A graph that does not
+        depend on `ask` is cached for all decisions with the same choices up to its pass.
         """
         done: list[tuple[str, Graph]] = []
         graph, key, known = self.graph, tuple[Choice, ...](), self._known
@@ -165,7 +170,10 @@ class Pipeline:
         return changed
 
     def _check(self, graph: Graph, after: Pass) -> None:
-        """Check the invariants that hold after a pass and those before it; raise Unsupported if tiles do not match."""
+        """Check the invariants that must hold once `after` and the passes before it have run.
+
+        Raise Unsupported if tiles do not match.
+        """
         names = [each.name for each in self.passes]
         ran = names[: names.index(after.name) + 1]
         check_order(graph)
@@ -175,8 +183,7 @@ class Pipeline:
             check_margins(graph)
 
     def lower(self, decisions: Decisions, ask: Ask | None = None) -> WeightLayout:
-        """Return the graph after all passes, laid out; the previous result is reused if the choices of the passes are
-        the same."""
+        """Run all passes and lay out the weights. The previous result is reused if it was for the same choices."""
         if ask is not None:
             return lay_out_weights(self.run(decisions, ask)[-1][1])
         kinds = {kind for each in self.passes for kind in each.kinds}
@@ -187,7 +194,10 @@ class Pipeline:
         return self._layouts[key]
 
     def launch(self, decisions: Decisions, pictures: int, layout: WeightLayout | None = None) -> LaunchPlan:
-        """Return the launch for some decisions, without its cost; `layout`: the result of `lower`, if available."""
+        """Return the launch that the decisions specify, without its cost.
+
+        `layout`: the result of `lower`, if available.
+        """
         layout = layout or self.lower(decisions)
         emitted = emit(layout.graph, pictures, Schedule.of(decisions, layout.graph))
         eighths = decisions.value(Kind.PREFETCH)

@@ -1,10 +1,10 @@
-"""Placement of values that do not fit in SBUF: regions of nodes run in bands of rows, and large values are kept in HBM.
+"""Place values that do not fit in SBUF: run regions of nodes in bands of rows, and keep large values in HBM.
 
-A border is a node whose value is the only one that later nodes read of it and the nodes before it. A region consists of
-the nodes between two borders or, if these cannot all run in bands, of the longest run of nodes whose last value is the
-only one read by other nodes. The inner values of a region exist only band by band; the values at its ends are whole, in
-SBUF if they are small, otherwise in HBM. A region whose bands would recompute too much of their halos is split in two,
-with a value in HBM between the halves.
+A node is a border if its value is the only one that later nodes read from it and from the nodes before it. A region
+consists of the nodes between two borders. If these nodes cannot all run in bands, it is the longest run of nodes of
+which other nodes read only the last value. The inner values of a region exist only band by band. The values at its two
+ends are whole: in SBUF if they are small, otherwise in HBM. A region whose bands would recompute too much of their
+halos is split in two, with a value in HBM between the halves.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .schedule import Region, Schedule, region_choice, regions_of
 
 PLACED = (Kind.BANDS, Kind.SPILL)
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-MOST_AGAIN = 1.5  # maximum work of a region with halos, relative to the work without bands; larger regions are cut
-SHARE = 3  # a whole value at the end of a region may occupy 1 / SHARE of the budget
+MOST_AGAIN = 1.5  # maximum work of a region including halos, relative to the work without bands
+SHARE = 3  # a whole value at the end of a region may occupy up to 1 / SHARE of the budget
 
 
 def make_smaller(
     plan: LaunchPlan, footprint: Footprint, refused: list[Choice], budget_bytes: int
 ) -> tuple[Decisions, list[Choice]]:
-    """Return decisions and refused choices that reduce the SBUF usage of a launch of one image per pass.
+    """Return decisions, and a list of rejected choices, that reduce the SBUF usage of a launch with one image per pass.
 
     Raises OutOfSbuf if nothing is left to try.
     """
@@ -72,7 +72,7 @@ def _reader(plan: LaunchPlan, number: int) -> int:
 
 
 def borders(graph: Graph) -> list[int]:
-    """Return the nodes whose value is the only one that later nodes read of them and the nodes before them."""
+    """Return the borders of a graph, as defined above."""
     last = graph.last_readers()
     found, furthest = [], -1
     for number in range(len(graph.nodes)):
@@ -127,8 +127,8 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
 
 
 def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
-    """Return the longest run of nodes [first, end) around a node that can run in bands and whose last value is the only
-    one that other nodes read; None if there is none."""
+    """Return the longest run of nodes [first, end) around a node that can run in bands and of which other nodes read
+    only the last value; None if there is none."""
     taken, last = _in_regions(graph, decisions), graph.last_readers()
 
     def can_be_in(n: int) -> bool:
@@ -158,8 +158,8 @@ def _in_regions(graph: Graph, decisions: Decisions) -> set[int]:
 
 
 def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisions | None:
-    """Return decisions that move the largest whole value at the peak to HBM, if such values leave little memory for
-    bands; None if they leave enough."""
+    """Return decisions that move the largest whole value at the SBUF peak to HBM; None if whole values leave enough
+    memory for bands."""
     graph, decisions = plan.graph, plan.decisions
     schedule = Schedule.of(decisions, graph)
     whole: dict[int, int] = {}
@@ -176,8 +176,8 @@ def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisio
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
-    """Return decisions with more bands for a region, or with two regions instead if more bands would recompute too
-    much; None if the rows do not allow more bands."""
+    """Return decisions with more bands for a region, or with two regions if more bands would recompute too much; None
+    if there are too few rows for more bands."""
     rows = graph.nodes[region.end - 1].operation.rows
     more = [replace(region, bands=n) for n in BANDS if n > region.bands and rows > BAND_UNIT * (n - 1)]
     if not more or computed_again(graph, more[0]) > MOST_AGAIN:
@@ -203,7 +203,7 @@ def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions 
 
 
 def computed_again(graph: Graph, region: Region) -> float:
-    """Return how much more a band in the middle of a region computes, halos included, than its share of the rows."""
+    """Return the work of a band in the middle of a region, including halos, relative to its share of the rows."""
     rows = graph.nodes[region.end - 1].operation.rows
     bands = list(band_rows(rows, region.bands))
     plan = BandPlan(graph, region.first, region.end, bands[len(bands) // 2])
@@ -217,7 +217,7 @@ def computed_again(graph: Graph, region: Region) -> float:
 
 
 def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:
-    """True if nodes [first, end) can run band by band: the launch returns none of their values except the last."""
+    """True if nodes [first, end) can run band by band and the launch returns none of their values except the last."""
     nodes = graph.nodes[first:end]
     return all(can_band(node) for node in nodes) and all(node.output is None for node in nodes[:-1])
 

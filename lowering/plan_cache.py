@@ -1,8 +1,8 @@
-"""Plans on disk: the decisions about a launch, keyed by everything that they depend on.
+"""Cache plans on disk: the decisions about a launch, keyed by everything on which they depend.
 
 Each plan is a file in the folder `plans` of the TRNINFER_CACHE folder if that is set, else in the user's cache folder
 for trninfer. Files are written atomically, with a digest. If a file is damaged, unreadable or belongs to another
-launch, the launch is planned again. Plans that cannot be written are not stored.
+launch, the launch is planned again. A plan that cannot be written is silently dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .cache_folder import user_cache
 from .decisions import Decisions
 from .graph import Graph
 
-_FOLDERS = ("kernels", "lowering", "simulator")  # the folders with the source files that plans depend on
+_FOLDERS = ("kernels", "lowering", "simulator")  # folders of the source files on which plans depend
 _LARGEST = 16 << 20  # maximum size of a plan in bytes
 
 
@@ -60,7 +60,7 @@ class PlanCache:
         self._folder = folder
 
     def get(self, key: str) -> TuningRecord | None:
-        """Return the plan for a key; None if there is none that can be read."""
+        """Return the plan for a key; None if there is no readable plan."""
         if key not in self.records and self._folder is not None:
             with contextlib.suppress(Exception):  # the file may contain anything
                 self.records[key] = _read(self._folder / f"{key}.json", key)
@@ -129,7 +129,10 @@ def key_of(graph: Graph, target: str, *settings: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _sources() -> str:
-    """Return a digest of the source files that plans depend on; timestamps may coincide or lie in the future."""
+    """Return a digest of the source files on which plans depend.
+
+    Timestamps are not used, because they may coincide or lie in the future.
+    """
     package = Path(__file__).resolve().parent.parent
     found = (
         Path(folder, name)

@@ -1,4 +1,4 @@
-"""Prefetches of weights: loads issued before operations that precede the one that multiplies them.
+"""Prefetch weights: issue their loads before operations that precede the operation that multiplies them.
 
 SBUF is allocated in program order. A load that directly precedes its operation waits until the values of all earlier
 operations fit, although these may be written much later. Therefore each load is moved forward in the program as far as
@@ -17,9 +17,10 @@ from .weights import WeightLayout, itemsize_of_weights
 
 
 def with_prefetches(emitted: LoweredProgram, layout: WeightLayout, budget_bytes: int) -> LoweredProgram:
-    """Return a program whose weight loads are issued as early as values and weights fit into `budget_bytes` of a
-    partition. Resident weights, and the weights of the first operation of a stage that loads any, are loaded as
-    before."""
+    """Return a program whose weight loads are issued as early as `budget_bytes` of a partition allow.
+
+    Resident weights are loaded as before, as are the weights of the first operation that loads any in each stage.
+    """
     footprint = Footprint(emitted, layout)
     stages, first = [], 0
     for stage in emitted.program.stages:

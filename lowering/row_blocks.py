@@ -1,4 +1,5 @@
-"""Depthwise convolutions in groups of rows, as multiplied by the kernel (kernels/convolution/row_blocks.py)."""
+"""Convert depthwise convolutions to groups of rows, as the kernel multiplies them
+(kernels/convolution/row_blocks.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which the nodes of a graph run, and the images and rows that each of them processes per pass."""
+"""The order in which the nodes of a graph run, and the images and rows that each node processes per pass."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ class Schedule:
 
     @staticmethod
     def of(decisions: Decisions, graph: Graph) -> Schedule:
-        """Return the schedule of a graph for some decisions; without any, one stage that processes one image per
-        pass."""
+        """Return the schedule of a graph that the decisions specify.
+
+        By default, it has one stage that processes one image per pass.
+        """
 
         def end_of(node: NodeId | None) -> int:
             return len(graph.nodes) if node is None else graph.numbers[node] + 1

@@ -24,25 +24,26 @@ from .warmup import added, with_zeros
 
 UNBOUNDED = 2**31  # no limit on the instructions of a launch
 WALKED_INSTRUCTIONS = 16_000  # budget: total instructions of all candidates that are simulated as whole launches
-LEAST_GAIN = 0.1  # minimum share of the launch that prefetching must be able to save
+LEAST_GAIN = 0.1  # prefetching is tried if it may save at least this fraction of the launch
 AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
-WARMUP_ROUNDS = (0.995, 0.98)  # for each round of adding zeros: the maximum predicted time relative to the launch's
-FAR_TOO_MANY = 1.5  # launches with this many times the maximum number of instructions end the search
-FEWEST_WALKED = 2  # candidates simulated regardless of the budget
-FINALISTS = 3  # fastest candidates that are improved choice by choice, within the budget; others are padded otherwise
-SMALL = 1_000  # instructions of a launch, up to which other padding is tried with warm-up after the budget is spent
-BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even if the budget is spent
+WARMUP_ROUNDS = (0.995, 0.98)  # zeros are added in rounds: for each, the maximum predicted time, relative to the launch
+FAR_TOO_MANY = 1.5  # a launch with this many times the maximum number of instructions ends the search
+FEWEST_WALKED = 2  # number of candidates that are simulated regardless of the budget
+FINALISTS = 3  # number of fast candidates that are improved choice by choice, within the budget
+SMALL = 1_000  # for launches of up to this many instructions, other padding is tried even after the budget is spent
+BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even after the budget is spent
 
 Finalist = tuple[LaunchPlan, Run | None]
 
 
 class Search:
-    """The fastest launch simulated so far (`best`), and the error of the last candidate that failed (`reason`).
+    """The state of a search: the fastest launch simulated so far (`best`), and the error of the last candidate that
+    failed (`reason`).
 
-    Several of the fastest candidates are improved choice by choice, because all neighbours of the best may be slower
-    than those of the second best. A budget of instructions limits the search, but the first candidates are simulated
-    regardless of it. A candidate whose matmuls alone take longer than the best launch is not simulated, but it still
-    counts against the budget.
+    Several of the fastest candidates are improved choice by choice, because the second best may have faster neighbours
+    than the best. A budget of instructions limits the search, but the first candidates are simulated regardless of it.
+    A candidate whose matmuls alone take longer than the best launch is not simulated but still counts against the
+    budget.
     """
 
     def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, most: int = UNBOUNDED) -> None:
@@ -64,8 +65,8 @@ class Search:
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
         """Return the fastest of the candidates and their neighbours; raise Unsupported if none can be simulated.
 
-        If the first launch has far too many instructions, all have too many: it is returned without a search, and
-        without being simulated if it has several pictures, as there will be fewer in a launch.
+        If the first launch has far too many instructions, so have all others, and it is returned without a search. If
+        it has several pictures, it is not even simulated, because a launch will have to process fewer.
         """
         for decisions in candidates:
             self.try_out(decisions)
@@ -92,8 +93,10 @@ class Search:
         return self.best
 
     def _padded_otherwise(self, best: LaunchPlan, finalists: Iterable[Finalist]) -> list[LaunchPlan]:
-        """Return the fastest small finalist whose channels are padded otherwise, with warm-up matmuls, which gain more
-        where fewer channels leave the Tensor Engine idle for longer."""
+        """Return the fastest small finalist whose channels are padded in another way, with warm-up matmuls added.
+
+        These save more time if fewer channels leave the Tensor Engine idle for longer.
+        """
         padding = best.decisions.value(Kind.PAD_CHANNELS)
         for plan, run in finalists:
             if plan.instructions <= SMALL and plan.decisions.value(Kind.PAD_CHANNELS) != padding:
@@ -140,7 +143,7 @@ class Search:
         return True
 
     def _near_launch(self, plan: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions that differ from those of a launch in one choice about all of it."""
+        """Yield decisions that differ from those of a launch in one launch-wide choice."""
         yield plainer(plan.decisions)
         filled = plan.decisions.value(Kind.FILL_TAPS)
         for each in self._pipeline.passes:
@@ -149,7 +152,7 @@ class Search:
                 yield from (decisions for decisions in near if decisions.value(Kind.FILL_TAPS) != filled)
 
     def _near(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield the neighbours of a launch: decisions that differ in one choice."""
+        """Yield the neighbours of a launch, which differ from it in one choice."""
         for each in self._pipeline.passes:
             yield from each.near(best.graph, best.decisions)
         if max(best.passes) > 1:
@@ -159,8 +162,7 @@ class Search:
     def _early(self, best: LaunchPlan) -> Iterator[Decisions]:
         """Yield decisions with prefetched weights until one of them makes the launch faster.
 
-        The gain is bounded by the time that the launch waits for DMAs, and by the time needed to fill SBUF with
-        weights.
+        Prefetching cannot save more time than the launch waits for DMAs, or than it takes to fill SBUF with weights.
         """
         filling = self._cost_model.loading(self._pipeline.budget_bytes * PARTITIONS / best.graph.itemsize)
         if best.decisions.of(Kind.PREFETCH) or min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
@@ -186,11 +188,11 @@ class Search:
             run = self._last
 
     def _is_slower(self, least: Cost) -> bool:
-        """True if a launch takes at least as long as the best one, by the costs of its operations."""
+        """True if the costs of its operations show that a launch takes at least as long as the best one."""
         return self.best is not None and least.nanoseconds >= self.best.nanoseconds
 
     def _least(self, plan: LaunchPlan) -> Cost:
-        """Return a lower bound of the nanoseconds of a launch, 0 if there is none, and its approximate number of
+        """Return a lower bound for the time of a launch (0 if there is none) and its approximate number of
         instructions."""
         packed = plan.program.packed
         least = self._cost_model.least(plan.graph, ceil_div(self._pictures, packed))
@@ -198,7 +200,10 @@ class Search:
         return least if is_one_pass else replace(least, nanoseconds=0.0)
 
     def _walk(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a launch with its cost, made smaller if it exceeds SBUF although its estimated footprint does not."""
+        """Return a launch with its cost.
+
+        If it exceeds SBUF despite its estimated footprint, it is made smaller first.
+        """
         while True:
             try:
                 return self._priced(plan)
@@ -209,8 +214,11 @@ class Search:
                 plan = self._pipeline.launch(smaller, self._pictures)
 
     def _smaller(self, plan: LaunchPlan, why: Unsupported) -> Decisions:
-        """Return decisions with fewer images per pass or, as long as no launch has fit, with the region at the SBUF
-        peak split into more bands or spilled to HBM; the unchanged decisions if nothing can be changed."""
+        """Return decisions with fewer images per pass.
+
+        As long as no launch has fit, the region at the SBUF peak may also be split into more bands or spilled to HBM.
+        If nothing can be changed, return the unchanged decisions.
+        """
         decisions = plan.decisions
         if any(images > 1 for images in decisions.of(Kind.STAGE).values()):
             return scaled(decisions, 7, 8)
@@ -223,7 +231,7 @@ class Search:
         return decisions
 
     def _priced(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a plan with its cost, extrapolated from two passes if there are many identical ones."""
+        """Return a plan with its cost, which is extrapolated from two passes if there are many identical passes."""
         program = plan.program
         period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
         if program.pictures <= 2 * period:

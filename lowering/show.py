@@ -1,4 +1,4 @@
-"""A launch as printed by `bench --show-lowering`: its graph before and after each pass, and its schedule."""
+"""The data that `bench --show-lowering` prints: the graph of a launch before and after each pass, and its schedule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAYERS = "layers"  # name of the graph before any pass
 
 @dataclass(frozen=True)
 class ShownPass:
-    """The graph after a pass, one line per node; `nodes` is None if the pass did not change the graph."""
+    """The graph after a pass, with one line per node. `nodes` is None if the pass did not change the graph."""
 
     name: str
     nodes: tuple[str, ...] | None
@@ -25,9 +25,9 @@ class ShownLaunch:
     """A launch at each step between its layers and the program of a kernel.
 
     `pictures`: the batch size. `predicted_us`: the predicted time of its instructions, without the fixed cost of a
-    launch; None, as is `instructions`, if the plan does not include costs. `decisions`: the choices that were made, in
-    JSON form. `passes`: the passes in order; empty for a single kernel. `schedule`: the schedule of the last graph, one
-    line per stage and region.
+    launch. If the plan does not include costs, `predicted_us` and `instructions` are None. `decisions`: the choices
+    that were made, in JSON form. `passes`: the passes in order; empty for a single kernel. `schedule`: the schedule of
+    the last graph, with one line per stage and per region.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ShownLaunch:
 
 
 def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
-    """Return the graphs after some passes, with their names, in printable form."""
+    """Convert the named graphs to printable form."""
     shown: list[ShownPass] = []
     before: list[str] = []
     for name, graph in graphs:

@@ -1,8 +1,9 @@
-"""Divide a launch into stages: early nodes process few images per pass, later nodes, whose values are small, process
-many.
+"""Divide a launch into stages.
+
+Early nodes process few images per pass; later nodes, whose values are small, process many.
 
 Between stages, a value is stored for the whole batch. The Tensor Engine then multiplies more columns per instruction
-where feature maps are small, and the weights of dense layers are loaded only once per batch.
+if feature maps are small, and the weights of dense layers are loaded only once per batch.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from .pipeline import LaunchPlan, Pipeline
 from .placement import borders, whole_bytes
 from .schedule import Schedule, StageOf, with_stages
 
-SHARE = 4  # the value between two stages may occupy 1 / SHARE of the budget for the whole batch
-SHRINK = 1.5  # minimum ratio of the value at the previous candidate border to this one
+SHARE = 4  # the value between two stages, for the whole batch, may occupy up to 1 / SHARE of the budget
+SHRINK = 1.5  # minimum ratio of the size of the value at the previous candidate border to the value at this one
 MOST_BORDERS = 4  # maximum number of candidate borders that are tried
 
 
 class Staging:
-    """The possible stages of a launch of some nodes, for a batch of `images` along the free axis of the input."""
+    """The possible stages of a launch, for a batch of `images` along the free axis of the input."""
 
     def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int, budget_bytes: int) -> None:
         self._pipeline, self._draft, self._pictures, self._budget_bytes = pipeline, draft, pictures, budget_bytes
@@ -67,8 +68,10 @@ class Staging:
         )
 
     def _filled(self, decisions: Decisions, cut: tuple[int, ...]) -> Decisions:
-        """Return decisions with stages that end at `cut`, each with as many images per pass as fit; the last stage is
-        filled first."""
+        """Return decisions with stages that end at `cut`.
+
+        Beginning with the last stage, each processes as many images per pass as fit.
+        """
         ends = (*cut, self.nodes)
         stages = [StageOf(end, 1) for end in ends]
         for number in reversed(range(len(ends))):
@@ -84,8 +87,8 @@ class Staging:
 
 
 def candidates(graph: Graph, images: int, budget_bytes: int) -> list[int]:
-    """Return the possible ends of stages: after nodes whose values, for a whole batch, are smaller than the previous
-    ones."""
+    """Return the possible ends of stages: nodes whose values, for a whole batch, are smaller than at the previous
+    ends."""
     found: list[tuple[int, int]] = []
     for number in borders(graph)[:-1]:
         node = graph.nodes[number]

@@ -1,8 +1,8 @@
-"""Avoid switching the Scalar Engine's lookup table for a few gates.
+"""Avoid switching the Scalar Engine's lookup table only for a few gates.
 
 Loading a table takes as long as processing about a thousand elements. In a network that uses silu, gelu or similar
-activations, each squeeze-and-excite gate, a sigmoid of one number per channel, would require loading another table
-before it and the original one after it. In such networks, the Vector Engine computes the gates with powers instead.
+activations, each squeeze-and-excite gate (a sigmoid of one number per channel) would require loading another table
+before it and the original table after it. In such networks, the Vector Engine computes the gates with powers instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..kernels.program import Affine, Combine, Convolution
 from .graph import Graph, Node
 
-OTHER_TABLES = ("silu", "gelu", "gelu_tanh", "mish", "softplus", "exp")  # their table is not sigmoid's
+OTHER_TABLES = ("silu", "gelu", "gelu_tanh", "mish", "softplus", "exp")  # do not share a table with sigmoid
 ACTIVATING = (Affine, Combine, Convolution)  # operations that end with an activation
 BY_POWERS = "sigmoid_by_powers"
 

@@ -3,10 +3,9 @@
 From NeuronCore-v3 on, the clock runs at full rate during a window of a few microseconds if the engine was busy for more
 than half of the previous window (kernels/tiling/warm_up.py). After a layer that waits, for example for a
 squeeze-and-excite gate or for the sums of the previous layer, the following matmuls would run at half the clock rate.
-Therefore a launch is scheduled a second time with a clock model that fills such waits with zeros. Only those zeros are
-kept that fall into windows that would be too idle without them and that are followed by work. They are placed before
-the first accumulation of the waiting convolution. The launch is then simulated with the zeros to determine whether it
-is faster.
+Therefore a launch is scheduled a second time with a clock model that fills such waits with zeros. Zeros are kept only
+in windows that would be too idle without them and that are followed by work. They are placed before the first
+accumulation of the waiting convolution. The launch is then simulated with the zeros to determine whether it is faster.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from .emit import LoweredProgram
 from .graph import Graph
 from .owners import owners_of
 
-FILLED = 0.8  # fraction of a window up to the end of a wait; leaves slack for deviations from the prediction
-BUSY = 0.6  # fraction of a window; above it, no zeros are added to the window
-LEAST_GAIN = 0.15  # minimum fraction of the next window that the zeros of a window must save
-LEAST_COLD = 0.01  # minimum fraction of a launch that is lost to the half clock rate for zeros to be tried
+FILLED = 0.8  # fraction of a window to be busy at the end of a wait; leaves slack for deviations from the prediction
+BUSY = 0.6  # no zeros are added to a window that is busy for more than this fraction
+LEAST_GAIN = 0.15  # zeros in a window must save at least this fraction of the next window
+LEAST_COLD = 0.01  # zeros are tried if at least this fraction of a launch is lost to the half clock rate
 
 
 def is_cold(run: simulator.Run) -> bool:
@@ -49,8 +48,10 @@ def is_cold(run: simulator.Run) -> bool:
 
 
 def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
-    """Return the additional zeros for a simulated program, as (operation, number of matmuls before it), and the
-    predicted nanoseconds of the launch if they ran exactly while the engine waits."""
+    """Return the zeros to add to a simulated program, as (operation, number of matmuls before it).
+
+    Also return the predicted time of the launch, in nanoseconds, if they ran exactly while the engine waits.
+    """
     constants = run.prediction.machine
     clock = _FillingClock(run.program, _waiting(program, run.program), constants, _cost(run))
     filled = schedule(run.program, run.prediction.target, constants, clock=clock)
@@ -58,7 +59,7 @@ def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], fl
 
 
 def zeros_by(decisions: Decisions, emitted: LoweredProgram, graph: Graph) -> tuple[Pair, ...]:
-    """Return the zeros of a program, as (operation, number of matmuls before it), as specified by the decisions."""
+    """Return the zeros that the decisions specify for a program, as (operation, number of matmuls before it)."""
     chosen = decisions.of(Kind.WARM_UP)
     if not chosen:
         return ()
@@ -93,7 +94,7 @@ def _operations(emitted: LoweredProgram) -> dict[int, list[int]]:
 
 
 def added(zeros: Sequence[Pair], more: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return the sum of two lists of matmul counts, by operation."""
+    """Add two lists of matmul counts, operation by operation."""
     counts = dict(zeros)
     for number, count in more:
         counts[number] = counts.get(number, 0) + count
@@ -101,18 +102,18 @@ def added(zeros: Sequence[Pair], more: Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def _cost(run: simulator.Run) -> tuple[float, float]:
-    """Return the nanoseconds of a matmul of zeros at the full and at half the clock rate."""
+    """Return the time in nanoseconds of a matmul of zeros at the full and at half the clock rate."""
     dtype = lookup("bfloat16")
     cost = Costs(run.prediction.target).matmul(PARTITIONS, ZERO_COLUMNS, dtype, dtype.itemsize)
     return cost.interval, cost.cold
 
 
 class _FillingClock(PeClock):
-    """A clock model of the Tensor Engine that fills waits with zeros as if the waits were known in advance.
+    """A clock model of the Tensor Engine that fills waits with matmuls of zeros, as if the waits were known in advance.
 
     `waiting`: for each instruction, the (pass, operation) before whose first accumulation zeros may be inserted while
-    the engine waits for it; None if no zeros may be inserted. `zeros`: the nanoseconds of a matmul of zeros at the full
-    and at half the clock rate.
+    the engine waits for the instruction; None if no zeros may be inserted. `zeros`: the nanoseconds of a matmul of
+    zeros at the full and at half the clock rate.
     """
 
     def __init__(
@@ -157,8 +158,10 @@ class _FillingClock(PeClock):
         self._cold[window] = self._cold.get(window, 0.0) + max(0.0, cost.cold - cost.interval)
 
     def kept(self) -> tuple[Pair, ...]:
-        """Return (operation, number of matmuls of zeros) for the windows in which zeros pay off; if passes differ, the
-        maximum is used."""
+        """Return (operation, number of matmuls of zeros) for the windows in which zeros save time.
+
+        If the numbers of several passes differ, the maximum is used.
+        """
         passes: dict[Pair, int] = {}
         for window, counts in self._counts.items():
             own = self._own.get(window, 0.0)
@@ -174,7 +177,7 @@ class _FillingClock(PeClock):
 
 
 def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair | None]:
-    """Return the (pass, operation) of each instruction that contributes to the first accumulation of a convolution;
+    """Return the (pass, operation) of each instruction, if it contributes to the first accumulation of a convolution;
     None for other instructions."""
     convolutions = [operation.convolved is not None for operation in program.operations]
     owners = owners_of(instructions)

@@ -17,7 +17,7 @@ LOAD_BYTES = 16 * 1024  # per partition: 2 MiB per load
 
 
 def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
-    """Return the loads with consecutive offsets, the first of which is `offset`."""
+    """Assign consecutive offsets, beginning with `offset`, to the loads."""
     found = []
     for load in loads:
         found.append(with_fields(load, offset=offset))
@@ -52,9 +52,9 @@ def weight_loads(
     """Return the loads of an operation's weights in the order in which they are needed.
 
     `rows`: the number of partitions of each input tile. `columns`: the number of channels of each output tile. `reads`:
-    the input tiles that each output tile reads. `matrices`: the number of matrices per filter. `are_diagonal`: for each
-    output tile, whether its units contain one number per channel and matrix, from which the chip creates diagonal
-    matrices; empty if none do.
+    the input tiles that each output tile reads. `matrices`: the number of matrices per filter. `are_diagonal`: whether,
+    for each output tile, the weights are stored as one number per channel and matrix, which the chip expands to a
+    diagonal matrix. Empty if this is true of no tile.
     """
     sizes = [matrices * (1 if made else size) for size, made in zip_longest(columns, are_diagonal, fillvalue=False)]
     most = LOAD_BYTES // item_bytes

@@ -1,4 +1,4 @@
-"""The weights of a launch in the layout that the kernel loads: all loads in one array; biases, scales and shifts as
+"""Lay out the weights of a launch as the kernel loads them: all loads in one array; biases, scales and shifts as
 columns."""
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from .weight_loads import placed, tiles_read, weight_loads
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """A graph whose operations store the loads of their weights and the positions of their constants. No array is
-    copied before it is requested.
+    """A graph whose operations hold the loads of their weights and the positions of their constants.
+
+    Arrays are copied only when they are requested.
 
     `numbers`: the number of weights that are not in 8 bits. `columns`: the number of columns of constants.
     `fp8_numbers`: the number of weights in 8 bits.
@@ -44,13 +45,12 @@ class WeightLayout:
 
     @property
     def loaded_numbers(self) -> float:
-        """The number of weights of the graph's element size whose loading takes as long as loading all weights."""
+        """The size of all weights, expressed as a number of weights of the graph's element size."""
         return self.numbers + self.fp8_numbers / self.graph.itemsize
 
     @property
     def arrangement(self) -> Hashable:
-        """Return a key of everything that may differ between layouts of the same nodes: equal keys imply equal
-        arrays."""
+        """A key for the arrays: layouts of the same nodes with equal keys have equal arrays."""
         return self.graph.packed, tuple(_arrangement(node) for node in self.graph.nodes)
 
     def operands(self, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
@@ -182,8 +182,11 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
 
 
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
-    """Return, for each output tile, whether its weights are one number for each channel and tap. This holds for two
-    tiles out of three in `Form.MADE`, from which the chip creates diagonals, and for all tiles in `Form.PRODUCTS`."""
+    """Return, for each output tile, whether its weights are stored as one number for each channel and tap.
+
+    This is true of two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices, and of all
+    tiles in `Form.PRODUCTS`.
+    """
     return [form is Form.PRODUCTS or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
 
 
@@ -295,8 +298,10 @@ def columns_of(graph: Graph, node: Node) -> int:
 
 
 def _constants(graph: Graph, node: Node) -> list[np.ndarray]:
-    """Return a node's columns of up to 128 numbers each: biases by partition, except those of the scores, which are
-    stored by column."""
+    """Return a node's columns of up to 128 numbers each.
+
+    Biases are stored one per partition, except for the biases of scores, which are stored one per column.
+    """
     operation = node.operation
     if operation.filtered is not None:
         numbers = scaled(graph, multiplied(graph, node)[0])

@@ -1,4 +1,4 @@
-"""Passes over the graph of a launch, one file each: classes that transform a graph and return a new one."""
+"""Passes over the graph of a launch. Each file contains one class, which transforms a graph into a new one."""
 
 from collections.abc import Sequence
 
@@ -24,8 +24,10 @@ from .stream_input import StreamInput
 
 
 def all_passes(forms: Sequence[Form]) -> tuple[Pass, ...]:
-    """Return the passes in execution order; `forms`: the forms of filters to choose from, in addition to the direct
-    one."""
+    """Return the passes in execution order.
+
+    `forms`: the convolution forms to choose from in addition to the direct one.
+    """
     by_choice = (
         SplitPartialTiles(),
         PadChannels(),

@@ -1,4 +1,4 @@
-"""Reserve the zeros around each value that its readers require, in any form they may take."""
+"""Reserve the zeros around each value that its readers require, whichever convolution form they have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Pass
 
 
 class AddMargins(Pass):
-    """Reserves zeros around each value, as required by its readers in any of `forms`."""
+    """Reserves the zeros around each value that its readers require in any of `forms`."""
 
     name = "add_margins"
     needs = ("stream_input", "split_columns")
@@ -49,8 +49,10 @@ def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
 
 
 def with_wide_weights(graph: Graph, node: Node) -> Node | None:
-    """Return a node with weights that may be combined, which 8-bit weights may not; None if the node reads values that
-    only 8-bit weights can multiply."""
+    """Return a node whose weights may be combined for minimal filtering, and are therefore not in 8 bits.
+
+    Return None if the node reads values that only 8-bit weights can multiply.
+    """
     if not node.has_fp8_weights:
         return node
     read = [graph.nodes[part] for parts in node.sources for part in parts if part >= 0]

@@ -1,4 +1,4 @@
-"""Move values that do not fit in SBUF to HBM, and mark those assembled from bands of rows."""
+"""Move values that do not fit in SBUF to HBM. Also mark values that are assembled from bands of rows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class AssignMemory(Pass):
 
 
 def assign_memory(graph: Graph, spilled: Collection[NodeId | None], ends: Collection[NodeId | None] = ()) -> Graph:
-    """Place the values of `spilled` nodes in HBM, from which convolutions read them in groups of rows; `ends`: the last
-    nodes of regions that run in bands."""
+    """Place the values of `spilled` nodes in HBM, from which convolutions read them in groups of rows.
+
+    `ends`: the last nodes of regions that run in bands.
+    """
     placed = graph.with_nodes(
         with_fields(node, memory=Memory.HBM if node.id in spilled else node.memory, in_bands=node.id in ends)
         for node in graph.nodes

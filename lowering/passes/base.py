@@ -14,7 +14,8 @@ class Pass(ABC):
     """A transformation of a graph, controlled by choices of some kinds.
 
     `needs`: the names of the passes that must run before it. `kinds`: the kinds of choices that it implements. `asks`:
-    whether it has options for single nodes, so that the resulting graph depends on how its questions are answered.
+    whether it has options for individual nodes, in which case the resulting graph depends on the answers to its
+    questions.
     """
 
     name: ClassVar[str]
@@ -27,26 +28,30 @@ class Pass(ABC):
         """Return the transformed graph; raise Unsupported if a choice does not apply."""
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
-        """Return the alternatives for the launch in addition to no choice; `graph` is the result of earlier passes with
-        `decisions`."""
+        """Return the choices that the launch may make instead of none.
+
+        `graph`: the result of earlier passes with `decisions`.
+        """
         return ()
 
     def is_forced(self, decisions: Decisions) -> bool:
-        """True if earlier choices are useless without a choice for this pass."""
+        """Return True if earlier choices are useless without a choice for this pass."""
         return False
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
-        """True if the graph after the pass is worth evaluating, rather than identical to the result of other
+        """Return True if the graph after the pass is worth evaluating, and not identical to the result of other
         choices."""
         return True
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
-        """Return those decisions, complete up to this pass, that are worth pursuing."""
+        """Return the decisions that are worth pursuing. All of them are complete up to this pass."""
         return states
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
-        """Yield decisions that differ in one choice of the pass's kinds; `graph` is the result of all passes with
-        `decisions`."""
+        """Yield decisions that differ from `decisions` in one choice of the pass's kinds.
+
+        `graph`: the result of all passes with `decisions`.
+        """
         yield from ()
 
 
@@ -68,8 +73,10 @@ class SwitchedPass(Pass):
 
 
 def in_order(passes: Sequence[Pass]) -> tuple[Pass, ...]:
-    """Return the passes sorted so that each follows the passes that it needs, otherwise in the given order; raise
-    ValueError if the dependencies are circular."""
+    """Sort the passes so that each follows the passes that it needs; otherwise, keep their order.
+
+    Raise ValueError if the dependencies are circular.
+    """
     left, found = list(passes), list[Pass]()
     while left:
         ran = {each.name for each in found}

@@ -1,6 +1,6 @@
-"""Choose the form in which each filter is multiplied: the fastest of those whose errors are permitted.
+"""Choose the form of each convolution: the fastest form whose errors are permitted.
 
-3x3 filters may be combined for minimal filtering, and depthwise filters may be computed in groups of rows.
+3x3 filters may be combined for minimal filtering, and depthwise convolutions may be computed in groups of rows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from .add_margins import with_wide_weights
 from .base import Pass
 from .pack_taps import foresee_taps, loaded_taps
 
-COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes per partition for inputs combined together; two such buffers are live
+COMBINED_BYTES = (28 * 1024, 12 * 1024)  # for the inputs that are combined together; two buffers of this size are live
 FEWEST_MADE = 49  # if a filter has fewer taps, loading its diagonals is faster than creating them
 MOST_MULTIPLIED = 1024  # maximum number of products of a channel that are computed elementwise
-LEAST_SAVING = 20  # percent of the matmul columns that groups of rows must save to be evaluated
-FORM_GAIN = 1.03  # minimum speedup for which a form is worth its errors
+LEAST_SAVING = 20  # groups of rows are evaluated if they save at least this percentage of the matmul columns
+FORM_GAIN = 1.03  # minimum speedup that justifies the errors of a form
 
 
 class ChooseForms(Pass):
-    """Chooses one of `forms`, or direct multiplication, for each filter."""
+    """Chooses one of `forms`, or direct multiplication, for each convolution."""
 
     name = "choose_forms"
     needs = ("add_margins",)
@@ -67,7 +67,7 @@ def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
 
 
 def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
-    """Return a node in a form, with each size of its buffer; None for those that it does not support."""
+    """Return a node in a form, once for each buffer size; None for sizes that the form does not support."""
     if form is Form.MADE:
         return [_with_made_diagonals(graph, node)]
     if form is Form.PRODUCTS:
@@ -99,8 +99,8 @@ def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
 
 
 def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
-    """Return a depthwise node with most of its diagonals created on the chip; None if it has few diagonals or few
-    taps."""
+    """Return a depthwise node with most of its diagonal matrices created on the chip; None if it has few diagonals or
+    few taps."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
@@ -150,7 +150,7 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
         return None
     loaded = graph.is_from_hbm(node)
     rows = graph.heights(operation.sources[0])
-    taps = loaded_taps(graph, node) if loaded else Taps(1, 1, rows[0])  # combined inputs have no copies
+    taps = loaded_taps(graph, node) if loaded else Taps(1, 1, rows[0])  # there are no copies of combined inputs
     wide = operation.outputs_at_once[1]
     if taps.columns > 1 or taps.rows >= operation.kernel[0] > 1:
         return None
@@ -168,8 +168,10 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
 
 
 def _fits_loaded(operation: Convolution, form: Form, element_bytes: int) -> bool:
-    """True if the buffer of an input in HBM holds a few of its rows, combined twice, and output rows;
-    `element_bytes`: bytes of an element of all tiles."""
+    """True if the buffer of an input in HBM can hold a few of its rows, combined twice, and output rows.
+
+    `element_bytes`: the bytes of one element in all tiles.
+    """
     together = rows_together(form, operation.pool_size)
     rows = (together + operation.kernel[0]) * input_room(form) + together
     needed = rows * (operation.outputs_at_once[1] + 3) * element_bytes

@@ -1,11 +1,11 @@
-"""Fill the partitions with rows of an image if there are very few channels: 16 rows of 8 channels, or 8 rows of 16.
+"""Fill the partitions with rows of an image if it has very few channels: 16 rows of 8 channels, or 8 rows of 16.
 
 Values are packed as in pack_rows.py, with more rows per group. The number of rows per group is a power of two, and
-channels are padded with zeros to a power of two. Groups divide the rows of a value that is pooled; other values have
-rows of zeros above and below the image, which begin at partitions where engines can write. A max pool of 2x2 compares
-the two halves of the partitions: the convolution before it computes all even rows of a group in the first half and all
-odd rows in the second. A pool of 4x4 is computed as two pools. A pool either leaves half of the partitions empty, or
-collects two groups, in which case its first group may begin half a group above the image.
+channels are padded with zeros to a power of two. If a value is pooled, its number of rows is a multiple of the rows per
+group. Other values have rows of zeros above and below the image, which begin at partitions where engines can write. A
+max pool of 2x2 compares the two halves of the partitions: the convolution before it computes all even rows of a group
+in the first half and all odd rows in the second. A pool of 4x4 is computed as two pools. A pool either leaves half of
+the partitions empty or collects two groups. In the second case, its first group may begin half a group above the image.
 """
 
 from __future__ import annotations
@@ -70,8 +70,10 @@ def _zeros(channels: int) -> int:
 
 
 def _most_rows(node: Node, divides: bool) -> int:
-    """Return the largest power of two that fits along the partitions with a node's channels and, if `divides`, divides
-    its rows."""
+    """Return the largest power of two of rows that fits along the partitions with a node's channels.
+
+    If `divides`, it also divides the number of rows of the node.
+    """
     channels, rows, most = node.operation.channels, node.operation.rows, 1
     if channels > HALF:
         return 1
@@ -84,14 +86,14 @@ def _most_rows(node: Node, divides: bool) -> int:
 
 def _whole_or_zeroed(node: Node, each: int) -> int:
     """Return the largest number of rows per group, up to `each`, that divides a node's rows or whose rows outside the
-    image are set to zero."""
+    image can be set to zero."""
     while node.operation.rows % each > 0 and each <= OTHERWISE and node.operation.channels % QUARTER > 0:
         each //= 2
     return each
 
 
 def _is_split(node: Node) -> bool:
-    """True if a node pools windows that can be split into a convolution and a pool, or into two pools."""
+    """True if a node with pooling can be split into a convolution and a pool, or into two pools."""
     operation, pool = node.operation, node.operation.folded
     if operation.convolved is not None:
         return operation.convolved.pool_size == POOLED and operation.channels <= HALF and is_plain(node)
@@ -104,7 +106,8 @@ def _is_without_overlap(pool: MaxPool) -> bool:
 
 
 def _packing(graph: Graph) -> RowPacking:
-    """Return the rows per group of the nodes that can be packed and read, and the pools that follow each."""
+    """Return the rows per group of each node that can be packed and whose readers support it, and the pools that follow
+    it."""
     rows = {n: each for n, node in enumerate(graph.nodes) if (each := _first_rows(graph, n)) > 1}
     while True:
         halvings = _halvings(graph, rows)
@@ -128,7 +131,10 @@ def _first_rows(graph: Graph, number: int) -> int:
 
 
 def _is_infinite(node: Node) -> bool:
-    """True if the zeros that fill a group of channels (33 to 63) become infinite, which the reader multiplies by 0."""
+    """True if the zeros that fill up a group of 33 to 63 channels become infinite.
+
+    The reader would multiply infinity by 0.
+    """
     channels, convolution = node.operation.channels, node.operation.convolved
     is_filled = channels > QUARTER and channels & (channels - 1) > 0
     return is_filled and convolution is not None and convolution.activation.name in NOT_OF_ZERO
@@ -173,4 +179,4 @@ def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
         is_alone = len(operation.sources[0]) == 1
         return rows[number] if is_alone and can_read(graph, rows, reader, number) else 1
     read = rows[reader] * (1 if (number,) in operation.sources[1:] else graph.nodes[reader].convolution.stride[0])
-    return read & -read  # groups are powers of two, and a group of the reader begins with one of its input
+    return read & -read  # group sizes are powers of two, and each group of the reader begins with a group of its input

@@ -9,15 +9,16 @@ import numpy as np
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
 
-HALF = PARTITIONS // 2  # two rows of this number of channels fill the partitions
-QUARTER = PARTITIONS // 4  # four rows of this number of channels fill them
+HALF = PARTITIONS // 2  # two rows of this many channels fill the partitions
+QUARTER = PARTITIONS // 4  # four rows of this many channels fill the partitions
 
 
 @dataclass(frozen=True)
 class Lanes:
     """The partitions of a value with groups of `rows` rows, in the order (row, channel). For an expansion, the order is
     (block, row, channel of the block), with zeros after the last channel. `halvings`: the number of pools that follow,
-    each of which compares the halves of the partitions; for one pool, all even rows precede all odd rows."""
+    each of which compares the two halves of the partitions. If there is one pool, all even rows precede all odd
+    rows."""
 
     rows: int
     channels: int
@@ -25,8 +26,10 @@ class Lanes:
 
     @property
     def block(self) -> int:
-        """The number of channels per tile; blocks of rows larger than a quarter of the partitions begin where engines
-        can write."""
+        """The number of channels per tile.
+
+        Blocks larger than a quarter of the partitions begin where engines can write.
+        """
         return self.channels if self.channels <= QUARTER else PARTITIONS // self.rows
 
     @property

@@ -1,9 +1,11 @@
-"""Load the input by a separate operation: a small image with its filter columns as channels, others unchanged.
+"""Load the input with a separate operation.
+
+For a small image, the columns of the filter become channels; other inputs are loaded unchanged.
 
 A convolution of C channels with filters that are kw columns wide is equivalent to a convolution of kw * C channels (the
 image and its copies, each shifted left by one more column) with filters of one column. The copies require no memory in
 HBM: because the host adds the zero padding, a DMA can read the same rows again from the next column on, in contiguous
-runs as long as an image. Thus a single DMA loads everything that a row of the filter reads.
+runs as long as an image. A single DMA thus loads everything that a row of the filter reads.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ..graph import Graph, Node, prepend
 from .base import Pass
 from .stream_input import WHOLE_BYTES
 
-FEWEST_CHANNELS = 8  # number of channels that is always allowed; at most 16 images are packed
+FEWEST_CHANNELS = 8  # this many channels are always allowed; at most 16 images are packed
 
 
 class LoadInput(Pass):
@@ -33,7 +35,7 @@ class LoadInput(Pass):
 
 
 class LoadTaps(Pass):
-    """Loads a small image of few channels with its filter columns as channels."""
+    """Loads a small image of few channels, with the columns of the filter as channels."""
 
     name = "load_taps"
     needs = ("load_input", "pad_channels", "pack_rows", "split_phases", "split_means")
@@ -44,7 +46,10 @@ class LoadTaps(Pass):
 
 
 def load_input(graph: Graph) -> Graph:
-    """Load an input unchanged, unless it is only the first operand of one convolution or is divided in HBM."""
+    """Load an input unchanged.
+
+    No load is added if the input is only the first operand of one convolution or is split in HBM.
+    """
     readers = graph.readers(LAUNCH_INPUT)
     if all(graph.nodes[number].operation.moves_numbers for number, _ in readers):
         return graph
@@ -59,7 +64,7 @@ def load_input(graph: Graph) -> Graph:
 
 
 def load_taps(graph: Graph) -> Graph:
-    """Load a small image of few channels with its filter columns as channels."""
+    """Load a small image of few channels, with the columns of the filter as channels."""
     first = graph.nodes[0]
     operation = first.operation.convolved
     if operation is None or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:

@@ -16,7 +16,7 @@ from ..graph import Graph, Node
 from .base import Pass
 
 MOST_IMAGES = 16
-FEWEST_PICTURES = 4  # smaller batches may be padded with blank pictures, to keep the Tensor Engine's clock rate
+FEWEST_PICTURES = 4  # smaller batches may be padded with blank pictures to keep the Tensor Engine's clock rate high
 
 
 class PackImages(Pass):
@@ -38,9 +38,10 @@ class PackImages(Pass):
 
 
 def choices_of(graph: Graph, batch: int) -> list[int]:
-    """Return the numbers of images, above 1, that may be packed in the input.
+    """Return the numbers of images greater than 1 that may be packed in the input.
 
-    Features are transposed instead. Values that another launch left in HBM cannot be padded with blank pictures.
+    Features are transposed instead of packed. Values that another launch left in HBM cannot be padded with blank
+    pictures.
     """
     if graph.image[1:] == (1, 1):
         return []
@@ -50,7 +51,7 @@ def choices_of(graph: Graph, batch: int) -> list[int]:
 
 
 def pack_images(graph: Graph, images: int) -> Graph:
-    """Pack `images` images in the input, and as many as fit in the value of each node."""
+    """Pack `images` images in the input, and as many of them as fit in the value of each node."""
     if images == 1:
         return graph
     packed = replace(graph, packed=images).with_nodes(
@@ -84,7 +85,8 @@ def _can_pack(graph: Graph, images: int) -> bool:
 
 
 def _can_read(graph: Graph, node: Node, own: int, of_operands: Sequence[set[int]]) -> bool:
-    """True if a node with `own` images packed in its value can read operands with these numbers of packed images."""
+    """True if a node with `own` images packed in its value can read operands with the given numbers of packed
+    images."""
     operation = node.operation
     if len(of_operands[0]) > 1 or any(each != {own} for each in of_operands[operation.filtered is not None :]):
         return False

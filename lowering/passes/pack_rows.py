@@ -1,14 +1,13 @@
-"""Pack rows of an image along the partitions if there are few channels: two rows of 64 channels, or four rows of up to
-32.
+"""Pack rows of an image along the partitions if it has few channels: two rows of 64 channels, or four rows of up to 32.
 
-A value with C channels and H rows is stored as F C channels and H / F rows, called groups: group r contains the rows
-from F r - o to F r - o + F - 1, where o is the offset, 0 to F - 1. A convolution of such values is again a convolution,
-with filters from groups of rows to groups of rows: 3x3 filters require two rows of taps instead of three if the offset
-changes from input to output, and compute F rows of outputs together. A depthwise filter becomes a full one: its zeros
-use only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are then in use, which also
-keeps its clock at full rate, and the engines that finish the sums use all their lanes.
+A value with C channels and H rows is stored as F C channels and H / F groups of F rows. Group r contains the rows from
+F r - o to F r - o + F - 1, where o, the offset, is between 0 and F - 1. A convolution of such values is again a
+convolution, whose filters map groups of rows to groups of rows. 3x3 filters compute F rows of outputs together, and
+require two rows of taps instead of three if the offset changes from input to output. A depthwise filter becomes a dense
+filter; the added zeros use only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are
+then in use, which also keeps its clock at full rate, and the engines that finish the sums use all their lanes.
 
-An expansion is a convolution of such a value whose only reader is a depthwise convolution. It may also be packed,
+An expansion is a convolution of a packed value whose only reader is a depthwise convolution. It may be packed too,
 together with the depthwise convolution and its gate. It then has one tile per 32 (or 64) channels, and each tile holds
 four (or two) rows.
 
@@ -33,8 +32,8 @@ from .row_packing import Offsets, RowPacking, is_squeezed, is_sum, rows_of
 from .split_partial_tiles import split_partial_tiles
 from .split_pools import POOLED, split_pools
 
-FEWEST_GROUPS = 2  # with fewer groups of rows, there is little to gain
-MOST_FILLED = 1.125  # maximum ratio of rows in groups to image rows, for readers that compute single rows
+FEWEST_GROUPS = 2  # with fewer groups of rows, there would be little to gain
+MOST_FILLED = 1.125  # maximum ratio of rows in groups to rows of the image if a reader computes single rows
 MOST_COMBINATIONS = 64  # maximum number of combinations of offsets that are tried
 
 
@@ -50,7 +49,7 @@ class PackRows(SwitchedPass):
         return [] if decisions.value(Kind.FILL_WITH_ROWS) else [Choice(Kind.PACK_ROWS)]
 
     def is_forced(self, decisions: Decisions) -> bool:
-        """See `Pass`: tails are kept, and channels padded, only for packed rows."""
+        """See `Pass`. Keeping expansions whole and padding channels are useful only if rows are packed."""
         return bool(decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) or decisions.value(Kind.PAD_CHANNELS))
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
@@ -62,7 +61,7 @@ class PackRows(SwitchedPass):
         )
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
-        """See `Pass`: packing the rows of expansions too requires fewer matmuls than packing only other rows."""
+        """See `Pass`. Packing the rows of expansions as well requires fewer matmuls than packing only other rows."""
         if not any(state.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for state in states):
             return states
         return [
@@ -153,8 +152,11 @@ def _is_positive(node: Node) -> bool:
 
 
 def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
-    """Split the tails of expansions that cannot be packed: first those that no reader supports, without which others
-    may be packed. Return the graph, and the layers of the depthwise convolutions that can be packed."""
+    """Split off the tails of expansions that cannot be packed.
+
+    Tails that no reader supports are split off first, because others may then be packed. Return the graph, and the
+    layers of the depthwise convolutions that can be packed.
+    """
     names = {graph.nodes[n].name for n in _each(graph)}
     while True:
         possible = _possible(graph, names)
@@ -172,13 +174,13 @@ def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
 
 
 def _each(graph: Graph, names: Collection[str] | None = None) -> list[int]:
-    """Return the depthwise nodes of the named layers that have more channels than packed rows allow."""
+    """Return the depthwise nodes of the named layers that have more channels than a value with packed rows may have."""
     each = [n for n, node in enumerate(graph.nodes) if node.is_depthwise() and rows_of(node) == 1]
     return [n for n in each if names is None or graph.nodes[n].name in names]
 
 
 def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
-    """Return the rows per group of the nodes whose rows can be packed, and all of whose readers can read them.
+    """Return the rows per group of each node whose rows can be packed and whose readers all support packed rows.
 
     `names`: the depthwise layers with more channels that may be included.
     """
@@ -196,7 +198,8 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
 
 def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
-    """Return the rows per group of the nodes whose rows can be packed if those of their sources and readers can."""
+    """Return the rows per group of each node whose rows can be packed, provided that the rows of its sources and
+    readers can be."""
     rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
     expanded = _expansions(graph, rows, names)
     found: dict[int, int] = {}
@@ -225,8 +228,10 @@ def _is_packable(node: Node) -> bool:
 
 
 def _reads_larger_groups(node: Node, found: dict[int, int], each: int) -> bool:
-    """True if a convolution of several parts cannot compute groups of `each` rows from the groups of its parts. It then
-    computes single rows, so that its parts remain packed."""
+    """True if a convolution of several parts cannot compute groups of `each` rows from the groups of its parts.
+
+    It then computes single rows, and its parts remain packed.
+    """
     operation = node.operation.convolved
     parts = node.sources[0]
     if operation is None or len(parts) == 1:
@@ -240,8 +245,10 @@ def _is_one_of_parts(graph: Graph, number: int) -> bool:
 
 
 def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
-    """True if a convolution can compute groups of rows from its inputs, some of which are in groups among the preceding
-    nodes and others not. Otherwise it reads groups and computes single rows."""
+    """True if a convolution can compute groups of rows from inputs of which only some are in groups.
+
+    Otherwise, it reads groups and computes single rows.
+    """
     operation, parts = node.convolution, node.sources[0]
     read = [part for part in parts if part in found]
     if operation.pool_size > 1 or (len(parts) > 1 and read) or (operation.groups > 1 and not read):
@@ -252,8 +259,9 @@ def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
 
 
 def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> dict[int, int]:
-    """Return the rows per group of convolutions of packed values that feed depthwise convolutions, of the depthwise
-    convolutions, and of their gates; all of these have more channels than otherwise allowed for packed rows."""
+    """Return the rows per group of expansions (convolutions of packed values that feed depthwise convolutions), of the
+    depthwise convolutions, and of their gates. All of these have more channels than other values with packed rows may
+    have."""
     found: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
         operation, source = node.operation, node.sources[0][0]
@@ -330,7 +338,7 @@ def _is_gated(graph: Graph, number: int) -> bool:
 
 
 def _is_mean(graph: Graph, number: int) -> bool:
-    """True if a node is the mean of a whole image that is read only by convolutions of it."""
+    """True if a node is the mean of a whole image and only convolutions read it."""
     node = graph.nodes[number]
     operation = node.operation
     if not operation.is_mean or not operation.folds_all((node.before[1], node.before[2])):

@@ -1,8 +1,8 @@
-"""Let filter taps share the partitions if input channels are few, so that a matmul covers several of them.
+"""Let filter taps share the partitions if there are few input channels, so that one matmul covers several taps.
 
-An input in HBM is loaded once for each tap. For a value in SBUF, the operation that computes it adds copies on the
-partitions below, shifted up by rows: in this case only filter rows share the partitions, and only if the saved matmuls
-take longer than the copies.
+An input in HBM is loaded once for each tap. For a value in SBUF, the operation that computes it also writes copies to
+later partitions, shifted up by rows. In this case, only rows of a filter share the partitions, and only if the saved
+matmuls take longer than the copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .base import Pass
 
 
 class PackTaps(Pass):
-    """Lets taps share the partitions if possible, using copies of values in SBUF if these are worth their cost."""
+    """Lets taps share the partitions if possible. Copies of values in SBUF are used if they are worth their cost."""
 
     name = "pack_taps"
     needs = ("store_as_fp8",)
@@ -47,8 +47,8 @@ class PackTaps(Pass):
 def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
     """Set the taps of convolutions, and the copies of the values that they read.
 
-    `filled`: the distance in partitions between adjacent taps of an input of `TapsLoad`, all of which one DMA loads; 0
-    if each tap is loaded by a separate DMA.
+    `filled`: the distance in partitions between adjacent taps if a single DMA (`TapsLoad`) loads all taps of an input;
+    0 if a separate DMA loads each tap.
     """
     for number, node in enumerate(graph.nodes):
         if node.operation.filtered is None:
@@ -72,7 +72,7 @@ def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
 
 
 def foresee_taps(graph: Graph, number: int) -> Graph:
-    """Return the graph with node `number` having the taps, and its input the copies, that they would have if copies
+    """Return the graph in which node `number` has the taps, and its input the copies, that would be chosen if copies
     were free."""
     node = graph.nodes[number]
     operation = node.operation.convolved
@@ -90,9 +90,11 @@ def foresee_taps(graph: Graph, number: int) -> Graph:
 
 
 def strides_of_filled(graph: Graph) -> list[int]:
-    """Return the possible distances in partitions between adjacent taps of the input if one DMA loads all of them:
-    without gaps, or such that more than half of all partitions are used. Empty if the first node does not load taps for
-    all rows of a filter."""
+    """Return the possible distances in partitions between adjacent taps of the input if one DMA loads all of them.
+
+    The taps either have no gaps between them, or use more than half of all partitions. The result is empty if the first
+    node does not load taps for all rows of a filter.
+    """
     load, reader = graph.nodes[0].operation.taps_load, graph.nodes[min(1, len(graph.nodes) - 1)].operation.convolved
     if load is None or reader is None:
         return []
@@ -104,7 +106,7 @@ def strides_of_filled(graph: Graph) -> list[int]:
 
 
 def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
-    """Return a load of taps that also fills the partitions between its copies, and the convolution that reads it."""
+    """Return a load of taps that also fills the partitions between the copies, and the convolution that reads it."""
     operation = load.operation.taps_load
     assert operation is not None
     taps = replace(node.convolution.taps, stride=stride)
@@ -156,7 +158,7 @@ def _could_have_copies(graph: Graph, node: Node) -> bool:
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:
-    """True if a node can create such copies, and all of its readers access it by partition."""
+    """True if a node can create these copies, and all of its readers access its value by partition."""
     node = graph.nodes[number]
     if node.operation.copies_made not in (Copies(), copies) or node.memory is not Memory.SBUF or node.in_bands:
         return False

@@ -21,7 +21,7 @@ from .row_packing import is_sum
 
 ALL, ALONE = PADDED
 FEWEST_CHANNELS = 9  # with fewer channels, more than four rows would have to be packed
-NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value at 0 may not be cancelled by zero weights
+NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value at 0 zero weights may not cancel
 
 
 class PadChannels(SwitchedPass):

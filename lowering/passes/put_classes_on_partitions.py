@@ -1,4 +1,4 @@
-"""Put the classes of one picture's scores on the partitions, if that is faster."""
+"""Compute the scores of a single picture with one class per partition, if that is faster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .base import Pass
 
 
 class PutClassesOnPartitions(Pass):
-    """Puts the classes of one picture's scores on the partitions."""
+    """Lays out the scores of a single picture with one class per partition."""
 
     name = "put_classes_on_partitions"
     needs = ("pack_taps",)
@@ -23,7 +23,7 @@ class PutClassesOnPartitions(Pass):
 
 
 def put_classes_on_partitions(graph: Graph, ask: Ask) -> Graph:
-    """Compute the scores of one picture with classes on the partitions."""
+    """Compute the scores of a single picture with one class per partition."""
     for number, node in enumerate(graph.nodes):
         if _can_turn(graph, node):
             options = [Option(None, {}), Option(True, {number: node.changed(by_columns=True)})]
@@ -32,7 +32,7 @@ def put_classes_on_partitions(graph: Graph, ask: Ask) -> Graph:
 
 
 def _can_turn(graph: Graph, node: Node) -> bool:
-    """True if a node computes raw scores of more classes than one tile has, whose columns fit in one PSUM bank."""
+    """True if a node computes raw scores of more classes than a tile can hold, and the columns fit in one PSUM bank."""
     operation = node.operation
     if not isinstance(operation, DenseHead) or graph.packed > 1:
         return False

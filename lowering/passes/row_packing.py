@@ -1,4 +1,4 @@
-"""Operations on packed rows: the filters of groups of rows, and their pools and gates (pack_rows.py)."""
+"""Convert operations to packed rows (pack_rows.py): the filters of convolutions, pools and gates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Offsets = dict[int, int]  # offset of each node whose rows are packed
 
 
 def rows_of(node: Node) -> int:
-    """Return the number of rows of a node's value that would be packed; 1 for none."""
+    """Return the number of rows of a node's value that would be packed; 1 if rows would not be packed."""
     channels = node.operation.channels
     if channels == HALF:
         return 2
@@ -39,7 +39,7 @@ def rows_of(node: Node) -> int:
 
 
 def is_squeezed(node: Node) -> bool:
-    """True if a node is a convolution of one number per channel."""
+    """True if a node is a convolution of a single pixel."""
     operation, convolution = node.operation, node.operation.convolved
     if convolution is None:
         plain = operation.filtered is not None
@@ -49,7 +49,7 @@ def is_squeezed(node: Node) -> bool:
 
 
 def is_sum(node: Node) -> bool:
-    """True if a node adds two values of the same shape, and rows of zeros remain zero."""
+    """True if a node adds two values of the same shape and maps rows of zeros to zero."""
     operation = node.operation
     if not isinstance(operation, Combine) or operation.arithmetic != "add" or operation.shape != node.before:
         return False
@@ -69,7 +69,7 @@ def _span(node: Node, rows: int, taken: int, each: int, offset: int) -> tuple[in
     """
     operation = node.convolution
     stride = operation.stride[0]
-    start = taken - stride * offset - operation.padding[0]  # first input row that the first output reads
+    start = taken - stride * offset - operation.padding[0]  # first input row that the first output group reads
     return start // rows, (start + (each - 1) * stride + operation.kernel[0] - 1) // rows
 
 
@@ -87,8 +87,11 @@ class RowPacking:
         return Lanes(self.rows[number], channels, self.halvings.get(number, 0))
 
     def possible(self, number: int) -> Sequence[int]:
-        """Return the offsets that a node may have. If rows fill the partitions, the rows below the image must begin at
-        a partition where engines can write zeros, and pools must begin at the first row."""
+        """Return the possible offsets of a node.
+
+        If rows fill the partitions, the rows below the image must begin at a partition where engines can write zeros,
+        and pools must begin at the first row.
+        """
         rows = self.rows[number]
         if number not in self.halvings:
             return range(rows)
@@ -102,7 +105,7 @@ class RowPacking:
         return [offset for offset in range(rows) if (high + offset) % rows % apart == 0]
 
     def is_halved(self, number: int) -> bool:
-        """True if a node is a pool that compares the halves of the partitions."""
+        """True if a node is a pool that compares the two halves of the partitions."""
         node = self.graph.nodes[number]
         return node.operation.folded is not None and self.halvings.get(node.sources[0][0], 0) > 0
 
@@ -132,8 +135,8 @@ class RowPacking:
 
     @cached_property
     def _first_alike(self) -> dict[int, int]:
-        """For each packed node, the first of the nodes that must have the same offset, such as combined values and
-        parts of an operand."""
+        """Map each packed node to the first node that must have the same offset, as combined values and parts of an
+        operand must."""
         first = {n: n for n in self.rows}
         for n in range(len(self.graph.nodes)):
             node = self.graph.nodes[n]
@@ -162,7 +165,7 @@ class RowPacking:
         return steps * ceil_div(node.before[0] // operation.groups, PARTITIONS) * outputs * operation.pool_size**2
 
     def packed(self, offsets: Offsets, number: int) -> Node:
-        """Return a node in the form in which it reads and computes groups of rows, or single rows."""
+        """Return the version of a node that reads and computes groups of rows, or single rows."""
         node = self.graph.nodes[number]
         operation = node.operation
         given, source = offsets.get(number), node.sources[0][0]
@@ -185,7 +188,8 @@ class RowPacking:
         return _from_groups(_dense(node), lanes, offsets[source], given_lanes, given or 0)
 
     def _pack_halves(self, node: Node, number: int, given: int | None) -> Node:
-        """Return a pool that compares the halves of the partitions, each of which becomes a row of many channels."""
+        """Return a pool that compares the two halves of the partitions, each of which becomes a row of many
+        channels."""
         source, rows = node.sources[0][0], self.rows.get(number, 1)
         half = self.rows[source] // 2
         channels, count = node.operation.channels * half, node.operation.rows // half
@@ -247,8 +251,10 @@ def _in_groups(node: Node, lanes: Lanes, offset: int) -> Node:
 
 
 def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
-    """Return a convolution from single rows to groups: its filters move by one group of outputs, and are shifted down
-    for each row of the group."""
+    """Return a convolution from single rows to groups.
+
+    Its stride is one group of outputs, and the filters are shifted down once for each row of the group.
+    """
     operation = node.convolution
     each, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
     tall = height + (each - 1) * stride
@@ -272,8 +278,11 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
 
 
 def _from_groups(node: Node, lanes: Sequence[Lanes], taken: int, given_lanes: Lanes | None, given: int) -> Node:
-    """Return a convolution from groups to groups or, if `given_lanes` is None, to single rows, in which case the
-    filters are repeated for each output row that a group of inputs contributes. `lanes`: of each part of the input."""
+    """Return a convolution from groups to groups or, if `given_lanes` is None, to single rows.
+
+    For single rows, the filters are repeated for each output row to which a group of inputs contributes. `lanes`: the
+    lanes of each part of the input.
+    """
     operation = node.convolution
     rows, stride, (height, width) = lanes[0].rows, operation.stride[0], operation.kernel
     rows_at_once = max(1, rows // stride) if given_lanes is None and operation.rows > 1 else 1

@@ -1,7 +1,8 @@
-"""Let the Tensor Engine add to some banks of a sum, if it would wait for the Vector Engine to add to all of them.
+"""Let the Tensor Engine add the addend to some banks of a sum, if it would otherwise wait for the Vector Engine to add
+to all of them.
 
-This is the case for convolutions with one matmul per bank, and for the last bank of other convolutions, for which the
-next operation waits. The cost model determines which engine is faster.
+This occurs in convolutions with one matmul per bank, and in the last bank of other convolutions, for which the next
+operation waits. The cost model determines which engine is faster.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ def split_accumulation(graph: Graph, ask: Ask) -> Graph:
 
 
 def _adding(graph: Graph, number: int) -> Adding:
-    """Return the engines that may add to the banks of a node, which matmuls fill directly. The next operation waits for
-    the last bank if there is a single tile of channels."""
+    """Return the engines that may add to the banks of a node.
+
+    Matmuls fill these banks directly. The next operation waits for the last bank if there is a single tile of channels.
+    """
     node = graph.nodes[number]
     operation = node.operation.convolved
     if operation is None or len(operation.sources) == 1 or graph.itemsize != ITEMSIZE:

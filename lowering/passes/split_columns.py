@@ -1,7 +1,7 @@
 """Store columns in phases if their only reader is a pool with a column stride above 1.
 
 The Vector Engine computes maxima of adjacent 16-bit elements at twice the rate of elements with a stride. Storing the
-columns in phases costs nothing, because sums are copied from PSUM in any order.
+columns in phases costs nothing, because sums can be copied from PSUM in any order.
 """
 
 from __future__ import annotations

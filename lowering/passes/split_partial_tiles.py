@@ -1,9 +1,9 @@
-"""Split the last channels of an expansion off as separate nodes, if they fill only part of a tile.
+"""Split off the last channels of an expansion as separate nodes if they fill only part of a tile.
 
 A depthwise convolution multiplies by diagonal matrices: a tile of 16 channels uses one eighth of the Tensor Engine's
-rows, which takes as long as 128 rows and keeps the clock rate low. If such a tile is a separate node, together with the
-part of the convolution that feeds it, it may have copies of itself on the partitions below, so that one matmul covers
-several taps (pack_taps.py).
+rows, which takes as long as 128 rows and keeps the clock rate low. If such a tile, together with the part of the
+convolution that feeds it, is a separate node, copies of the tile can be stored on later partitions, so that one matmul
+covers several taps (pack_taps.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from .base import Pass
 
 
 class SplitPartialTiles(Pass):
-    """Splits partial tiles off, unless a choice keeps expansions whole; pack_rows then packs the rows of expansions
-    where possible and splits the others."""
+    """Splits off partial tiles, unless a choice keeps expansions whole.
+
+    In that case, pack_rows packs the rows of expansions if possible and splits the others.
+    """
 
     name = "split_partial_tiles"
     kinds = (Kind.PACK_DEPTHWISE_EXPANSIONS,)
@@ -37,7 +39,7 @@ class SplitPartialTiles(Pass):
 
 
 def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Graph:
-    """Split convolutions that feed depthwise ones, and these, into two nodes of the same name each.
+    """Split depthwise convolutions, and the convolutions that feed them, into two nodes of the same name each.
 
     `only`: the depthwise convolutions to split; None for all.
     """
@@ -53,7 +55,7 @@ def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Gr
 
 
 def _whole_and_tail(node: Node, parts: Parts) -> list[Node]:
-    """Return the two parts of a node; the tail is copied while the next node processes the rest."""
+    """Return the two parts of a node. The tail is copied while the next node processes the rest."""
     channels = node.operation.channels
     border = channels // PARTITIONS * PARTITIONS
     read = (parts[:1], parts[1:]) if node.is_depthwise() else (parts, parts)

@@ -1,4 +1,4 @@
-"""Split pools off the convolutions that they are merged into, which packed rows require (pack_rows.py)."""
+"""Separate pools from the convolutions into which they are merged, as packed rows require (pack_rows.py)."""
 
 from __future__ import annotations
 

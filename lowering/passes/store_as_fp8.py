@@ -1,8 +1,8 @@
 """Store more values in 8 bits, with the weights of grouped layers that read them, if that is faster.
 
-Applying a clip on the Vector Engine takes up to four times as long for an 8-bit value as for a 16-bit one; other
-activations take equally long. However, a layer that reads the value with 8-bit weights contracts over two taps, or two
-tiles, per matmul.
+On the Vector Engine, a clip takes up to four times as long for an 8-bit value as for a 16-bit value; other activations
+take equally long. However, a layer with 8-bit weights that reads the value contracts over two taps, or two tiles, per
+matmul.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..graph import Graph, Node
 from .base import Pass
 from .pack_taps import foresee_taps
 
-FP8_GAIN = 1.02  # minimum speedup for which 8 bits are worth their errors
+FP8_GAIN = 1.02  # minimum speedup that justifies the errors of 8 bits
 
 
 class StoreAsFp8(Pass):
@@ -58,8 +58,7 @@ def _may_gain(graph: Graph, reader: int) -> bool:
 
 
 def _together(graph: Graph, number: int) -> list[int]:
-    """Return the nodes whose values can be in 8 bits only together, the first of which is `number`; empty if they
-    cannot be."""
+    """Return the nodes whose values must all be in 8 bits or none, beginning with `number`; empty if none can be."""
     if not _may(graph.nodes[number]):
         return []
     found = sorted(fp8_together(graph, number))

@@ -1,4 +1,4 @@
-"""Padded values whose columns do not overlap are placed side by side instead of being added."""
+"""Concatenate padded values along columns instead of adding them, if their columns do not overlap."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...models.layers import Combine, Layer, Pad, Reshape
 from ..builder import GraphBuilder
 from ..graph import Node
 
-ACTIVATIONS = ("identity", "sigmoid")  # computed by one instruction per value
+ACTIVATIONS = ("identity", "sigmoid")  # activations that take one instruction per value
 
 
 class _Pieces(NamedTuple):
-    """Values to place side by side: the first column of each, by layer, and the layers that are computed together with
+    """Values to concatenate: the first column of each, keyed by layer, and the layers that are computed together with
     them."""
 
     starts: dict[str, int]
@@ -24,7 +24,7 @@ class _Pieces(NamedTuple):
 
 
 def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) -> bool:
-    """Place values side by side if `layer` adds them after padding with zeros; return True in that case."""
+    """If `layer` adds values after padding them with zeros, concatenate the values instead and return True."""
     if layer.operation != "add" or activation.name not in ACTIVATIONS:
         return False
     found = [_pieces(builder, name) for name in layer.inputs]
@@ -67,7 +67,7 @@ def _pieces(builder: GraphBuilder, name: str) -> _Pieces | None:
 
 
 def _starts(builder: GraphBuilder, layer: Layer) -> dict[str, int]:
-    """Return the first column of each value that a padding, or a layer that places values, reads."""
+    """Return the first column of each value that a layer reads if it is a padding or a concatenation of this kind."""
     if isinstance(layer, Pad):
         reshaped = _reshaped(builder, layer)
         return {(reshaped or layer).inputs[0]: layer.padding[1]}
@@ -82,7 +82,7 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
     if not isinstance(layer, Reshape):
         return None
     part = builder.places[layer.name].parts[0]
-    if part >= 0 and isinstance(builder.nodes[part].operation, Beside):  # already placed
+    if part >= 0 and isinstance(builder.nodes[part].operation, Beside):  # already concatenated
         return layer
     node = _node_of(builder, layer.name)
     is_copy = node is not None and isinstance(node.operation, ReshapePixels) and not node.operation.split
@@ -96,7 +96,7 @@ def _node_of(builder: GraphBuilder, name: str) -> Node | None:
 
 
 def _are_alike(builder: GraphBuilder, names: Sequence[str]) -> bool:
-    """True if each value is one whole part, and all have the same number of channels."""
+    """True if each value is one whole part and all values have the same number of channels."""
     places = [builder.places[name] for name in names]
     are_whole = all(builder.node_of(name) is not None for name in names)
     return are_whole and len({place.sizes for place in places}) == 1 and builder.shapes[names[0]][0] == places[0].total

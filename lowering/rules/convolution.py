@@ -45,14 +45,14 @@ def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
 
 
 def _gathers_first(builder: GraphBuilder, layer: Conv2d, pixels: int, is_depthwise: bool) -> bool:
-    """True if a convolution that computes `pixels` needs fewer columns of matmuls, or only becomes possible, once its
-    input channels are rearranged: tiles of few channels each require separate matmuls."""
+    """True if a convolution that computes `pixels` becomes possible, or requires fewer columns of matmuls, once its
+    input channels are rearranged. Tiles of few channels each require separate matmuls."""
     source, shape = builder.places[layer.inputs[0]], builder.shapes[layer.inputs[0]]
     read, fewest = len(builder.heights(source)), ceil_div(shape[0], PARTITIONS)
     taps = math.prod(layer.kernel_size)
     is_in_order = source.are_plain or (is_depthwise and source.are_all)
     if layer.groups > 1 and not is_in_order and taps > 1 and source.total > PARTITIONS:
-        return True  # the filters of all groups combined would be large
+        return True  # the filters of all groups together would be large
     if read == fewest:
         return False
     tiles = 1 if is_depthwise else ceil_div(layer.out_channels, PARTITIONS)

@@ -23,8 +23,11 @@ Numbered = TypeVar("Numbered", Affine, PRelu)
 
 @lowers(Combine)
 def combine(builder: GraphBuilder, layer: Combine) -> None:
-    """Append an elementwise combination, or fuse an addition into a convolution that is read only by it. The
-    convolution then runs once both operands are available."""
+    """Append an elementwise combination.
+
+    An addition is fused into a convolution if it is the only reader; the convolution then runs once both operands are
+    available.
+    """
     activation = Function(layer.activation, layer.activation_parameters)
     if place_beside(builder, layer, activation):
         return
@@ -67,9 +70,11 @@ def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:
 
 @lowers(Affine)
 def affine(builder: GraphBuilder, layer: Affine) -> None:
-    """Append per-channel or per-element scales and shifts. Channels that are not read become 1, which every activation
-    maps to a finite number. Behind a convolution with bounds, such as a ReLU, they change its filters, its biases and
-    the bounds, if no other layer reads the convolution."""
+    """Append per-channel or per-element scales and shifts.
+
+    Channels that are not read become 1, which every activation maps to a finite number. If a convolution with bounds,
+    such as a ReLU, feeds only this layer, its filters, biases and bounds are changed instead.
+    """
     if _is_behind_bounds(builder, layer):
         _change_bounds(builder, layer)
         return
@@ -151,8 +156,10 @@ def prelu(builder: GraphBuilder, layer: PRelu) -> None:
 
 
 def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Numbered], None]) -> None:
-    """Append a layer by `add`; if there are more per-element numbers than fit, the value is reshaped so that runs of
-    numbers become channels."""
+    """Append a layer with the function `add`.
+
+    If there are more per-element numbers than fit, the value is reshaped so that runs of numbers become channels.
+    """
     source = layer.inputs[0]
     shape = builder.shapes[source]
     if builder.tensor(layer, tensor).size <= shape[0] or builder.fits_columns(source):
@@ -169,7 +176,10 @@ def _add(builder: GraphBuilder, layer: Numbered, tensor: str, add: Callable[[Num
 
 
 def _run_length(count: int) -> int:
-    """Return the length of the runs that distribute `count` numbers over the partitions in the fewest tiles, each of
-    which requires a separate DMA and instruction, and then in the fewest columns."""
+    """Return the length of the runs that distribute `count` numbers over the partitions.
+
+    It minimizes first the number of tiles, each of which requires a separate DMA and instruction, and then the number
+    of columns.
+    """
     lengths = [length for length in range(1, MOST_COLUMNS + 1) if count % length == 0]
     return min(lengths, key=lambda length: (ceil_div(count // length, PARTITIONS), length))

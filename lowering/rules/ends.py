@@ -58,8 +58,10 @@ def end(builder: GraphBuilder) -> None:
 
 
 def _is_stored_by_parts(builder: GraphBuilder, name: str) -> bool:
-    """True if the parts of an output are stored one by one, because only the caller reads the output. Parts that are
-    copied through HBM are written there directly."""
+    """True if each part of an output is stored separately, because only the caller reads the output.
+
+    Parts that are copied through HBM are written there directly.
+    """
     place = builder.places[name]
     if len(place.parts) == 1 or min(place.parts) < 0 or not place.are_plain or builder.are_moved(place):
         return False
@@ -87,7 +89,7 @@ def _is_linear(node: Node) -> bool:
 def _can_score(node: Node, itemsize: int) -> bool:
     """True if `DenseHead` can compute a layer: its output is one number per channel.
 
-    Larger layers run like other layers, and the head only copies their values.
+    Larger layers are lowered like other layers, and the head only copies their values.
     """
     operation = node.operation.convolved
     return (

@@ -8,7 +8,7 @@ from ..builder import GraphBuilder, lowers
 
 @lowers(Pad)
 def pad(builder: GraphBuilder, layer: Pad) -> None:
-    """Append padding around each channel, including channels that are not read."""
+    """Append padding around every channel, whether it is read or not."""
     after = layer.output_shape(builder.shapes[layer.inputs[0]])
     builder.add_by_channel(
         PadOperation, layer, after, padding=layer.padding, value=layer.value, border=Border(layer.mode)

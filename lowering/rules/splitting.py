@@ -14,7 +14,10 @@ from ..graph import Node
 
 
 def can_split(node: Node, channels: np.ndarray) -> bool:
-    """True if another node can compute some output channels of a convolution, the same number in each group."""
+    """True if `channels`, some output channels of a convolution, can be computed by a separate node.
+
+    Each group must contain the same number of them.
+    """
     convolution = node.operation.convolved
     if convolution is None or convolution.pool_size > 1 or len(convolution.sources) > 1:
         return False
@@ -38,8 +41,8 @@ def some_channels(node: Node, channels: np.ndarray) -> Node:
 
 
 def split_for_slices(builder: GraphBuilder, source: str) -> bool:
-    """Split a convolution that is read only by slices into one node per slice, if most slices would otherwise have to
-    be rearranged; return True if it was split."""
+    """Split a convolution that only slices read into one node per slice, if most slices would otherwise have to be
+    rearranged. Return True if it was split."""
     network, place = builder.model.network, builder.places[source]
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     slices = [layer for layer in network.layers if source in layer.inputs]
@@ -63,8 +66,8 @@ def split_for_slices(builder: GraphBuilder, source: str) -> bool:
 
 
 def _is_laid_out(builder: GraphBuilder, name: str, channels: int, total: int) -> bool:
-    """True if a layer that reads some of `total` channels requires them as a separate value, or may read them with
-    packed rows."""
+    """True if a layer that reads `channels` of `total` channels requires them as a separate value, or may read them
+    with packed rows."""
     fewer = ceil_div(channels, PARTITIONS) < ceil_div(total, PARTITIONS)
     for layer in (layer for layer in builder.model.network.layers if name in layer.inputs):
         if isinstance(layer, Conv2d):

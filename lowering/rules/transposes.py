@@ -1,4 +1,5 @@
-"""Lowering rules for transposes: of the input by the host, between pixels and channels, and in general."""
+"""Lowering rules for transposes: of the input (performed by the host), between pixels and channels, and of any other
+kind."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from ..lazy import LazyArray
 from .splitting import can_split, some_channels
 from .views import keep
 
-# maximum number of interleaved phases of pixels if features would otherwise be copied one by one through HBM
+# maximum number of interleaved phases of pixels if the alternative is to copy features one by one through HBM
 MOST_PHASES = 16
 MOST_TRANSPOSED = 1024  # maximum number of channels, or of pixels, that the Tensor Engine transposes
 MOST_IN_BANK = PSUM_BANK_BYTES // 4  # maximum number of float32 numbers of a partition in a bank
@@ -28,9 +29,12 @@ MOST_COMPARED = 1 << 22  # maximum number of elements of a transpose whose permu
 
 @lowers(Transpose)
 def transpose(builder: GraphBuilder, layer: Transpose) -> None:
-    """Append a transpose. The host transposes an input that is read only once. Channels that become pixels (as in a
-    transposed convolution or a pixel shuffle) are interleaved rows and columns of several values; pixels that become
-    channels are extracted by a convolution with a permutation matrix."""
+    """Append a transpose.
+
+    If the layer transposes an input that is read only once, the host does it. Channels that become pixels, as in a
+    transposed convolution or a pixel shuffle, are computed as separate values whose rows and columns are interleaved.
+    Pixels that become channels are extracted by a convolution with a permutation matrix.
+    """
     if builder.is_whole and layer.inputs == (INPUT,) and builder.is_read_once(INPUT):
         keep(builder, layer)
         return
@@ -57,8 +61,10 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
 
 
 def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
-    """True if a layer transposes matrices whose numbers are only reshaped, joined and returned, so that they are
-    written to HBM in any case."""
+    """True if a layer transposes matrices whose elements are then only reshaped, concatenated and returned.
+
+    They are written to HBM in any case.
+    """
     network = builder.model.network
     if not builder.is_whole or network.output.is_labelled or not are_matrices(layer.split, layer.order):
         return False
@@ -72,8 +78,7 @@ def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
 
 
 def _exchanges_all(origin: np.ndarray, before: Shape, after: Shape) -> bool:
-    """True if the channels of a value are all pixels of its source, and its pixels all channels, and if the Tensor
-    Engine can transpose them."""
+    """True if a transpose exchanges all channels with all pixels, and the Tensor Engine can perform it."""
     channels, pixels = before[0], before[1] * before[2]
     if after[0] != pixels or min(channels, pixels) == 1 or max(channels, pixels) > MOST_TRANSPOSED:
         return False
@@ -83,8 +88,8 @@ def _exchanges_all(origin: np.ndarray, before: Shape, after: Shape) -> bool:
 
 
 def _image_of_tokens(origin: np.ndarray, before: Shape, after: Shape) -> Shape | None:
-    """Return the image to which tokens are first reshaped because its pixels become channels; None if there is
-    none."""
+    """Return the image shape to which tokens must first be reshaped so that its pixels become channels; None if there
+    is none."""
     if not before[1] == 1 < after[1]:
         return None
     for image in _images_of(before, after):
@@ -94,7 +99,7 @@ def _image_of_tokens(origin: np.ndarray, before: Shape, after: Shape) -> Shape |
 
 
 def _exchange_pixels(builder: GraphBuilder, layer: Transpose, origin: np.ndarray, before: Shape, after: Shape) -> bool:
-    """Append a transpose between channels and pixels; return False if it is not of this kind."""
+    """Append a transpose between channels and pixels. Return False if the layer is not of this kind."""
     for image in _larger(before) if len(layer.shape) == 1 else [after]:
         phases = _phases(origin.reshape(image), before, image)
         if phases is not None:
@@ -148,7 +153,7 @@ def _image(layer: Transpose) -> Shape:
 
 
 def _larger(before: Shape) -> Iterator[Shape]:
-    """Yield the images that result if channels of an image become pixels, with at most MOST_PHASES phases."""
+    """Yield the image shapes that result if channels become pixels, with at most MOST_PHASES phases."""
     channels, rows, columns = before
     for down in range(1, channels + 1):
         for across in range(1, channels // down + 1):
@@ -157,7 +162,7 @@ def _larger(before: Shape) -> Iterator[Shape]:
 
 
 def _origin(layer: Transpose) -> np.ndarray | None:
-    """Return, for each number of the value, its index in the source; None if there are too many numbers."""
+    """Return the index in the source of each element of the value; None if there are too many elements."""
     count = math.prod(layer.split)
     if count > MOST_COMPARED:
         return None
@@ -186,9 +191,10 @@ def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray]
 
 
 def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray], after: Shape) -> None:
-    """Append values of the source's channels and interleave their rows and columns.
+    """Append one value for each phase, and interleave the rows and columns of the values.
 
-    If a convolution feeds only them, it is split so that each phase is computed with separate filters.
+    If these values are the only readers of a convolution, the convolution is split so that each phase has separate
+    filters.
     """
     source = layer.inputs[0]
     place, shape = builder.places[source], builder.shapes[source]
@@ -211,7 +217,7 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
 def _without_zeros(node: Node) -> Node:
     """Return a convolution without the outer rows and columns of its filters that are zero in all filters.
 
-    Its padding may become negative, which means that it does not read all of its input.
+    The padding of the result may be negative, which means that it does not read all of its input.
     """
     operation, filters = node.convolution, node.filters
     assert filters is not None
@@ -231,8 +237,10 @@ def _without_zeros(node: Node) -> Node:
 def _taps(
     origin: np.ndarray, before: Shape, after: Shape, strides: tuple[int, int]
 ) -> list[tuple[int, int, int]] | None:
-    """Return the (channel, row, column) of the source at which each channel of the value begins, moving by `strides`;
-    None if the value is not of this kind."""
+    """Return the (channel, row, column) of the source at which each channel of the value begins.
+
+    Further pixels follow at distances of `strides`. None if the value is not of this kind.
+    """
     channels, rows, columns = before
     down, across = strides
     if min(strides) < 1 or rows % down or columns % across or after[0] != channels * down * across:

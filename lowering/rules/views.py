@@ -22,14 +22,17 @@ def keep(builder: GraphBuilder, layer: Layer) -> None:
 
 @lowers(Flatten)
 def flatten(builder: GraphBuilder, layer: Flatten) -> None:
-    """Flattening is handled by the window of the dense layer that follows."""
+    """Append nothing: the window of the dense layer that follows covers the whole image."""
     keep(builder, layer)
 
 
 @lowers(Reshape)
 def reshape(builder: GraphBuilder, layer: Reshape) -> None:
-    """Reshape an image. Features are already images of one pixel. Pixels are copied to other rows; if the number of
-    channels changes, the image is copied through HBM."""
+    """Reshape an image.
+
+    Features are already images of one pixel. If the number of channels stays the same, pixels are copied to other rows;
+    otherwise, the image is copied through HBM.
+    """
     shape = builder.shapes[layer.inputs[0]]
     if len(layer.shape) != 3 or layer.shape == shape:
         keep(builder, layer)
@@ -43,8 +46,10 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
 
 @lowers(Concat)
 def concat(builder: GraphBuilder, layer: Concat) -> None:
-    """Concatenate the parts, which the readers of the layer read directly; flattened images that are joined with
-    features are copied through HBM to become features."""
+    """Concatenate the parts, which the readers of the layer then read directly.
+
+    Flattened images that are concatenated with features are copied through HBM to become features.
+    """
     reads = list(layer.inputs)
     if len({builder.shapes[read][1:] for read in reads}) > 1:
         if len(builder.model.network.shapes()[layer.name]) != 1:
@@ -63,7 +68,7 @@ def concat(builder: GraphBuilder, layer: Concat) -> None:
 
 @lowers(ChannelSlice)
 def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
-    """Select some channels of the parts; if a convolution can be split for the slice, a separate node computes them."""
+    """Select some channels of the parts. If a convolution can be split for the slice, a separate node computes them."""
     source = layer.inputs[0]
     if layer.name in builder.places or split_for_slices(builder, source):
         return
@@ -76,7 +81,7 @@ def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
     is_input = source == INPUT and builder.is_whole and builder.shapes[source][0] > PARTITIONS
     builder.places[layer.name] = builder.places[source].picked(np.arange(first, last))
     builder.shapes[layer.name] = (last - first, *window)
-    if is_input and not all(isinstance(reader, Reshape) for reader in readers):  # an input of several
+    if is_input and not all(isinstance(reader, Reshape) for reader in readers):  # one of several inputs
         builder.cut(layer.name, layer.name, builder.shapes[layer.name], layer.kind)
 
 
