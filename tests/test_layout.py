@@ -112,7 +112,8 @@ def test_arrows_point_down() -> None:
 
 
 def test_contributing_states_the_order_of_imports() -> None:
-    match = re.search(r"Imports follow one order: ([a-z,\s]+)\.", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    match = re.search(r"Imports follow one order: ([a-z,\s]+)\.", page)
     assert match
     order = re.split(r",\s+", match[1])
     for importer, imported in ARROWS.items():
