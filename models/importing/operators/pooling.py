@@ -44,6 +44,7 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
     kernel = integers(node, "kernel_shape", len(sides), ())
     if min(kernel) < 1:
         raise ModelError("its kernel_shape is not positive")
+    node, kernel = _within_image(node, kernel, sides)
     strides, dilations, pads = geometry(node, kernel, sides)
     if integer(node, "storage_order", 0) or any(node.outputs[1:]):
         raise ModelError("the indices of a maximum are not supported")
@@ -61,6 +62,20 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
     if layer.window == (1, 1) and layer.stride == (1, 1) and not any(pads):
         return view
     return without_height(importer.add(layer), len(view.axes))
+
+
+def _within_image(node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]) -> tuple[Node, tuple[int, ...]]:
+    """Return a pool, and its window, without the part of a window larger than the padded image that `ceil_mode` keeps.
+    EfficientNet of transformers averages whole images this way."""
+    rank = len(sides)
+    strides, dilations = (list(integers(node, name, rank, (1,) * rank)) for name in ("strides", "dilations"))
+    pads, sizes = integers(node, "pads", 2 * rank, (0,) * 2 * rank), list(kernel)
+    for axis, side in enumerate(sides):
+        room = side + pads[axis] + pads[axis + rank]
+        excess = (kernel[axis] - 1) * dilations[axis] + 1 - room
+        if integer(node, "ceil_mode", 0) and 0 < excess < strides[axis] and dilations[axis] > 0 < room:
+            sizes[axis], strides[axis] = (room - 1) // dilations[axis] + 1, 1
+    return replace(node, attributes={**node.attributes, "strides": tuple(strides)}), tuple(sizes)
 
 
 def without_depth(node: Node, view: View) -> tuple[Node, View]:

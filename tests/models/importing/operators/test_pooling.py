@@ -34,6 +34,24 @@ def test_pools_of_any_geometry(side, window, strides, pads, ceil_mode, op, inclu
     ends(chain, 3, tmp_path)
 
 
+@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        {"kernel_shape": [2560, 2560], "strides": [2560, 2560]},
+        {"kernel_shape": [9, 2], "strides": [9, 2]},
+        {"kernel_shape": [9, 9], "strides": [4, 5], "pads": [1, 1, 0, 1]},
+    ],
+)
+def test_windows_larger_than_the_image(geometry: dict, include: int, tmp_path: Path) -> None:
+    if miscounts(include, geometry.get("pads", [0]), 1):
+        pytest.skip("this ONNX Runtime divides by the wrong number")
+    chain = Chain(3, 6, 5)
+    chain.add("AveragePool", ceil_mode=1, count_include_pad=include, **geometry)
+    chain.add("MaxPool", kernel_shape=[40, 40], strides=[40, 40], ceil_mode=1)
+    ends(chain, 3, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("op", "attributes"),
     [
