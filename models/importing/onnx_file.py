@@ -19,15 +19,15 @@ import numpy as np
 from ..budget import Budget
 from ..errors import ModelError
 from ..regular_files import describe, file_size, open_regular
+from .onnx_functions import MAX_NODES, with_standard_operators, without_functions
 from .onnx_size import take_message
-from .onnx_tensors import MAX_RANK, Stripped, TensorReader, UnknownTypeError, strip
+from .onnx_tensors import Stripped, TensorReader, UnknownTypeError, strip
 
 if TYPE_CHECKING:
     import onnx
 
 MAX_FILE_BYTES = 2 << 30  # the maximum size of a protobuf message
 COPIED = 1 << 20  # number of bytes copied per step
-MAX_NODES = 10_000
 MIN_OPSET = 7  # earlier versions of Gemm, BatchNormalization and Dropout differ
 
 INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer[onnx]'"
@@ -179,8 +179,7 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
 
     wanted = set(nodes)
     model = _decoded(graph.path) if graph.stripped is None else onnx.ModelProto.FromString(graph.stripped.message)
-    if model.functions:
-        model = _without_functions(model)
+    model = without_functions(model)
     own = [node for node in model.graph.node if wanted.intersection(node.output)]
     read = {name for node in own for name in _read_by(node)}
     constant = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output} & read
@@ -191,7 +190,7 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     for output in set(outputs) - {value.name for value in model.graph.output}:
         known = [value for value in model.graph.value_info if value.name == output]
         model.graph.output.extend(known or [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
-    data: bytes = model.SerializeToString()
+    data: bytes = with_standard_operators(model).SerializeToString()
     return data
 
 
@@ -246,9 +245,8 @@ def _graph(model: onnx.ModelProto, path: Path) -> Graph:
     opset = max((entry.version for entry in model.opset_import if entry.domain in _ONNX_DOMAINS), default=0)
     if opset < MIN_OPSET and any(node.domain in _ONNX_DOMAINS for node in graph.node):
         raise ModelError(f"its ONNX opset is {opset}; expected {MIN_OPSET} or later")
-    if model.functions:
-        model = _without_functions(model)
-        graph = model.graph
+    model = without_functions(model)
+    graph = model.graph
     _check_graph(model)
     nodes, constants = _nodes_and_constants(graph, TensorReader(path.parent))
     inputs = _inputs_of(graph)
@@ -294,32 +292,6 @@ def _may_be_scores(value: onnx.ValueInfoProto, is_quantized: bool) -> bool:
     scores = [TensorProto.UNDEFINED, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE]
     scores += [TensorProto.INT8, TensorProto.UINT8] if is_quantized else []
     return not value.type.HasField("tensor_type") or value.type.tensor_type.elem_type in scores
-
-
-def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with its local functions inlined, unless that makes it too large."""
-    from onnx import inliner
-
-    inside = {(function.domain, function.name): function for function in model.functions}
-    sizes: dict[tuple[str, str], int] = {}
-
-    def size(nodes: Iterable[onnx.NodeProto], within: tuple[tuple[str, str], ...]) -> int:
-        total = 0
-        for node in nodes:
-            key = (node.domain, node.op_type)
-            if key in within or len(within) > MAX_RANK:
-                raise ModelError(f"its function {node.op_type!r} is recursive, or nested too deeply")
-            if key in inside and key not in sizes:
-                sizes[key] = size(inside[key].node, (*within, key))
-            total += sizes.get(key, 1)
-        return total
-
-    if size(model.graph.node, ()) > MAX_NODES:
-        raise ModelError(f"its functions expand to more than {MAX_NODES} nodes")
-    try:
-        return inliner.inline_local_functions(model)
-    except Exception as error:  # the package's exceptions have no common base class
-        raise ModelError(f"its functions cannot be expanded: {' '.join(str(error).split())[:120]}") from None
 
 
 def _check_text(*names: object) -> None:

@@ -38,8 +38,6 @@ _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
     "NonZero": "it selects entries by their values; export the network without this selection (for a detector of "
     "torchvision, only its backbone and head)",
-    "Erfc": "tf2onnx found no ONNX operator for TensorFlow's Erfc, which Keras's exact GELU uses; export the network "
-    "with gelu(x, approximate=True)",
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
 }

@@ -1,8 +1,8 @@
 """Recognise operations that exporters decompose into several nodes: gelu, softplus, layer normalisation, pools.
 
-Gelu is exported as 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes. Before opset 17, layer normalisation is exported
-as (x - mean) / sqrt(mean of squares + epsilon) * scale + shift, in nine nodes. PyTorch's softplus returns x if x is
-greater than 20.
+Gelu is exported as 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes, or by tf2onnx with `Erfc`. Before opset 17, layer
+normalisation is exported as (x - mean) / sqrt(mean of squares + epsilon) * scale + shift, in nine nodes. PyTorch's
+softplus returns x if x is greater than 20.
 """
 
 from __future__ import annotations
@@ -61,6 +61,19 @@ class _Search:
             return None
         source, members = found
         return Node("Gelu", members[-1].name, (source,), members[-1].outputs, {}), members
+
+    def around_complement(self, erfc: Node) -> tuple[Node, list[Node]] | None:
+        """Return (a Gelu node, the five replaced nodes in order) if an Erfc node is part of Keras's gelu, which is
+        (0.5 * x) * erfc(-x / sqrt 2)."""
+        scaled, product = self._producer.get(erfc.inputs[0]), self._only_reader(erfc)
+        negated = self._producer.get(self._other(scaled, "Mul", math.sqrt(0.5)))
+        if scaled is None or negated is None or negated.op != "Neg" or product is None or product.op != "Mul":
+            return None
+        half = self._producer.get(product.inputs[1 - list(product.inputs).index(erfc.outputs[0])])
+        source = negated.inputs[0]
+        if half is None or self._other(half, "Mul", 0.5) != source:
+            return None
+        return Node("Gelu", product.name, (source,), product.outputs, {}), [half, negated, scaled, erfc, product]
 
     def adaptive_pool(self, gather: Node) -> tuple[Node, list[Node]] | None:
         """Return (the replacement, the replaced nodes in order) if a GatherND is part of adaptive average pooling."""
@@ -223,6 +236,7 @@ class _Search:
 # The search for the group of a node, by its operator and its number of inputs.
 _PATTERNS: dict[tuple[str, int], Callable[[_Search, Node], tuple[Node, list[Node]] | None]] = {
     ("Erf", 1): _Search.around,
+    ("Erfc", 1): _Search.around_complement,
     ("Sqrt", 1): _Search.norm_around,
     ("Where", 3): _Search.softplus_before,
     ("Concat", 2): _Search.roll_before,

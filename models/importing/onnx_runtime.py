@@ -17,6 +17,7 @@ from ..layers import Softmax
 from ..network import Network
 from .onnx_cut import Cut
 from .onnx_file import Graph, cut
+from .onnx_functions import MISSING
 from .onnx_input import GraphSource, SourcePart
 from .onnx_scales import output_scale
 from .operators.quantized import NOTE as WHOLE_NUMBERS
@@ -186,6 +187,7 @@ def _model_to_run(imported: ImportedGraph, names: Sequence[str]) -> str | bytes:
     """Return the path or content of the file, or the content of its imported part, that computes the values `names`."""
     graph, part = imported.graph, imported.part
     is_whole = len(part.nodes) == len(graph.nodes) and set(names) <= set(graph.outputs)
+    is_whole = is_whole and not any(node.op in MISSING for node in part.nodes)
     if not is_whole or len(part.sources) != len(graph.inputs):
         return cut(graph, [node.outputs[0] for node in part.nodes], names)
     return str(imported.path) if graph.stripped is None else graph.stripped.message

@@ -83,6 +83,12 @@ def _swish(importer: Importer, node: Node) -> None:
     importer.give(node, activate(importer, importer.data(node), "silu"))
 
 
+def _erfc(importer: Importer, node: Node) -> None:
+    """Convert 1 - erf(x)."""
+    made = activate(importer, importer.data(node), "erf")
+    importer.give(node, affine_view(importer, made, -np.ones(1), np.ones(1)))
+
+
 def _celu(importer: Importer, node: Node) -> None:
     """Convert alpha * elu(x / alpha)."""
     alpha = number(node, "alpha", 1.0)
@@ -138,6 +144,7 @@ OPERATORS = {
     "Abs": _plain("abs"),
     "Sqrt": _plain("sqrt"),
     "Erf": _plain("erf"),
+    "Erfc": _erfc,
     "Sign": _plain("sign"),
     "Sin": _plain("sin"),
     "Cos": _plain("cos"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx_chain import Chain, assert_imports, kinds
+from onnx_chain import Chain, assert_imports, checked, kinds
 from trninfer.models import Conv2d
 from trninfer.models.importing.onnx_file import Node
 from trninfer.models.importing.onnx_patterns import NORM_OVER_AXIS, join_patterns
@@ -44,6 +44,21 @@ def test_a_gelu_of_torch_export_at_opset_18(tmp_path: Path) -> None:
     half = chain.add("Mul", chain.value, first=chain.constant(0.5))
     chain.add("Mul", half, first=x)
     assert [layer.kind for layer in assert_imports(chain, tmp_path).network.layers] == ["affine"]
+
+
+@pytest.mark.parametrize(("factor", "joined"), [(0.70710678, True), (0.5, False)])
+def test_a_gelu_of_keras_by_tf2onnx(factor: float, joined: bool, tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 8)
+    x = chain.value
+    half = chain.add("Mul", x, first=chain.constant(0.5))
+    chain.add("Neg", first=x)
+    chain.add("Mul", chain.constant(factor))
+    chain.add("Erfc")
+    chain.add("Mul", chain.value, first=half)
+    chain.gemm(8, 3)
+    activations = [layer.activation for layer in checked(chain.model(15), tmp_path).network.layers]
+    assert ("gelu" in activations) is joined and ("erf" in activations) is not joined
 
 
 def test_what_is_nearly_a_gelu_is_computed_by_its_steps(tmp_path: Path) -> None:
