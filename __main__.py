@@ -33,8 +33,8 @@ def main() -> None:
             os.write(2, b"trninfer: interrupted\n")
         sys.exit(INTERRUPTED)
     finally:
-        # If Ctrl-C arrives while code in a string is being executed, as by dataclasses during imports, Python ends
-        # `python -m` with a signal regardless of the exit status. Executing another string resets that state.
+        # If Ctrl-C arrives while Python is executing code from a string (dataclasses do so during imports), `python -m`
+        # ends with a signal regardless of the exit status. Executing another string resets that state.
         exec("")
 
 

@@ -170,7 +170,7 @@ def _unseen(records: Sequence[Record]) -> list[bool]:
     found = []
     for record in records:
         errors = without[repositories[record.id]]
-        # A target without other repositories gets the errors of the least certain target.
+        # If a target has no measurements from other repositories, the errors of the least certain target are used.
         least_sure = {REST: max((by_kind[REST] for by_kind in errors.values()), default=0.0)}
         found.append(inside(record, {record.device: errors.get(record.device, least_sure)}))
     return found

@@ -46,7 +46,7 @@ REMARKS = {
     "k37": "its blocks do not fit in SBUF; it moved 1.82 GB instead of 1.48, so it spilled; our blocks have half of K",
 }
 FILES = {"k": "latency-kernels.csv", "o": "latency-kernels-others.csv", "p": "latency-kernels-attention.csv"}
-# Rows whose published kernel cannot be predicted with options available to users; they are excluded from means.
+# Rows whose published kernel cannot be predicted with the options that users have. They are excluded from means.
 NOT_COUNTED = {
     "k01": "not counted: NKI's first beta kept the loop, so this row has its own kernel with hardware descriptors; the "
     "published source unrolls the loop and is predicted to take 7,155 us (benchmarks/published_rows.py)",

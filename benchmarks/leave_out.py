@@ -20,8 +20,8 @@ from trninfer.simulator.timing.constants import Constant, Machine, constants, ma
 
 # relative change of a constant for computing slopes: large compared with rounding errors, small compared with 1
 STEP = 0.05
-# Rows determine a constant if their latencies together change by this fraction of its relative change: their errors are
-# about 5 %, so the constant is known to about 20 %.
+# Rows determine a constant if their total latency changes by at least this fraction of a relative change of the
+# constant. As their errors are about 5 %, the constant is then known to about 20 %.
 DETERMINED = 0.25
 UNLIMITED = 1e3  # factor on a rate that effectively removes it from the model
 WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers: refitted among half, the same and double
@@ -35,7 +35,7 @@ def _least_element(m: Machine) -> float:
     return HBM_ACCESS / m.dma_peak + m.descriptor_ns
 
 
-# Values given by documents for constants that affect only few rows; not used by the simulator.
+# Documented values for constants that affect only a few rows; not used by the simulator.
 PRIORS: dict[str, Callable[[Machine], float]] = {"small_element_ns": _least_element}
 
 Floats = NDArray[np.float64]

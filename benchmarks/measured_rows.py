@@ -53,7 +53,7 @@ class MeasuredRow:
         return percentage_error(self.predicted_ns, self.measured_ns)
 
 
-# Known reasons for the error of a row, by part of its name.
+# Known reasons for the error of a row, keyed by a part of its name.
 REMARKS = {
     "memset": "recorded as over before its last element, whatever the size",
     "PSUM 1 128>128": "a copy between the parts of PSUM or from SBUF waits for something that the row does not tell",

@@ -20,7 +20,8 @@ from trninfer.simulator import TensorSpec
 DATA = Path(__file__).resolve().parent / "data"
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
-# The courses' harness captures profiles with DGE off, AWS's optimization guide with the default (on).
+# The courses' harness captures profiles with DGE off; AWS's optimization guide captures them with DGE on, which is the
+# default.
 PROFILE_WITHOUT_DGE = "profile total_time"
 PROFILE_WITH_DGE = "neuron explorer total time"
 HARNESS_WITHOUT_DGE = "(=> --disable-dge)"  # noted for benchmarks run with the profiling flag
@@ -178,7 +179,8 @@ def _conv2d(row: Measurement) -> _Built:
 
 def _matmul(row: Measurement) -> _Built:
     (m, k), (_, n) = _shapes(row.shapes)
-    # The kernel's name contains the rung: as a word in the tutorial, as a version in the optimization guide.
+    # The name of the kernel identifies the optimization step: by a word in the tutorial, by a version in the
+    # optimization guide.
     rungs = {
         "tiled": kernels.matmul_tiled,
         "hoist_load": kernels.matmul_hoist_load,
@@ -186,7 +188,7 @@ def _matmul(row: Measurement) -> _Built:
         "fully": matmul_blocked,
     }
     kernel = next(kernel for word, kernel in rungs.items() if word in row.kernel)
-    # In float32 the published blocks of 8 tiles of K need 228 KiB per partition, which the compiler spilled.
+    # In float32, the published blocks of 8 tiles of K need 228 KiB per partition, so the compiler spilled them.
     blocks = {"tiles_in_block_k": 4} if kernel is matmul_blocked and row.dtype == "fp32" else {}
     return kernel, (TensorSpec((k, m), DTYPES[row.dtype]), TensorSpec((k, n), DTYPES[row.dtype])), blocks
 

@@ -19,7 +19,8 @@ from trninfer.benchmarks.predictions import PredictedRow
 FEWEST = 3  # minimum number of versions to rank
 NOTICEABLE = 0.03  # relative difference of two measured times: runs of one version differ by 1 to 3 %
 
-# A first version that takes thirty times as long as the tuned ones; with it any order of those would look good.
+# A first version that takes thirty times as long as the tuned ones. It is excluded because any order of the tuned
+# versions would look good next to it.
 FIRST = ("o01",)
 
 CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {

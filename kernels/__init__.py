@@ -1,10 +1,12 @@
-"""NKI kernels, one file per kernel family. `tiling/` contains code shared by several kernels, `convolution/` the parts
-of conv2d.py, and `operations/` the implementations of the operations that network.py runs.
+"""NKI kernels, one file per kernel family.
 
-Kernels are attributes (``from trninfer.kernels import matmul_tiled``) and are loaded on first use. `use_nki` selects
-the `nki` package that they import; if it is not called, its default applies. Three kernels have the same names as their
-modules: as attributes of this package, these names refer to the kernels, unless the module was imported earlier by its
-full path. `kernel` always returns the kernel.
+`tiling/` contains code that several kernels share, `convolution/` contains the parts of conv2d.py, and `operations/`
+implements the operations that network.py runs.
+
+Kernels are attributes of this package (``from trninfer.kernels import matmul_tiled``) and are loaded on first use.
+`use_nki` selects the `nki` package that they import; if it is not called, the default is selected. Three kernels have
+the same names as their modules. As attributes of this package, these names refer to the kernels, unless the module was
+imported earlier by its full path. `kernel` always returns the kernel.
 """
 
 import importlib
@@ -76,7 +78,7 @@ def kernel(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no kernel {name!r}; available: {', '.join(_MODULES)}")
     use_nki()
     loaded = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    for shared in _SHARED:  # importing the module bound its name to the module
+    for shared in _SHARED:  # the import has bound this name to the module
         module = sys.modules.get(f"{__name__}.{shared}")
         if module is not None and hasattr(module, shared):
             globals()[shared] = getattr(module, shared)

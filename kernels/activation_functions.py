@@ -1,4 +1,5 @@
-"""Activations on a tile: one instruction if the Scalar Engine supports the function, else a few on both engines.
+"""Activation functions of a tile: one instruction if the Scalar Engine supports the function, otherwise a few
+instructions on both engines.
 
 The Vector Engine has no divide instruction, but bounds, slopes and steps are cheaper there than a table lookup on the
 Scalar Engine. Therefore lookups run on the Scalar Engine, and comparisons and products on the Vector Engine.
@@ -11,7 +12,7 @@ import nki.language as nl
 
 from .operation_fields import BOUNDS
 
-# Functions that the Scalar Engine does not provide; the last three run entirely on the Vector Engine.
+# Functions that the Scalar Engine does not provide. The last three run entirely on the Vector Engine.
 IN_STEPS = (
     *(
         "clip",
@@ -37,7 +38,7 @@ QUARTER_TURN = 1.5707963267948966
 E, LARGEST_EXPONENT = 2.718281828459045, 80.0  # e, and an exponent whose power does not overflow float32
 LARGEST_ANGLE = 3.1415925  # the largest float32 below pi
 
-# functions that never decrease
+# monotonically increasing functions
 NEVER_DECREASE = ("identity", "relu", "sigmoid", "tanh", "softplus", "exp", "sqrt", "softsign", "clip", *BOUNDS)
 
 
@@ -99,13 +100,13 @@ def apply_bounds(dst, data, bounds):
 
 
 def before_bounds(dtype):
-    """Return the dtype in which numbers are clipped before they are cast to `dtype`, so that large numbers do not
+    """Return the dtype in which numbers must be clipped before they are cast to `dtype`, so that large numbers do not
     overflow."""
     return nl.bfloat16 if dtype == nl.float8_e4m3 else dtype
 
 
 def _function(activation):
-    """Return the Scalar Engine's function for an activation, or None if there is none."""
+    """Return the function of the Scalar Engine that computes an activation, or None."""
     if activation in IN_STEPS:
         return None
     functions = {
@@ -135,7 +136,7 @@ def _numbers(tile):
 
 
 def _few_roots(dst, data, bias, scale):
-    """Compute the square roots of a few numbers as powers, which avoids the time to load a table."""
+    """Compute the square roots of a few numbers as powers, which avoids loading a table."""
     moved = data
     if bias is not None or scale is not None:
         moved = _tile(dst)
@@ -215,7 +216,10 @@ def _ramp(x, slope, offset):
 
 
 def _sigmoid_by_powers(dst, x):
-    """Compute 1 / (1 + exp(-x)) without a table; only for few numbers, since powers are slower than a loaded table."""
+    """Compute 1 / (1 + exp(-x)) without a table.
+
+    Use it only for a few numbers: powers are slower than a loaded table.
+    """
     decay = _tile(dst)
     nisa.tensor_scalar(
         dst=decay, data=x, op0=nl.maximum, operand0=-LARGEST_EXPONENT, op1=nl.power, operand1=1 / E, reverse1=True
@@ -229,10 +233,12 @@ def exp_by_powers(dst, x):
 
 
 def _sine(dst, x, shift):
-    """Compute sin(x + shift). Whole turns are subtracted first, since the Scalar Engine's sine is valid from -pi to pi.
+    """Compute sin(x + shift).
 
-    Each turn is subtracted in two parts; the first part has few significant bits, so that its products with integers
-    are exact.
+    Multiples of 2 pi are subtracted first, because the Scalar Engine's sine is valid from -pi to pi.
+
+    2 pi is subtracted in two parts. The first part has few significant bits, so that its products with integers are
+    exact.
     """
     angle = _tile(dst)
     nisa.tensor_scalar(dst=angle, data=x, op0=nl.add, operand0=shift)

@@ -1,8 +1,8 @@
 """Index of the largest element of each row, computed on the chip: [N, C] -> int32 [N].
 
-`max8` finds the largest values of a partition and `nc_find_index8` the first position of each. Rows are laid out along
-the partitions, with several short rows per partition. Rows longer than a chunk are searched chunk by chunk, and the
-best value so far and its index are carried along.
+`max8` finds the largest values of a partition and `nc_find_index8` finds the first position of each. Rows are laid out
+along the partitions, with several short rows per partition. Rows longer than a chunk are searched chunk by chunk, and
+the best value so far and its index are carried along.
 """
 
 import nki
@@ -12,7 +12,7 @@ import nki.language as nl
 from .tiling.tiles import DMA_BYTES, PARTITIONS, check_matrix, copy_by_hardware, even_tiles, itemsize, row_groups, tiles
 
 SEARCH_WIDTH = 8  # max8 and nc_find_index8 process 8 values, and require at least 8 elements
-CHUNK = 8192  # elements searched per instruction: half of the permitted 16,384, so that SBUF also holds the next chunk
+CHUNK = 8192  # elements searched per instruction: half of the limit (16,384), so that SBUF also holds the next chunk
 ROWS = 1024  # rows per partition whose results are stored together
 MAX_COLUMNS = 1 << 24  # chunks are combined in float32, which represents indices up to this value exactly
 
@@ -43,7 +43,7 @@ def find_largest(found, data):
     values = nl.ndarray(shape, dtype=data.dtype, buffer=nl.sbuf)
     indices = nl.ndarray(shape, dtype=nl.uint32, buffer=nl.sbuf)
     _search(values, indices, data)
-    # The bits of the index register are already the result, so no conversion through float32 is needed.
+    # The bits in the index register are already the result, so no conversion through float32 is needed.
     nisa.tensor_copy(dst=found, src=indices.view(nl.int32)[:, :, 0], engine=nisa.engine.vector)
     return values
 
@@ -60,8 +60,10 @@ def fill_up(data, columns):
 
 
 def _argmax_long_rows(found, a):
-    """Search rows that span several chunks, one row per partition: the maximum of a chunk replaces the best value so
-    far only if it is greater."""
+    """Search rows that span several chunks, with one row per partition.
+
+    The maximum of a chunk replaces the best value so far only if it is greater.
+    """
     column = (a.shape[0], 1)
     best = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
     best_index = nl.ndarray(column, dtype=nl.float32, buffer=nl.sbuf)
@@ -90,7 +92,7 @@ def _argmax_long_rows(found, a):
 
 @nki.jit
 def argmax(a):
-    """Find the index of the largest element of each row; of equal elements, the first.
+    """Find the index of the largest element of each row. If several elements are equal, the first is chosen.
 
     Dimensions:
         N: rows, any number.
@@ -98,7 +100,7 @@ def argmax(a):
     Args:
         a: [N, C] in HBM; float32, bfloat16 or float16. Infinities are compared like other numbers.
     Returns:
-        int32 [N] in HBM, each from 0 to C - 1.
+        int32 [N] in HBM, with values from 0 to C - 1.
     Notes:
         The result for a row that contains a NaN is undefined and may not even be between 0 and C - 1, because AWS does
         not document how max8 orders NaN.

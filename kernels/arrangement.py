@@ -1,4 +1,4 @@
-"""Permutation of the axes of arrays in HBM.
+"""Permute the axes of arrays in HBM.
 
 Matrix transposes use the Tensor Engine, because a DMA would move them element by element; all other permutations use
 DMAs.
@@ -14,7 +14,8 @@ MAX_DMA_AXES = 5  # maximum number of axes of an access pattern
 
 
 def permute_images(out, x, split, order):
-    """Permute the axes of each row of x [B, numbers] in HBM, viewed as `split`, to `order`; write to `out`."""
+    """Reshape each row of x [B, numbers] in HBM to `split`, permute the axes to `order`, and write the result to
+    `out`."""
     batch, numbers = x.shape
     sizes, places = _merged(split, order)
     if len(sizes) == 1:
@@ -35,7 +36,7 @@ def permute_images(out, x, split, order):
 
 
 def are_matrices(split: Sequence[int], order: Sequence[int]) -> bool:
-    """True if the permutation transposes matrices: it exchanges the last two axes that do not stay adjacent."""
+    """True if the permutation transposes matrices, that is, exchanges the last two axes that do not stay adjacent."""
     sizes, places = _merged(split, order)
     last = len(sizes) - 1
     return last > 0 and places == [*range(last - 1), last, last - 1]

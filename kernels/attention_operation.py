@@ -1,5 +1,7 @@
-"""Operations on tokens that supplement those of program.py: attention, and reshaping of pixels. The module contains
-plain data and does not import `nki`."""
+"""Operations on tokens, in addition to those in program.py: attention, and reshapes and transposes of pixels.
+
+The module contains plain data and does not import `nki`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,13 @@ ATTENTION_BYTES = 32 * 1024  # separate limit for the transposed weights, the tr
 
 @dataclass(frozen=True, kw_only=True)
 class Attention(Operation):
-    """softmax(scale * queries^T keys + bias) of each head, times the values; the operands are queries, keys, values.
+    """softmax(scale * queries^T keys + bias) for each head, multiplied by the values.
 
-    Each pixel is a token; with `by_rows`, each row is a separate sequence. Head h uses the h-th part of the channels.
-    The bias [heads, rows, queries, keys] has shape `bias_shape` (empty if there is no bias) and starts at element
-    `bias_at` of the weights. If `is_linear`, the softmax is omitted: scale * queries^T keys, times the values.
+    The operands are queries, keys and values.
+
+    Each pixel is a token; with `by_rows`, each row is a separate sequence. The channels are divided evenly among the
+    heads, in order. The bias [heads, rows, queries, keys] has the shape `bias_shape` (empty if there is no bias) and
+    starts at element `bias_at` of the weights. If `is_linear`, the softmax is omitted.
     """
 
     heads: int
@@ -56,7 +60,7 @@ class Attention(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class ReshapePixels(Operation):
-    """An operation that reshapes the pixels of each channel to other rows and columns: in order, or viewed as `split`
+    """An operation that reshapes the pixels of each channel to other rows and columns: in order, or reshaped to `split`
     and transposed to `order`."""
 
     split: tuple[int, ...] = ()
@@ -74,8 +78,8 @@ class ReshapePixels(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class PixelTranspose(Operation):
-    """An operation that exchanges channels and pixels: its channels are the pixels of the operand, and its pixels are
-    the channels of the operand, in order."""
+    """An operation that exchanges channels and pixels: the pixels of the operand become channels and its channels
+    become pixels, in order."""
 
     cuts_channels: ClassVar[bool] = True
     mixes_channels: ClassVar[bool] = True

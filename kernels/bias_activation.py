@@ -1,12 +1,12 @@
-"""Addition of a bias row to every row of a matrix, followed by an activation: [N, H] + [1, H] -> [N, H].
+"""Add a bias row to every row of a matrix and apply an activation: [N, H] + [1, H] -> [N, H].
 
-Rows are laid out along the partitions, with several short rows per partition. One DMA copies the bias to all partitions
-by reading the same row 128 times: the bias varies along the free axis, which the bias operand of the Scalar Engine (one
-number per partition) cannot express.
+Rows are laid out along the partitions, with several short rows per partition. The bias varies along the free axis,
+which the bias operand of the Scalar Engine (one number per partition) cannot express. Therefore one DMA copies the bias
+row to all 128 partitions.
 
-Softmax subtracts the row's maximum before exponentiating. For a long row, the maximum is the bias of the exponential,
-whose sum the Scalar Engine accumulates; short rows share instructions instead, because an instruction per row would
-cost more time than processing its elements.
+Softmax subtracts the row's maximum before exponentiating. For a long row, the negative maximum is the bias of the
+exponential, and the Scalar Engine accumulates the sum. Short rows share instructions instead, because issuing an
+instruction per row would take longer than processing its elements.
 """
 
 import nki
@@ -25,8 +25,8 @@ from .tiling.tiles import (
     usable_sbuf_bytes,
 )
 
-CHUNK = 2048  # elements of a partition processed together: 8 KiB, so that SBUF holds several chunks in flight
-SHORT_ROW = 256  # rows with up to this many elements share softmax instructions
+CHUNK = 2048  # elements of a partition processed together: 8 KiB, so that SBUF can hold several chunks in flight
+SHORT_ROW = 256  # rows of up to this many elements share softmax instructions
 
 
 def _bias_chunk(bias, columns):
@@ -45,7 +45,7 @@ def _add_bias(dst, a, group, columns, bias):
 
 
 def _elementwise(out, a, bias, activation, parameters):
-    """Apply an elementwise activation; the bias of each range of columns is loaded once for all rows."""
+    """Apply an elementwise activation. The bias of each range of columns is loaded once for all rows."""
     rows, width = a.shape
     for columns in even_tiles(width, CHUNK):
         bias_chunk = _bias_chunk(bias, columns)
@@ -91,8 +91,11 @@ def _softmax_short_rows(out, a, bias):
 
 
 def exponentials(data, peaks):
-    """Replace rows in SBUF, float32 [partitions, 1, columns], one per partition, by exp(row - maximum), where the
-    maximum is the largest of `peaks` [partitions, any]. Return the reciprocals of the sums, [partitions, 1]."""
+    """Replace rows in SBUF with exp(row - maximum), and return the reciprocals of the sums, [partitions, 1].
+
+    data: float32 [partitions, 1, columns], one row per partition. peaks: [partitions, any]; the largest value in each
+    partition is the maximum of the row.
+    """
     shift = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=shift, op=nl.maximum, data=peaks, axis=1, negate=True)
     scale = nl.ndarray((data.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -110,8 +113,7 @@ def exponentials(data, peaks):
 
 
 def _softmax_long_rows(out, a, bias):
-    """Compute the softmax of long rows, one per partition; chunks are loaded and stored separately, while the row
-    stays in SBUF."""
+    """Compute the softmax of long rows, one per partition. A row stays in SBUF, but is loaded and stored in chunks."""
     rows, width = a.shape
     chunks = even_tiles(width, CHUNK)
     # The whole bias stays in SBUF if it fits in addition to the row and the chunks in flight.
@@ -132,7 +134,7 @@ def _softmax_long_rows(out, a, bias):
         for columns in chunks:
             result = nl.ndarray((group.partitions, 1, columns.size), dtype=a.dtype, buffer=nl.sbuf)
             part = total[:, :, columns.start : columns.end]
-            # This runs on the Scalar Engine because the Vector Engine has already made two passes over the row.
+            # This step runs on the Scalar Engine because the Vector Engine has already made two passes over the row.
             nisa.activation(dst=result, op=nl.copy, data=part, scale=scale)
             copy_by_hardware(dst=group_view(out, group, columns), src=result)
 

@@ -19,8 +19,9 @@ it is faster (convolution/forms.py). 3. The Vector Engine computes the maxima of
 Scalar Engine adds the bias and applies the activation in one instruction. The maximum is computed before the activation
 if the activation never decreases.
 
-The inner function, `convolve_tile`, works in SBUF only. `fused_conv2d_maxpool` accepts filters as frameworks store them
-and rearranges them on chip between the first matmuls; `fused_conv2d_maxpool_packed` accepts them in SBUF layout.
+The inner function, `convolve_tile`, only accesses SBUF and PSUM. `fused_conv2d_maxpool` accepts filters as frameworks
+store them and rearranges them on chip between the first matmuls; `fused_conv2d_maxpool_packed` accepts them in SBUF
+layout.
 """
 
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ def fused_conv2d_maxpool(
     parameters=(),
     form=QUICKEST,
 ):
-    """Compute activation(maxpool(conv2d(x, w) + bias)), with maxima over adjacent pool_size x pool_size windows.
+    """Compute activation(maxpool(conv2d(x, w) + bias)), with non-overlapping pool_size x pool_size windows.
 
     Dimensions:
         B: batch, Cin and Cout: channels, H and W: image size, kh and kw: kernel size
@@ -82,7 +83,7 @@ def fused_conv2d_maxpool(
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums are float32.
     Notes:
-        An infinity or NaN in x propagates to the outputs whose window contains it, and with minimal filtering also to
+        An infinity or NaN in x propagates to the outputs whose window contains it and, with minimal filtering, also to
         the neighbouring outputs. This kernel convolves each group separately; the packed kernel combines as many groups
         as fit in the systolic array.
     """
@@ -174,7 +175,7 @@ def fused_conv2d_add_packed(
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """Weights in SBUF layout, as passed to the kernels; `out_channels` may be 0."""
+    """Weights in SBUF layout, as passed to a kernel. `out_channels` may be 0."""
 
     w: nl.NkiTensor
     bias: nl.NkiTensor
@@ -200,7 +201,7 @@ def _of_section(problem, section):
 
 
 def _convolve_packed(x, packed, movement, finish, form, added=None):
-    """Run a convolution on packed weights; `added` is None if there is no residual sum."""
+    """Run a convolution with packed weights. `added` is None if there is no residual sum."""
     assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, got {packed.w.dtype}"
     cout, layout = _checked_layout(packed)
     filters = Filters(packed.in_channels, cout, packed.kernel, layout.taps, FilterSource.PACKED)
@@ -229,7 +230,7 @@ def _convolve_packed(x, packed, movement, finish, form, added=None):
 
 
 def _checked_layout(packed):
-    """Check the shapes of packed weights; return the number of output channels and the layout."""
+    """Check the shapes of packed weights. Return the number of output channels and the layout."""
     w, bias, kernel, groups = packed.w, packed.bias, packed.kernel, packed.groups
     assert len(w.shape) == 2, f"conv2d: w_packed must be two-dimensional, got {w.shape}"
     assert bias.dtype == nl.float32, f"conv2d: bias_packed must be float32, got {bias.dtype}"
@@ -259,9 +260,11 @@ def _output(x, problem):
 
 
 def convolve_section(out, x, w, columns, problem, added=None):
-    """Run the convolution of one section of channels from HBM to HBM, optionally adding a tensor to its sums.
-    `columns` contains the biases and, optionally, the scales."""
-    # The addend is as large as the output, so half of SBUF is left for everything else.
+    """Run the convolution of one section of channels from HBM to HBM. If `added` is given, it is added to the sums.
+
+    `columns` contains the biases and, optionally, the scales.
+    """
+    # The addend is as large as the output, so only half of SBUF is left for everything else.
     plan = plan_conv2d(problem, usable_sbuf_bytes() if added is None else usable_sbuf_bytes() // 2)
     input_tiles = len(plan.channel_tiles)
     out_tiles = plan.weights.out_tiles
@@ -269,12 +272,12 @@ def convolve_section(out, x, w, columns, problem, added=None):
     scales: list[nl.NkiTensor | None] = [None] * len(out_tiles)
     zeroed: list[nl.NkiTensor] = []
     warm = _warm_up(plan)
-    ahead = 1 if warm is None else 2  # filters loaded before the first input: their transposes keep the clock high
+    ahead = 1 if warm is None else 2  # filters to load before the first input; transposing them keeps the clock high
     for first in range(0, len(out_tiles), plan.weights.resident_tiles):
         count = min(plan.weights.resident_tiles, len(out_tiles) - first)
         weights = open_weights(w, plan, first, count)
         inputs = open_inputs(x, plan)
-        for t in range(input_tiles):  # in the order in which the first matmuls need them
+        for t in range(input_tiles):  # in the order in which the first matmuls need the tiles
             stage_weights(weights, t + ahead)
             load_first(inputs, t)
         if first == 0:
@@ -305,7 +308,7 @@ def convolve_section(out, x, w, columns, problem, added=None):
 
 
 def _store(out, result, apart):
-    """Store the output of a group, with the rows from `apart` on in a separate DMA, which shortens the last wait."""
+    """Store the output of a group. A separate DMA stores the rows from `apart` on, which shortens the final wait."""
     rows = result.shape[2]
     if apart > 0:
         copy_by_hardware(dst=out[:, :, 0:apart, :], src=result[:, :, 0:apart, :])
@@ -313,8 +316,7 @@ def _store(out, result, apart):
 
 
 def _warm_up(plan):
-    """Return a PSUM tile of zeros for the first sums, at least as large as the sums; None if warming up is not
-    worthwhile."""
+    """Return a PSUM tile of zeros that is at least as large as the first sums; None if warming up is not worthwhile."""
     problem = plan.problem
     stationary = len(plan.channel_tiles) * len(plan.weights.out_tiles) * matrices(plan.form, len(plan.steps))
     columns = problem.images.count * matmul_columns(plan.form, problem.output[0], problem.output[1]) * stationary
@@ -354,7 +356,7 @@ def _load_window(added, shape, problem, group, channels):
 
 
 def _checked_filters(x, w, bias, groups):
-    """Check the filters and the bias against x; return the shape of the filters."""
+    """Check that the filters and the bias match x, and return the shape of the filters."""
     assert len(w.shape) == 4, f"conv2d: w must be [Cout, Cin / groups, kh, kw], got {w.shape}"
     assert w.dtype == x.dtype, f"conv2d: w must have the dtype of x, {x.dtype}, got {w.dtype}"
     out_channels = w.shape[0]

@@ -1,4 +1,6 @@
-"""Convolution of 8-bit images with 8-bit filters; contracting two planes per matmul doubles the 16-bit throughput.
+"""Convolution of 8-bit images with 8-bit filters.
+
+Each matmul contracts over two planes, which doubles the throughput of 16 bits.
 
 Images, filters and result are divided by scales, as in an 8-bit network (docs/eight-bits.md): the instruction that
 evicts PSUM multiplies by a column of scales. The rows of paired input tiles are interleaved in SBUF, and so are the

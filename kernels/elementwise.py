@@ -1,4 +1,4 @@
-"""Elementwise arithmetic on tiles in SBUF: on two tiles, or on a tile and one number per partition."""
+"""Elementwise arithmetic in SBUF, on two tiles or on a tile and one number per partition."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -9,8 +9,10 @@ OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
 def combine_tiles(dst, a, b, operation):
-    """Compute dst = a operation b elementwise; either a or b may be in PSUM. Quotients are computed as products with
-    1 / b."""
+    """Compute dst = a operation b elementwise.
+
+    Either a or b may be in PSUM. Quotients are computed as products with 1 / b.
+    """
     if operation == "divide":
         inverse = nl.ndarray(b.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=b)

@@ -1,12 +1,12 @@
 """A feed-forward network with one hidden layer in one launch: softmax(relu(x @ w1 + b1) @ w2 + b2).
 
 The hidden layer is computed in transposed form, as w1^T @ x^T, which is the left operand that the second product
-requires. Therefore only x is transposed, and each hidden unit occupies a partition, so that the Scalar Engine can add
+requires. Therefore only x must be transposed. Each hidden unit occupies a partition, so that the Scalar Engine can add
 its bias as part of the activation instruction.
 
-`fused` keeps the hidden layer of a row block in SBUF (ffnn_fused.py). The versions named after a matmul kernel store
-intermediate results in HBM; they form successive optimization steps, and support networks for which too few rows fit in
-SBUF.
+`fused` keeps the hidden layer of a row block in SBUF (ffnn_fused.py). The versions that are named after a matmul kernel
+store intermediate results in HBM. They show successive optimization steps, and support networks for which too few rows
+fit in SBUF.
 """
 
 import nki
@@ -126,7 +126,7 @@ class Probabilities(Finish):
 
 
 class Classes(Finish):
-    """A `Finish` that finds the first of the largest logits of each row."""
+    """A `Finish` that finds the largest logit of each row; if several are equal, the first."""
 
     def __init__(self, out, classes):
         self.out = out
@@ -140,7 +140,7 @@ class Classes(Finish):
 
 
 def _store_tiles(dst, src):
-    """Store [partitions, tiles, columns] to rows in HBM: full tiles of 128 rows, or a single smaller tile."""
+    """Store [partitions, tiles, columns] to rows in HBM. All tiles have 128 rows, or there is a single smaller tile."""
     if src.shape[1] > 1:
         store_rows(dst, src)
     else:
@@ -148,7 +148,7 @@ def _store_tiles(dst, src):
 
 
 def _plan(x, w2, matmul):
-    """Return the plan of the fused version; None if another version was requested or if nothing fits."""
+    """Return the plan of the fused version; None if another version was requested or if not even one row block fits."""
     if matmul != "fused":
         return None
     size = itemsize(x.dtype)
@@ -172,12 +172,12 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
         x: [N, d] in HBM; float32, bfloat16 or float16.
         w1, w2: [d, h] and [h, c] in HBM, of the dtype of x.
         b1, b2: [1, h] and [1, c] in HBM; float32 or the dtype of x.
-        matmul: fused, which keeps hidden units in SBUF and falls back to fully_optimized if SBUF holds too few rows (or
-            if there are more than 8,192 classes); or tiled, hoist_load, block_free_dimension or fully_optimized.
+        matmul: "fused", "tiled", "hoist_load", "block_free_dimension" or "fully_optimized". "fused" keeps hidden units
+        in SBUF; if too few rows fit, or if there are more than 8,192 classes, "fully_optimized" is used instead.
     Returns:
         [N, c] in HBM, of the dtype of x: the softmax of each row.
     Notes:
-        Hidden units have the dtype of x, as do products except in the fused version; everything else is float32.
+        Hidden units have the dtype of x. So do products, except in the fused version. Everything else is float32.
     """
     _check_network(x, w1, b1, w2, b2)
     plan = _plan(x, w2, matmul)
@@ -190,15 +190,15 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
 
 @nki.jit
 def ffnn_predict(x, w1, b1, w2, b2, matmul="fused"):
-    """Compute the class of each sample, the index of its largest output; of equal outputs, the first.
+    """Compute the class of each sample: the index of its largest output or, if several are equal, the first of them.
 
     Dimensions and Args:
         See `ffnn_forward`.
     Returns:
         int32 [N] in HBM, each from 0 to c - 1.
     Notes:
-        No softmax is applied: it would preserve the order of a row but round some distinct outputs to equal
-        probabilities.
+        No softmax is applied. It would not change the order of the outputs, but would round some distinct outputs to
+        equal probabilities.
     """
     _check_network(x, w1, b1, w2, b2)
     plan = _plan(x, w2, matmul)

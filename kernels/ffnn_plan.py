@@ -1,4 +1,5 @@
-"""Row blocks of the fused feed-forward network (ffnn_fused.py): the number of rows that fit in SBUF with their values.
+"""Choose the row blocks of the fused feed-forward network (ffnn_fused.py): as many rows as fit in SBUF with their
+values.
 
 The module is pure arithmetic on compile-time integers; no instruction is issued.
 """
@@ -9,18 +10,18 @@ from .matmul_plan import TILE_N
 from .tiling.packing import ceil_div, round_up
 from .tiling.tiles import DMA_BYTES, PARTITIONS, Tile, tiles
 
-WIDTH = TILE_N  # columns of weights multiplied together: a PSUM bank, or 4 tiles of hidden units
-MOST_TILES = 4  # row tiles of a block: half of the 8 PSUM banks, while the other half is being evicted
+WIDTH = TILE_N  # columns of weights that are multiplied together: a PSUM bank, or 4 tiles of hidden units
+MOST_TILES = 4  # maximum number of row tiles per block: half of the 8 PSUM banks; the other half is being evicted
 PANEL_BYTES = 4 * DMA_BYTES // PARTITIONS  # bytes per partition of a panel loaded by one DMA
 LEAST_PANEL_BYTES = DMA_BYTES // PARTITIONS
-PANELS = 3  # panels in SBUF: one is being multiplied and two are being loaded
+PANELS = 3  # number of panels in SBUF: one is being multiplied and two are being loaded
 PITCH = 4096  # on trn1, weights whose row pitch is a multiple of this are slow to load
-# Blocks of fewer rows are bound by loading weights from HBM. The keys are bytes per element; the three tables are for
+# Blocks of fewer rows are limited by loading weights from HBM. The keys are bytes per element. The three tables are for
 # trn2 and trn3, for trn1, and for trn1 if the row pitch of the weights is a multiple of PITCH.
 LEAST_ROWS = {2: 256, 4: 192}
 LEAST_ROWS_OF_TRN1 = {2: 384, 4: 192}
 LEAST_ROWS_APART = {2: 1024, 4: 448}
-MOST_CLASSES = 8192  # number of classes that a single pass can search
+MOST_CLASSES = 8192  # maximum number of classes that a single pass can search
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class FusedPlan:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The numbers of rows, features, hidden units and classes of a network, and the bytes per element. `is_pitched` is
-    true if its weights are slow to load because parts of their rows share few HBM channels."""
+    """The numbers of rows, features, hidden units and classes of a network, and the bytes per element.
+
+    `is_pitched`: whether its weights are slow to load because parts of their rows share few HBM channels.
+    """
 
     rows: int
     features: int
@@ -62,8 +65,11 @@ class Sizes:
 
 
 def row_blocks(rows, most_tiles):
-    """Return the fewest blocks of up to `most_tiles` tiles of 128 rows that cover all rows. The blocks have even sizes
-    unless that requires more tiles (a tile of one row takes as long as a full tile)."""
+    """Return the smallest number of blocks of up to `most_tiles` tiles of 128 rows that cover all rows.
+
+    The blocks have nearly equal sizes unless that would require more tiles (a tile of one row takes as long as a full
+    tile).
+    """
     each_tile = ceil_div(rows, PARTITIONS)
     count = ceil_div(each_tile, most_tiles)
     even = tiles(rows, ceil_div(rows, count))
@@ -73,8 +79,11 @@ def row_blocks(rows, most_tiles):
 
 
 def plan_fused(sizes, sbuf_bytes, least_rows):
-    """Return the plan with the largest blocks that fit in SBUF; None if none fits, or if blocks would have fewer than
-    `least_rows` rows, so that loading weights for each block would take longer than multiplying them."""
+    """Return the plan with the largest blocks that fit in SBUF.
+
+    Return None if none fits, or if blocks would have fewer than `least_rows` rows: loading the weights for each block
+    would then take longer than multiplying them.
+    """
     if sizes.classes > MOST_CLASSES:
         return None
     for most_tiles in range(MOST_TILES, 0, -1):

@@ -1,5 +1,7 @@
-"""Operations that multiply by filters, and the last operation of a network. Like program.py, the module contains plain
-data and does not import `nki`."""
+"""Operations that multiply by filters, and the last operation of a network.
+
+Like program.py, the module contains plain data and does not import `nki`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from .operation_fields import (
 from .output_order import OutputOrder
 from .tiling.packing import Taps, ceil_div
 
-GROUPED_TILES = 3  # number of row-group tiles of a depthwise convolution's input and output: current, next and previous
+GROUPED_TILES = 3  # row-group tiles of the input and output of a depthwise convolution: current, next and previous
 FILTERING_BYTES = 16 * 1024  # bytes for the sums of minimal filtering before they are combined
 
 
@@ -82,15 +84,15 @@ class Filtered(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution(Filtered):
-    """activation(maxpool(convolution + bias) + addend), where the second operand, if present, is the addend.
+    """activation(maxpool(convolution + bias) + addend). The addend is the second operand, if there is one.
 
-    `rows_at_once` is the number of output rows that the filters compute from one row group of the input, each in
+    `rows_at_once` is the number of output rows that the filters compute from one row group of the input. Each row has
     separate output tiles (`OutputOrder`). `group_bytes` is the number of bytes per partition for an input that is
-    loaded from HBM in groups of rows or images (0: loaded as a whole), or for the part of an input in SBUF that minimal
-    filtering combines together. `bias` is the column of the constants that contains the biases of the first 128
-    outputs. The biases are followed by the scales of the sums if it `is_scaled`, by three more columns if it also has
-    an addend (`Epilogue` in convolution/sums.py), and by its `bounds`. `adding` selects the
-    engines that add an addend. `is_gate` is true if the value is one number per channel (operations/gates.py).
+    loaded from HBM in groups of rows or images (0 if it is loaded whole), or for the part of an input in SBUF that
+    minimal filtering combines at a time. `bias` is the column of the constants that contains the biases of the first
+    128 outputs. The biases are followed by the scales of the sums if the operation `is_scaled`, by three more columns
+    if it also has an addend (`Epilogue` in convolution/sums.py), and by its `bounds`. `adding` selects the engines that
+    add the addend. `is_gate` is true if the value is one number per channel (operations/gates.py).
     """
 
     stride: Pair = (1, 1)
@@ -213,8 +215,8 @@ class Convolution(Filtered):
 
     @property
     def bounds(self) -> int:
-        """Number of bounds of the activation that are columns of constants: those for each channel, and those of a clip
-        that are divided by the scale of its value."""
+        """Number of bounds of the activation that are columns of constants: per-channel bounds, and the bounds of a
+        clip, which are divided by the scale of its value."""
         name = self.activation.name
         return BOUNDS.get(name, 2 if self.is_fp8 and name == "clip" else 0)
 
@@ -223,13 +225,14 @@ class Convolution(Filtered):
         return OutputOrder(packed_in // self.packed, self.rows_at_once, self.packed, self.channels)
 
     def row_blocks(self, partitions: int) -> RowBlocks:
-        """Return the row groups of a depthwise convolution in a form that computes several rows together."""
+        """Return the row groups of a depthwise convolution whose form computes several rows together."""
         return RowBlocks(self.form.rows, self.kernel[0], self.stride[0], self.dilation[0], self.rows, partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierHead(Operation):
-    """An operation that stores the values of each image to HBM as scores and finds the class of the largest."""
+    """An operation that stores the values of each image to HBM as scores, and finds the class with the largest
+    score."""
 
     ending: Ending = Ending.RAW
 
@@ -249,9 +252,9 @@ class ClassifierHead(Operation):
 class DenseHead(ClassifierHead, Filtered):
     """The last layer of a network: a dense layer with images on the partitions, and the argmax of its outputs.
 
-    With `by_columns`, which is for a single picture, classes are on the partitions; the biases are then in columns of
-    128 classes each, followed by a column of partition numbers. Otherwise `bias` is the column of the first class, and
-    the scales of 8-bit weights follow the biases.
+    If `by_columns`, which is used for a single picture, classes are on the partitions. The biases are then in columns
+    of 128 classes each, followed by a column of partition numbers. Otherwise, `bias` is the column of the first class,
+    and the scales of 8-bit weights follow the biases.
     """
 
     by_columns: bool = False

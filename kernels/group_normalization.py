@@ -1,8 +1,8 @@
-"""Normalization by each image's statistics, computed for each group of channels over all of its pixels.
+"""Normalization of groups of channels, with statistics over the group and all pixels of an image.
 
 A single group corresponds to layer norm over a whole image, one group per channel to instance norm. Channels are on the
-partitions. Each partition sums its pixels; the Tensor Engine then sums over the channels of a group by multiplying with
-a matrix that contains ones where two channels share a group, which leaves the sum on the partition of each channel. The
+partitions. Each partition sums its pixels. The Tensor Engine then sums over the channels of a group by multiplying with
+a matrix that contains ones where two channels share a group; this leaves the sum on the partition of each channel. The
 sums of a group that spans several tiles accumulate in PSUM.
 """
 
@@ -12,14 +12,17 @@ import nki.language as nl
 from .tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped
 
 GROUP_NORM_PIXELS = 4096  # pixels of a channel processed together: 16 KiB of a partition in float32
-MOST_POWERS = 64  # up to this many images, powers are faster than a table
-MOST_IN_PSUM = 2  # up to this many tiles, sums stay in PSUM
-MANY_PIXELS = 256  # pixels per image from which on one instruction per image is as fast as one for all images
+MOST_POWERS = 64  # for up to this many images, powers are faster than a table
+MOST_IN_PSUM = 2  # for up to this many tiles, sums stay in PSUM
+MANY_PIXELS = 256  # for this many pixels per image or more, one instruction per image is as fast
 
 
 def group_matrices(parts, each, share=1.0):
-    """For each tile of channels, list the tiles that share groups of `each` channels with it, as [index, matrix]. The
-    matrix, float32 [channels of the other tile, channels of this tile], is `share` where two channels share a group."""
+    """For each tile of channels, list the tiles with which it shares groups of `each` channels, as [index, matrix].
+
+    The matrix is float32 [channels of the other tile, channels of this tile], with `share` where two channels share a
+    group.
+    """
     ones = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=share, engine=nisa.engine.vector)
     matrices = []
@@ -38,11 +41,12 @@ def group_matrices(parts, each, share=1.0):
 
 
 def _same_group(each, others, channels, some, share):
-    """Return [others, channels]: `share` where two channels share one of the groups (first, count), else 0."""
+    """Return a matrix [others, channels] with `share` where two channels share one of the groups (first, count), else
+    0."""
     first, groups = some
     matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # all channels of the groups
     nisa.memset(dst=matrix, value=share, engine=nisa.engine.vector)
-    # channel p has position p + away - g * each in group g, which is 0 to each - 1 if it belongs to that group
+    # channel p has position p + away - g * each in group g; it belongs to the group if this is 0 to each - 1
     away = others.start - first * each
     for bound in range(2):
         nisa.affine_select(
@@ -61,8 +65,8 @@ def _same_group(each, others, channels, some, share):
 def group_norm_tiles(targets, sources, parts, each, numbers):
     """Normalize tiles of channels in SBUF by the statistics of their groups of `each` channels, for each image.
 
-    targets, sources: [channels, images, rows, columns] of each tile. parts: the tiles. numbers: scales and shifts, as
-    float32 columns for each tile, or None for both; and epsilon, a float32 column [128, 1].
+    targets, sources: [channels, images, rows, columns] for each tile. parts: the tiles. numbers: the scales and the
+    shifts, each a list of float32 columns (one per tile) or None, and epsilon, a float32 column [128, 1].
     """
     scales, shifts, epsilon = numbers
     _, images, rows, columns = sources[0].shape
@@ -81,17 +85,22 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
 
 
 def _statistics(same, sources, some):
-    """Return the mean and variance of the groups of some images, computed by instructions that process all images
-    together; each is [P, images] for each tile of channels."""
+    """Return the mean and variance of the groups of some images, each as [P, images] for each tile of channels.
+
+    Each instruction processes all images together.
+    """
     means = _over_groups(same, [_sums(tile, some, None) for tile in sources])
     squares = [_sums(tile, some, mean) for tile, mean in zip(sources, means)]
     return means, _over_groups(same, squares)
 
 
 def _statistics_by_image(same, sources, some):
-    """Return the same as `_statistics`, computed by instructions for each image that read its pixels once. The variance
-    of a group is the mean of its channels' variances plus the mean squared difference of their means from the group's
-    mean."""
+    """Return the same as `_statistics`, but process each image with separate instructions that read its pixels only
+    once.
+
+    The variance of a group is the mean of the variances of its channels plus the mean squared difference between the
+    means of the channels and the mean of the group.
+    """
     moments = [_moments(tile, some) for tile in sources]
     means = _over_groups(same, [own[:, :, 0] for own in moments])
     spreads = []
@@ -126,8 +135,10 @@ def _moments(tile, some):
 
 
 def _inverse_root(result, numbers, epsilon):
-    """Compute result = (numbers + epsilon) ** -0.5, all [P, images] in float32; for few numbers a power is faster than
-    the Scalar Engine's table."""
+    """Compute result = (numbers + epsilon) ** -0.5, where all operands are float32 [P, images].
+
+    For few numbers, a power is faster than the Scalar Engine's table.
+    """
     if numbers.shape[1] > MOST_POWERS:
         nisa.activation(dst=result, op=nl.rsqrt, data=numbers, bias=epsilon)
     else:
@@ -143,7 +154,7 @@ def _inverse_root(result, numbers, epsilon):
 
 
 def _pieces(tile, most=GROUP_NORM_PIXELS):
-    """Cut an image of a tile into blocks of rows and columns with at most `most` pixels."""
+    """Split an image of a tile into blocks of rows and columns with at most `most` pixels."""
     rows, columns = tile.shape[2], tile.shape[3]
     across = even_tiles(columns, most)
     downs = even_tiles(rows, max(1, most // across[0].size))
@@ -187,8 +198,8 @@ def _centred(data, means):
 
 
 def _over_groups(same, sums):
-    """Sum the contributions of all channels of a group for each tile of channels: float32 [P, images], in PSUM if there
-    are only a few tiles."""
+    """Sum over all channels of a group, for each tile of channels: float32 [P, images], in PSUM if there are only a few
+    tiles."""
     totals = []
     for own, sharing in zip(sums, same):
         total = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.psum)
@@ -202,8 +213,10 @@ def _over_groups(same, sums):
 
 
 def _normalise(target, tile, some, means, factors, shift):
-    """Compute (x - mean) * factor + shift for some images of a tile of channels; `means` and `factors` are [P,
-    images]. `shift` may be None."""
+    """Compute (x - mean) * factor + shift for some images of a tile of channels.
+
+    `means` and `factors` are [P, images]. `shift` may be None.
+    """
     is_large = tile.shape[2] * tile.shape[3] >= MANY_PIXELS
     for part in even_tiles(some.size, 1 if is_large else some.size):
         own = slice(part.start, part.end)

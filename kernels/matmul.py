@@ -1,8 +1,9 @@
 """Matrix multiplication, [M, K] @ [K, N] with the left operand transposed, in four successively optimized versions.
 
-1. `matmul_tiled`: uses the Tensor Engine's tiles (128 of K and M, 512 of N); both operands are loaded for every
-instruction. 2. `matmul_hoist_load`: the K tiles of the left operand are loaded once per row of tiles, those of the
-right operand once per tile of the result. 3. `matmul_block_free_dimension`: several tiles of M and N share their loads.
+1. `matmul_tiled`: uses the Tensor Engine's tiles (128 of K and M, 512 of N), and loads both operands for every
+   instruction. 2. `matmul_hoist_load`: loads the K tiles of the left operand once per row of tiles, and the K tiles of
+   the right operand once per tile of the result. 3. `matmul_block_free_dimension`: several tiles of M and N share their
+   loads.
 4. `matmul_fully_optimized`: M, N and K are blocked so that HBM traffic is as small as SBUF allows; DMAs are long, and
 four tiles of the result accumulate in PSUM while four others are evicted.
 
@@ -32,7 +33,7 @@ from .tiling.tiles import (
 from .tiling.warm_up import warm_bank
 
 FIRST_BYTES = DMA_BYTES // 2  # bytes per DMA while the Tensor Engine waits
-WARM_COLUMNS = 16384  # columns of all matmuls (times four in float32) above which they take twice as long as warming up
+WARM_COLUMNS = 16384  # matmuls with more columns (times four in float32) take at least twice as long as warming up
 
 
 def _check_operands(lhsT, rhs):
@@ -45,7 +46,7 @@ def _check_operands(lhsT, rhs):
 
 
 def _load(matrix, k, columns):
-    """Load a tile of an operand, with rows of k on the partitions. A single 16-bit column is padded with zeros."""
+    """Load a tile of an operand, with the K rows `k` on the partitions. A single 16-bit column is padded with zeros."""
     width = several_columns(columns.size, matrix.dtype)
     tile = nl.ndarray((k.size, width), dtype=matrix.dtype, buffer=nl.sbuf)
     if width > columns.size:
@@ -69,8 +70,10 @@ def _load_column(matrix, columns):
 
 
 def _multiply_columns(result, m, n, lhsT_column, rhs_column):
-    """Compute one tile of the result from the K tiles of its operands, evict it to SBUF in the result's dtype and store
-    it."""
+    """Compute one tile of the result from the K tiles of its operands.
+
+    Evict it to SBUF in the dtype of the result, and store it.
+    """
     accumulator = _accumulator(m, n, result.dtype)
     for k in range(len(lhsT_column)):
         nisa.nc_matmul(dst=accumulator, stationary=lhsT_column[k], moving=rhs_column[k], accumulate=k > 0)
@@ -85,7 +88,7 @@ def _store(result, m, n, accumulator):
 
 @nki.jit
 def matmul_tiled(lhsT, rhs):
-    """Multiply matrices tile by tile, loading both operands of every Tensor Engine instruction.
+    """Multiply matrices tile by tile. Both operands are loaded for every Tensor Engine instruction.
 
     Dimensions: M, N, K: any size. Args: lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
     rhs: [K, N] in HBM, of the dtype of lhsT. Returns: [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and
@@ -184,7 +187,8 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
 
 
 def _columns_that_fit(matrix):
-    """Return the number of columns of both operands that fit in SBUF with all of K and two tiles of the result."""
+    """Return the number of columns of both operands, each with all of K, that fit in SBUF together with two tiles of
+    the result."""
     k_tiles = ceil_div(matrix.shape[0], PARTITIONS)
     size = itemsize(matrix.dtype)
     return (usable_sbuf_bytes() - 2 * TILE_N * size) // (k_tiles * size)
@@ -234,7 +238,7 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
     outer_blocks = tiles(N, plan.block_n) if plan.n_outer else tiles(M, plan.block_m)
     inner_blocks = tiles(M, plan.block_m) if plan.n_outer else tiles(N, plan.block_n)
     warm = _warm_up(M, N, K, lhsT.dtype)
-    lhsT_held = -1  # number of the block that is in SBUF and need not be loaded again
+    lhsT_held = -1  # index of the block that is in SBUF and need not be loaded again
     rhs_held = -1
     for outer in outer_blocks:
         for inner in inner_blocks:
@@ -244,8 +248,8 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
             if len(k_blocks) > 1:
                 partial = nl.ndarray((PARTITIONS, ceil_div(m.size, TILE_M), n.size), dtype=nl.float32, buffer=nl.sbuf)
             for k in k_blocks:
-                # Initially the Tensor Engine waits for loads: load only what one group of tiles needs, if that keeps
-                # the engine busy while the operands of the next group are loaded.
+                # At first, the Tensor Engine waits for loads. Load only the operands of one group of tiles, if
+                # multiplying them keeps the engine busy while the operands of the next group are loaded.
                 starts = lhsT_held < 0 and m.size >= GROUP * TILE_M and n.size >= TILE_N and not whole_rows()
                 lhsT_new = []
                 rhs_new = []

@@ -1,5 +1,5 @@
-"""The blocks of `matmul_fully_optimized`: panels in SBUF, loads in the order in which matmuls need them, and groups of
-tiles that accumulate in PSUM together.
+"""The blocks of `matmul_fully_optimized`: their panels in SBUF, their loads in the order in which matmuls need the
+data, and groups of tiles that accumulate in PSUM together.
 
     for group of four tiles of the result:          # half of PSUM; the other half is being evicted
         for tile of 128 of K:
@@ -28,19 +28,23 @@ from .tiling.tiles import (
 )
 from .tiling.warm_up import psum_tile
 
-MANY_TILES = 8 * GROUP  # from this many tiles on, all operands of a block are loaded long before its last group
+MANY_TILES = 8 * GROUP  # with at least this many tiles, all operands of a block are loaded long before its last group
 
 
 def whole_rows():
-    """True if blocks should be loaded and stored in whole rows: on NeuronCore-v2, parts of rows whose pitch is a
-    multiple of 4 KiB share few HBM channels."""
+    """True if blocks should be loaded and stored in whole rows.
+
+    On NeuronCore-v2, parts of rows whose pitch is a multiple of 4 KiB share few HBM channels.
+    """
     return nisa.get_nc_version() == nisa.nc_version.gen2
 
 
 @dataclass
 class Panel:
-    """A range of columns of an operand's block, [128, tiles of K, columns] in SBUF; `columns` is the range in the
-    matrix."""
+    """A range of columns of an operand's block, [128, tiles of K, columns] in SBUF.
+
+    `columns` is the range in the matrix.
+    """
 
     columns: Tile
     tensor: nl.NkiTensor
@@ -48,7 +52,7 @@ class Panel:
 
 @dataclass
 class Block:
-    """A block of a product: its ranges of M, N and (in tiles) K, with the panels of both operands."""
+    """A block of a product: its ranges of M, N and K (in tiles), and the panels of both operands."""
 
     m: Tile
     n: Tile
@@ -65,7 +69,8 @@ def padded(columns, dtype):
 def panels(matrix, k, columns, first):
     """Allocate the SBUF panels of an operand block. The first has `first` columns; each later panel doubles the total.
 
-    A 16-bit panel whose last tile would be a single column is padded with zeros, which are multiplied as well.
+    If the last tile of a 16-bit panel would be a single column, the panel is padded with zeros, which are also
+    multiplied.
     """
     found: list[Panel] = []
     start = columns.start
@@ -85,8 +90,8 @@ def panels(matrix, k, columns, first):
 def _loads(panel, matrix, k, dma_bytes):
     """Return the DMAs that fill a panel as (destination, source), in the order in which matmuls need the data.
 
-    Any assignment of rows of K to tiles is valid if both operands use the same one. Partition p contains the
-    consecutive rows from p * (K // 128) on, so that rows of a narrow matrix are merged into long descriptors; the last
+    Rows of K may be assigned to tiles in any way that is the same for both operands. Partition p contains the
+    consecutive rows from p * (K // 128) on, so that rows of a narrow matrix are merged into long descriptors. The last
     K % 128 rows form a separate tile. A DMA transfers at least one tile and up to `dma_bytes`.
     """
     K = matrix.shape[0]
@@ -108,8 +113,11 @@ def _loads(panel, matrix, k, dma_bytes):
 
 
 def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
-    """Load the panels of both operands: first those for the first matmul, alternating between the operands, then those
-    of the left operand, which the next groups of tiles need, and then those of the right operand."""
+    """Load the panels of both operands.
+
+    First come the panels for the first matmul, alternating between the operands, then the panels of the left operand,
+    which the next groups of tiles need, and then the panels of the right operand.
+    """
     first_lhsT = _loads(lhsT_panels[0], lhsT, k, first_bytes) if len(lhsT_panels) > 0 else []
     first_rhs = _loads(rhs_panels[0], rhs, k, first_bytes) if len(rhs_panels) > 0 else []
     for i in range(max(len(first_lhsT), len(first_rhs))):
@@ -126,7 +134,7 @@ def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
 
 
 def _operands(panels, block, columns):
-    """Return the tiles of a range of a block's columns in the panels, each [128, tiles of K, columns]."""
+    """Return the tiles that cover a range of a block's columns in the panels, each [128, tiles of K, columns]."""
     found = []
     for tile in columns:
         start = block.start + tile.start
@@ -138,8 +146,10 @@ def _operands(panels, block, columns):
 
 
 def _multiply(accumulator, lhsT_tile, rhs_tile, t, partitions, adds):
-    """Multiply K tile `t` of a block and accumulate into one tile of the result; without `adds`, K tile 0 overwrites
-    it."""
+    """Multiply K tile `t` of a block and accumulate into one tile of the result.
+
+    Unless `adds`, K tile 0 overwrites the tile.
+    """
     nisa.nc_matmul(
         dst=accumulator,
         stationary=lhsT_tile[0:partitions, t, :],
@@ -149,10 +159,10 @@ def _multiply(accumulator, lhsT_tile, rhs_tile, t, partitions, adds):
 
 
 def _multiply_group(accumulators, lhsT_tiles, rhs_tiles, rows, in_turn, warm):
-    """Multiply the K tiles of a block, with `rows` rows each, into PSUM, for each pair of an M tile and an N tile.
+    """Multiply the K tiles of a block, with `rows` rows each, into PSUM for each pair of an M tile and an N tile.
 
-    All pairs proceed together as K tiles arrive or, if `in_turn`, sequentially, so that the first pairs are evicted
-    while the last are multiplied. `warm`: the first accumulator contains zeros.
+    All pairs proceed together as K tiles arrive. If `in_turn`, pairs are multiplied one after the other, so that the
+    first pairs are evicted while the last pairs are multiplied. `warm`: the first accumulator contains zeros.
     """
     pairs = [(i, j) for i in range(len(lhsT_tiles)) for j in range(len(rhs_tiles))]
     tiles_of_k = range(len(rows))
@@ -164,7 +174,7 @@ def _multiply_group(accumulators, lhsT_tiles, rhs_tiles, rows, in_turn, warm):
 
 
 def _leave_psum(accumulators, m_tiles, n_tiles, partial, staged, adds):
-    """Evict a group from PSUM to `staged` or, if that is None, to `partial`; add earlier results if `adds`."""
+    """Evict a group from PSUM to `staged` or, if that is None, to `partial`. If `adds`, add the earlier results."""
     turn = 0
     for i in range(len(m_tiles)):
         rows = m_tiles[i].size
@@ -182,9 +192,11 @@ def _leave_psum(accumulators, m_tiles, n_tiles, partial, staged, adds):
 
 
 def multiply_block(result, block, K, partial, warm):
-    """Multiply a block in groups of tiles that accumulate in PSUM together. If there are enough tiles of M, a group
-    spans one tile of N, which minimizes the number of columns that must be loaded for it. partial: buffer for partial
-    results, or None if the block contains all of K. warm: a PSUM tile of zeros, or None."""
+    """Multiply a block in groups of tiles that accumulate in PSUM together.
+
+    If there are enough tiles of M, a group spans one tile of N, which minimizes the number of columns to load for it.
+    partial: a buffer for partial results, or None if the block contains all of K. warm: a PSUM tile of zeros, or None.
+    """
     whole = whole_rows()
     m_block, n_block, k = block.m, block.n, block.k
     last = k.end * PARTITIONS >= K

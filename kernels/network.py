@@ -5,11 +5,11 @@
             for operation:
                 values[operation] = body(operation, values[its sources])      # operations/
 
-A program (program.py) is plain data that `lowering/` generates from a network. If there are few channels, three kinds
-of packing fill the partitions, and thus the systolic array and the lanes of the other engines: several images, several
-filter taps, or groups of image rows. The weights of all operations are in one array; each operation specifies the loads
-of its weights. Tensor names contain the operation (tensor_names.py), so that timelines can attribute instructions to
-layers.
+A program (program.py) is plain data that `lowering/` generates from a network. If there are few channels, several
+images, several filter taps or groups of image rows are packed along the partitions, so that they fill the systolic
+array and the lanes of the other engines. One array contains the weights of all operations, and each operation specifies
+the loads of its weights. The name of a tensor refers to its operation (tensor_names.py), so that timelines can
+attribute instructions to layers.
 """
 
 from typing import Any
@@ -67,7 +67,7 @@ def open_buffer(launch, number, operation: Buffer, operands):
 
 
 def assume_resident(launch, number, operation: Placeholder, operands):
-    """Allocate a value whose contents are irrelevant."""
+    """Allocate a value with arbitrary contents."""
     return allocate_value(launch, operation, launch.pictures(), operation.heights, is_blank=False)
 
 
@@ -120,27 +120,26 @@ def run_network(
 ):
     """Run a program.
 
-    On two cores, each core processes half of the batch: core 0 processes the first half of the inputs and outputs. A
-    program that is `alone` runs on core 0.
+    On two cores, each core processes half of the batch; core 0 processes the first half of the inputs and outputs. A
+    program that is `alone` runs only on core 0.
 
     Dimensions:
-        B: images: the program's pictures, padded for each core to a multiple of the images packed in the input.
-        C, H, W: size of one image. B': pictures, padded for each core to a multiple of the images packed in the
+        B: images, that is, the program's pictures, padded for each core to a multiple of the images packed in the
+        input. C, H, W: size of one image. B': pictures, padded for each core to a multiple of the images packed in the
         output.
-    Pass operands by name, and only those that the program reads: TorchNeuron binds by name, and the compiler removes
-    tensors that no instruction reads.
+    Pass operands by name, because TorchNeuron binds operands by name. Pass only operands that the program reads,
+    because the compiler removes tensors that no instruction reads.
 
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1]. Images beyond B are not read.
-        weights: [numbers] of x's dtype: the weights of all operations except the 8-bit ones.
+        weights: [numbers] of x's dtype: all weights that are not in 8 bits.
         channel_constants: [128, columns] float32: biases, scales and shifts.
-        weights_fp8: [numbers] uint8, the 8-bit weights: float8_e4m3 values, a dtype that PyTorch does not have.
-        more0 to more6: additional inputs, like x (program.py, `input_name`).
-        program: a `Program`.
+        weights_fp8: [numbers] uint8: the 8-bit weights, which are float8_e4m3 values, a dtype that PyTorch does not
+        have. more0 to more6: additional inputs, like x (program.py, `input_name`). program: a `Program`.
     Returns:
-        The program's outputs, in the order of its operations. For `ClassifierHead`: the scores [B', N] in x's dtype and
-        the classes int32 [B'], which are the first with the largest score; for `PixelArgmax`: int32 [B', H', W']; for a
-        `Buffer` in `Memory.OUTPUT`: [B', C', H', W'].
+        The program's outputs, in the order of its operations. For `ClassifierHead`: the scores [B', N] in x's dtype,
+        and the classes with the largest scores (the first if several are equal), int32 [B']; for `PixelArgmax`: int32
+        [B', H', W']; for a `Buffer` in `Memory.OUTPUT`: [B', C', H', W'].
     """
     fp8 = None if weights_fp8 is None else weights_fp8.view(nl.float8_e4m3)
     inputs = [each for each in (x, more0, more1, more2, more3, more4, more5, more6) if each is not None]

@@ -1,5 +1,7 @@
-"""Selection of the `nki` that kernels import: AWS's package or the NeuronCore simulator. It must happen before a kernel
-is loaded."""
+"""Select the `nki` package that kernels import: AWS's package or the NeuronCore simulator.
+
+The package must be selected before a kernel is loaded.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,18 @@ _WORDS = {"neuron": "AWS's package nki", "sim": "the simulator's nki"}
 
 
 def simulator_is_preferred() -> bool:
-    """True if the environment makes `auto` select the simulator; this is the only code that reads TRNINFER_BACKEND."""
+    """True if the environment makes `auto` select the simulator. No other code reads TRNINFER_BACKEND."""
     return os.environ.get(VARIABLE) == "sim"
 
 
 def use_nki(backend: str = "auto") -> str:
-    """Make ``import nki`` return the package that a backend requires; return the choice, "neuron" (AWS's) or "sim".
+    """Make ``import nki`` return the package that a backend requires, and return the choice: "neuron" (AWS's) or "sim".
 
-    "auto" keeps an `nki` that is already loaded. Otherwise it selects AWS's package if that is installed (PyPI's
-    placeholder of the same name is not enough) and TRNINFER_BACKEND is not "sim", and the simulator in all other
-    cases. Loading a kernel by name from `trninfer.kernels` calls this function with "auto" if nothing has been
-    selected. Raises RuntimeError if a different `nki` is already loaded or if AWS's package is requested but not
-    installed, and ValueError if `backend` is any other word.
+    "auto" keeps an `nki` that is already loaded. Otherwise, it selects AWS's package if that is installed and
+    TRNINFER_BACKEND is not "sim", and the simulator if not. PyPI's placeholder with the same name does not count as
+    AWS's package. If no package has been selected when a kernel is loaded by name from `trninfer.kernels`, this
+    function is called with "auto". Raises RuntimeError if a different `nki` is already loaded or if AWS's package is
+    requested but not installed, and ValueError if `backend` is unknown.
     """
     if backend not in ("auto", *_WORDS):
         raise ValueError(f"backend must be auto, neuron or sim, got {backend!r}")
@@ -52,8 +54,10 @@ def use_nki(backend: str = "auto") -> str:
 
 
 def _hold_back_warnings() -> None:
-    """Suppress warnings about reported chip behaviour in the kernels of this package: the tests cover that behaviour,
-    and users cannot fix it."""
+    """Suppress warnings about reported chip behaviour in the kernels of this package.
+
+    The tests cover this behaviour, and users cannot change it.
+    """
     from ..simulator.machine.errors import ReportedOnChipWarning
 
     own = re.escape(str(Path(__file__).parent))
@@ -61,7 +65,8 @@ def _hold_back_warnings() -> None:
 
 
 def choose_at_first_import() -> None:
-    """Let the first `import nki` of this process make the default choice, if nothing has been selected by then.
+    """Make the first `import nki` of this process select the default package, unless a package has been selected by
+    then.
 
     This allows a kernel's module to be imported by its full path, with or without AWS's package.
     """
@@ -108,8 +113,7 @@ def _is_of_simulator(file: str) -> bool:
 
 
 def path_of_packages() -> list[str]:
-    """Return `sys.path` without the folder through which processes spawned by multiprocessing find the
-    simulator's nki."""
+    """Return `sys.path` without the folder in which processes spawned by multiprocessing find the simulator's nki."""
     return [folder for folder in sys.path if not folder or not _is_of_simulator(folder)]
 
 

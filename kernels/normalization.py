@@ -1,9 +1,9 @@
-"""Normalization of tiles in SBUF: layer norm and local response norm of each pixel over its channels, and log-softmax
-of rows.
+"""Normalization of tiles in SBUF: layer norm and local response norm of each pixel over its channels, and the
+log-softmax of rows.
 
-Channels are on the partitions, and the Tensor Engine sums over partitions: multiplying by a matrix of ones sums all
-channels and leaves the sum on every partition; a band of ones sums the adjacent channels. Sums are float32 and
-accumulate in PSUM if there are several tiles of channels.
+Channels are on the partitions, and the Tensor Engine sums over partitions. Multiplying by a matrix of ones sums all
+channels and leaves the sum on every partition; multiplying by a band of ones sums the adjacent channels. Sums are
+float32 and accumulate in PSUM if there are several tiles of channels.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ import nki.language as nl
 
 from .tiling.tiles import sbuf_tile
 
-# elements per partition over all tiles of channels: 24 KiB, so that about four versions of them fit in SBUF
+# elements per partition over all tiles of channels: 24 KiB, so that about four copies of them fit in SBUF
 NORM_ELEMENTS = 6144
-GPSIMD_TURN = 5  # GpSimd multiplies one of this many tiles, since it is about this many times slower
+GPSIMD_TURN = 5  # GpSimd multiplies one in this many tiles, since it is about this many times slower
 
 
 def norm_block(tiles):
-    """Return the number of pixels, over all images, that layer norm processes together with `tiles` tiles of channels:
-    at most a PSUM bank."""
+    """Return the number of pixels, over all images, that layer norm processes together if there are `tiles` tiles of
+    channels. They fill at most a PSUM bank."""
     return max(1, min(nl.tile_size.psum_bank_fmax, NORM_ELEMENTS // tiles))
 
 
@@ -34,10 +34,11 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
 def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers, turn=0):
     """Normalize tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
 
-    ones: two matrices, in the dtypes of the tiles and of their squares, with ones where two partitions share an image:
-    [128, 128] for all tiles, or a matrix for a single tile with several packed images. channels: number of channels of
-    an image. numbers: scales and shifts, as float32 columns for each tile, or None for both; and epsilon, a
-    float32 column [128, 1]. turn: number of tiles that were normalized before; GpSimd multiplies some of all tiles.
+    ones: two matrices, in the dtypes of the tiles and of their squares, with ones where two partitions share an image.
+    They are [128, 128] for all tiles, or match a single tile with several packed images. channels: the number of
+    channels of an image. numbers: the scales and the shifts, each a list of float32 columns (one per tile) or None, and
+    epsilon, a float32 column [128, 1]. turn: the number of tiles normalized so far, which determines the tiles that
+    GpSimd multiplies.
     """
     scales, shifts, epsilon = numbers
     sums = _sum_over_channels(tiles_of_channels, ones[0])
@@ -91,8 +92,8 @@ def _sum_over_channels(tiles_of_channels, ones):
 
 
 def write_band(first, channels, onto, count, around):
-    """Return a float32 matrix [channels, count]: 1 where the distance between channel `first` + row and channel `onto`
-    + column is at most `around`, else 0."""
+    """Return a float32 matrix [channels, count] with 1 where the distance between channel `first` + row and channel
+    `onto` + column is at most `around`, else 0."""
     band = _tile_of(1.0, channels, count)
     distance = first - onto  # channel p is at distance + p - j relative to output channel j
     above = nl.ndarray(band.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -119,8 +120,10 @@ def write_band(first, channels, onto, count, around):
 
 
 def response_bands(parts, size):
-    """For each tile of channels, list the tiles within reach (including the tile itself) as [index, matrix of the
-    channels that contribute]."""
+    """For each tile of channels, list the tiles within reach, including the tile itself, as [index, matrix].
+
+    The matrix selects the channels that contribute.
+    """
     around = size // 2
     return [
         [

@@ -1,5 +1,4 @@
-"""The base class of a program's operations, with the properties that each must define, and operations that only move
-or hold a value.
+"""The base class of the operations of a program, and operations that only move or hold a value.
 
 Like program.py, the module contains plain data and does not import `nki`.
 """
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from .value_operations import Numbered
 
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
-Parts = tuple[int, ...]  # operations whose values are concatenated along the channels; negative: inputs of the launch
+Parts = tuple[int, ...]  # operations, concatenated along the channels; negative numbers are inputs of the launch
 Rows = tuple[int, int]  # [first, end)
 Windows = tuple[Pair | None, ...]  # for each part, its rows [first, end), or None for all rows
 
@@ -29,7 +28,7 @@ NO_SIDES: Sides = (0, 0, 0, 0)
 
 
 class Packing(Enum):
-    """The packing of images that an operation can read."""
+    """The permitted packing of the images that an operation reads."""
 
     ANY = "any"
     IN_ONE_PIECE = "in one piece"  # the channels of an image are contiguous
@@ -38,12 +37,12 @@ class Packing(Enum):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The context of an operation in a launch, which determines its memory in addition to its value.
+    """The context of an operation in a launch, on which the memory that it requires in addition to its value depends.
 
-    `images` is the number of images along the free axis of its value, `images_read` that of its first operand, and
-    `at_once` that of the input. `tiles` is the number of tiles of the first operand. `operands` contains (channels,
-    rows, columns) of each operand. `reads_hbm` is true if the first operand is in HBM. `itemsize` is the number of
-    bytes per element. `partitions` and `bank_bytes` (of a PSUM bank) describe the chip.
+    `images`, `images_read` and `at_once` are the numbers of images along the free axis of its value, of its first
+    operand, and of the input of the launch. `tiles` is the number of tiles of the first operand. `operands` contains
+    (channels, rows, columns) of each operand. `reads_hbm` is true if the first operand is in HBM. `itemsize` is the
+    number of bytes per element. `partitions` and `bank_bytes` (of a PSUM bank) describe the chip.
     """
 
     images: int
@@ -71,8 +70,8 @@ class Operation:
     contains, for each part of each operand, the rows [first, end) that are read, or None for all rows. `margin` is the
     width of the zeros around the value, which the operations that read it require. `into` is a region of another buffer
     that the operation writes instead of allocating a buffer. `is_fp8` is true if the value is stored in 8 bits, divided
-    by a scale that is part of the constants of the operations that compute and read it. `column_phases` is the number
-    of phases into which the columns are split; phases are stored consecutively (`ColumnPhases`).
+    by a scale. The scale is part of the constants of the operations that compute and read the value. `column_phases` is
+    the number of phases into which the columns are split; phases are stored consecutively (`ColumnPhases`).
     """
 
     name: str
@@ -87,7 +86,7 @@ class Operation:
     is_fp8: bool = False
     column_phases: int = 1
 
-    # Every kind of operation must set these; tests/kernels/test_program.py lists those that do not.
+    # Every operation class must set these attributes; tests/kernels/test_program.py reports classes that do not.
     cuts_channels: ClassVar[bool]  # the value is tiled independently of the first operand
     mixes_channels: ClassVar[bool]  # an output channel depends on several channels of the first operand
     packing: ClassVar[Packing]  # permitted packing of the images of the first operand
@@ -110,20 +109,24 @@ class Operation:
         return rows
 
     def rows_read(self, rows: Rows) -> Rows:
-        """Return the rows of the first operand that are read to compute some rows of the value; rows outside the
-        operand are padding."""
+        """Return the rows of the first operand that are read to compute `rows` of the value.
+
+        Rows outside the operand are padding.
+        """
         return rows
 
     def fields_of_rows(self, rows: Rows, padding: Sides, first: int) -> dict[str, Any]:
-        """Return the fields to replace, in addition to rows and margin, for an operation that computes only some rows.
+        """Return the fields to replace, in addition to rows and margin, so that the operation computes only `rows`.
 
         `padding`: the padding for these rows. `first`: the first available row of the operand.
         """
         return {}
 
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
-        """Return the rows of an operand that are read to compute the rows `own` of the value; `read` contains the rows
-        of the first operand."""
+        """Return the rows of an operand that are read to compute the rows `own` of the value.
+
+        `read`: the rows that are read of the first operand.
+        """
         return read if operand == 0 else own
 
     def fields_unplaced(self) -> dict[str, Any]:
@@ -131,11 +134,11 @@ class Operation:
         return {}
 
     def keeps_numbers(self, count: int) -> bool:
-        """Return True if the value consists of the operand's `count` numbers, unchanged in HBM, whatever its shape."""
+        """Return True if the value consists of the operand's `count` numbers in HBM, unchanged except for the shape."""
         return False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """Estimate the bytes per partition that are needed in addition to value, weights and common buffers."""
+        """Estimate the bytes per partition that are needed in addition to the value, the weights and common buffers."""
         return 0
 
     def zeros_around(self, source: Operation) -> Sides:
@@ -207,7 +210,7 @@ class Operation:
 
     @property
     def numbered(self) -> Numbered | None:
-        """The operation itself if it has numbers for each channel or element, else None."""
+        """The operation itself if it has constants for each channel or element, else None."""
         return None
 
     @property
@@ -225,7 +228,7 @@ class Operation:
 class Buffer(Operation):
     """A buffer that other operations write, for the images of a pass or, if `whole_batch`, of the launch.
 
-    `heights` contains the number of partitions of each tile of a buffer in SBUF, as written by those operations.
+    `heights` contains the number of partitions of each tile of a buffer in SBUF.
     """
 
     memory: Memory = Memory.SBUF
@@ -279,9 +282,8 @@ class Load(Operation):
 class TapsLoad(Operation):
     """An operation that loads a small image with zero padding once for each filter column.
 
-    (image, filter column, channel) is on the partitions, followed by copies for the filter rows.
-
-    The filter reads `kernel_columns` columns, `dilation` apart. If `fills`, one DMA fills all copies, including the
+    The partitions are ordered (image, filter column, channel) and are followed by copies for the filter rows. The
+    filter reads `kernel_columns` columns that are `dilation` apart. If `fills`, one DMA fills all copies, including the
     partitions between them.
     """
 
@@ -319,5 +321,5 @@ def aligned(rows: Rows, unit: int, count: int) -> Rows:
 
 
 def groups_of_rows(groups: RowFold, rows: Rows, count: int) -> RowFold:
-    """Return the row groups of an operation that computes only some of its `count` rows."""
+    """Return the row groups of an operation that computes only `rows` of its `count` rows."""
     return RowFold(groups.count, groups.above if rows[0] == 0 else 0, groups.below if rows[1] == count else 0)

@@ -1,4 +1,5 @@
-"""Fields of operations: the location of their values and weights, the padding of values, and the last step of scores.
+"""Types for fields of operations: the location of values and weights, the padding of values, and the last step of
+scores.
 
 Like program.py, the module contains plain data and does not import `nki`.
 """
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 
 from .tensor_names import OpId
 
-ZERO_COLUMNS = 128  # columns of a warm-up matmul of zeros: few, so that matmuls that become ready need not wait long
+ZERO_COLUMNS = 128  # columns of a warm-up matmul; a small number, so that matmuls that become ready need not wait long
 
 Pair = tuple[int, int]  # (rows, columns)
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 def with_fields(value: T, **fields: Any) -> T:
     """Return an operation, or another frozen dataclass without `__post_init__`, with some of its fields replaced.
 
-    `dataclasses.replace` takes several times as long, which was a tenth of the time of planning.
+    `dataclasses.replace` takes several times as long and would account for a tenth of the planning time.
     """
     made = object.__new__(type(value))
     made.__dict__.update(value.__dict__, **fields)
@@ -59,7 +60,8 @@ class Border(Enum):
     WRAP = "wrap"
 
     def position(self, outside: int, extent: int) -> int:
-        """Return the index of the row or column, out of `extent`, that fills a position `outside` of [0, extent)."""
+        """Return the index of the row or column, out of `extent`, that fills the position `outside`, which is not in
+        [0, extent)."""
         if self is Border.EDGE:
             return min(max(outside, 0), extent - 1)
         if self is Border.WRAP:
@@ -69,10 +71,10 @@ class Border(Enum):
 
 @dataclass(frozen=True)
 class RowFold:
-    """A layout with the rows of an image on the partitions, in groups of `count`: (image, row of the group, channel).
+    """A layout with groups of `count` rows of an image on the partitions, ordered (image, row of the group, channel).
 
-    The first group starts with `above` rows and the last group ends with `below` rows that are outside the image and
-    zero.
+    The first group starts with `above` rows, and the last group ends with `below` rows, that are outside the image.
+    These rows are zero.
     """
 
     count: int = 1
@@ -82,8 +84,11 @@ class RowFold:
 
 @dataclass(frozen=True)
 class WriteRegion:
-    """The region that an operation writes: in a buffer, starting at `first` (row, column) in steps of `step`, and
-    starting at tile `tile`; or, for `Rearrange`, starting at number `number` of each image in HBM."""
+    """The region of a buffer that an operation writes.
+
+    It starts at `first` (row, column) and at tile `tile`, in steps of `step`. For `Rearrange`, it starts at element
+    `number` of each image in HBM.
+    """
 
     buffer: int
     first: tuple[int, int] = (0, 0)
@@ -131,10 +136,11 @@ class WeightLoad:
 
 @dataclass(frozen=True)
 class WeightsAt:
-    """The weights of an operation: the loads that fetch them, in the order in which output tiles need them.
+    """The weights of an operation, described by the loads that fetch them, in the order in which output tiles need
+    them.
 
-    `are_resident`: the weights are loaded once per stage and stay in SBUF. `is_fp8`: the weights are 8-bit,
-    divided by a scale for each output channel, and loaded from the array of 8-bit weights.
+    `are_resident`: whether the weights are loaded once per stage and stay in SBUF. `is_fp8`: whether the weights are in
+    8 bits, divided by a scale for each output channel; they are then loaded from the array of 8-bit weights.
     """
 
     loads: tuple[WeightLoad, ...] = ()
@@ -160,7 +166,7 @@ class Activation:
 
 IDENTITY = Activation()
 
-# functions of bounds for each channel, and their numbers of bounds: the larger of x and a number, x between two numbers
+# activations with bounds for each channel, and how many: the larger of x and a bound, and x clipped to two bounds
 BOUNDS = {"at_least": 1, "within": 2}
 
 

@@ -1,5 +1,7 @@
-"""The order of a convolution's outputs, shared by the kernels and by the host, which packs filters. The module contains
-plain data and does not import `nki`."""
+"""The order of a convolution's outputs, which kernels share with the host that packs the filters.
+
+The module contains plain data and does not import `nki`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from .tiling.packing import tile_sizes
 
 @dataclass(frozen=True)
 class OutputOrder:
-    """The order of a convolution's outputs at one position of its input, outermost first: (phase, row, image, channel).
+    """The order of a convolution's outputs at one position of its input: (phase, row, image, channel), outermost first.
 
-    The host packs filters in this order and the kernel reads them in it. The input has `phases * images` images on its
-    partitions and the output has `images`; the images of a phase are adjacent in the input. Filters compute `rows` rows
-    of the output together. Each row of each phase starts a new output tile.
+    The host packs filters in this order, and the kernel reads them in the same order. The input has `phases * images`
+    images on its partitions, and the output has `images` images. The images of a phase are adjacent in the input.
+    Filters compute `rows` rows of the output together. Each row of each phase starts a new output tile.
     """
 
     phases: int

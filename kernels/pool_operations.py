@@ -1,4 +1,4 @@
-"""Operations that reduce windows. Like program.py, the module contains plain data and does not import `nki`."""
+"""Operations that reduce windows: plain data without `nki`, like program.py."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class MaxPool(Pool):
 
 @dataclass(frozen=True, kw_only=True)
 class AveragePool(Pool):
-    """Means over windows, counting only elements in the image or also the padding; if `is_sum`, sums."""
+    """Means over windows, or sums if `is_sum`. Means count only elements of the image, or also the padding."""
 
     count_include_pad: bool = False
     is_sum: bool = False
@@ -77,14 +77,14 @@ class AveragePool(Pool):
     is_mean: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless means at the border cover fewer elements, which depends on the position of a row."""
+        """Return True unless means at the border cover fewer elements, since that depends on the position of a row."""
         counts_unevenly = self.ceil_mode or (any(self.padding) and not self.count_include_pad)
         return super().can_cut_rows(window) and not counts_unevenly
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFoldPool(Operation):
-    """Maxima over windows, of nonnegative numbers, with rows in groups of two.
+    """Maxima over windows of nonnegative numbers whose rows are in groups of two.
 
     `start` is the row of the first tap of the first output, counted in the groups of the input. `offset` is the number
     of rows above the image in the first group of the output, or -1 if rows are not grouped. `image_rows` is the number

@@ -1,10 +1,10 @@
 """Maxima and means over windows of images: [B, C, H, W] -> [B, C, H', W'].
 
-Each plane (one channel of an image) is on one partition, with several small planes per partition, so that each
-partition reads one contiguous run of HBM. The Vector Engine reduces windows first along columns, processing whole rows,
-and then along rows: a k x k window takes 2k - 2 passes over progressively fewer elements instead of k * k passes, and
-the first passes read adjacent elements, for which 16-bit maxima run at twice the rate. Means are computed from float32
-sums; the Scalar Engine multiplies them by the reciprocal window size while casting to the output's dtype.
+Each plane (one channel of an image) is on one partition. Several small planes share a partition, so that each partition
+reads one contiguous run of HBM. The Vector Engine reduces windows first along columns, processing whole rows, and then
+along rows: a k x k window takes 2k - 2 passes over progressively fewer elements instead of k * k passes, and the first
+passes read adjacent elements, for which 16-bit maxima run at twice the rate. Means are computed from float32 sums,
+which the Scalar Engine multiplies by the reciprocal of the window size while casting to the dtype of the output.
 
 `max_pool_tile` and `average_pool_tile` pool tiles in SBUF; `average_pool` is a separate kernel.
 """
@@ -28,12 +28,13 @@ from .tiling.windows import (
     whole,
 )
 
-POOL_ELEMENTS = 2048  # elements of a partition pooled together: about 2 us of the Vector Engine
-SUMMED_ELEMENTS = 1024  # elements of a partition summed together for the mean of an image
+POOL_ELEMENTS = 2048  # elements of a partition that are pooled together: about 2 us of the Vector Engine
+SUMMED_ELEMENTS = 1024  # elements of a partition that are summed together for the mean of an image
 
 
 def pool_band(line, reach, stride):
-    """Return the number of output rows that pooling in SBUF computes while the previous operation computes more rows.
+    """Return the number of output rows that are pooled together in SBUF, while the previous operation computes more
+    rows.
 
     `line` is the number of elements of a partition in a row of the input, over all images; a window spans `reach` rows.
     """
@@ -52,8 +53,8 @@ def lowest(dtype):
 def max_pool_tile(dst, data, rows, columns, band):
     """Compute the maxima over a band of windows of a tile whose padding is filled with `lowest`.
 
-    dst: [partitions, images, rows of the band, W'] in SBUF; data: [partitions, images, rows, columns] in SBUF or PSUM,
-    as read by the sweeps `rows` and `columns` for the outputs of `band`, a range of output rows.
+    dst: [partitions, images, rows of the band, W'] in SBUF. data: [partitions, images, rows, columns] in SBUF or PSUM,
+    the rows and columns that the sweeps `rows` and `columns` read for `band`, a range of output rows.
     """
     down = fold_rows(data, "maximum", rows, band.size, rows.size, data.dtype)
     if columns.size == 1:
@@ -63,8 +64,10 @@ def max_pool_tile(dst, data, rows, columns, band):
 
 
 def average_pool_tile(dst, data, rows, columns, band, count_include_pad):
-    """Compute the means over a band of windows of a tile that includes zero padding. For the shapes, see
-    `max_pool_tile`."""
+    """Compute the means over a band of windows of a tile that includes zero padding.
+
+    See `max_pool_tile` for the shapes.
+    """
     sums = _sum_windows(data, rows, columns, band)
     _store_means(dst, sums, rows, columns, OutputBlock(band, whole(columns.outputs)), count_include_pad)
 
@@ -121,7 +124,8 @@ def window_count(sweep, output, count_include_pad):
 
 
 def _uneven_runs(sweep, outputs, count_include_pad):
-    """Return runs [first, end, count] of a tile of outputs whose windows have fewer taps than usual."""
+    """Return [first, end, count] for each run of outputs whose windows extend past the edge and therefore have fewer
+    taps."""
     runs = []
     first = 0
     count = window_count(sweep, outputs.start, count_include_pad)
@@ -141,8 +145,10 @@ def _uneven_runs(sweep, outputs, count_include_pad):
 
 
 def _store_means(dst, sums, rows, columns, block, count_include_pad):
-    """Compute and store the means of a block of windows from their sums [partitions, images, rows, columns]; windows at
-    the border have fewer taps."""
+    """Compute the means of a block of windows from their sums [partitions, images, rows, columns], and store them.
+
+    Windows at the border have fewer taps.
+    """
     pixels = rows.size * columns.size
     for run in _uneven_runs(rows, block.rows, count_include_pad):
         part = sums[:, :, run[0] : run[1], :]
@@ -154,7 +160,10 @@ def _store_means(dst, sums, rows, columns, block, count_include_pad):
 
 
 def _sum_block(planes, block, rows, columns, taps):
-    """Sum the windows of a block of planes [partitions, planes per partition, H, W] in HBM; same axes, float32."""
+    """Sum the windows of a block of planes [partitions, planes per partition, H, W] in HBM.
+
+    The result has the same axes, in float32.
+    """
     across = input_span(columns, block.columns, whole(columns.size))
     down = None
     for piece in taps:
@@ -190,7 +199,7 @@ def _sweeps(x, window, stride, padding, dilation, ceil_mode):
 def average_pool(
     x, window, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, count_include_pad=False
 ):
-    """Compute means over windows; a window as large as the image results in a global pool.
+    """Compute means over windows. A window as large as the image results in a global average pool.
 
     Dimensions:
         B, C, H, W: images, channels, height, width; H' and W' are the numbers of windows along H and W.
@@ -198,9 +207,9 @@ def average_pool(
         x: [B, C, H, W] in HBM; float32, bfloat16 or float16.
         window, stride, dilation: (rows, columns), each at least 1.
         padding: (top, left, bottom, right), smaller than the extent of a window.
-        ceil_mode: a last window may extend past the padding if it begins in the image or in the padding before it.
-        count_include_pad: whether the mean of a window includes its taps in the padding, not only those in the image.
-            Taps past the padding are never counted.
+        ceil_mode: whether the last window may extend past the padding, provided that it begins in the image or in the
+        padding before it. count_include_pad: whether the mean of a window includes its taps in the padding, or only its
+        taps in the image. Taps past the padding are never counted.
     Returns:
         [B, C, H', W'] in HBM, of the dtype of x.
     Notes:

@@ -64,8 +64,8 @@ from .value_operations import Rearrange as Rearrange
 from .value_operations import RowSoftmax as RowSoftmax
 from .value_operations import Slope as Slope
 
-LAUNCH_INPUT = -1  # as a part, the first input of the launch; the second input is -2, and so on
-MAX_INPUTS = 8  # inputs of a launch: `run_network` has a parameter for each, because TorchNeuron binds operands by name
+LAUNCH_INPUT = -1  # the first input of the launch, as a part of an operand; the second input is -2, and so on
+MAX_INPUTS = 8  # `run_network` has a parameter for each input, because TorchNeuron binds operands by name
 
 
 def input_name(number: int) -> str:
@@ -79,8 +79,8 @@ def input_name(number: int) -> str:
 class Stage:
     """Operations that are run together, in passes over `at_once` times the images packed in the input.
 
-    `prefetches` contains, for each operation, the loads of other operations' weights that are issued before it; it is
-    empty if the stage has none.
+    `prefetches` contains, for each operation, the loads of other operations' weights that are issued before it. It is
+    empty if the stage has no such loads.
     """
 
     operations: tuple[Operation, ...]
@@ -93,7 +93,7 @@ class Program:
     """A launch, which consists of sequential stages. Operations are numbered across all stages.
 
     The input is [images, C, H, W], where `images` is `pictures` rounded up to a multiple of `packed`. If two cores run
-    the program, the input contains that number of images for each core; if the program is `alone`, core 0 runs it and
+    the program, the input contains this number of images for each core. If the program is `alone`, core 0 runs it and
     core 1 is idle. `warmup_matmuls` contains pairs of a convolution and the number of matmuls of zeros that precede it.
     """
 

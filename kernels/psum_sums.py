@@ -1,10 +1,10 @@
-"""Two ways of accumulating in PSUM, as separate kernels that check whether a chip computes them correctly.
+"""Two kernels that check whether a chip accumulates correctly in PSUM.
 
-`psum_within`: a convolution accumulates the terms of all filter taps in one PSUM tile, and a tap at the border of an
-image adds to only some of the columns. `psum_side_by_side`: several sums in one bank accumulate in an interleaved
-order. A trn2 device is reported to lose terms of such sums, so no other kernel of this package uses them. AWS's
-simulator and the simulator of this package compute both exactly. `trninfer doctor --selftest` runs both before any
-other kernel.
+`psum_within`: as in a convolution that accumulates all filter taps in one PSUM tile, some terms (taps at the border of
+an image) are added to only some of the columns. `psum_side_by_side`: several sums accumulate in one bank in an
+interleaved order. A trn2 device is reported to lose terms of such sums, so no other kernel of this package computes
+them. AWS's simulator and the simulator of this package compute both exactly. `trninfer doctor --selftest` runs both
+before any other kernel.
 """
 
 import nki
@@ -39,8 +39,9 @@ def _stored(sums, dtype):
 
 @nki.jit
 def psum_side_by_side(lhsT, rhs, slices=4):
-    """Multiply matrices, interleaving the accumulation of slices of the columns: each K tile is added to all slices
-    before the next K tile is processed.
+    """Multiply matrices, interleaving the accumulation of slices of the columns.
+
+    Each K tile is added to all slices before the next K tile is processed.
 
     Dimensions:
         M: up to 128. N: up to 512. K: limited because SBUF must hold a column of K tiles.
@@ -51,7 +52,7 @@ def psum_side_by_side(lhsT, rhs, slices=4):
     Returns:
         [M, N] in HBM, of the dtype of lhsT; accumulated in float32 in one bank of PSUM.
     Notes:
-        `trninfer lint` rejects it: a trn2 device is reported to lose terms of such sums. No other kernel uses them.
+        `trninfer lint` rejects this kernel, because a trn2 device is reported to lose terms of such sums.
     """
     _check(lhsT, rhs)
     rows = lhsT.shape[1]
@@ -72,7 +73,8 @@ def psum_side_by_side(lhsT, rhs, slices=4):
 
 @nki.jit
 def psum_within(lhsT, rhs):
-    """Multiply matrices, adding K tile i only to columns i to N - i: the first to all columns, later ones to fewer.
+    """Multiply matrices, adding K tile i only to columns i to N - i: the first tile to all columns, and later tiles to
+    fewer.
 
     Dimensions and Args:
         See `psum_side_by_side`; N must be greater than twice the number of K tiles.

@@ -1,9 +1,9 @@
 """Kernels that deliberately break undocumented rules, to find out whether a compiler or a chip enforces them.
 
-`psum_half_word` writes an odd number of 16-bit columns to PSUM; `single_column` uses 16-bit tiles of one column in
-SBUF. `sbuf_without_fallback` fills most of SBUF and is compiled with `nki_alloc_fallback=False`: if NKI's allocation
-does not fit, compilation fails instead of falling back to the allocation of neuronx-cc. `trninfer doctor --selftest`
-runs them for information; no other kernel of this package breaks these rules.
+`psum_half_word` writes an odd number of 16-bit columns to PSUM. `single_column` uses 16-bit tiles with a single column
+in SBUF. `sbuf_without_fallback` fills most of SBUF and is compiled with `nki_alloc_fallback=False`: if the allocation
+by NKI does not fit, compilation fails instead of falling back to the allocator of neuronx-cc. `trninfer doctor
+--selftest` runs them for information; no other kernel of this package breaks these rules.
 """
 
 import nki
@@ -24,8 +24,11 @@ def _jit_without_fallback(function):
 
 @nki.jit
 def psum_half_word(a):
-    """Return the transpose [N, M] of a [M, N] in HBM, both at most 128, by one transpose in the dtype of `a`: if M is
-    odd and `a` is 16-bit, the rows of the transpose end within a word of PSUM."""
+    """Return the transpose [N, M] of a matrix [M, N] in HBM, M and N at most 128, computed by one Tensor Engine
+    transpose.
+
+    If M is odd and `a` has 16 bits, the rows of the transpose end within a word of PSUM.
+    """
     check_matrix("a", a)
     rows, columns = a.shape
     assert max(rows, columns) <= PARTITIONS, f"a must have at most {PARTITIONS} rows and columns, got {a.shape}"
@@ -42,7 +45,7 @@ def psum_half_word(a):
 
 @nki.jit
 def single_column(a):
-    """Return twice a [M, 1] in HBM, M at most 128, through tiles of one column in the dtype of `a`."""
+    """Return 2 * a for a column [M, 1] in HBM, M at most 128, using tiles with a single column."""
     check_matrix("a", a)
     rows, columns = a.shape
     assert rows <= PARTITIONS and columns == 1, f"a must be [1 to {PARTITIONS}, 1], got {a.shape}"
@@ -57,8 +60,10 @@ def single_column(a):
 
 @_jit_without_fallback
 def sbuf_without_fallback(a):
-    """Return the blocks of 128 rows of a [128 * blocks, N] in HBM in reverse order, holding all of them in SBUF
-    simultaneously."""
+    """Return the blocks of 128 rows of a matrix [128 * blocks, N] in HBM in reverse order.
+
+    All blocks are in SBUF at the same time.
+    """
     check_matrix("a", a)
     assert a.shape[0] % PARTITIONS == 0, f"a must have a multiple of {PARTITIONS} rows, got {a.shape[0]}"
     result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)

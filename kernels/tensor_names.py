@@ -1,7 +1,7 @@
-"""Names of a launch's tensors that carry a reference to their operation.
+"""Names of the tensors of a launch, which refer to the operation that computes them.
 
-For NKI a name is a string. The simulator keeps the object itself, so that a timeline can determine, from the name of a
-tensor, the operation and the pass for which an instruction computes or loads. No text is parsed.
+For NKI, a name is a string. The simulator keeps the object itself, so that timelines can look up the operation and the
+pass of an instruction from the name of the tensor that it computes or loads, without parsing text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TensorName(str):
     is_early: bool
 
     def __new__(cls, text: str, operation: OpId, pass_number: int, is_early: bool = False) -> TensorName:
-        """Return a name whose text is `text`."""
+        """Create a TensorName from `text`."""
         name = super().__new__(cls, text)
         name.operation, name.pass_number, name.is_early = operation, pass_number, is_early
         return name

@@ -1,8 +1,7 @@
 """Matrix transposition on the Tensor Engine: [M, N] -> [N, M].
 
 The matrix is moved in square blocks whose rows are 2 KiB long in both directions. Inside a block, 128x128 tiles are
-transposed into PSUM; a bank contains the adjacent tiles that form one long row, and is copied to SBUF by one
-instruction.
+transposed into PSUM. A bank contains the adjacent tiles that form one long row, and one instruction copies it to SBUF.
 """
 
 import nki
@@ -49,7 +48,7 @@ def _transpose_block(out, a):
 
 def transpose_into(out, a):
     """Write the transpose of a matrix in HBM, [M, N], to another matrix in HBM, [N, M]."""
-    block = DMA_ROW_BYTES // itemsize(a.dtype)  # also 2 KiB of a PSUM partition: one bank
+    block = DMA_ROW_BYTES // itemsize(a.dtype)  # equal to 2 KiB of a PSUM partition: one bank
     for r in tiles(a.shape[0], block):
         for c in tiles(a.shape[1], block):
             _transpose_block(out[c.start : c.end, r.start : r.end], a[r.start : r.end, c.start : c.end])

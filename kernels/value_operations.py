@@ -9,11 +9,12 @@ from .operation import Operation, Packing, Rows, Sides, Surroundings, aligned
 from .operation_fields import IDENTITY, Activation, Border, Pair
 from .tiling.packing import ceil_div
 
-SEARCHED_BYTES = 8 * 1024  # bytes of a partition for the numbers of pixels whose classes are determined together
+SEARCHED_BYTES = 8 * 1024  # bytes of a partition for the values of pixels whose classes are determined together
 
 
 def products_bytes(operation: Operation, around: Surroundings) -> int:
-    """Return the bytes per partition of two float32 values of an operation's size; 0 if it writes to a buffer."""
+    """Return the bytes per partition of two float32 values of the size of an operation's value; 0 if it writes to a
+    buffer."""
     if operation.into is not None:
         return 0
     top, _, bottom, _ = operation.margin
@@ -22,7 +23,7 @@ def products_bytes(operation: Operation, around: Surroundings) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Combine(Operation):
-    """activation(first `arithmetic` second); the second operand may be one number for each channel of each image."""
+    """activation(first `arithmetic` second). The second operand may be one number for each channel of each image."""
 
     arithmetic: str = "add"
     activation: Activation = IDENTITY
@@ -49,9 +50,9 @@ class Combine(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Numbered(Operation):
-    """An operation with numbers for each channel or element, starting at column `constants` of the constants.
+    """An operation with constants for each channel or element, which start at column `constants`.
 
-    `is_scaled`: False if all scales are 1 and all shifts are 0. The operation then has no constants.
+    `is_scaled` is False if all scales are 1 and all shifts are 0. The operation then has no constants.
     """
 
     constants: int = 0
@@ -93,7 +94,10 @@ class Affine(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class Slope(Numbered):
-    """x, or x * slope where x < 0, with a slope per channel or per element of an image, from column `constants` on."""
+    """x, or x * slope where x < 0.
+
+    There is one slope per channel or per element of an image, starting at column `constants`.
+    """
 
     by_element: bool = False
 
@@ -113,7 +117,7 @@ class Slope(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class Norm(Numbered):
-    """(x - mean) / sqrt(variance + epsilon) * scale + shift; the constants are arranged like those of `Affine`."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift. The constants are arranged like those of `Affine`."""
 
     epsilon: float = 1e-5
 
@@ -139,7 +143,7 @@ class GroupNorm(Norm):
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSoftmax(Operation):
-    """Softmax of each pixel over axis `length` of its channels, viewed as [outer, length, inner]; or its logarithm."""
+    """Softmax of each pixel, or its logarithm, over axis `length` of its channels, viewed as [outer, length, inner]."""
 
     length: int
     inner: int = 1
@@ -188,7 +192,10 @@ class LocalResponseNorm(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Pad(Operation):
-    """Padding with rows and columns of `value`, or of the operand as `border` specifies; negative `padding` crops."""
+    """Padding with rows and columns of `value`, or of the operand as `border` specifies.
+
+    Negative `padding` crops the operand.
+    """
 
     padding: Sides
     value: float = 0.0
@@ -200,11 +207,11 @@ class Pad(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless padding wraps rows around from the opposite border."""
+        """Return True unless the padding wraps around to rows from the opposite border."""
         return self.rows > 1 and self.border is not Border.WRAP
 
     def whole_rows(self, rows: Rows) -> Rows:
-        """Extend rows at the border by the image rows that the border copies."""
+        """Extend rows at the border to include the image rows that the border copies."""
         first, end = rows
         own = 1 if self.border is Border.NUMBER else 2
         above, below = (side * own + 1 if side > 0 else 0 for side in self.padding[::2])
@@ -254,7 +261,8 @@ class PixelShuffle(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Beside(Operation):
-    """The pixels of operand n, row by row, in columns from `starts[n]` on of one row; zeros in other columns."""
+    """A single row that contains the pixels of operand n, row by row, from column `starts[n]` on, and zeros in all
+    other columns."""
 
     starts: tuple[int, ...]
     activation: Activation = IDENTITY
@@ -267,7 +275,7 @@ class Beside(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class PixelArgmax(Operation):
-    """The channel with the largest number at each pixel (the first, if equal), as int32 in HBM: a class map."""
+    """A class map in HBM, int32: the channel with the largest value at each pixel (the first, if several are equal)."""
 
     has_answers: ClassVar[bool] = True
     reads_hbm: ClassVar[bool] = True
@@ -283,7 +291,7 @@ class PixelArgmax(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Rearrange(Operation):
-    """The elements of each image from `first` on, viewed as axes of `split` and transposed to `order`."""
+    """The elements of each image, starting at `first`, reshaped to `split` and transposed to `order`."""
 
     split: tuple[int, ...]
     order: tuple[int, ...]

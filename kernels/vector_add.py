@@ -1,7 +1,7 @@
-"""Vector addition, c = a + b, in four versions: from one number per tile to explicit SBUF addresses.
+"""Vector addition, c = a + b, in four versions, from one number per tile to explicit SBUF addresses.
 
-1. `vector_add_naive`: one number per tile. Each requires two loads, an addition and a store; the kernel is entirely
-   bound by issuing DMAs.
+1. `vector_add_naive`: one number per tile. Each number requires two loads, an addition and a store; the time is
+   entirely spent on issuing DMAs.
 2. `vector_add_tiled`: `rows` numbers per tile, one per partition. With 128 rows every lane is used, but each
    instruction processes only one number per lane.
 3. `vector_add_stream`: the vector is folded over the 128 partitions and each tile contains `free` numbers of each
@@ -50,7 +50,7 @@ def _add_columns(out, a, b, rows):
 
 
 def _add_placed(out, a, b, turn, tiles, place):
-    """Add two [partitions, free] windows of HBM through the tiles of one turn: [ a places | b places | sum places ]."""
+    """Add two [partitions, free] windows of HBM, using the tiles of one turn: [ a places | b places | sum places ]."""
     a_tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf, address=(0, turn * place))
     b_tile = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf, address=(0, (tiles + turn) * place))
     sum_tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf, address=(0, (2 * tiles + turn) * place))
@@ -61,13 +61,14 @@ def _add_placed(out, a, b, turn, tiles, place):
 
 
 def _fold(vector, columns):
-    """Return columns of the vector folded to [128, n // 128], such that consecutive numbers are on one partition."""
+    """Return columns of the vector, folded to [128, n // 128] so that consecutive numbers are on one partition."""
     share = vector.shape[0] // PARTITIONS
     return vector[0 : PARTITIONS * share].reshape((PARTITIONS, share))[:, columns[0] : columns[1]]
 
 
 def _rest(vector):
-    """Return the remainder of a vector after it is divided evenly over 128 partitions: up to 127 numbers in a row."""
+    """Return the last n % 128 numbers of a vector as a row: they remain after it is divided evenly over 128
+    partitions."""
     n = vector.shape[0]
     done = n // PARTITIONS * PARTITIONS
     return vector[done:n].reshape((1, n - done))
@@ -104,7 +105,7 @@ def vector_add_tiled(a, b, rows=128):
     Returns:
         [n] in HBM, of the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        Every number requires a separate DMA descriptor, for one element on one partition.
+        Every number requires a separate DMA descriptor, which moves one element to one partition.
     """
     _check_vectors(a, b)
     assert rows >= 1 and rows <= PARTITIONS, f"rows must be between 1 and {PARTITIONS}, got {rows}"
@@ -125,7 +126,8 @@ def vector_add_stream(a, b, free=1000):
     Returns:
         [n] in HBM, of the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        Long tiles make DMAs efficient; short tiles overlap better: at n = 256,000 two tiles of 1,000 beat one of 2,000.
+        Long tiles make DMAs efficient; short tiles overlap better. At n = 256,000, two tiles of 1,000 are faster than
+        one of 2,000.
     """
     _check_vectors(a, b)
     most = usable_sbuf_bytes() // (3 * itemsize(a.dtype))
@@ -154,8 +156,8 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     Returns:
         [n] in HBM, of the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        Tile i is stored in place i % tiles, so its load may begin as soon as tile i - tiles has been added, and its sum
-        waits for the store of that tile. With one place nothing overlaps. No other part of SBUF is used.
+        Tile i is stored in place i % tiles. Its load may begin as soon as tile i - tiles has been added, and its sum
+        waits for the store of that tile. With a single place, nothing overlaps. No other part of SBUF is used.
     """
     _check_vectors(a, b)
     assert free >= 1, f"free must be at least 1, got {free}"

@@ -1,11 +1,11 @@
 """A lower bound on a network's time on this machine, independent of how its layers are implemented.
 
-A launch begins by loading data and ends by storing its result, so the latencies of both DMAs count. For the work
-between them, the larger of two terms counts. Memory: the filters, matrices and pixels read by the first layer, loaded
-once at the sustained rate of the DMA engines. Tensor Engine: the multiplications of operands that are not padding, on a
-fully used array at full clock rate; for 3x3 filters, the smallest number of products that minimal filtering requires
-(kernels/convolution/forms.py). Depthwise convolutions are excluded, because other engines may compute them. The
-derivation is in docs/predictions.md.
+A launch begins by loading data and ends by storing its result, so the latencies of both DMAs count. The work between
+them takes at least the larger of two times. Memory: the time to load all filters and matrices, and the pixels that the
+first layer reads, once, at the sustained DMA rate. Tensor Engine: the time to multiply all operands that are not
+padding, on a fully used array at the full clock rate; for 3x3 filters, the smallest number of products that minimal
+filtering requires (kernels/convolution/forms.py). Depthwise convolutions are excluded, because other engines may
+compute them. The derivation is in docs/predictions.md.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .verify import Verification, Verifier, merge
 MOST = 1e-3  # maximum accepted difference, as a share of the largest output
 PLANNED = (1, 2)  # batch sizes that are planned in each dtype
 
-# Batch sizes that are run, with the largest number of multiply-accumulates per example; larger networks are not run.
+# The batch sizes to run, each with the maximum number of multiply-accumulates per example. Larger networks are not run.
 BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
 
 

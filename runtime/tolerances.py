@@ -44,11 +44,11 @@ SOURCES = (
         "bound, but its own test of activation accepts 1e-5 (nki/test/test_nki_isa_activation.py)",
     ),
 )
-# A network's answer accumulates the errors of several kernels: ten in float32, fewer in 16 bits, since the rounding
-# errors of many layers cancel. The networks of docs/networks.md stay within a fifth of these sums. In 8 bits even the
-# errors of single products cancel: among 126 random networks of up to six layers, those with the first and last layer
-# in bfloat16 had errors of at most 0.15 relative to the largest number; one network with all layers in 8 bits had an
-# error of 0.26.
+# The output of a network accumulates the errors of several kernels. Errors of ten kernels are allowed in float32, and
+# fewer in 16 bits, where the rounding errors of many layers cancel. The errors of the networks in docs/networks.md are
+# at most a fifth of these sums. In 8 bits, even the errors of individual products cancel. Among 126 random networks of
+# up to six layers, those with the first and last layer in bfloat16 had errors of at most 0.15 relative to the largest
+# output; one network with all layers in 8 bits had an error of 0.26.
 _NETWORK = {"float32": 10.0, "float16": 2.0, "bfloat16": 1.25, "float8_e4m3": 2.5}
 
 

@@ -11,8 +11,8 @@ SMALL: dict[str, Any] = {"hidden_size": 192, "intermediate_size": 768, **LAYERS}
 STAGES: dict[str, Any] = {"hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 2, 1]}
 TWO_STAGES = {"embed_dim": 24, "depths": [2, 2], "num_heads": [2, 4]}
 
-# For each network: the configuration's class, the model's class, and what the configuration has of its own. A network
-# whose configuration has `image_size` gets that of the export.
+# For each network: the configuration class, the model class, and the settings that differ from the defaults. If a
+# configuration has an `image_size`, it is set to the size used for the export.
 NETWORKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "vit": ("ViT", "ForImageClassification", SMALL),
     "vit_model": ("ViT", "Model", SMALL),

@@ -187,7 +187,7 @@ def find_blocks(pages: Iterable[Path]) -> dict[str, Path]:
 
 
 def fill(text: str, contents: Mapping[str, str]) -> str:
-    """Return a text with the contents of these blocks replaced."""
+    """Return `text` with the contents of its marked blocks replaced."""
 
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]}{contents[match[2]]}\n{match[3]}" if match[2] in contents else match[0]

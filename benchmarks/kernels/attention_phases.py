@@ -167,8 +167,8 @@ def attention_fused(q_hbm, k_hbm, v_hbm, as_compiled=False):
         scores = []
         for block in blocks:
             products = [_product(q, k, block, j) for j in range(length // COLUMNS)]
-            # As compiled, the eight PSUM banks hold half of the scores of four long blocks; the others are copied to
-            # SBUF.
+            # In the compiled kernel, the eight PSUM banks hold half of the scores of four long blocks; the other half
+            # is copied to SBUF.
             keeps = as_compiled and len(blocks) * len(products) <= 4
             scores.append([p if keeps or (as_compiled and j == 0) else _copied(p) for j, p in enumerate(products)])
         exponentials, inverse = _exponentials(scores)

@@ -38,7 +38,8 @@ class Version:
 
     wave: int = 4  # experts loaded before the first of them is computed
     buffers: int = 4  # experts whose weights fit into the buffers
-    # Tiles of PSUM: "apart" for each wave, of one "expert", or shared, "zeroed first" or "zeroed after" the next loads.
+    # How PSUM tiles are allocated: "apart" for each wave, once per "expert", or shared and "zeroed first" or "zeroed
+    # after" the next loads.
     sums: str = "zeroed first"
     router_batch: int = 4
     router_static: bool = False

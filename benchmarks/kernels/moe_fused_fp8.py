@@ -60,7 +60,7 @@ class _Expert:
             )
         self.gate_scales, self.down_scales = tile(P, width // P), tile(P, half // P)
         self.inner_scales = tile(P, 1), tile(P, 1)
-        # The measured kernels leave 64 of these uninitialised, which are multiplied by zeros.
+        # The measured kernels do not initialise 64 of these values, because they are multiplied by zeros.
         nisa.memset(self.inner_scales[1], value=0.0)
 
     def arrange_scales(self):

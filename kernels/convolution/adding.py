@@ -1,12 +1,13 @@
-"""Assignment of residual additions in a convolution to engines, alternating between PSUM banks.
+"""Assign the residual additions of a convolution to engines, which may alternate between PSUM banks.
 
-The Vector Engine adds the residual value while it evicts sums from PSUM; the Tensor Engine waits for this eviction if
-each bank receives only one matmul. The Tensor Engine adds it by an additional matmul with the identity, which is exact
-because PSUM accumulates the products in float32. This takes as long as one step of a filter in 16 bits, and four times
-as long in float32. If each bank receives many matmuls, the Tensor Engine may add to the last bank only, because the
-next operation waits for that bank.
+The Vector Engine can add the residual value while it evicts sums from PSUM. If each bank receives only one matmul, the
+Tensor Engine waits for this eviction. The Tensor Engine can instead add the residual value with an additional matmul by
+the identity, which is exact because PSUM accumulates the products in float32. In 16 bits, this takes as long as one
+step of a filter; in float32, four times as long. If each bank receives many matmuls, the Tensor Engine may add to the
+last bank only, because the next operation waits for that bank.
 
-This module contains plain data and does not import `nki`: the host chooses by the predicted time (`lowering/`).
+This module contains plain data and does not import `nki`: the host chooses the engines according to predicted times
+(`lowering/`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from enum import Enum
 
 
 class Way(Enum):
-    """The engines that process one bank of sums: one adds, and one applies the activation."""
+    """The engines that process one bank of sums: the one that adds, and the one that applies the activation."""
 
     VECTOR = "vector, then scalar"
     VECTOR_ALONE = "vector"
@@ -23,7 +24,7 @@ class Way(Enum):
 
 
 class Adding(str, Enum):
-    """The choice of engines that add a residual value to the sums of an operation."""
+    """The division of work between the engines when they add a residual value to the sums of an operation."""
 
     VECTOR = "vector"
     SHARED = "shared"
@@ -33,9 +34,12 @@ class Adding(str, Enum):
         return self.value
 
     def way(self, turn: int, has_activation: bool, is_last: bool = False) -> Way:
-        """Return the engines that add to bank number `turn`. Without an activation, the Vector Engine writes the result
-        directly. With an activation it needs two instructions and therefore processes only two banks of five.
-        `is_last` is true for the operation's last bank, for which the next operation waits."""
+        """Return the engines that process bank number `turn`.
+
+        Without an activation, the Vector Engine writes the result directly. With an activation, it needs two
+        instructions, so it processes only two banks of five. `is_last`: whether the bank is the operation's last, for
+        which the next operation waits.
+        """
         if self is Adding.LAST and is_last:
             return Way.TENSOR
         if self is not Adding.SHARED:

@@ -1,8 +1,8 @@
 """Matmuls of 8-bit operands that contract over twice as many rows as the Tensor Engine has, in the same time.
 
 From NeuronCore-v3 on, a matmul in `double_row` mode contracts over two planes, stationary [K, 2, M] and moving
-[K, 2, N] (trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles form two planes if they share a tensor, and
-their weights do too; alternatively, two steps of a filter form two planes of one input tile, shifted by some rows and
+[K, 2, N] (trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles form two planes if they share a tensor and
+their weights do too. Alternatively, two steps of a filter form two planes of one input tile, shifted by some rows and
 columns. If the number of tiles is odd, the last tile is multiplied by pairs of steps; if the number of steps is odd,
 the last step runs as a single matmul.
 """
@@ -22,7 +22,7 @@ FREE_DIMENSIONS = 3  # number of free dimensions that most instructions can read
 
 @dataclass(frozen=True)
 class Matmul:
-    """A matmul of one input tile with the `weights` of one filter step, or a matmul over two planes.
+    """A matmul of one input tile with the weights of one filter step, or a matmul over two planes.
 
     The second plane starts `inputs_apart` and `weights_apart` elements of a partition after the first.
     """
@@ -40,8 +40,10 @@ class Matmul:
 
 
 def matmuls_of(stream, out_tile, tiles):
-    """Yield the matmuls of one output tile, starting with one that contributes to all outputs; weights are fetched as
-    needed."""
+    """Yield the matmuls of one output tile, starting with one that contributes to all outputs.
+
+    Weights are fetched as needed.
+    """
     plan = stream.plan
     count = len(plan.steps)
     order = [(plan.reach.first_step + n) % count for n in range(count)]
@@ -62,8 +64,8 @@ def matmuls_of(stream, out_tile, tiles):
 
 
 def _apart(plan, t, tile, unit):
-    """Return the distances, in elements of a partition, from an input tile to the next and between their weights; 0 if
-    they are in different tensors."""
+    """Return the distance from an input tile to the next and the distance between their weights, in elements of a
+    partition. A distance is 0 if the two are in different tensors."""
     if not plan.problem.images.in_planes:
         return plan.pairs[t]
     if not begins_pair(plan, t):
@@ -78,7 +80,8 @@ def doubled(tile, apart):
 
 
 def can_be_doubled(tile):
-    """True if an instruction can step through two planes of [K, ...]; two free dimensions remain for the rest."""
+    """True if an instruction can step through two planes of [K, ...], with two free dimensions left for the other
+    axes."""
     return len(_joined(tile.get_pattern()[1:])) < FREE_DIMENSIONS
 
 

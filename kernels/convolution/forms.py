@@ -1,24 +1,25 @@
-"""The algorithms ("forms") by which filters are multiplied, and their sizes. For 3x3 filters:
+"""The convolution algorithms ("forms"), and the sizes of their operands. The forms of 3x3 filters are:
 
     direct    9 matmuls over all output columns
     pairs     12 matmuls over half of the columns: two thirds of the work (pairs.py)
     squares   16 matmuls over a quarter of the outputs: four ninths of the work (squares.py)
 
 Minimal filtering (pairs, squares) needs fewer matmuls but more additions: on the input, once for all output channels,
-and on the sums of each tile of output channels. With many channels, matmuls hide the latency of these additions, more
-easily in float32, where a column takes four cycles.
+and on the sums of each tile of output channels. With many channels, matmuls hide the latency of these additions,
+especially in float32, in which a column takes four cycles.
 
-Its errors are larger than those of the direct form: in float32 by a factor of 1.3 (pairs) or 1.7 (squares); in 16 bits,
-to which combinations are rounded, by a factor of 1.9 (pairs). Squares are not used in 16 bits: the errors would be two
-and a half times as large, and the Vector Engine would lose more time than the Tensor Engine saves
-(docs/convolutions.md). In float16 the sum of two inputs must not overflow.
+Minimal filtering has larger errors than the direct form: in float32 by a factor of 1.3 (pairs) or 1.7 (squares), and in
+16 bits, to which combinations are rounded, by a factor of 1.9 (pairs). Squares are not used in 16 bits, because the
+errors would be two and a half times as large, and the Vector Engine would lose more time than the Tensor Engine would
+save (docs/convolutions.md). In float16 the sum of two inputs must not overflow.
 
-In networks, depthwise filters of any size have additional forms, rows of 2 and rows of 4 (row_blocks.py). They compute
+In networks, depthwise filters of any size have additional forms. "Rows of 2" and "rows of 4" (row_blocks.py) compute
 the same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices can
 be generated on the chip from one number for each channel and tap instead of being loaded. For small images, the Vector
 Engine and GpSimd multiply elementwise ("products").
 
-This module is pure arithmetic and does not import `nki`: the host chooses the form by the predicted time (`lowering/`).
+This module is pure arithmetic and does not import `nki`: the host chooses the form according to predicted times
+(`lowering/`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ..tiling.packing import ceil_div, round_up
 
 
 class Form(str, Enum):
-    """A form in which filters are multiplied, as described in the module's docstring."""
+    """A convolution algorithm, as described in the module's docstring."""
 
     DIRECT = "direct"
     PAIRS = "pairs"
@@ -62,7 +63,7 @@ RESERVED_BYTES = 8 * 1024  # bytes of an SBUF partition reserved for biases and 
 
 
 def worthwhile(gen2: bool, item_bytes: int) -> tuple[Form, ...]:
-    """Return the forms, in addition to the direct one, whose errors are small enough for them to be chosen by default.
+    """Return the forms, other than the direct one, whose errors are small enough for the form to be chosen by default.
 
     NeuronCore-v2 takes two cycles to add two tiles, and its Vector Engine shares ports with other engines: there,
     minimal filtering gains nothing in 16 bits, and squares gain nothing in float32.
@@ -99,16 +100,18 @@ def rows_together(form: Form, pool_size: int) -> int:
 
 
 def input_room(form: Form) -> int:
-    """Return the SBUF space of the input and its combinations, as a multiple of the input's size."""
+    """Return the SBUF space for the input and its combinations, as a multiple of the size of the input."""
     if form is Form.PAIRS:
         return 3
-    return 6 if form is Form.SQUARES else 1  # squares keep one copy of the combined rows and two of all else
+    return 6 if form is Form.SQUARES else 1  # squares: one copy of the combined rows, two of everything else
 
 
 def piece_of(
     form: Form, pool_size: int, shape: tuple[int, int], rows_fitting: int, bank_columns: int
 ) -> tuple[int, int, int]:
-    """Return (images, rows, columns) of the largest output piece for a PSUM tile, such that the pieces have even sizes.
+    """Return (images, rows, columns) of the largest output piece that fits in a PSUM tile.
+
+    Pieces have nearly equal sizes.
 
     `shape` is (rows, columns) of the outputs, and `rows_fitting` is the number of rows that fit in SBUF together. The
     number of images is 0 if a single image exceeds a bank.
@@ -137,7 +140,8 @@ def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> i
 
 
 def rows_combined(form: Form, shape: tuple[int, int], filter_rows: int, pool_size: int, elements: int) -> int:
-    """Return the number of output rows whose combinations fit in `elements` of a partition: all, or at least a few."""
+    """Return the number of output rows whose combinations fit in `elements` elements of a partition, but at least a
+    few."""
     rows, columns = shape
     unit = rows_together(form, pool_size)
     fitting = round_up(rows, unit)

@@ -1,4 +1,4 @@
-"""Loading of a convolution's input into SBUF in groups of rows or images, prefetching the next group.
+"""Load the input of a convolution into SBUF in groups of rows or images. The next group is prefetched.
 
 load(group 0)
 for group:
@@ -19,17 +19,18 @@ from .pairs import pair_inputs
 from .plan import Conv2dPlan, begins_pair, has_space, input_columns, input_rows, rows_of_taps
 from .squares import square_inputs
 
-ZEROED_TILES = 4  # one is being multiplied, two are loaded, and one waits for its loads
+ZEROED_TILES = 4  # one tile is being multiplied, two are loaded, and one waits for its loads
 
 
 @dataclass
 class InputStream:
-    """The groups of an input, [B, Cin, H, W] in HBM, streamed through SBUF; or an input that is already in SBUF."""
+    """The groups of an input [B, Cin, H, W] that are streamed from HBM through SBUF, or an input that is already in
+    SBUF."""
 
     x: nl.NkiTensor | None
     plan: Conv2dPlan
     resident: list[nl.NkiTensor]  # tiles of an input in SBUF, including padding
-    # zeroed buffers for tiles with gaps between the blocks of taps, used in rotation
+    # zeroed buffers for tiles that have gaps between the blocks of taps, used in rotation
     zeroed: list[nl.NkiTensor] = field(default_factory=list)
     # the current group, with one tile for each tile of input channels
     loaded: list[nl.NkiTensor] = field(default_factory=list)
@@ -40,7 +41,10 @@ class InputStream:
 
 
 def open_inputs(x, plan, resident=()):
-    """Return a stream for x, or for `resident` tiles; afterwards, `load_first` loads the first group tile by tile."""
+    """Return a stream for x or, if given, for the `resident` tiles.
+
+    Call `load_first` for each tile of the first group.
+    """
     return InputStream(x, plan, resident)
 
 
@@ -58,13 +62,13 @@ def load_input(x, plan):
 
 
 def start_inputs(stream, zeroed):
-    """Prepare the first group for its matmuls once it is loaded; `zeroed` contains the buffers from `zeroed_inputs`."""
+    """Prepare the first group for its matmuls once it is loaded. `zeroed`: the buffers returned by `zeroed_inputs`."""
     stream.zeroed = zeroed
     stream.tiles = _as_multiplied(stream.plan, stream.loaded)
 
 
 def look_ahead(stream, index, tile, out_tiles):
-    """Load and combine the next group before the longer matmuls are issued."""
+    """Load and combine the next group before the remaining matmuls of this group are issued."""
     if index == len(stream.plan.groups) - 1:
         return
     if tile == (out_tiles - 1 if stream.plan.form is Form.DIRECT else 0):
@@ -95,8 +99,10 @@ def _as_multiplied(plan, loaded):
 
 
 def zeroed_inputs(x, plan):
-    """Allocate zeroed tiles for the largest groups, reused in rotation by all but the first group: the gaps between the
-    blocks of taps stay zero."""
+    """Allocate zeroed tiles of the size of the largest group.
+
+    All groups except the first reuse them in rotation, since the gaps between the blocks of taps stay zero.
+    """
     tiles: list[nl.NkiTensor] = []
     if not has_space(plan):
         return tiles
@@ -120,9 +126,9 @@ def zeroed_inputs(x, plan):
 
 
 def _load_tile(stream, index, t):
-    """Return input tile `t` of a group as [taps and channels, images, rows, columns], with zero padding.
+    """Load input tile `t` of a group and return it as [taps and channels, images, rows, columns], with zero padding.
 
-    Rows shared with the previous group are copied from the corresponding tile of that group.
+    Rows that the previous group also contains are copied from the corresponding tile of that group.
     """
     x = stream.x
     plan = stream.plan
@@ -163,7 +169,7 @@ def _load_tile(stream, index, t):
 
 
 def _new_tile(stream, t, shape):
-    """Allocate input tile `t` of a group; two tiles that form the planes of one matmul share a tensor."""
+    """Allocate input tile `t` of a group. Two tiles that form the planes of one matmul share a tensor."""
     plan = stream.plan
     if t > 0 and begins_pair(plan, t - 1):
         return stream.second
@@ -176,15 +182,15 @@ def _new_tile(stream, t, shape):
 
 
 def _load_taps(tile, images, plan, kept, first):
-    """Load the rows from `kept` on for each tap that has a block of partitions.
+    """Load the rows from row `kept` on for each tap that has a block of partitions.
 
     images: [images, channels, H, W] in HBM. first: the image row and column of the tile's first element.
     """
     top, left = first
     problem = plan.problem
     pitch = plan.reach.row_pitch
-    # Generating descriptors for one DMA per tap takes longer than moving the data and would delay the weights in the
-    # launch of a network, so the runtime prepares these descriptors in advance.
+    # With one DMA per tap, generating the descriptors takes longer than moving the data. This would delay the weights
+    # in the launch of a network, so the runtime prepares these descriptors in advance.
     many = problem.filters.come_from_network and problem.filters.taps.count > 1 and len(plan.groups) > 1
     for i in range(problem.filters.taps.rows):
         # image row: element (r, c) reads image row `row + r * pitch`, column `column + c`
@@ -211,7 +217,7 @@ def _load_taps(tile, images, plan, kept, first):
 
 
 def _zero_border(tile, kept, plan, top, left):
-    """Zero the padding that any tap reads in a tile whose first `kept` rows are already present."""
+    """Set to zero the padding that any tap reads, in a tile whose first `kept` rows are already present."""
     problem = plan.problem
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]

@@ -1,4 +1,4 @@
-"""Output columns in pairs: 3x3 filters with two thirds of the matmul work, by the minimal filtering algorithm F(2, 3).
+"""Compute output columns in pairs: 3x3 filters with two thirds of the matmul work, using minimal filtering F(2, 3).
 
 For adjacent outputs y0, y1 of a filter row (g0, g1, g2) over inputs d0 to d3 (S. Winograd, Arithmetic Complexity of
 Computations, 1980):
@@ -19,7 +19,7 @@ from ..tiling.tiles import even_tiles, itemsize, reshaped
 from ..tiling.warm_up import psum_tile
 from .plan import rows_of_taps
 
-ORDER = (1, 2, 0, 3)  # order in which the sums are computed: those evicted first come first
+ORDER = (1, 2, 0, 3)  # order in which the sums are computed: sums that are evicted first come first
 FIRST = 1
 BAND_ELEMENTS = 512  # elements of a combination computed per instruction
 
@@ -27,7 +27,7 @@ BAND_ELEMENTS = 512  # elements of a combination computed per instruction
 def pair_inputs(tile, plan):
     """Compute the four combinations of an input tile [K, images, rows, columns] as [K, 4, images, rows, pairs].
 
-    Bands of rows are combined sequentially, so that matmuls of the first rows need not wait for the last rows.
+    Rows are combined band by band, so that matmuls of the first rows need not wait for the last rows.
     """
     partitions, images, rows = tile.shape[:3]
     pairs = ceil_div(plan.problem.output[1], 2)
@@ -41,8 +41,8 @@ def pair_inputs(tile, plan):
 def _combine(combined, tile, from_host):
     """Compute the combinations [K, 4, images, rows, pairs] of [K, images, rows, 2 * pairs + 2].
 
-    16-bit columns are first split into even and odd columns, which the Vector Engine adds at two elements per cycle
-    (trainium2_arch). If the filters are rounded twice, as given and again after being combined, the rounding error of
+    In 16 bits, the columns are first split into even and odd columns, which the Vector Engine adds at two elements per
+    cycle (trainium2_arch). If the filters are rounded twice (before and after they are combined), the rounding error of
     the input is partly compensated: (c1 + c2) / 2 and (c1 - c2) / 2 replace d2 and d1 in the other two combinations.
     """
     partitions, images, rows, columns = tile.shape
@@ -98,7 +98,7 @@ def pair_filters(weights):
 
 
 def multiply_pairs(count, units, combined, plan, piece, warm):
-    """Compute the four sums [count, rows of all images, pairs] of an output piece, in PSUM.
+    """Compute the four sums of an output piece in PSUM, [count, rows of all images, pairs] each.
 
     units: weights combined by `pair_filters` for each tile of input channels, computed as needed; combined: inputs
     combined by `pair_inputs`. `warm`, if not None, is the zeroed PSUM tile of the sum that is computed first.
@@ -122,8 +122,10 @@ def multiply_pairs(count, units, combined, plan, piece, warm):
 
 
 def join_pairs(sums, columns, pooled):
-    """Return the outputs [count, rows, columns] in SBUF, float32, from their four sums in PSUM; if `pooled`, return the
-    maxima of column pairs, [count, rows, pairs]."""
+    """Combine four sums in PSUM into the outputs [count, rows, columns] in SBUF, in float32.
+
+    If `pooled`, return the maxima of column pairs, [count, rows, pairs].
+    """
     count, rows, pairs = sums[0].shape
     half1 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)
     half2 = nl.ndarray((count, rows, pairs), dtype=nl.float32, buffer=nl.sbuf)

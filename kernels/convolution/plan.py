@@ -1,4 +1,4 @@
-"""Tiling of a convolution: the data that stays in SBUF, the size of each load, and the contents of a PSUM bank.
+"""Tile a convolution: choose the data that stays in SBUF, the size of each load, and the contents of a PSUM bank.
 
 The module is pure arithmetic on compile-time integers; `conv2d.py` turns the plan into instructions.
 `tiling/packing.py` determines which filter taps share the partition axis.
@@ -30,7 +30,7 @@ STAGING_BYTES = 48 * 1024  # bytes of a partition for weights that are being rea
 STAGING_CHUNK_BYTES = 16 * 1024
 LOAD_BYTES = 16 * 1024  # bytes of a partition per load; DMA engines saturate at 4 KiB
 LOAD_PIXELS_OF_TAPS = 6 * 1024  # output pixels per load if the whole filter shares the partition axis
-# Images of up to this many bytes per partition are loaded whole, larger ones in groups of rows.
+# Images of up to this many bytes per partition are loaded whole; larger images are loaded in groups of rows.
 WHOLE_IMAGE_BYTES = 4 * 1024
 FILTERING_BYTES = 36 * 1024  # bytes for the original filters, and for sums before they are combined
 
@@ -49,15 +49,18 @@ class Weights:
 
 @dataclass
 class Reach:
-    """The layout of the input in SBUF. Adjacent SBUF rows are `row_pitch` image rows apart, and a matmul reads every
-    `row_step`-th SBUF row; all columns are present."""
+    """The layout of the input in SBUF.
+
+    Adjacent SBUF rows are `row_pitch` image rows apart, and a matmul reads every `row_step`-th SBUF row. All columns
+    are present.
+    """
 
     row_pitch: int
     row_step: int
     rows: int  # SBUF rows and columns that a group needs in addition to those of the first tap
     columns: int
     pads_columns: bool  # True if SBUF holds the padding left and right of an image; padding rows are always in SBUF
-    first_step: int  # a step that contributes to every output pixel; it must come first
+    first_step: int  # a step that contributes to every output pixel, and must therefore come first
 
 
 @dataclass
@@ -65,20 +68,20 @@ class Conv2dPlan:
     """The tiling of one convolution."""
 
     problem: Problem
-    form: Form  # the form in which filters are multiplied (forms.py)
+    form: Form  # the convolution algorithm (forms.py)
     channel_tiles: list[Tile]  # tiles of input channels, each stored in one SBUF tile
     steps: list[Step]
     reach: Reach
     weights: Weights
-    psum: Block  # the largest numbers of images, rows and columns that fit in a PSUM tile
+    psum: Block  # the maximum numbers of images, rows and columns in a PSUM tile
     groups: list[Block]  # the outputs computed from each load
-    # For each input tile, the distances to the next tile and between their weights, in elements of a partition; 0 if
-    # they are in different tensors.
+    # For each input tile, the distance to the next tile and the distance between their weights, in elements of a
+    # partition. A distance is 0 if the two are in different tensors.
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
 def ramp(total, smallest, largest, rising, falling):
-    """Return group sizes that add up to `total` and are at most `largest`.
+    """Return group sizes whose sum is `total`, none of which exceeds `largest`.
 
     If `rising`, the sizes double from `smallest`, so that computation starts early; if `falling`, they halve down to
     `smallest`, so that little remains to be stored at the end.
@@ -97,7 +100,10 @@ def ramp(total, smallest, largest, rising, falling):
 
 
 def reach_of(problem, steps, form, resident):
-    """Return the layout of the input in SBUF. `resident` is true if an earlier layer left it in SBUF with padding."""
+    """Return the layout of the input in SBUF.
+
+    `resident`: whether an earlier layer left the input in SBUF, with padding.
+    """
     images, filters, movement = problem.images, problem.filters, problem.movement
     stride_columns = movement.stride[1]
     left = movement.padding[1]
@@ -106,8 +112,9 @@ def reach_of(problem, steps, form, resident):
     pads_columns = form is not Form.DIRECT or resident or filters.taps.columns > 1 or images.in_planes
     first_step = 0
     if not pads_columns:
-        # Without padding columns, images are as contiguous in SBUF as in HBM and are loaded with few descriptors; a
-        # matmul then skips the output columns whose tap reads padding. At least one tap must never read padding.
+        # Without padding columns, the rows of an image are contiguous in SBUF, as in HBM, and few descriptors suffice
+        # to load them. A matmul then skips the output columns whose tap reads padding. At least one tap must never read
+        # padding.
         pads_columns = True
         for n in range(len(steps) - 1, -1, -1):
             shift = steps[n].right - left
@@ -145,22 +152,26 @@ def plan_conv2d(problem, sbuf_bytes):
 
 
 def plan_groups(problem, block, sbuf_bytes):
-    """Return the plan of a convolution whose input is in HBM and whose packed weights, in blocks of `block` output
-    channels, are in SBUF; input and output may occupy `sbuf_bytes` of a partition."""
+    """Return the plan of a convolution whose input is in HBM and whose packed weights are in SBUF.
+
+    The weights are in blocks of `block` output channels. Input and output may occupy `sbuf_bytes` of a partition.
+    """
     steps = steps_of(problem)
     return _plan(problem, sbuf_bytes, problem.form, resident_weights(problem, block, steps))
 
 
 def resident_weights(problem, block, steps):
-    """Return the layout of packed weights that are entirely in SBUF."""
+    """Return the layout of packed weights that are all in SBUF."""
     out_tiles = tiles(problem.filters.out_channels, block)
     chunks = [Chunk(0, problem.filters.kernel[0], 0, len(steps))]
     return Weights(out_tiles, len(out_tiles), chunks, 0, 0, block)
 
 
 def _plan(problem, sbuf_bytes, form, weights=None):
-    """Return the plan for a form, or None if the form does not fit: minimal filtering requires all filters and whole
-    rows in SBUF."""
+    """Return the plan for a form, or None if the form does not fit.
+
+    Minimal filtering requires all filters and whole rows in SBUF.
+    """
     images, filters, movement = problem.images, problem.filters, problem.movement
     steps = steps_of(problem)
     channel_tiles = tiles(filters.in_channels, nl.tile_size.pmax)  # one tile if taps share the partition axis
@@ -174,7 +185,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
     row_bytes, halo_bytes = _row_bytes(problem, reach, problem.finish.pool_size, element_bytes, form)
     held = WEIGHT_BYTES
     while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
-        held = held // 2  # fewer resident output channels leave more space for the input
+        held = held // 2  # with fewer resident output channels, there is more space for the input
         weights = _plan_weights(problem, channel_tiles, steps, form, held)
     free = _free_bytes(weights, sbuf_bytes)
     rows = (problem.output[0] - 1) * movement.stride[0] + (filters.kernel[0] - 1) * movement.dilation[0] + 2
@@ -211,13 +222,16 @@ def _plan(problem, sbuf_bytes, form, weights=None):
 
 
 def _free_bytes(weights, sbuf_bytes):
-    """Return the bytes per partition for the input and output of a group. SBUF holds two groups: one is computed while
-    the next one is loaded."""
+    """Return the bytes per partition that are available for the input and output of a group.
+
+    SBUF holds two groups, because one is loaded while the other is computed.
+    """
     return (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
 
 
 def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
-    """Return a layout that keeps the weights of as many output channels as fit in `held_bytes` of a partition."""
+    """Return a layout that keeps the weights of as many output channels in SBUF as fit in `held_bytes` of a
+    partition."""
     filters = problem.filters
     channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.images.item_bytes
     tile_channels = nl.tile_size.pmax
@@ -246,7 +260,7 @@ def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
 
 
 def _weight_chunks(problem, channels, steps):
-    """Return the chunks by which a tile of filters is rearranged, and the number of bytes of the largest chunk."""
+    """Return the chunks in which a tile of filters is rearranged, and the size of the largest chunk in bytes."""
     filters = problem.filters
     kernel_rows = filters.kernel[0]
     tap_rows = filters.taps.rows
@@ -261,8 +275,8 @@ def _weight_chunks(problem, channels, steps):
 
 
 def _row_bytes(problem, reach, columns, element_bytes, form):
-    """Return the bytes per partition of the output rows that are computed together, including their input, and of the
-    halo rows that a filter reads."""
+    """Return two numbers of bytes per partition: of the output rows that are computed together, including their input,
+    and of the halo rows that a filter reads."""
     pool_size = problem.finish.pool_size
     rows = rows_together(form, pool_size)
     pitch = ((columns - 1) * problem.movement.stride[1] + 1 + reach.columns) * element_bytes
@@ -273,7 +287,10 @@ def _row_bytes(problem, reach, columns, element_bytes, form):
 
 
 def psum_block(problem, columns, rows_fitting, form):
-    """Return the rows and columns that fill a bank; the number of images is determined together with the groups."""
+    """Return the rows and columns that fill a bank.
+
+    The number of images is determined later, together with the groups.
+    """
     images, rows, wide = piece_of(
         form, problem.finish.pool_size, (problem.output[0], columns), rows_fitting, bank_columns()
     )
@@ -281,11 +298,13 @@ def psum_block(problem, columns, rows_fitting, form):
 
 
 def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
-    """Return the outputs of each load, which cover `columns` columns and either up to `rows_fitting` rows or up to
-    `images_fitting` whole images."""
+    """Return the outputs computed from each load.
+
+    They cover `columns` columns and either up to `rows_fitting` rows or up to `images_fitting` whole images.
+    """
     load_bytes = LOAD_BYTES
-    smallest_part = nl.tile_size.pmax  # the first and last groups are small, down to one PSUM tile,
-    if problem.filters.taps.columns > 1:  # unless a group requires one load per tap, each with a fixed cost
+    smallest_part = nl.tile_size.pmax  # the first and last groups are as small as one PSUM tile,
+    if problem.filters.taps.columns > 1:  # unless each group requires one load per tap, and each load has a fixed cost
         load_bytes = LOAD_PIXELS_OF_TAPS * problem.images.item_bytes
         smallest_part = 4
     out_rows = problem.output[0]
@@ -354,7 +373,10 @@ def input_rows(plan, group):
 
 
 def input_columns(plan, group):
-    """Return the (first, end) input columns in SBUF for a group; padding is negative or beyond the width."""
+    """Return the range (first, end) of input columns in SBUF for a group.
+
+    Padding columns are negative or beyond the width.
+    """
     problem = plan.problem
     reach = plan.reach.columns
     if problem.filters.taps.columns == 1 and group.column + group.columns < problem.output[1]:
@@ -384,10 +406,12 @@ def sum_columns(plan):
 
 
 def halve_last(pieces, plan):
-    """Halve the last piece of a group repeatedly, as long as it has enough rows and columns, which shortens the wait at
-    the end of the kernel."""
+    """Halve the last piece of a group repeatedly, as long as it has enough rows and columns.
+
+    Small pieces shorten the wait at the end of the kernel.
+    """
     unit = rows_together(plan.form, plan.problem.finish.pool_size)
-    least = nl.tile_size.pmax * plan.problem.images.item_bytes // 2  # smaller pieces would wait for the weight loads
+    least = nl.tile_size.pmax * plan.problem.images.item_bytes // 2  # smaller pieces would wait for loads of weights
     halves = pieces[0 : len(pieces) - 1]
     last = pieces[len(pieces) - 1]
     rows = round_up(ceil_div(last.rows, 2), unit)

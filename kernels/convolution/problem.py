@@ -14,9 +14,9 @@ from .forms import QUICKEST, Form
 
 
 class FilterSource(Enum):
-    """The origin of filters, which determines their layout."""
+    """The source of the filters, which determines their layout."""
 
-    FRAMEWORK = "framework"  # as frameworks store them; rearranged on the chip
+    FRAMEWORK = "framework"  # in the layout of frameworks; rearranged on the chip
     PACKED = "packed"  # in stationary layout, passed as a kernel argument
     NETWORK = "network"  # in stationary layout in a network; the host has also combined them for minimal filtering
 
@@ -55,7 +55,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Movement:
-    """The movement of a filter over its input: pairs are (rows, columns), padding is (top, left, bottom, right)."""
+    """The movement of a filter over its input. Pairs are (rows, columns); padding is (top, left, bottom, right)."""
 
     stride: tuple[int, int]
     dilation: tuple[int, int]
@@ -89,7 +89,7 @@ class Problem:
 
 @dataclass
 class Block:
-    """A block of the output before pooling: of all images, or of a group of images and relative to that group."""
+    """A block of the output before pooling. Its position is relative to all images or to a group of images."""
 
     image: int
     images: int
@@ -125,7 +125,7 @@ class Chunk:
 
 
 def movement_of(stride, dilation, padding):
-    """Check the arguments of a kernel and return the movement; `padding` is one number or four."""
+    """Check the arguments of a kernel and return the movement. `padding` consists of one number or four."""
     assert min(stride) >= 1 and min(dilation) >= 1, (
         f"conv2d: stride and dilation must be at least 1, got {stride} and {dilation}"
     )
@@ -137,7 +137,10 @@ def movement_of(stride, dilation, padding):
 
 
 def make_problem(x, filters, movement, finish, form, in_planes=False):
-    """Check and return the problem of a whole convolution; `in_planes` is for 8-bit images only."""
+    """Check the arguments of a kernel and return the problem of a whole convolution.
+
+    `in_planes` is for 8-bit images only.
+    """
     kernel, pool_size = filters.kernel, finish.pool_size
     assert len(x.shape) == 4, f"conv2d: x must be [B, Cin, H, W], got {x.shape}"
     if not in_planes:
@@ -188,7 +191,10 @@ def steps_of(problem):
 
 
 def row_pitch(problem):
-    """Return the distance in image rows between SBUF rows: rows that no tap reads are skipped if no step moves down."""
+    """Return the distance in image rows between SBUF rows.
+
+    If no step moves down, rows that no tap reads are skipped.
+    """
     return problem.movement.stride[0] if problem.filters.taps.rows == problem.filters.kernel[0] else 1
 
 

@@ -1,8 +1,8 @@
-"""The forms that a convolution supports, and the default form of kernels that are called without one.
+"""The forms that a convolution supports, and the default form of kernels that are called without a form.
 
-In a network, the host chooses the form by the predicted time (`lowering/`). Otherwise a rule based on shapes applies:
-minimal filtering is used if the channels fill the systolic array and the outputs fill many PSUM banks, so that matmuls
-hide the additions and compensate for the combinations that precede the first matmul.
+In a network, the host chooses the form according to predicted times (`lowering/`). Otherwise, a rule based on shapes
+applies: minimal filtering is used if the channels fill the systolic array and the outputs fill many PSUM banks. Matmuls
+then hide the additions and compensate for the combinations that precede the first matmul.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..tiling.packing import ceil_div, matmul_passes
 from .forms import Form, matmul_columns, most_columns, worthwhile
 from .problem import bank_columns, is_gen2
 
-FEWEST_BANKS = 10  # PSUM banks, per filter and tile of input channels, from which on minimal filtering is worthwhile
+FEWEST_BANKS = 10  # minimum number of PSUM banks, per filter and tile of input channels, for minimal filtering
 
 
 def forms(problem):
     """Return the forms that a convolution supports, starting with the direct one.
 
-    The other forms require 3x3 filters of stride 1, none of whose matmuls covers whole rows of taps.
+    The other forms require 3x3 filters of stride 1 whose matmuls do not cover whole rows of taps.
     """
     plain = (
         max(problem.movement.stride) == 1 and max(problem.movement.dilation) == 1 and problem.filters.kernel == (3, 3)
@@ -33,7 +33,7 @@ def forms(problem):
 
 
 def quickest(problem):
-    """Return the forms to try according to the rule above, in order; the direct one comes last."""
+    """Return the forms to try, in order, according to the rule above. The direct form comes last."""
     taken = worthwhile(is_gen2(), problem.images.item_bytes)
     partitions = nl.tile_size.pmax
     least = partitions // 2 if problem.images.item_bytes == 4 else partitions

@@ -1,4 +1,4 @@
-"""Tiling of a convolution whose input and packed weights are already in SBUF."""
+"""Tile a convolution whose input and packed weights are already in SBUF."""
 
 from ..tiling.tiles import Tile, tiles
 from .forms import Form, combined_elements, rows_combined
@@ -9,10 +9,10 @@ from .problem import Block, steps_of
 def plan_resident(problem, block, channels, *, keeps_rows, combined_bytes, by_rows=False):
     """Return the plan of a convolution whose packed weights and padded input are in SBUF.
 
-    `block` is the number of output channels of a tile, and `channels` contains the number of channels of each input
+    `block` is the number of output channels per tile, and `channels` contains the number of channels in each input
     tile. If `keeps_rows`, the input has all rows that the previous operation wrote, including those that no tap reads.
     `combined_bytes` limits the bytes of a partition that the combinations of minimal filtering occupy at any time. If
-    `by_rows`, all outputs of a group of rows are computed before those of the next.
+    `by_rows`, all outputs of a group of rows are computed before the outputs of the next group.
     """
     form = problem.form
     steps = steps_of(problem)

@@ -1,9 +1,10 @@
-"""Depthwise filters as matrices of several rows: the geometry of the forms "rows of 2" and "rows of 4".
+"""The geometry of the forms "rows of 2" and "rows of 4", in which matrices represent several rows of depthwise filters.
 
-With one diagonal matrix per tap, only one in 128 products of the Tensor Engine is useful. In these forms a tile
+With one diagonal matrix per tap, only one in 128 products of the Tensor Engine is useful. In these forms, a tile
 contains several rows of fewer channels, with (row of a group, channel) on the partition axis: 2 rows of 64 channels or
-4 rows of 32. A Toeplitz matrix of diagonals maps a group of input rows to a group of output rows. For 4 output rows,
-3x3 filters take 6 matmuls instead of 9 for each row, 5x5 filters 10 instead of 25, and 7x7 filters 21 instead of 49.
+4 rows of 32. A Toeplitz matrix of diagonals maps a group of input rows to a group of output rows. With groups of 4
+rows, 3x3 filters take 6 matmuls per output group instead of 9, 5x5 filters take 10 instead of 25, and 7x7 filters take
+21 instead of 49.
 
 The first group begins with the padding above the image: row r of the padded input is row r % F of group r // F, where F
 is the number of rows per group.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """Channels [first, first + size) of a tile of a value, which form tile `index` in the grouped layout."""
+    """Channels [first, first + size) of one tile of a value, which form tile `index` of the grouped layout."""
 
     index: int
     tile: int
@@ -59,7 +60,7 @@ class RowBlocks:
 
     @property
     def out_groups(self) -> int:
-        """Number of output row groups; the last may extend past the output."""
+        """Number of output row groups. The last group may extend past the output."""
         return ceil_div(self.out_rows, self.rows)
 
     @property
@@ -83,12 +84,12 @@ class RowBlocks:
                 yield output, side, step, row
 
     def rows_in_place(self, row: int, rows: int) -> int:
-        """Return the number of groups in which row `row` of the group is one of the `rows` rows."""
+        """Return the number of groups in which row `row` of the group is one of the `rows` rows of the image."""
         return max(0, ceil_div(rows - row, self.rows))
 
 
 def on_row_blocks(operation: Convolution, blocks: int, partitions: int) -> Convolution:
-    """Return the depthwise convolution in grouped layout on `blocks` tiles, each of which is a channel group."""
+    """Return the depthwise convolution in grouped layout on `blocks` tiles. Each tile is a channel group."""
     geometry = operation.row_blocks(partitions)
     return replace(
         operation,

@@ -1,17 +1,17 @@
-"""Outputs in 2x2 squares: 3x3 filters with four ninths of the matmul work, by minimal filtering F(2x2, 3x3).
+"""Compute outputs in 2x2 squares: 3x3 filters with four ninths of the matmul work, using minimal filtering F(2x2, 3x3).
 
 The scheme of pairs.py is applied to the rows of a square and then to its columns (A. Lavin and S. Gray, Fast Algorithms
-for Convolutional Neural Networks, 2016). Four rows of the input are combined into four combinations, and then so are
-four columns of each:
+for Convolutional Neural Networks, 2016). Four rows of the input are combined into four combinations, and then four
+columns of each combination likewise:
 
     c0 = d0 - d2        c1 = d1 + d2        c2 = d2 - d1        c3 = d1 - d3
 
-Three taps are combined likewise, with the factors of one half included:
+Three taps are combined in the same way, with the factors of one half included:
 
     f0 = g0             f1 = (g0 + g2 + g1) / 2     f2 = (g0 + g2 - g1) / 2     f3 = g2
 
 The products of c and f are summed over the channels in 16 PSUM tiles m, four for each column combination. Each pair of
-output rows, and then of output columns, is computed from four of them:
+output rows, and then each pair of output columns, is computed from four tiles:
 
     y0 = m0 + (m1 + m2)         y1 = (m1 - m2) - m3
 
@@ -26,14 +26,14 @@ from ..tiling.packing import ceil_div
 from ..tiling.tiles import reshaped
 from ..tiling.warm_up import psum_tile
 
-ROW_ORDER = (1, 2, 0, 3)  # order of the row combinations: those evicted first come first
+ROW_ORDER = (1, 2, 0, 3)  # order of the row combinations: combinations that are evicted first come first
 
 
 def square_inputs(tile):
     """Compute the 16 combinations of an input tile [K, images, rows, columns] as [K, 4 (columns), 4 (rows), images,
     squares per column, squares per row]."""
     partitions, images, height, width = tile.shape
-    rows = height // 2 - 1  # ignores an odd last row that no square needs
+    rows = height // 2 - 1  # ignores an odd last row, which no square needs
     columns = width // 2 - 1
     by_rows = nl.ndarray((partitions, 4, images, rows, width), dtype=nl.float32, buffer=nl.sbuf)
     combined = nl.ndarray((partitions, 4, 4, images, rows, columns), dtype=tile.dtype, buffer=nl.sbuf)

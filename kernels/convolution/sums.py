@@ -1,4 +1,5 @@
-"""The inner part of a convolution, in SBUF and PSUM only: the sums of an output tile, pooling, bias and activation.
+"""The inner part of a convolution, which only accesses SBUF and PSUM: the sums of an output tile, pooling, bias and
+activation.
 
     for piece of up to 512 pixels:              # a PSUM bank
         for tile of up to 128 input channels:
@@ -30,7 +31,7 @@ from .problem import Block
 from .squares import multiply_squares
 from .weights import units_of, weights_of
 
-QUICK_MATMULS = 2  # a piece with at most this many matmuls is computed no slower than it is evicted
+QUICK_MATMULS = 2  # the matmuls of a piece with at most this many take no longer than its eviction
 
 
 @dataclass
@@ -42,7 +43,7 @@ class OutputTile:
     group: Block
     number: int = 0  # position of the tile in the stream of weights
     pieces: list[Block] | None = None  # pieces of the group, or None to use the pieces of the plan
-    turn: int = 0  # number of the operation's pieces that precede this tile
+    turn: int = 0  # number of pieces of the operation that precede this tile
     is_last: bool = False  # True for the last tile of the operation
 
 
@@ -50,11 +51,11 @@ class OutputTile:
 class Epilogue:
     """The epilogue of a tile of output channels: activation(sums * scale + bias), with float32 columns [channels, 1].
 
-    With an `addend` (in SBUF, of the result's shape), pooling is not supported. The Vector Engine computes
-    activation((sums * before + addend) * after + bias); with a `diagonal` matrix of the column `inverse`, the Tensor
-    Engine adds: activation((sums + diagonal @ addend) * scale + bias). Columns that are None represent ones. If no sums
-    are scaled, the diagonal is the identity, and pieces alternate between the engines as `adding` specifies. `bounds`
-    contains columns that replace the parameters of the activation.
+    If there is an `addend` (in SBUF, with the shape of the result), pooling is not supported. The Vector Engine
+    computes activation((sums * before + addend) * after + bias). Alternatively, the Tensor Engine adds, using a
+    `diagonal` matrix of the column `inverse`: activation((sums + diagonal @ addend) * scale + bias). A column that is
+    None represents ones. If no sums are scaled, the diagonal is the identity, and pieces alternate between the engines
+    as `adding` specifies. `bounds` contains columns that replace the parameters of the activation.
     """
 
     bias: nl.NkiTensor
@@ -149,8 +150,10 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
 
 
 def _summed_at_once(plan, group, piece, tiles):
-    """Cut a piece into parts that are summed sequentially: single images if a matmul over two planes cannot step
-    through several images."""
+    """Split a piece into parts that are summed sequentially.
+
+    If a matmul over two planes cannot step through several images, each part is a single image.
+    """
     if piece.images == 1 or not plan.reach.pads_columns or not takes_two_planes(tiles[0].dtype):
         return [piece]
     index = _window(plan, group, piece, Matmul(tiles[0], 0, 0))[1]
@@ -160,7 +163,7 @@ def _summed_at_once(plan, group, piece, tiles):
 
 
 def _sum(sums, weights, output, tiles, piece, warm):
-    """Sum a piece [channels, images, rows, columns] in PSUM; return the number of matmuls."""
+    """Compute the sums of a piece [channels, images, rows, columns] in PSUM, and return the number of matmuls."""
     count = 0
     for matmul in matmuls_of(weights, output.number, tiles):
         window = _window(weights.plan, output.group, piece, matmul)
@@ -172,8 +175,8 @@ def _sum(sums, weights, output, tiles, piece, warm):
 
 
 def _in_phases(sums, target):
-    """View sums [channels, rows of all images, columns] with columns split into phases, like the target: [channels,
-    images, rows, phases, columns of a phase]."""
+    """View sums [channels, rows of all images, columns] in the shape of the target, with columns split into phases:
+    [channels, images, rows, phases, columns of a phase]."""
     channels, images, rows, phases, columns = target.shape
     return reshaped(sums, (channels, images, rows, columns, phases)).permute((0, 1, 2, 4, 3))
 
@@ -188,7 +191,7 @@ def _piece_of(added, piece, top, left):
 
 def _window(plan, group, piece, matmul):
     """Return the output columns of a piece to which a matmul contributes (None for all columns), and the index of the
-    input that the matmul reads; return None if it reads only padding."""
+    input that the matmul reads. Return None if the matmul reads only padding."""
     problem = plan.problem
     reach = plan.reach
     stride = problem.movement.stride[1]
@@ -238,8 +241,10 @@ def _accumulate(sums, matmul, tile, columns, index, adds):
 
 
 def _finish(target, sums, epilogue, problem):
-    """Pool, scale, add the bias and apply the activation, from [channels, rows of all images, columns] in PSUM or SBUF
-    to [channels, images, rows, columns] in SBUF."""
+    """Pool, scale, add the bias and apply the activation.
+
+    sums: [channels, rows of all images, columns] in PSUM or SBUF. target: [channels, images, rows, columns] in SBUF.
+    """
     name, parameters = problem.finish.activation, epilogue.parameters(problem)
     bias, scale = epilogue.bias, epilogue.scale
     if problem.finish.pool_size == 1:
@@ -254,7 +259,7 @@ def _finish(target, sums, epilogue, problem):
     elif name in NEVER_DECREASE:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
         activate(target, reshaped(largest, target.shape), name, parameters, bias, scale)
-    else:  # the activation may decrease, so it may not attain its maximum at the largest sum
+    else:  # the activation may not be monotonic, so that the largest sum may not have the largest activation
         activated = nl.ndarray((count, rows, width), dtype=nl.float32, buffer=nl.sbuf)
         activate(activated, sums, name, parameters, bias, scale)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))
@@ -296,7 +301,7 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
 
 
 def _finish_sum(target, sums, epilogue, added, problem, is_alone):
-    """Add the bias and another tensor, in one instruction if there is no scale, and apply the activation.
+    """Add the bias and another tensor, in one instruction if there is no scale. Then apply the activation.
 
     `is_alone`: the Vector Engine performs all steps if there is no scale.
     """

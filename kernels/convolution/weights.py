@@ -1,4 +1,4 @@
-"""Loading of a convolution's filters and biases into SBUF.
+"""Load the filters and biases of a convolution into SBUF.
 
 A stream returns the weights unit by unit; a unit contains the weights of one tile of output channels and one tile of
 input channels. Chunks of filters are prefetched. Filters in a framework's layout are transposed on the Tensor Engine
@@ -16,7 +16,7 @@ from .pairs import pair_filters
 from .plan import Conv2dPlan, begins_pair, has_space, rows_of_taps
 from .squares import square_filters
 
-WIDE_STRIDE = 16  # stride in bytes from which on an engine gets only half of a memory's bandwidth (A1)
+WIDE_STRIDE = 16  # with at least this stride in bytes, engines get only half of a memory's bandwidth (A1)
 
 
 @dataclass
@@ -41,7 +41,7 @@ def open_weights(w, plan, first, out_tiles):
 def weights_of(stream, tile, t):
     """Return the weights of output tile `tile`, counted from the stream's first tile, and input tile `t`.
 
-    The next unit is prepared too, so that the Tensor Engine can multiply while that unit is evicted from PSUM.
+    The next unit is prepared too, so that the Tensor Engine can multiply while the next unit is evicted from PSUM.
     """
     unit = tile * len(stream.plan.channel_tiles) + t
     while len(stream.ready) < min(unit + 2, stream.units):
@@ -58,7 +58,10 @@ def units_of(stream, tile):
 
 
 def stage_weights(stream, last):
-    """Load chunks until `last` are loaded: units if packed, otherwise [output channels, channels, rows, columns]."""
+    """Load chunks until `last` of them are loaded.
+
+    Chunks are units if packed, otherwise [output channels, channels, rows, columns].
+    """
     plan = stream.plan
     chunks = len(plan.weights.chunks)
     input_tiles = len(plan.channel_tiles)
@@ -121,7 +124,7 @@ def _make_ready(stream, unit):
 
 
 def _transpose_chunk(laid_out, chunk, plan, part):
-    """Transpose the taps of a chunk; several of them share a PSUM bank and are evicted together."""
+    """Transpose the taps of a chunk. Several taps share a PSUM bank and are evicted together."""
     tap_columns, stride = plan.problem.filters.taps.columns, plan.problem.filters.taps.stride
     count, channels = chunk.shape[0], chunk.shape[1]
     taps_first = chunk.permute((0, 2, 3, 1))

@@ -68,7 +68,7 @@ def copy_border(data, border: Border, down: Span, across: Span, engine):
 
 
 def border_copies(border: Border, span: Span):
-    """Return (position in the padding, position that is copied there) along an axis."""
+    """Return (position in the padding, position that is copied to it) for the padding along an axis."""
     extent = span.size - span.head - span.tail
     around = [*range(span.head), *range(span.size - span.tail, span.size)]
     return [(at, span.head + border.position(at - span.head, extent)) for at in around]
@@ -87,7 +87,7 @@ def shuffle_pixels(launch, number, operation: PixelShuffle, operands):
 
 
 def place_beside(launch, number, operation: Beside, operands):
-    """Place the pixels of values in one row, next to each other."""
+    """Concatenate the pixels of values in one row."""
     output = launch.output_of(operation, operands[0].heights)
     name, parameters = operation.activation.name, operation.activation.parameters
     spans = sorted((start, value.rows * value.columns) for start, value in zip(operation.starts, operands, strict=True))
@@ -127,8 +127,10 @@ def reshape_pixels(launch, number, operation: ReshapePixels, operands):
 
 
 def _permute_pixels(target, pixels, operation: ReshapePixels):
-    """Permute pixels [channels, images, pixels] into [channels, images, rows, columns]; two engines each copy half of
-    each image."""
+    """Permute pixels [channels, images, pixels] into [channels, images, rows, columns].
+
+    Two engines each copy half of each image.
+    """
     split = operation.split
     shape = tuple(split[axis] for axis in operation.order)
     rows = next((count for count in range(1, len(shape)) if math.prod(shape[:count]) == operation.rows), 0)
@@ -149,8 +151,10 @@ def _permute_pixels(target, pixels, operation: ReshapePixels):
 
 
 def rearrange(launch, number, operation: Rearrange, operands):
-    """Permute the elements of each image through HBM; they are written directly to a buffer in HBM, if there is one,
-    and are otherwise loaded from there."""
+    """Permute the elements of each image through HBM.
+
+    The result is written directly to the operation's buffer in HBM if it has one; otherwise, it is loaded into SBUF.
+    """
     (value,) = operands
     images = value.images * value.packed
     numbers = operation.channels * operation.rows * operation.columns

@@ -1,9 +1,9 @@
-"""Attention in a launch: the products of queries and keys, and of weights and values, head by head.
+"""Attention in a launch, head by head: the products of queries and keys, and of weights and values.
 
-The scores of up to 128 queries are on the partitions and all keys along the free axis, so that the softmax requires one
-maximum, one exponential and one sum per row. The second product contracts over keys, so the Tensor Engine transposes
-the weights to move keys to the partitions. Its output has the layout of every other value: channels on the partitions
-and tokens along the free axis.
+Scores have up to 128 queries on the partitions and all keys along the free axis, so that the softmax requires one
+maximum, one exponential and one sum per row. The second product contracts over keys. Therefore the Tensor Engine
+transposes the weights, which moves keys to the partitions. Its output has the layout of every other value: channels on
+the partitions and tokens along the free axis.
 
     for image, block of queries, unit (a sequence and a head), several together if there are few keys:
         for tile of queries:
@@ -48,14 +48,14 @@ from .attention_values import TurnedValues
 
 GROUPS_AHEAD = 2  # groups of heads whose exponentials are computed while the Tensor Engine multiplies other groups
 FEW_KEYS = PARTITIONS  # below this number of keys, one instruction computes the softmax of several heads
-BANKS_OF_SCORES = 2  # score tiles that wait in PSUM for their exponentials; additional tiles wait in SBUF
+BANKS_OF_SCORES = 2  # number of score tiles that wait in PSUM for their exponentials; additional tiles wait in SBUF
 
 
 def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias), times the values."""
     output = launch.output_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
     work = _Work(launch, operation, operands, output, Bias(launch, operation))
-    waiting: list[Any] = []  # second halves, delayed until after the first halves of later groups
+    waiting: list[Any] = []  # second halves, which run after the first halves of later groups
     for image in range(output.images):
         for finish in _Image(work, image).halves():
             waiting.append(finish)
@@ -80,8 +80,11 @@ def _of_whole_words(parts, dtype):
 
 @dataclass(frozen=True)
 class _Work:
-    """The attention over all images of a pass. `masks` contains, for each unaligned piece, a column with ones on its
-    partitions; the keys are the first and the end partition of the piece, and the number of partitions of the tile."""
+    """The attention over all images of a pass.
+
+    `masks` contains a column for each unaligned piece, with ones on the partitions of the piece. Its keys are the first
+    and the end partition of the piece, and the number of partitions of the tile.
+    """
 
     launch: Any
     operation: Attention
@@ -116,7 +119,7 @@ class _Image:
         self._result = self._open_result()
 
     def halves(self):
-        """Compute the attention weights of a block of queries for some units together, and yield functions that
+        """Compute the attention weights of a block of queries for several units together, and yield functions that
         multiply the values by these weights."""
         each = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
         count = each if self._keys.count < FEW_KEYS else min(each, 2)
@@ -155,14 +158,14 @@ class _Image:
             self._put_result()
 
     def _block(self):
-        """Return the number of queries whose transposed weights are in SBUF together: one bank of sums, or fewer if
-        there are many keys."""
+        """Return the number of queries whose transposed weights are in SBUF at the same time: one bank of sums, or
+        fewer if there are many keys."""
         most = nl.tile_size.psum_bank_fmax
         wide = len(self._key_tiles) * itemsize(self._launch.dtype)
         return max(PARTITIONS, min(most, 32 * 1024 // wide // PARTITIONS * PARTITIONS))
 
     def _turn_over(self, dst, weights, keys: Tile):
-        """Transpose weights [queries, units, keys] for a tile of keys: [keys, units, queries]."""
+        """Transpose weights [queries, units, keys], for a tile of keys, to [keys, units, queries]."""
         wide, units, _ = weights.shape
         dtype = transposed_dtype(self._launch.dtype)
         most = nl.tile_size.psum_bank_fmax * 4 // itemsize(dtype) // wide
@@ -195,7 +198,7 @@ class _Image:
             nisa.tensor_tensor(dst=weights, data1=weights, data2=shares.broadcast(2, keys), op=nl.multiply)
         else:
             for n in range(len(units)):
-                if n % 2 == 1:  # GpSimd scales half of the units: the Vector Engine has more to do
+                if n % 2 == 1:  # GpSimd scales half of the units, because the Vector Engine has more to do
                     share = shares[:, n].broadcast(1, keys)
                     nisa.tensor_tensor(
                         dst=weights[:, n], data1=weights[:, n], data2=share, op=nl.multiply, engine=nisa.engine.gpsimd
@@ -239,7 +242,7 @@ class _Image:
         nisa.tensor_reduce(dst=sums, op=nl.add, data=weights, axis=2, keepdims=True)
 
     def _exponentials(self, units, queries: Tile, weights, sums):
-        """Compute the exponentials and their sums unit by unit; the largest score is the bias of the activation."""
+        """Compute the exponentials and their sums unit by unit. The largest score is the bias of the activation."""
         blocks = even_tiles(self._keys.count, nl.tile_size.psum_bank_fmax)
         scale = self._operation.scale if self._bias.is_empty else 1.0
         extreme = nl.maximum if scale >= 0 else nl.minimum
@@ -310,7 +313,7 @@ class _Image:
             )
 
     def _add_values(self, unit: Unit, block: Tile, turned, at_once):
-        """Add the contribution of a head's values to the sums; store the sums after the last head."""
+        """Add the contribution of a head's values to the sums. After the last head, store the sums."""
         place = unit.row % at_once
         for piece in self._out_heads[unit.head]:
             size = several_columns(piece.size, self._launch.dtype)
@@ -363,7 +366,11 @@ class _Image:
             nisa.tensor_copy(dst=self._output.inside(t)[:, self._image], src=shaped, engine=nisa.engine.gpsimd)
 
     def _evict(self, dst, src):
-        """Copy from PSUM; between one and two tiles of keys, the Scalar Engine has enough to do with exponentials."""
+        """Copy from PSUM.
+
+        With one to two tiles of keys, only the Vector Engine copies, because the Scalar Engine is busy with
+        exponentials.
+        """
         by_vector = FEW_KEYS <= self._keys.count <= 2 * PARTITIONS and self._bias.is_empty
         self._turn += 1
         evict(dst=dst, src=src, turn=0 if by_vector else self._turn)

@@ -1,4 +1,5 @@
-"""The bias of attention: relative positions and masks, [heads, sequences, queries, keys] in HBM, loaded by tile."""
+"""The bias of attention (relative positions and masks), [heads, sequences, queries, keys] in HBM, which is loaded tile
+by tile."""
 
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import nki.language as nl
 from ..attention_operation import Attention
 from ..tiling.tiles import PARTITIONS, Tile, copy_by_hardware, itemsize, sbuf_tile
 
-KEPT_BYTES = 24 * 1024  # up to this many bytes per partition, the whole bias stays in SBUF for the next image
+KEPT_BYTES = 24 * 1024  # a bias of up to this many bytes per partition stays in SBUF for the next image
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Unit:
 
 
 class Bias:
-    """The bias in HBM, with its tiles cached in SBUF: [queries, keys], float32, for each head and sequence."""
+    """The bias in HBM. Its tiles, float32 [queries, keys] for each head and sequence, are cached in SBUF."""
 
     def __init__(self, launch, operation: Attention) -> None:
         self._launch, self._operation = launch, operation
@@ -36,7 +37,7 @@ class Bias:
         return not self._operation.bias_shape
 
     def tile(self, unit: Unit, queries: Tile):
-        """Return the bias of a tile of queries: [queries, keys], in the dtype of the launch."""
+        """Return the bias of a tile of queries as [queries, keys], in the dtype of the launch."""
         heads, rows, count, keys = self.shape
         key = unit.head % heads, unit.row % rows, queries.start
         if key in self._kept:
@@ -53,8 +54,10 @@ class Bias:
         return tile
 
     def tile_of_units(self, units, queries: Tile):
-        """Load the bias of a tile of queries, for adjacent heads or for all heads of several sequences, with one DMA:
-        [queries, units, keys]."""
+        """Load the bias of a tile of queries with one DMA, for adjacent heads or for all heads of several sequences.
+
+        Returns [queries, units, keys].
+        """
         heads, rows, count, keys = self.shape
         key = units[0].head, len(units), units[0].row % rows, queries.start
         if key in self._kept_of_units:

@@ -9,7 +9,7 @@ from ..program import NO_SIDES
 from ..tiling.tiles import itemsize, sbuf_tile
 
 QUADRANT = 32  # operands begin at partitions that are multiples of this
-MASKED_BYTES = 20 * 1024  # up to this many bytes per partition, zero-padded queries stay for the next tile of queries
+MASKED_BYTES = 20 * 1024  # zero-padded queries of up to this many bytes per partition stay for the next tile of queries
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,15 @@ class Piece:
 
     @property
     def is_aligned(self):
-        """True if operands can begin at the piece: at 0, at 64 with up to 64, at 32 or 96 with up to 32 partitions."""
+        """True if an operand can begin at the piece: at partition 0, at 64 with up to 64 partitions, or at 32 or 96
+        with up to 32."""
         count = self.end - self.first
         most = {0: self.size, QUADRANT: QUADRANT, 2 * QUADRANT: 2 * QUADRANT, 3 * QUADRANT: QUADRANT}
         return count <= most.get(self.first, 0)
 
     @property
     def rows(self):
-        """The partitions that are multiplied: only those of the piece if it is aligned, otherwise the whole tile with
+        """The partitions to multiply: only the partitions of the piece if it is aligned, otherwise the whole tile, with
         zeros on all other partitions."""
         return slice(self.first, self.end) if self.is_aligned else slice(0, self.size)
 
@@ -91,7 +92,8 @@ class Tokens:
         return self._copied[t]
 
     def of_piece(self, piece: Piece, row):
-        """Return the partitions of a piece, or its whole tile with zeros on all other partitions if not aligned."""
+        """Return the partitions of a piece or, if it is not aligned, its whole tile with zeros on all other
+        partitions."""
         tokens = self.of_tile(piece.tile, row)
         if piece.is_aligned:
             return tokens[piece.rows]

@@ -1,4 +1,5 @@
-"""The values of attention, transposed so that keys are on the partitions: the second product contracts over keys."""
+"""The values of attention, transposed so that keys are on the partitions, because the second product contracts over
+keys."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -6,12 +7,15 @@ import nki.language as nl
 from ..tiling.tiles import PARTITIONS, evict, itemsize, sbuf_tile, several_columns, transposed_dtype, whole_words
 from .attention_operands import Piece, Tokens, head_pieces
 
-KEPT_BYTES = 32 * 1024  # up to this many bytes per partition, transposed values are kept for the next queries
+KEPT_BYTES = 32 * 1024  # transposed values of up to this many bytes per partition stay for the next queries
 
 
 class TurnedValues:
-    """The values of an image, [keys, channels] for each head, with zeros in the columns of the tile's other heads, so
-    that the products of all heads of a tile add up to the whole tile."""
+    """The values of an image, [keys, channels] for each head.
+
+    The columns of the other heads of a tile are zero, so that the products of all heads of a tile add up to the whole
+    tile.
+    """
 
     def __init__(self, launch, tokens: Tokens, heads, key_tiles) -> None:
         self._launch, self._tokens, self._key_tiles = launch, tokens, key_tiles
@@ -42,7 +46,7 @@ class TurnedValues:
             nisa.memset(dst=turned, value=0.0, engine=nisa.engine.gpsimd)
         tokens = self._of_whole_words(self._tokens.of_tile(t, row))
         dtype = transposed_dtype(self._launch.dtype)
-        is_odd = itemsize(dtype) == 2 and any(piece.first % 2 for piece in pieces)  # engines read whole words of PSUM
+        is_odd = itemsize(dtype) == 2 and any(piece.first % 2 for piece in pieces)  # engines read whole words
         for keys in self._key_tiles:
             bank = nl.ndarray((keys.size, tokens.shape[0]), dtype=dtype, buffer=nl.psum)
             nisa.nc_transpose(dst=bank, data=tokens[:, keys.start : keys.end], engine=nisa.engine.tensor)
@@ -60,7 +64,8 @@ class TurnedValues:
         return turned
 
     def _of_whole_words(self, tokens):
-        """Return tokens, with a zero channel appended if their number is odd: transposes write whole words of PSUM."""
+        """Return tokens, with a zero token appended if their number is odd, because transposes write whole words of
+        PSUM."""
         channels, count = tokens.shape
         wide = whole_words(channels, self._launch.dtype)
         if wide == channels:

@@ -1,4 +1,5 @@
-"""The scores of one picture with classes on the partitions, 128 per column, and the first class with the largest score.
+"""The scores of one picture with classes on the partitions (128 per column), and the first class with the largest
+score.
 
 A single picture is inefficient as a stationary operand: each matmul would stream up to 512 weights through one row of
 the array, and all later instructions would use one partition. In this module, the weights are stationary:
@@ -27,14 +28,14 @@ BEYOND = float(1 << 24)  # larger than any class number, even after rounding
 def compute_column_scores(launch, number, operation: DenseHead, value, multiplied):
     """Compute the scores of one picture and the first class with the largest score, and store them to HBM.
 
-    `multiplied` contains the steps of the filter, and the weights [partitions, steps, classes] of each input tile.
+    `multiplied` contains the steps of the filter and, for each input tile, the weights [partitions, steps, classes].
     """
     assert value.images == value.packed == 1, (
         f"{operation.name}: scores by columns require one picture, got {value.images} images of {value.packed}"
     )
     parts = tiles(operation.channels, PARTITIONS)
     count = len(parts)
-    constants = launch.constants(PARTITIONS, operation.bias, count + 1)  # bias columns, then the partition numbers
+    constants = launch.constants(PARTITIONS, operation.bias, count + 1)  # biases, then the partition numbers
     sums = nl.ndarray((PARTITIONS, count), dtype=nl.float32, buffer=nl.psum)
     logits = nl.ndarray((PARTITIONS, max(SEARCH_WIDTH, count)), dtype=nl.float32, buffer=nl.sbuf)
     for part in parts:
@@ -49,8 +50,11 @@ def compute_column_scores(launch, number, operation: DenseHead, value, multiplie
 
 
 def _add_column(logits, sums, other, part, count):
-    """Compute a column of logits. In the last column, partitions without a class contain copies of the first column,
-    which is preferred among equal values."""
+    """Compute a column of logits.
+
+    In the last column, partitions without a class contain copies of the first column. If values are equal, the first
+    column is preferred, so these copies are never chosen.
+    """
     column, here = slice(part.index, part.index + 1), slice(0, part.size)
     if part.index == count - 1:
         first = logits[:, 0:1].broadcast(1, logits.shape[1] - part.index)
@@ -76,9 +80,10 @@ def _multiply_column(sums, value, multiplied, part, dtype):
 
 
 def _find_first_of_largest(found, logits, partitions, last):
-    """Find the class of the largest logit in [partitions, columns], int32 [1, 1]; of equal logits, the first.
+    """Write the class of the largest logit (the first if several are equal) in [partitions, columns] to `found`, int32
+    [1, 1].
 
-    Class c is in partition c % 128 of column c // 128. `partitions` contains the partition numbers in float32,
+    Class c is on partition c % 128, in column c // 128. `partitions` contains the partition numbers in float32,
     [partitions, 1]. `last` is the last class.
     """
     values = nl.ndarray((PARTITIONS, SEARCH_WIDTH), dtype=nl.float32, buffer=nl.sbuf)
@@ -103,7 +108,7 @@ def _find_first_of_largest(found, logits, partitions, last):
     behind = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=behind, data=best, op0=nl.less, operand0=largest, op1=nl.multiply, operand1=BEYOND)
     left = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(  # NaN compares unequal to everything, so the result is clamped to the last class
+    nisa.scalar_tensor_tensor(  # clamp to the last class, because NaN compares unequal to everything
         dst=left, data=classes, op0=nl.minimum, operand0=last, op1=nl.add, operand1=behind
     )
     nisa.tensor_reduce(dst=found, op=nl.minimum, data=left, axis=1)

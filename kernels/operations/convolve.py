@@ -62,7 +62,7 @@ def plan_convolution(operation: Convolution, value, item_bytes):
 
 
 def convolve(launch, number, operation: Convolution, operands):
-    """Run a convolution; its second operand, if present, is added to the sums."""
+    """Run a convolution. The second operand, if there is one, is added to the sums."""
     if operation.form.rows > 1:
         return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
@@ -75,7 +75,7 @@ def convolve(launch, number, operation: Convolution, operands):
 
 
 def _convolve_tiles(launch, number, operation, operands, plan):
-    """Run a convolution, processing the tiles of output channels sequentially."""
+    """Run a convolution, one tile of output channels after the other."""
     value = operands[0]
     weights = launch.weights_of(operation, plan)
     out_tiles = plan.weights.out_tiles
@@ -123,7 +123,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             end = with_fields(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
             if index == len(plan.groups) - 1 and not operation.weights.are_resident:
-                weights.units[out_tile.index] = {}  # drop the reference, or the simulator keeps the tiles
+                weights.units[out_tile.index] = {}  # drop the reference; otherwise, the simulator keeps the tiles
             turn += len(pieces)
             warm = None
             if out.hbm is not None:
@@ -136,7 +136,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
 
 
 def _epilogues(launch, operation, plan, order, reads, out):
-    """Return the epilogue of each part of the region that the outputs are written to."""
+    """Return the epilogue of each part of the region to which the outputs are written."""
     ends: list[Epilogue] = []
     for out_tile in plan.weights.out_tiles:
         part = order.position(out_tile.index, PARTITIONS)[2]
@@ -147,7 +147,7 @@ def _epilogues(launch, operation, plan, order, reads, out):
 
 
 def _epilogue(launch, operation, part, rows, adds_by_matmul):
-    """Return the epilogue of part `part` of the region that the outputs are written to."""
+    """Return the epilogue of part `part` of the region to which the outputs are written."""
     tiles = ceil_div(operation.channels, PARTITIONS)
     numbers = range(operation.columns_of_constants)
     columns = [launch.constants(rows, operation.bias + number * tiles + part) for number in numbers]
@@ -165,8 +165,11 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
 
 
 def _adds_by_matmul(operation, plan, reads, out):
-    """True if the Tensor Engine adds the addend to scaled sums: with few matmuls it would otherwise wait for the Vector
-    Engine. Making a diagonal matrix is worthwhile from one bank of outputs on."""
+    """True if the Tensor Engine adds the addend to scaled sums.
+
+    With few matmuls, it would otherwise wait for the Vector Engine. A diagonal matrix is worth its cost if there is at
+    least one bank of outputs.
+    """
     if not operation.is_scaled or len(operation.sources) == 1:
         return False
     enough = out.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
@@ -174,7 +177,7 @@ def _adds_by_matmul(operation, plan, reads, out):
 
 
 def _inputs(operation, value, plan):
-    """Return the input of a convolution in the groups of its plan."""
+    """Return the input of a convolution, divided into the groups of its plan."""
     resident = [value.inside(t, operation.padding) for t in range(len(value.tiles))]
     inputs = open_inputs(value.hbm, plan, resident)
     if value.hbm is not None and operation.group_bytes == 0:
@@ -187,7 +190,7 @@ def _inputs(operation, value, plan):
 
 
 def _blanked(operation, group):
-    """Return the rows outside the image within a group of outputs."""
+    """Return the rows of a group of outputs that are outside the image."""
     groups = operation.row_fold
     is_first, is_last = group.row == 0, group.row + group.rows == operation.rows * operation.pool_size
     return RowFold(groups.count, groups.above if is_first else 0, groups.below if is_last else 0)
@@ -201,8 +204,11 @@ def _filled(group, images, rows):
 
 
 def _window(tile, images, place, group, pool_size):
-    """View the pooled rows and columns of a group's images in a tile, [channels, images, rows, columns] or [channels,
-    images, rows, phases, columns of a phase], into which the operation writes at `place`."""
+    """View the region of a tile that holds the pooled rows and columns of a group's images.
+
+    The view is [channels, images, rows, columns] or [channels, images, rows, phases, columns of a phase]. The operation
+    writes the tile at `place`.
+    """
     (row, column), (row_step, column_step) = place.first, place.step
     rows, columns = group.rows // pool_size, group.columns // pool_size
     top = row + group.row // pool_size * row_step

@@ -18,11 +18,11 @@ from ..activation_functions import activate, slope_below_zero
 from ..elementwise import combine_column, combine_tiles, scale_and_shift_tiles
 from ..program import Affine, Combine, Slope
 
-MANY_PIXELS = 96  # from this many pixels on, one instruction per image is faster than one for the whole tensor
+MANY_PIXELS = 96  # with at least this many pixels, one instruction per image is faster than one for the whole tensor
 
 
 def combine(launch, number, operation: Combine, operands):
-    """Combine two values; the second may hold one number for each channel of each image."""
+    """Combine two values. The second may hold one number for each channel of each image."""
     first, second = operands
     output = launch.output_of(operation, first.heights)
     for t in range(len(first.tiles)):
@@ -65,7 +65,7 @@ def _numbers(launch, operation, index, data):
 
 
 def _on_all(numbers, data):
-    """Broadcast the constants of a tile over its images and, if they are a column, over its pixels."""
+    """Broadcast the constants of a tile over its images and, if they form a column, over its pixels."""
     _, images, rows, columns = data.shape
     if numbers.shape[1] == 1:
         return numbers.expand_dim(2).expand_dim(3).broadcast(1, images).broadcast(2, rows).broadcast(3, columns)

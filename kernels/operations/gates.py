@@ -1,8 +1,8 @@
-"""Channel gates, which are convolutions of single pixels: all tiles of channels share one tensor.
+"""Channel gates, which are convolutions of single pixels. All tiles of channels share one tensor.
 
-For one number per partition, issuing an instruction takes longer than executing it. Therefore the sums of all tiles are
-adjacent in one PSUM tile, where each sum is completed before the next one starts, and bias and activation are applied
-to all of them in one instruction each. The gates stay float32, the dtype of per-partition scalars:
+With one number per partition, issuing an instruction takes longer than executing it. Therefore the sums of all tiles
+are adjacent in one PSUM tile, and one instruction each adds the bias and applies the activation to all of them. Each
+sum is completed before the next one starts. The gates stay in float32, the dtype of per-partition scalars:
 
     sums[:, t] = a matmul for each input tile
     gates = activation(sums + bias)
@@ -21,11 +21,11 @@ from ..program import NO_SIDES
 from ..tiling.tiles import PARTITIONS, sbuf_tile
 from .value import value_in_tiles
 
-MANY_TILES = 4  # from this many tiles on, a one-instruction activation is also applied to all tiles together
+MANY_TILES = 4  # with at least this many tiles, an activation of one instruction is also applied to all tiles together
 
 
 def has_gates(operation, operands, plan):
-    """True if all tiles of a convolution can be computed together, and doing so is worthwhile."""
+    """True if all tiles of a convolution can be computed together and doing so is worthwhile."""
     value, tiles = operands[0], plan.weights.out_tiles
     if not operation.is_gate or operation.into is not None or len(operands) > 1 or operation.is_scaled:
         return False

@@ -1,8 +1,8 @@
 """The state of a running program: its values, its constants, and the weights being loaded into SBUF.
 
-Weights are loaded just before their first matmul, unless the program issues the load before an earlier operation. A
-load starts as soon as SBUF has space, so that weights are streamed in during the preceding operations. Resident weights
-are loaded once per stage.
+The load of weights is issued just before their first matmul, unless the program issues it before an earlier operation.
+It starts as soon as SBUF has space, so that weights are loaded while preceding operations run. Resident weights are
+loaded once per stage.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from .value import Value, allocate_value, join, value_in_hbm
 class LoadedWeights:
     """The weights of one operation that have been loaded so far.
 
-    `units` contains [partitions, matrices, channels] for each output tile and input tile. `pitches` contains the
-    distance in elements of a partition from a unit to the unit of the next input tile, if one load fetches both.
-    `makes_diagonals`: whether numbers for each channel are expanded to diagonal matrices. `next_load` is the number of
-    the next load, and `ahead` contains the loads that were issued early.
+    `units`: the weights [partitions, matrices, channels] for each output tile and input tile. `pitches`: the distance,
+    in elements of a partition, from a unit to the unit of the next input tile, if one load fetches both.
+    `makes_diagonals`: whether one number for each channel is expanded to diagonal matrices. `next_load`: the index of
+    the next load. `ahead`: the loads that were issued early.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -49,7 +49,7 @@ class LoadedWeights:
     def of_tile(self, tile, early=False):
         """Return the units of an output tile, in the order of the input tiles that it reads.
 
-        If `early`, they are the first weights of a launch.
+        `early`: whether they are the first weights of the launch.
         """
         while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
             load = self.loads[self.next_load]
@@ -61,7 +61,7 @@ class LoadedWeights:
         return [self.units[tile][t] for t in self.reads[tile]]
 
     def _keep(self, load, run):
-        """Store views of the units of a load, [partitions, elements], and their pitches."""
+        """Keep views of the units of a load, [partitions, elements], and their pitches."""
         for unit in load.units:
             elements = run[:, unit.first : unit.first + unit.elements]
             shaped = elements.reshape_dim(1, (self.matrices, unit.elements // self.matrices))
@@ -81,8 +81,10 @@ def load_weights(load, w, copy, name=""):
 
 
 def make_diagonals(numbers, identity, turn):
-    """Return diagonal matrices [channels, matrices, channels] of numbers [channels, matrices, 1]; GpSimd and the Vector
-    Engine alternate, depending on `turn`."""
+    """Expand numbers [channels, matrices, 1] to diagonal matrices [channels, matrices, channels].
+
+    GpSimd and the Vector Engine alternate, depending on `turn`.
+    """
     channels, matrices, _ = numbers.shape
     made = nl.ndarray((channels, matrices, channels), dtype=numbers.dtype, buffer=nl.sbuf)
     nisa.tensor_tensor(
@@ -100,7 +102,7 @@ class Launch:
 
     def __init__(self, inputs, weights, constants, program: Program) -> None:
         self._core = nl.program_id(0)
-        self._shares = 1 if program.alone else nl.num_programs(0)  # number of shares of the pictures
+        self._shares = 1 if program.alone else nl.num_programs(0)  # shares into which the pictures are divided
         self.program = program
         self._operations = program.operations
         self.stages = () if program.alone and self._core > 0 else program.stages
@@ -149,9 +151,11 @@ class Launch:
             self._resident_weights = {}
 
     def warm_bank(self, number, partitions, columns):
-        """Return a PSUM tile of zeros, with at least `columns` columns, for the first sums of operation `number`, or
-        None if no warm-up is needed. The Tensor Engine multiplies zeros while it waits for its operands, for example
-        for the first loads of a launch."""
+        """Return a PSUM tile of zeros for the first sums of operation `number`, or None if no warm-up is needed.
+
+        The tile has at least `columns` columns. The Tensor Engine multiplies zeros while it waits for its operands, for
+        example for the first loads of a launch.
+        """
         count, widest = self._warmup_matmuls.get(number, 0), nl.tile_size.psum_bank_fmax
         if not is_throttled() or not (count or self.is_starting):
             return None
@@ -172,12 +176,15 @@ class Launch:
         self._number = number
 
     def label(self, operation):
-        """Return a unique tensor name that identifies, in timelines, the operation that computes the tensor."""
+        """Return a unique tensor name from which timelines identify the operation that computes the tensor."""
         self._named += 1
         return TensorName(f"{operation.name}.{self._named}", self._number, self._pass)
 
     def load_constants(self):
-        """Load all constants with one DMA, unless they are loaded, after the loads that the first matmuls require."""
+        """Load all constants with one DMA, unless they have been loaded.
+
+        The DMA follows the loads that the first matmuls require.
+        """
         if self._constants is None:
             assert self._constants_in_hbm is not None, "network: the program reads constants, but none were passed"
             self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -219,7 +226,7 @@ class Launch:
         return self._values[LAUNCH_INPUT].pictures
 
     def open_buffer(self, number, buffer):
-        """Return a buffer for the images of the pass: a new buffer, or a part of a buffer for the whole batch."""
+        """Return a buffer for the images of the pass: a new buffer, or part of a buffer for the whole batch."""
         if buffer.memory is Memory.OUTPUT:
             return self._of_pass(self._kept[number])
         if not buffer.whole_batch:
@@ -229,7 +236,8 @@ class Launch:
         return self._of_pass(self._kept[number])
 
     def output_of(self, operation, partitions):
-        """Return the buffer that an operation writes: its `into`, or a new one in SBUF with tiles of `partitions`."""
+        """Return the buffer that an operation writes: its `into`, or a new buffer in SBUF with tiles of
+        `partitions`."""
         if operation.into is None:
             return allocate_value(self, operation, self.pictures(), partitions)
         buffer = self._values[operation.into.buffer]
@@ -239,8 +247,8 @@ class Launch:
         return buffer.of_rows(first, first + operation.rows)
 
     def numbers_of(self, operation, images):
-        """Return the numbers of each image, [images, numbers], that an operation writes to a buffer in HBM; None if it
-        has no such buffer."""
+        """Return the view [images, numbers] of the buffer in HBM that an operation writes; None if it has no such
+        buffer."""
         buffer = None if operation.into is None else self._values[operation.into.buffer].hbm
         if buffer is None:
             return None
@@ -258,7 +266,7 @@ class Launch:
         return tuple(each[first:end] for each in answers)
 
     def weights_of(self, operation, plan):
-        """Return the weights of an operation; resident weights may have been loaded in an earlier pass."""
+        """Return the weights of an operation. Resident weights may have been loaded in an earlier pass."""
         found = self._resident_weights.get(operation.weights)
         if found is not None:
             return found
@@ -289,8 +297,10 @@ class Launch:
         return self._diagonal
 
     def _seen(self, x):
-        """Return this core's images of an input [images, C, H, W] as a value; the input may contain more images than
-        are read, if an earlier launch produced it."""
+        """Return this core's images of an input [images, C, H, W] as a value.
+
+        If an earlier launch produced the input, it may contain more images than are read.
+        """
         packed, pictures = self.program.packed, self.program.pictures
         given, channels, rows, columns = x.shape
         images, each = round_up(pictures, packed), given // self._shares
@@ -337,8 +347,10 @@ class Launch:
 
 
 def stream_of(weights, plan, tile, pitches):
-    """Return the units of an output tile as a stream of only that tile, for `convolve_tile`. `pitches`: the distances
-    between the input tiles."""
+    """Return the units of an output tile as a stream for `convolve_tile` that contains only this tile.
+
+    `pitches`: the distances between the input tiles.
+    """
     units = weights.of_tile(tile)
     reads = weights.reads[tile]
     pairs = [(pitches[t] if pitches else 0, weights.pitches[tile].get(t, 0)) for t in reads]

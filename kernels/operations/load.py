@@ -1,4 +1,4 @@
-"""Loading of a launch's input into SBUF, and storing of values to HBM."""
+"""Load the input of a launch into SBUF, and store values to HBM."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -21,7 +21,7 @@ from ..tiling.tiles import (
 from .value import Value, store_value, stored_value
 
 MOST_AXES = 5  # maximum number of axes of an access pattern
-FEW_ROWS = 1  # up to this many rows of features, a descriptor per number is cheaper than transposing the rows
+FEW_ROWS = 1  # for up to this many rows of features, a descriptor per number is cheaper than transposing the rows
 
 
 def load(seen, plan):
@@ -51,8 +51,10 @@ def load_tiles(output, value):
 
 
 def store(launch, number, operation: Store, operands):
-    """Store a value to a buffer in HBM, or to a new tensor in HBM if it has no buffer, as when it is timed on its
-    own."""
+    """Store a value to a buffer in HBM.
+
+    If it has no buffer, as when it is timed in isolation, store it to a new tensor in HBM.
+    """
     (value,) = operands
     if operation.into is None:
         stored_value(launch, value)
@@ -63,12 +65,14 @@ def store(launch, number, operation: Store, operands):
 
 
 def load_taps(launch, number, operation: TapsLoad, operands):
-    """Load a small image, stored with its padding, in the layout of the first convolution: (image, filter column,
-    channel) on the partitions, followed by copies shifted by rows, one for each filter row.
+    """Load a small image, which is stored with its padding, in the layout of the first convolution.
 
-    Either there is one DMA per filter row, in which each partition reads one run per image; or there is one DMA for all
-    filter rows, which also fills the partitions between them. In the first pass, the matmuls wait only for a single
-    image or half an image.
+    The partitions are ordered (image, filter column, channel), followed by copies shifted by rows, one for each filter
+    row.
+
+    One DMA per filter row, in which each partition reads one run per image, loads the image. Alternatively, one DMA for
+    all filter rows also fills the partitions between them. In the first pass, the matmuls wait only for a single image
+    or half an image.
     """
     (value,) = operands
     seen = value.hbm
@@ -96,7 +100,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
                 moved = source[:, :, start // columns : rows].ap([*filling, of_images, [1, end - start]])
                 if end < run:
                     load_early(own, moved)
-                    launch.loads_early = False  # the filters then come first in the other queue
+                    launch.loads_early = False  # the filters are then first in the other queue
                 else:
                     copy_by_hardware(dst=own, src=moved)
             continue
@@ -129,7 +133,7 @@ def _without_ones(pattern):
 def _load_features(seen):
     """Return rows of features [images, F], transposed by the Tensor Engine: tiles [up to 128 features, images, 1, 1].
 
-    A DMA that moved each number to its partition would need a descriptor for each number.
+    A DMA that moves each number to its partition would need a descriptor for each number.
     """
     images, features = seen.shape
     rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)

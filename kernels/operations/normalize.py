@@ -1,6 +1,6 @@
 """Normalization in a launch: of each pixel over its channels, or of groups of channels over an image.
 
-Images packed along the partitions are treated as groups of channels too: each image has separate sums.
+Images packed along the partitions are also treated as groups of channels, so that each image has separate sums.
 
     for block of pixels across all tiles:
         sums = ones^T @ values, ones^T @ values^2               # PSUM; over the channels of each pixel
@@ -26,7 +26,7 @@ from ..tiling.tiles import PARTITIONS, Tile, even_tiles
 
 @dataclass(frozen=True)
 class _Normalized:
-    """A normalization of a value: the tiles read and written, their channels, and the columns of constants."""
+    """A normalization of a value: the tiles that are read and written, their channels, and the columns of constants."""
 
     sources: list[nl.NkiTensor]
     targets: list[nl.NkiTensor]
@@ -106,9 +106,12 @@ def _open(launch, operation, value, output):
 
 
 def _ones(value, parts):
-    """Return the matrices for `layer_norm_tiles`. A single channel uses matrices for 128 channels, since a single
-    16-bit column cannot be an operand. Squares of bfloat16 values are kept in bfloat16, since the Tensor Engine needs
-    four passes for float32 and rounding hardly affects their sum."""
+    """Return the matrices for `layer_norm_tiles`.
+
+    For a single channel, the matrices have 128 channels, since a single 16-bit column cannot be an operand. Squares of
+    bfloat16 values are kept in bfloat16, since the Tensor Engine needs four passes for float32 and rounding hardly
+    affects their sum.
+    """
     is_alone = len(parts) == 1 and parts[0].size > 1
     same = group_matrices(parts, value.channels)[0][0][1] if is_alone else None
     own, ones = value.tiles[0].dtype, []

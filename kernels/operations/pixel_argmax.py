@@ -25,7 +25,7 @@ from .attention_operands import Tokens
 
 
 def find_pixel_classes(launch, number, operation: PixelArgmax, operands):
-    """Find the class of each pixel of each image, int32 [pictures, rows, columns] in HBM."""
+    """Store the class of each pixel to HBM, as an int32 tensor [pictures, rows, columns]."""
     (value,) = operands
     (classes,) = launch.answers(number, operation)
     pixels = value.rows * value.columns
@@ -50,8 +50,10 @@ def find_pixel_classes(launch, number, operation: PixelArgmax, operands):
 
 
 def _full_blocks(pixels, most):
-    """Return parts of up to `most` blocks of 128 pixels, and one part with the remaining pixels. A single remaining
-    pixel is extended to two, since a single 16-bit column cannot be a Tensor Engine operand."""
+    """Return parts of up to `most` blocks of 128 pixels, and one part with the remaining pixels.
+
+    A single remaining pixel is extended to two pixels, since a single 16-bit column cannot be a Tensor Engine operand.
+    """
     whole = pixels // PARTITIONS * PARTITIONS
     parts = tiles(whole, PARTITIONS * most)
     first = whole - 1 if pixels == whole + 1 > 1 else whole
@@ -59,8 +61,10 @@ def _full_blocks(pixels, most):
 
 
 def _reader(value, image):
-    """Return a function that returns [channels, pixels] of each tile for some pixels of an image, either from SBUF or
-    loaded from HBM."""
+    """Return a function that maps a range of pixels of an image to [channels, pixels] for each tile.
+
+    Values in HBM are loaded.
+    """
     if value.hbm is None:
         tokens = Tokens(value, image, by_rows=False, is_padded=True)
         return lambda part: [
@@ -101,7 +105,10 @@ def _turn(launch, numbers, value, data):
 
 
 def _transpose(launch, dst, data):
-    """Transpose [channels, pixels] into PSUM, float32 [pixels, channels]; a single 16-bit column becomes two."""
+    """Transpose [channels, pixels] into PSUM, float32 [pixels, channels].
+
+    A single 16-bit column becomes two columns.
+    """
     if itemsize(data.dtype) == 4:
         nisa.nc_transpose(dst=dst, data=data, engine=nisa.engine.tensor)
     else:

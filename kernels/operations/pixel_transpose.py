@@ -1,4 +1,4 @@
-"""Exchange of channels and pixels: the Tensor Engine transposes tiles of up to 128 channels and 128 pixels.
+"""Exchange channels and pixels. The Tensor Engine transposes tiles of up to 128 channels and 128 pixels.
 
     for image:
         for tile of up to 128 pixels:
@@ -59,7 +59,7 @@ def _pixels(value, t, image, dtype):
 
 
 def _transposed(tiles):
-    """Return tiles [channels, pixels] as [pixels, channels of all tiles] in PSUM."""
+    """Transpose tiles [channels, pixels] to [pixels, channels of all tiles] in PSUM."""
     heights = [tile.shape[0] for tile in tiles]
     bank = nl.ndarray((tiles[0].shape[1], sum(heights)), dtype=transposed_dtype(tiles[0].dtype), buffer=nl.psum)
     start = 0

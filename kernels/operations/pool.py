@@ -57,7 +57,7 @@ def _pool(launch, operation, value, fill, fold):
     is_apart = value.column_phases > 1  # True if the padding is the value's zero margin, which is never the maximum
     tail = input_span(rows, whole(rows.outputs), whole(rows.size)).tail
     around = (top, 0, tail, 0) if is_apart else NO_SIDES
-    most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images pooled together, while others are computed
+    most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images that are pooled together
     for images in even_tiles(value.images, most):
         line = images.size * across.size
         for t in range(len(value.tiles)):
@@ -76,7 +76,7 @@ def _pool(launch, operation, value, fill, fold):
 
 
 def _padded(data, rows, columns, fill):
-    """Return a copy of [partitions, images, rows, columns] with the padding that two spans specify."""
+    """Return a copy of [partitions, images, rows, columns], padded as two spans specify."""
     copy = nl.ndarray((*data.shape[:2], rows.size, columns.size), dtype=data.dtype, buffer=nl.sbuf)
     fill_border(copy, rows, columns, fill)
     bottom, right = rows.size - rows.tail, columns.size - columns.tail

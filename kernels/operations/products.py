@@ -1,11 +1,11 @@
-"""A depthwise convolution of small images by elementwise products, without the Tensor Engine.
+"""A depthwise convolution of small images that uses elementwise products instead of the Tensor Engine.
 
 for tile of channels, image, band of output rows:
     products = windows of the image * filter        # overlapping views; GpSimd takes some of them
     sums = the sum of the products of each window
 result = activation(sums + bias)
 
-Loading a diagonal matrix for each tap takes longer than computing the products of a small image.
+Loading a diagonal matrix for each tap would take longer than computing the products of a small image.
 
 | tile | shape | bounds |
 |---|---|---|
@@ -23,7 +23,7 @@ from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS, even_tiles, sbuf_tile
 from .value import copy_down
 
-GPSIMD_TURN = 4  # GpSimd multiplies one of this many bands, since it is about this many times slower
+GPSIMD_TURN = 4  # GpSimd multiplies one in this many bands, since it is about this many times slower
 
 
 def convolve_by_products(launch, number, operation: Convolution, value, plan):

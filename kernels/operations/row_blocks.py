@@ -27,7 +27,7 @@ from .launch import stream_of
 from .problems import filters_of, finish_of, images_of
 from .value import copy_down
 
-GPSIMD_TURN = 4  # GpSimd makes one of this many copies, since it is about this many times slower
+GPSIMD_TURN = 4  # GpSimd makes one in this many copies, since it is about this many times slower
 
 
 def convolve_row_blocks(launch, number, operation: Convolution, operands):
@@ -68,7 +68,7 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
 
 
 def _gather(launch, value, operation, geometry, block):
-    """Return the channels of a block with their rows in groups: [rows of a group and channels, images, groups,
+    """Return the channels of a block with their rows in groups, [rows of a group and channels, images, groups,
     columns]."""
     data = value.inside(block.tile, operation.padding)[block.first : block.first + block.size]
     shape = (PARTITIONS, value.images, geometry.in_groups, data.shape[3])

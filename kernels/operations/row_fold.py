@@ -1,8 +1,8 @@
 """Values whose rows are in groups of F along the partitions: [F C, images, groups, columns].
 
-Group r of a value with offset o contains the image rows from F r - o on, the first on partitions [0, C), the next on
-[C, 2 C) and so on. Convolutions of such values are ordinary convolutions. This module implements the exceptions: rows
-outside the image, and pooling over groups of two rows.
+Group r of a value with offset o contains the image rows from F r - o on: the first row on partitions [0, C), the next
+on [C, 2 C), and so on. Convolutions of such values are ordinary convolutions. This module implements what is different:
+rows outside the image, and pooling over groups of two rows.
 """
 
 from dataclasses import replace
@@ -19,19 +19,21 @@ BAND_ELEMENTS = 1024  # elements of a partition pooled per band: about 1.1 us
 
 
 def blank_rows(groups: RowFold, value):
-    """Set the rows of the first and of the last group that are outside the image to zero."""
+    """Set the rows of the first and last groups that are outside the image to zero."""
     if value.hbm is None and groups.above + groups.below > 0:
         for t, height in enumerate(value.heights):
             blank_tile(groups, value.inside(t), height // groups.count, value.rows)
 
 
 def blank_tile(groups: RowFold, tile, each, rows):
-    """Zero the rows of a tile [channels, images, groups, columns] that are outside the image. `rows` is the number of
-    groups in the tile, and `each` the number of channels of a row of a group."""
+    """Set the rows of a tile [channels, images, groups, columns] that are outside the image to zero.
+
+    `rows` is the number of groups in the tile, and `each` is the number of channels of a row of a group.
+    """
     if groups.above > 0:
         nisa.memset(dst=tile[0 : groups.above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)
     start, end = (groups.count - groups.below) * each, groups.count * each
-    while start < end:  # from partition 0 on, engines write all; from the second half, half; otherwise, a quarter
+    while start < end:  # engines can write all partitions from 0, half from the second half, else a quarter
         size = PARTITIONS // 2 if start % (PARTITIONS // 2) == 0 else PARTITIONS // 4
         last = tile[start : min(start + size, end), :, rows - 1 : rows]
         nisa.memset(dst=last, value=0.0, engine=nisa.engine.gpsimd)
@@ -39,9 +41,11 @@ def blank_tile(groups: RowFold, tile, each, rows):
 
 
 def pool_row_fold(launch, number, operation: RowFoldPool, operands):
-    """Compute maxima of windows with a row stride of 2, in bands of a few rows, while the next rows are computed.
+    """Compute maxima of windows with a row stride of 2.
 
-    The numbers are nonnegative, so zeros around them are never the maximum.
+    Bands of a few rows are pooled while the next rows are computed.
+
+    The values are nonnegative, so the zeros around them never exceed the maximum.
     """
     (value,) = operands
     output = launch.output_of(operation, [operation.channels])
@@ -60,11 +64,11 @@ def pool_row_fold(launch, number, operation: RowFoldPool, operands):
 
 
 def _pool_band(operation, result, data, sweep, band):
-    """Pool a band of the rows, or of the row groups, of the result; `sweep`: the window's sweep over the columns."""
+    """Pool a band of rows or row groups of the result. `sweep`: the sweep of the window over the columns."""
     start, offset = operation.start, operation.offset
     each = 1 if offset < 0 else 2
     before = start // 2 + operation.padding[0]
-    top = max(0, before + each * band.start - max(0, offset))  # first of the groups that the windows read
+    top = max(0, before + each * band.start - max(0, offset))  # the first group that the windows read
     bottom = (start + operation.kernel[0] - 1) // 2 + operation.padding[0] + each * band.end - max(0, offset)
     folded = fold_columns(data[:, :, top : min(bottom, data.shape[2])], "maximum", sweep, result.shape[3], data.dtype)
     half = data.shape[0] // 2
@@ -87,8 +91,10 @@ def _pool_band(operation, result, data, sweep, band):
 
 
 def _fold_rows(target, halves, operation, outputs):
-    """Reduce the rows of windows. `halves` are the first and second rows of the groups from `top` on; `outputs` is
-    (first, step, count, top)."""
+    """Reduce the rows of windows.
+
+    `halves`: the first and second rows of the groups from `top` on. `outputs`: (first, step, count, top).
+    """
     row, step, count, top = outputs
     before = None
     for tap in range(operation.kernel[0]):

@@ -42,8 +42,10 @@ from .value import Value, stored_value
 
 
 def compute_scores(launch, number, operation: DenseHead, operands):
-    """Compute scores [images, classes], with softmax or log-softmax if requested, and the first class with the largest
-    score, and store them to HBM."""
+    """Compute scores [images, classes] and the first class with the largest score, and store both to HBM.
+
+    If requested, a softmax or log-softmax is applied to the scores.
+    """
     (value,) = operands
     outputs = operation.channels * value.packed
     problem = Problem(
@@ -67,7 +69,7 @@ def compute_scores(launch, number, operation: DenseHead, operands):
 
 
 def _loaded(value, plan):
-    """Return an operand in SBUF, loading it from HBM entirely."""
+    """Return an operand in SBUF. If it is in HBM, load all of it."""
     loaded = load(value.hbm, plan)
     return Value(
         tiles=tuple(loaded),
@@ -83,8 +85,10 @@ def _loaded(value, plan):
 
 
 def _full_blocks(images, at_once):
-    """Return parts of up to `at_once` blocks of 128 images, and one part with the remaining images. All blocks of a
-    part are full, so that instructions on a part do not read uninitialized memory."""
+    """Return parts of up to `at_once` blocks of 128 images, and one part with the remaining images.
+
+    All blocks of a part have the same size, so that instructions on a part do not read uninitialized memory.
+    """
     whole = images // PARTITIONS * PARTITIONS
     parts = tiles(whole, PARTITIONS * at_once)
     rest = [Tile(len(parts), whole, images - whole, images)] if whole < images else []
@@ -123,7 +127,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
 
 
 def find_answers(launch, number, operation: ClassifierHead, operands):
-    """Find the classes in the values of each image, which are moved through HBM to place images on the partitions."""
+    """Find the class of each image. The values are moved through HBM, which places images on the partitions."""
     (value,) = operands
     pictures = value.images * value.packed
     numbers = stored_value(launch, value).reshape((pictures, operation.channels))
@@ -140,12 +144,14 @@ def find_answers(launch, number, operation: ClassifierHead, operands):
 
 
 def _answered(launch, operation, logits):
-    """Return the scores for logits, float32 [partitions, rows, max(8, classes)], and the first class with the largest
-    score of each row, int32 [partitions, rows]."""
+    """Return the scores for logits and the first class with the largest score of each row.
+
+    logits: float32 [partitions, rows, max(8, classes)]. The classes are int32 [partitions, rows].
+    """
     answers = logits[:, :, 0 : operation.channels]
     fill_up(logits, operation.channels)
     found = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
-    largest = find_largest(found, logits)  # before the softmax, which preserves the order
+    largest = find_largest(found, logits)  # found before the softmax, which preserves the order
     result = sbuf_tile(answers.shape, launch.dtype, name=launch.label(operation))
     if operation.ending is Ending.SOFTMAX:
         softmax_tile(result, answers, largest[:, :, 0:1])
@@ -157,7 +163,7 @@ def _answered(launch, operation, logits):
 
 
 def _multiply_rows(sums, value, multiplied, images):
-    """Compute the sums [images, outputs] of a tile of images by matmuls whose stationary operand is the images.
+    """Compute the sums [images, outputs] of a tile of images with matmuls whose stationary operand is the images.
 
     A single 16-bit image is duplicated, so that `sums` has two rows.
     """

@@ -1,7 +1,7 @@
 """Softmax over the channels of each pixel or over the pixels of each row.
 
-A row is along the free axis, so that its maximum and its sum require one instruction each. The channels of a pixel are
-on the partitions, so the Tensor Engine transposes up to 128 pixels onto the partitions, and transposes the results
+A row is along the free axis, so its maximum and its sum require one instruction each. The channels of a pixel are on
+the partitions. Therefore the Tensor Engine transposes up to 128 pixels onto the partitions, and transposes the results
 back. If the channels of a run are on the same partition of several tiles, no transpose is needed.
 
     for some blocks of pixels:
@@ -27,8 +27,8 @@ from ..program import ChannelSoftmax, RowSoftmax
 from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, transposed_dtype
 
 BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # bytes of a PSUM bank per partition
-ROW_ELEMENTS = 1024  # elements of a partition for rows that are computed together
-FEW_POWERS = 512  # up to this many elements per partition, powers are faster than loading the Scalar Engine's table
+ROW_ELEMENTS = 1024  # elements of a partition in the rows that are computed together
+FEW_POWERS = 512  # up to this many elements per partition, powers are faster than loading a table
 MOST_TILES = 8  # maximum number of tiles of a softmax over tiles
 
 
@@ -52,7 +52,7 @@ def soften_channels(launch, number, operation: ChannelSoftmax, operands):
 
 
 def soften_rows(launch, number, operation: RowSoftmax, operands):
-    """Compute the softmax of each row, processing some rows of some images together."""
+    """Compute the softmax of each row. Several rows of several images are processed together."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     most = max(1, ROW_ELEMENTS // value.columns)
@@ -66,7 +66,7 @@ def soften_rows(launch, number, operation: RowSoftmax, operands):
 
 
 def _soften_tiles(output, value, own, is_log):
-    """Compute a softmax over tiles, separately for each partition and pixel."""
+    """Compute a softmax across tiles, separately for each partition and pixel."""
     for some, down, across, _ in _blocks(value, ROW_ELEMENTS):
         block = (some, down, across)
         data = [_block_of(value.inside(t), block) for t in own]
@@ -122,7 +122,7 @@ def _soften(dst, data, is_log):
 
 
 def _blocks(value, most=PARTITIONS):
-    """Return blocks of up to `most` pixels as (images, rows, columns, pixels); blocks of equal size are adjacent."""
+    """Return blocks of up to `most` pixels as (images, rows, columns, pixels). Blocks of equal size are adjacent."""
     found = []
     for across in even_tiles(value.columns, most):
         for down in even_tiles(value.rows, max(1, most // across.size)):
@@ -134,8 +134,8 @@ def _blocks(value, most=PARTITIONS):
 class _Turning:
     """The softmax over the channels of a value.
 
-    Transposes have the dtype of the launch; they are float32 if that dtype has 16 bits and the number of channels or
-    pixels is odd, because the Tensor Engine writes whole words of PSUM.
+    Transposes have the dtype of the launch. If that dtype has 16 bits and the number of channels or pixels is odd, they
+    are float32, because the Tensor Engine writes whole words of PSUM.
     """
 
     def __init__(self, launch, operation: ChannelSoftmax, value, output) -> None:

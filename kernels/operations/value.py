@@ -1,4 +1,5 @@
-"""The value of an operation: tiles of up to 128 partitions in SBUF, surrounded by zeros, or a tensor in HBM."""
+"""The value of an operation: tiles of up to 128 partitions in SBUF, with zeros around each image, or a tensor in
+HBM."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Value:
     `tiles` contains [partitions, images, rows, columns] with (image, channel) on up to 128 partitions and each image
     surrounded by its margin. A single tile may be followed by copies of itself on later partitions, shifted up by rows.
     If `hbm`, [images, (image, channel), rows, columns], is not None, there are no tiles. `images` is the number of
-    images along the free axis; `pictures` is at most images * packed, and the remaining images are padding. `pitches`
+    images along the free axis; `pictures` is at most images * packed; the remaining images are padding. `pitches`
     contains, for each tile, the distance in elements to the next tile in the same tensor, or 0 if the next tile is in
     another tensor; it is empty if no two tiles share a tensor.
     """
@@ -53,7 +54,10 @@ class Value:
         return [min(tile.shape[0], lanes) for tile in self.tiles]
 
     def inside(self, t: int, padding: Sides = NO_SIDES) -> nl.NkiTensor:
-        """Return tile `t` with the margin reduced to `padding`, or with all columns if they are in phases."""
+        """Return tile `t` with the margin reduced to `padding`.
+
+        If the columns are in phases, all columns are returned.
+        """
         top, left = (self.margins[t][side] - padding[side] for side in range(2))
         bottom = self.margins[t][0] + self.rows + padding[2]
         right = self.margins[t][1] + self.columns + padding[3]
@@ -75,7 +79,7 @@ class Value:
         return with_fields(self, tiles=tiles, hbm=hbm, images=end - first, pictures=pictures)
 
     def of_rows(self, first: int, end: int) -> Value:
-        """Return rows [first, end); the margin above or below is kept if they reach that border."""
+        """Return rows [first, end). If they include the first or last row, the margin above or below is kept."""
         if self.hbm is not None:
             return with_fields(self, hbm=self.hbm[:, :, first:end], rows=end - first)
         tiles, margins = [], []
@@ -88,7 +92,7 @@ class Value:
 
 
 def value_in_hbm(hbm, packed, pictures):
-    """Return a tensor in HBM, [images, (image, channel), rows, columns], as a value."""
+    """Create a value from a tensor in HBM, [images, (image, channel), rows, columns]."""
     images, lanes, rows, columns = hbm.shape
     return Value(
         tiles=(),
@@ -118,7 +122,10 @@ def join(values):
 
 
 def allocate_value(launch, operation, pictures, partitions, is_blank=True):
-    """Allocate SBUF tiles for a value, with `partitions` partitions each; zero the margins if `is_blank`."""
+    """Allocate SBUF tiles for a value, with the numbers of partitions in `partitions`.
+
+    If `is_blank`, set the margins to zero.
+    """
     images = ceil_div(pictures, operation.packed)
     top, left, bottom, right = operation.margin
     copies = getattr(operation, "copies", Copies())
@@ -141,9 +148,11 @@ def allocate_value(launch, operation, pictures, partitions, is_blank=True):
 
 
 def _tiles(launch, operation, shapes):
-    """Allocate tiles for a value; return them and their pitches. In 8 bits, two tiles of equal shape share a tensor
-    with their rows interleaved, so that a matmul can contract over both. The two planes must be close together, because
-    the strides of instructions are limited."""
+    """Allocate tiles for a value, and return the tiles and their pitches.
+
+    In 8 bits, two tiles of equal shape share a tensor, with their rows interleaved, so that a matmul can contract over
+    both. The two planes must be close to each other, because the strides of instructions are limited.
+    """
     tiles: list[nl.NkiTensor] = []
     pitches: list[int] = []
     dtype = launch.dtype_of(operation)
@@ -161,7 +170,7 @@ def _tiles(launch, operation, shapes):
 
 
 def value_in_tiles(operation, pictures, tiles, pitches):
-    """Return the value of an operation for a number of pictures, as SBUF tiles that are surrounded by its margin."""
+    """Return the value of an operation for `pictures` pictures, stored in SBUF tiles that include its margin."""
     return Value(
         tiles=tuple(tiles),
         pitches=pitches,
@@ -201,7 +210,7 @@ def store_value(value, hbm):
 
 
 def stored_value(launch, value):
-    """Return a value as [images, (image, channel), rows, columns] in HBM, storing it there if necessary."""
+    """Return a value as [images, (image, channel), rows, columns] in HBM. If it is not in HBM, store it first."""
     if value.hbm is not None:
         return value.hbm
     shape = (value.images, value.packed * value.channels, value.rows, value.columns)

@@ -1,7 +1,8 @@
-"""Columns in phases: columns whose distance is the stride of a pool are stored contiguously.
+"""Columns in phases: columns that are a pool's stride apart are stored contiguously.
 
-With two phases, even columns come first, followed by odd ones. The taps of a window then read adjacent columns, which
-the Vector Engine processes at twice the rate in 16 bits. Each phase has zeros before and after its columns.
+With two phases, the even columns come first, followed by the odd columns. The taps of a window then read adjacent
+columns, which the Vector Engine processes at twice the rate in 16 bits. Each phase has zeros before and after its
+columns.
 
 The module is pure arithmetic and does not import `nki`.
 """
@@ -34,7 +35,7 @@ class ColumnPhases:
 
     @property
     def inside(self) -> int:
-        """Number of columns of a phase without zeros, the same for each phase."""
+        """Number of columns of a phase, excluding its zeros. It is the same for each phase."""
         return ceil_div(self.columns, self.count)
 
     @property

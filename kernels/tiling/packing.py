@@ -1,18 +1,17 @@
-"""Packing of a convolution's filters for the Tensor Engine: the geometry of packed weights, for the host and the
-kernels.
+"""The geometry of packed convolution filters, which the host shares with the kernels.
 
-The module is pure arithmetic and does not import `nki`: the host packs weights according to it before a backend is
-chosen, and kernels read them accordingly. `partitions` is the number of partitions of the chip: kernels pass
-`nl.tile_size.pmax`, the host passes the number of its target.
+The module is pure arithmetic and does not import `nki`, because the host packs weights before a backend is chosen.
+`partitions` is the number of partitions of the chip: kernels pass `nl.tile_size.pmax`, and the host passes the number
+of its target.
 
 The contraction is along the partition axis. If there are fewer input channels than partitions, adjacent filter taps
 share this axis: a block of partitions contains the channels shifted by one tap, so that one matmul contracts over
 several taps. Blocks that would fill less than half of the partitions are spread over all of them, with zeros in
-between. Each DMA engine serves eight partitions (nki-dma-overview), so that adjacent blocks would be loaded through
-only a few of the sixteen engines; moreover, the Tensor Engine's clock stays low while half of its rows are idle.
+between. Each DMA engine serves eight partitions (nki-dma-overview), so adjacent blocks would be loaded through only a
+few of the sixteen engines. Moreover, the Tensor Engine's clock stays low while half of its rows are idle.
 
-Channel groups share the axis too: the filters of as many groups as fit form the diagonal blocks of one matrix, a
-section, which is convolved separately.
+Channel groups share the axis too: the filters of as many groups as fit form the diagonal blocks of one matrix, called a
+section. Sections are convolved separately.
 """
 
 from __future__ import annotations
@@ -39,7 +38,10 @@ def round_up(a: int, b: int) -> int:
 
 
 def tile_sizes(extent: int, most: int) -> list[int]:
-    """Return the sizes of the tiles of size `most` that cover an extent; the last one may be smaller."""
+    """Return the sizes of the tiles that cover an extent.
+
+    Each tile has size `most`, except that the last may be smaller.
+    """
     return [min(most, extent - start) for start in range(0, extent, most)]
 
 
@@ -57,7 +59,8 @@ class Taps:
         return self.rows * self.columns
 
     def used_partitions(self, channels: int) -> int:
-        """Return the number of partitions from the first block to the end of the last, with `channels` per block."""
+        """Return the number of partitions from the first block to the end of the last block, with `channels` channels
+        per block."""
         return (self.count - 1) * self.stride + channels
 
 
@@ -93,7 +96,7 @@ class PackedLayout:
 def taps_in_partitions(channels: int, kernel: tuple[int, int], partitions: int) -> Taps:
     """Return the taps of a filter of size `kernel` (rows, columns) that share the partition axis.
 
-    These are the whole filter if channels * taps fit, otherwise as many filter rows as fit, divided evenly, otherwise a
+    The result is the whole filter if channels * taps fit, otherwise as many filter rows as fit, divided evenly, or a
     single tap.
     """
     kernel_rows, kernel_columns = kernel
@@ -109,8 +112,10 @@ def taps_in_partitions(channels: int, kernel: tuple[int, int], partitions: int) 
 
 
 def copies_in_partitions(channels: int, kernel_rows: int, partitions: int) -> Taps:
-    """Return `taps_in_partitions` for filter rows only, with blocks that engines can write: each block starts at a
-    quarter of the partitions."""
+    """Return `taps_in_partitions` for filter rows only.
+
+    Each block starts at a multiple of a quarter of the partitions, so that engines can write it.
+    """
     quarter = partitions // 4
     stride = quarter if channels <= quarter else 2 * quarter
     fitting = min(kernel_rows, partitions // stride) if channels <= 2 * quarter else 1
@@ -134,7 +139,10 @@ def groups_in_section(in_channels: int, out_channels: int, groups: int, partitio
 
 
 def conv2d_sections(in_channels: int, out_channels: int, groups: int, together: int) -> tuple[Section, ...]:
-    """Return sections of `together` groups each; the last may have fewer. Without groups, there is one section."""
+    """Return sections of `together` groups each; the last section may have fewer.
+
+    Without groups, there is one section.
+    """
     each_in = in_channels // groups
     each_out = out_channels // groups
     sections = []

@@ -1,6 +1,6 @@
 """Tiling of extents with remainders, and transfers of tiles between HBM and SBUF.
 
-Tiles and row groups are computed while a kernel is specialized; each transfer consists of one or two `dma_copy` calls.
+Tiles and row groups are computed when a kernel is specialized. Each transfer consists of one or two `dma_copy` calls.
 """
 
 import math
@@ -13,7 +13,7 @@ from .packing import IDENTITY_BYTES, round_up
 from .packing import ceil_div as ceil_div
 
 PARTITIONS = nl.tile_size.pmax  # partitions of SBUF and PSUM; rows and columns of the Tensor Engine
-DMA_ROW_BYTES = 2048  # minimum of contiguous bytes for an efficient DMA descriptor (nki-dma-bandwidth-guide)
+DMA_ROW_BYTES = 2048  # minimum contiguous bytes of an efficient DMA descriptor (nki-dma-bandwidth-guide)
 DMA_BYTES = 1 << 19  # minimum size of an efficient DMA: 32 KiB for each of the 16 DMA engines (nki_perf_guide)
 
 
@@ -42,7 +42,7 @@ class RowGroup:
 
 
 def tiles(extent, size):
-    """Return the tiles of size `size` that cover [0, extent); the last one may be shorter."""
+    """Return the tiles that cover [0, extent). Each has size `size`, except that the last may be smaller."""
     cover = []
     for index in range(ceil_div(extent, size)):
         start = index * size
@@ -52,15 +52,17 @@ def tiles(extent, size):
 
 
 def even_tiles(extent, most):
-    """Return the fewest tiles of at most `most` positions that cover [0, extent), with nearly equal sizes, so that no
-    remainder results in tiny DMAs."""
+    """Return the smallest number of tiles of at most `most` positions that cover [0, extent).
+
+    Their sizes are nearly equal, so that there is no small remainder that results in tiny DMAs.
+    """
     return tiles(extent, ceil_div(extent, ceil_div(extent, most)))
 
 
 def row_groups(rows, rows_per_partition):
     """Return groups of up to 128 * rows_per_partition rows that cover [0, rows).
 
-    Consecutive rows on one partition are contiguous in HBM, so that even narrow rows are moved with large descriptors.
+    The rows of a partition are contiguous in HBM, so that even narrow rows are moved with large descriptors.
     Only the last group, if it has fewer than 128 rows, leaves partitions unused.
     """
     groups = []
@@ -84,7 +86,8 @@ def group_view(matrix, group, columns):
 
 
 def load_rows(dst, src):
-    """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns]: row t * 128 + p to partition p of tile t."""
+    """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns], with row t * 128 + p on partition p of tile
+    t."""
     rows = src.shape[0]
     whole = rows // PARTITIONS
     even = whole * PARTITIONS
@@ -97,8 +100,10 @@ def load_rows(dst, src):
 
 
 def load_rows_in_words(dst, src):
-    """Load an HBM matrix as `load_rows` does, to be transposed; the last row is loaded twice if an odd number of rows
-    would end within a word of PSUM (`whole_words`)."""
+    """Load an HBM matrix that will be transposed, as `load_rows` does.
+
+    If an odd number of rows would end within a word of PSUM (`whole_words`), the last row is loaded twice.
+    """
     load_rows(dst, src)
     rows = src.shape[0]
     if whole_words(rows, transposed_dtype(src.dtype)) > rows:
@@ -110,7 +115,8 @@ def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
     """Copy with hardware-generated descriptors (DGE) if possible; otherwise the compiler may generate them on GpSimd,
     after its other work (nki-dge). `engine` triggers the DMA.
 
-    For a single partition of SBUF the mode is not specified: the compiler prepares such descriptors before the launch.
+    If only a single partition of SBUF is involved, the mode is not specified, because the compiler prepares such
+    descriptors before the launch.
     """
     in_sbuf = dst if dst.buffer == nl.sbuf else src
     if nisa.get_nc_version() == nisa.nc_version.gen2 or in_sbuf.shape[0] == 1:
@@ -120,8 +126,11 @@ def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
 
 
 def load_early(dst, src):
-    """Load without waiting for other work: from NeuronCore-v3 on, the Scalar Engine triggers the DMA, since it has a
-    separate descriptor generator (trainium2_arch)."""
+    """Load without waiting for other work.
+
+    From NeuronCore-v3 on, the Scalar Engine triggers the DMA, since it has a separate descriptor generator
+    (trainium2_arch).
+    """
     copy_by_hardware(dst, src, engine=nisa.engine.scalar)
 
 
@@ -151,8 +160,10 @@ def evict(dst, src, turn):
 
 
 def usable_sbuf_bytes():
-    """Return the bytes of an SBUF partition that are available for tiles: those that the compiler does not reserve,
-    without the identity matrix of its transposes."""
+    """Return the bytes of an SBUF partition that are available for tiles.
+
+    The bytes that the compiler reserves, and those of the identity matrix for its transposes, are excluded.
+    """
     return nl.tile_size.sbuf_fmax_bytes - IDENTITY_BYTES
 
 
@@ -165,18 +176,22 @@ def transposed_dtype(dtype):
 
 
 def whole_words(columns, dtype):
-    """Return the number of columns rounded up to whole 4-byte words: odd numbers of 16-bit columns increase by one."""
+    """Return the number of columns, rounded up to whole 4-byte words: an odd number of 16-bit columns increases by
+    one."""
     return columns if itemsize(dtype) == 4 else columns + columns % 2
 
 
 def several_columns(columns, dtype):
-    """Return the number of columns of a Tensor Engine operand: at least two if they have 16 bits."""
+    """Return the number of columns of a Tensor Engine operand, which is at least two in 16 bits."""
     return max(columns, 2) if itemsize(dtype) == 2 else columns
 
 
 def sbuf_tile(shape, dtype, name=""):
-    """Allocate a tile in SBUF. A single 16-bit column is a view of two columns, and 8-bit columns are a view of whole
-    words, so that the next allocation starts at a word boundary."""
+    """Allocate a tile in SBUF.
+
+    A single 16-bit column is a view of two columns, and 8-bit columns are a view of whole words, so that the next
+    allocation starts at a word boundary.
+    """
     last = len(shape) - 1
     if itemsize(dtype) == 1:
         columns = math.prod(shape[1:])
@@ -188,7 +203,7 @@ def sbuf_tile(shape, dtype, name=""):
 
 
 def reshaped(tile, shape):
-    """View a tile in SBUF or PSUM with different free dimensions.
+    """View a tile in SBUF or PSUM with other free dimensions.
 
     On a single partition, `reshape` is reported to create a view with partition step 0, which the compiler's back end
     rejects. Therefore runs of dimensions are merged and split, which preserves the partition dimension.

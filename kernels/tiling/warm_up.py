@@ -2,11 +2,11 @@
 
 From NeuronCore-v3 on, the engine runs at half its clock rate until it has been busy for some time; the clock is
 adjusted window by window (documented on the profiler's overview page; the windows are visible in public profiles). A
-kernel waits for its first loads for about that long. Meanwhile the engine can multiply zeros into the PSUM tile of the
+kernel waits for its first loads for about as long. Meanwhile, the engine can multiply zeros into the PSUM tile of the
 first sums, which then accumulate on top of the zeros.
 
-Later, while the engine waits for other engines, it can maintain its clock rate in the same way, multiplying only a few
-zeros per matmul so that matmuls that become ready are not delayed.
+Later, while the engine waits for other engines, it can maintain its clock rate in the same way. Each matmul then
+multiplies only a few zeros, so that useful matmuls that become ready are not delayed.
 """
 
 import nki.isa as nisa
@@ -14,17 +14,19 @@ import nki.language as nl
 
 from .tiles import PARTITIONS, reshaped, several_columns
 
-COLUMNS = 1024  # columns of zeros for each byte of an element: they take about as long as the first loads
+COLUMNS = 1024  # columns of zeros per byte of an element; multiplying them takes about as long as the first loads
 LEAST_WORK = 4  # a kernel warms up only if it multiplies at least this many columns for each column of zeros
 
 
 def is_worth_warming(columns, item_bytes):
-    """True if matmuls with `columns` columns in total are enough work for a warm start to be worthwhile."""
+    """True if matmuls with `columns` columns in total are enough work for a warm-up to be worthwhile."""
     return columns >= LEAST_WORK * COLUMNS * item_bytes
 
 
 def warm_up(bank, item_bytes, zeros=None):
-    """Fill a PSUM tile [partitions, columns], up to 128 x 512 float32, with zeros by matmuls; return True if it did so.
+    """Fill a float32 PSUM tile [partitions, columns], up to 128 x 512, with zeros by matmuls.
+
+    Return True if it was filled.
 
     `item_bytes` is the size of an element of the data that is loaded meanwhile. `zeros` is a tile from `make_zeros`, or
     None to create one. Returns False without issuing instructions on NeuronCore-v2, whose clock is not throttled.
@@ -50,8 +52,8 @@ def make_zeros(columns, name=""):
 
 
 def multiply_zeros(bank, zeros, count, columns):
-    """Fill a PSUM tile [partitions, columns] with zeros by a matmul, and add `count` - 1 products of zeros to its first
-    `columns` columns."""
+    """Fill a PSUM tile [partitions, columns] with zeros by a matmul, and add `count` - 1 further products of zeros to
+    its first `columns` columns."""
     partitions = bank.shape[0]
     for n in range(count):
         part = bank if n == 0 else bank[:, 0:columns]
@@ -72,7 +74,10 @@ def warm_bank(partitions, columns, item_bytes, zeros=None):
 
 
 def psum_tile(shape, warm):
-    """Return a float32 PSUM tile with two or three dimensions, as a view of `warm`, a bank of zeros, if not None."""
+    """Return a float32 PSUM tile with two or three dimensions.
+
+    If `warm`, a bank of zeros, is not None, the tile is a view of it.
+    """
     if warm is None:
         return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
     columns = shape[1] * shape[2] if len(shape) == 3 else shape[1]

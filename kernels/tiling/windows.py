@@ -11,17 +11,18 @@ import nki.language as nl
 
 from .tiles import Tile, ceil_div, copy_by_hardware, even_tiles, sbuf_tile
 
-CHUNK = 4096  # elements of a partition processed together: 16 KiB, so that SBUF holds several chunks in flight
+CHUNK = 4096  # elements of a partition processed together: 16 KiB, so that SBUF can hold several chunks in flight
 MAX_REACH = 16384  # columns that a window may span: 64 KiB of the at least 192 KiB of a partition
-PIECE_ROWS = 16  # rows that fit together with a column tile, so that a tall window is reduced in few pieces
-LONG_FOLD = 8  # from this many taps on, a single reduction instruction replaces a chain of instructions
+PIECE_ROWS = 16  # rows that must fit together with a column tile, so that a tall window is reduced in few pieces
+LONG_FOLD = 8  # with at least this many taps, a single reduction instruction replaces a chain of instructions
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window along one axis; `padding` contains the numbers of positions before and after the axis.
+    """A window along one axis. `padding` contains the numbers of positions before and after the axis.
 
-    With `ceil_mode`, a last window may extend past the padding if it begins in the image or in the padding before it.
+    If `ceil_mode`, the last window may extend past the padding, provided that it begins in the image or in the padding
+    before it.
     """
 
     size: int
@@ -70,15 +71,18 @@ class OutputBlock:
 
 @dataclass
 class Blocks:
-    """The blocks of an output, and the tiles of window rows that are read together: one tile if a window fits."""
+    """The blocks of an output, and the tiles of window rows that are read together.
+
+    There is a single tile if a window fits.
+    """
 
     outputs: list[OutputBlock]
     taps: list[Tile]
-    elements: int  # largest number of elements of a plane that are read together
+    elements: int  # maximum number of elements of a plane that are read together
 
 
 def make_sweep(axis, extent, window):
-    """Check and return the sweep of a window over an axis of `extent`; `axis` identifies it in error messages."""
+    """Check and return the sweep of a window over an axis of `extent`. `axis` identifies the axis in error messages."""
     size, stride, dilation = window.size, window.stride, window.dilation
     before, after = window.padding
     assert size >= 1 and stride >= 1 and dilation >= 1, (
@@ -115,7 +119,7 @@ def input_span(sweep, outputs, taps):
 
 
 def cut_into_blocks(rows, columns, chunk=CHUNK):
-    """Cut the output into blocks that read at most `chunk` elements of a partition, including halos.
+    """Divide the output into blocks that read at most `chunk` elements of a partition, including halos.
 
     Larger windows are reduced in pieces, for one row of outputs at a time.
     """
@@ -179,7 +183,8 @@ def fill_border(data, rows, columns, fill):
 
 
 def row_tap(data, sweep, outputs, tap):
-    """View the elements of [partitions, images, rows, columns] read by window row `tap` for `outputs` output rows."""
+    """View the elements of [partitions, images, rows, columns] that window row `tap` reads for `outputs` output
+    rows."""
     first = tap * sweep.dilation
     return data[:, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride, :]
 
@@ -196,7 +201,7 @@ def column_tap(data, sweep, outputs, tap):
 
 
 def fold_rows(data, op, sweep, outputs, taps, dtype):
-    """Reduce `taps` window rows by `op`, "maximum" or "add".
+    """Reduce `taps` window rows with `op`, "maximum" or "add".
 
     [P, images, rows, columns] becomes [P, images, outputs, columns] in `dtype`, or a view of `data` for a single tap.
     """
@@ -217,8 +222,10 @@ def fold_rows(data, op, sweep, outputs, taps, dtype):
 
 
 def fold_columns(data, op, sweep, outputs, dtype, into=None):
-    """Reduce all window columns, as `fold_rows` reduces rows. If there is more than one column and `into`, a tile of
-    `dtype`, is given, the result is written to it."""
+    """Reduce all window columns, as `fold_rows` reduces rows.
+
+    If there is more than one column and `into`, a tile of `dtype`, is given, the result is written to `into`.
+    """
     if sweep.size == 1:
         return column_tap(data, sweep, outputs, 0)
     partitions, images, rows, _ = data.shape

@@ -26,7 +26,7 @@ from ..tolerances import network_tolerance
 
 PREDICTED_LABEL = "predicted"
 
-# The columns of benchmarks/data/latency-kernels.csv, which contains the measurements that the project uses.
+# The columns of benchmarks/data/latency-kernels.csv, which contains the measurements used by trninfer.
 MEASUREMENT_COLUMNS = (
     "id", "source", "kernel", "variant", "shapes", "dtype", "device", "metric", "latency_us", "mfu", "notes",
 )  # fmt: skip

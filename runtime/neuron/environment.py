@@ -23,7 +23,7 @@ INSTALL_HINT = (
     "on a Trainium instance: sudo apt-get install aws-neuronx-dkms and sudo modprobe neuron, then pip install "
     f"'trninfer[neuron]' {_INDEX}; trninfer doctor has the commands for each kind of machine"
 )
-# Images to start from, and the command to run in a clone of trninfer; docs/chip.md names the pages.
+# Container images to start from, and the command to run in a clone of trninfer. The sources are listed in docs/chip.md.
 INSTALL_COMMANDS = (
     (
         "on the Deep Learning AMI Neuron torch-neuronx 2.14.0",
@@ -44,7 +44,7 @@ INSTALL_COMMANDS = (
     ),
 )
 
-# PyPI holds packages under these names whose only content is this warning; the real ones are in AWS's repository.
+# On PyPI, the packages with these names contain only this warning; the real packages are in AWS's repository.
 _PLACEHOLDER_MARK = "WRONG PACKAGE"
 
 

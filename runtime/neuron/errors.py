@@ -17,15 +17,16 @@ from .taken import is_taken, taken_line
 _LONGEST_LINE = 300
 
 # Statuses of the Neuron runtime after which this process can no longer use a NeuronCore (aws-neuron-sdk,
-# neuron-runtime/api/nrt_status.rst), and its log messages if cores are taken (neuron-runtime/nrt-troubleshoot.rst).
+# neuron-runtime/api/nrt_status.rst), and the runtime's log messages if cores are in use
+# (neuron-runtime/nrt-troubleshoot.rst).
 _LOST = re.compile(
     r"NRT_(HW_ERROR|UNINITIALIZED|CLOSED|EXEC_UNIT_UNRECOVERABLE|LOAD_NOT_ENOUGH_NC|EXEC_NC_BUSY|EXEC_HW_ERR_\w+)\b"
     r"|NeuronCore\(s\) not available"
 )
 
 
-# Advice for the compiler's error codes. Sources for EVRF066, EVRF065, EBVF030, EVRF007, EOOM001 and EOOM002:
-# the pages of these names. EGCA110 and EGCA111 have no page; according to public reports, kernels do not spill.
+# Advice for the compiler's error codes. The sources for EVRF066, EVRF065, EBVF030, EVRF007, EOOM001 and EOOM002 are the
+# documentation pages with these names. EGCA110 and EGCA111 have no page; public reports say that kernels do not spill.
 _LESS = "reduce --batch-size or --instructions to make launches smaller"
 _LNC = "NEURON_LOGICAL_NC_CONFIG must be equal to --lnc (1), and NEURON_CC_FLAGS must not contain a different --lnc"
 _ADVICE = {

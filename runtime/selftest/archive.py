@@ -18,7 +18,7 @@ from .checks import Check, checks
 
 DOCUMENT = "selftest.json"
 MAX_BYTES = 256 << 20  # limit for the unpacked document
-# AWS's names of engines, by trninfer's names; unknown ones are shown unchanged.
+# Maps trninfer's names of engines to AWS's names. Unknown names are shown unchanged.
 ENGINES = {"pe": "tensor", "dve": "vector", "act": "scalar", "activation": "scalar", "pool": "gpsimd"}
 
 

@@ -35,7 +35,7 @@ SIZES = ("small", "odd")
 INFORMATIONAL = ("psum_side_by_side", "psum_half_word", "single_column", "sbuf_without_fallback")
 _Shape = Mapping[str, Any]
 
-# Families of `bench --kernel` with their shapes; each contains one kernel, or one for each variant.
+# The kernel families of `bench --kernel` and their shapes. Each family has a single kernel, or one kernel per variant.
 _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
     (
         "vector_add",

@@ -144,7 +144,7 @@ class SharedSession:
                 level, line = self._said.get_nowait()
                 self._says[level](line)
 
-    # The methods below run in the thread of the event loop, or in a thread of the pool.
+    # The methods below run in the thread of the event loop or in a thread of the pool.
 
     async def _run(self, running: concurrent.futures.Future[asyncio.AbstractEventLoop]) -> None:
         """Keep the pool running until the session is closed."""

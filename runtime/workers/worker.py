@@ -21,7 +21,7 @@ from ..timing import Row
 
 Note = Callable[[str], None]
 
-# Errors that users can cause are passed on unchanged. Others are bugs in the program and contain their traceback.
+# Errors that users can cause are passed on unchanged. Other errors are bugs and are reported with their traceback.
 EXPECTED_ERRORS = (BackendUnavailable, KernelError, OverflowedError)
 
 
@@ -32,8 +32,8 @@ class BackendOpener(Protocol):
         """Open the backend, whose messages are passed to `progress` and `warn`."""
 
 
-# Converts the sources sent to the worker to inputs [N, ...], and returns, by position, the reason why a source cannot
-# be used. It must be picklable too.
+# Converts the sources sent to a worker to inputs [N, ...]. Also returns, keyed by position, the reason why a source
+# cannot be used. It must be picklable too.
 Prepare = Callable[[Sequence[Any]], tuple[np.ndarray, Mapping[int, str]]]
 
 

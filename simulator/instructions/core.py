@@ -88,8 +88,8 @@ class NeuronCore:
         self._scratch: dict[tuple[int, int], Array] = {}
         self._settled = _settled_before(target, self.costs.machine, self.dge)
         self._settled_with_warnings: dict[Any, tuple[Settled, list[tuple[str, type[Warning]]]]] = {}
-        # The keys are ids of code objects, because hashing a code object is slow. The values are the code object, its
-        # line numbers, and True if it is part of the simulator.
+        # Each key is the id of a code object, because hashing a code object is slow. Each value is the code object, its
+        # line numbers, and whether it is part of the simulator.
         self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
 
     def ndarray(

@@ -209,7 +209,7 @@ def _softplus(x: Array) -> Array:
 
 def _sin(x: Array) -> Array:
     # Outside [-pi, pi], the Scalar Engine extrapolates a cubic polynomial, so that sin(9.0) is about 27.65
-    # (nki.api.shared.rst, nki-act-func). The Taylor expansion around the end of the range yields this value.
+    # (nki.api.shared.rst, nki-act-func). The Taylor expansion around the end of the range reproduces this value.
     beyond = np.abs(x) - F32(math.pi)
     cubic = beyond * (beyond * beyond / F32(6) - F32(1))
     return np.where(beyond <= 0, np.sin(x), np.sign(x) * cubic)

@@ -1,9 +1,9 @@
 """Random numbers of the Vector Engine and the GpSimd Engine.
 
 Each partition has one generator in GpSimd and four in the Vector Engine, which are used in turn. They are simulated by
-Marsaglia's XORWOW, which is the algorithm specified by the API. The derivation of states from a seed is not documented,
-so a kernel generates the same numbers in every run of the simulator, but not the same numbers as the chip. Every run
-starts from a fixed state.
+Marsaglia's XORWOW, which is the algorithm specified by the API. How states are derived from a seed is not documented.
+The simulator's numbers are therefore reproducible from run to run, but do not match those of the chip. Every run starts
+from a fixed state.
 """
 
 from __future__ import annotations

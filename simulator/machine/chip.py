@@ -20,7 +20,7 @@ BN_STATS_COLUMNS = 512  # maximum elements per partition for bn_stats (nl.tile_s
 KIB = 1024
 # Bytes of each SBUF partition that the compiler reserves for DMA descriptors generated at run time and for internal use
 # (nki-library, mlp_cte_constants.py, on trn2: DynamicDMAScratchLoc, EvalAccelReservedLoc). No figures are published for
-# other generations, which are assumed to reserve the same amount.
+# other generations; they are assumed to reserve the same amount.
 RESERVED_SBUF_BYTES = 16 * KIB + 8
 
 

@@ -163,7 +163,7 @@ class Arena:
         self.shadow: Any = None  # a sanitizer's record of all bytes, if any
         self.written = PsumWrites()  # last writers of PSUM through any tensor
         self.sums: Any = None  # sums that matmuls accumulate in this memory, by bank
-        # 0xFF bytes are NaN, the value of uninitialised memory, in every float type of at least 16 bits.
+        # Uninitialised memory reads as NaN: 0xFF bytes are NaN in every floating-point type of at least 16 bits.
         self.array: Array = np.full(PARTITIONS * row_bytes if functional else 0, 0xFF, dtype=np.uint8)
 
 

@@ -67,7 +67,7 @@ def _elementwise(
     ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], asked: str, dst: View | None
 ) -> Result:
     known = INSTRUCTIONS[op]
-    # Masked-out elements of a new tile were undefined, so a mask only matters if it affects the other elements.
+    # Masked-out elements of a new tile were undefined, so a mask matters only if it affects the other elements.
     if dst is None and not known.reduces and not operands.condition:
         operands.clips = {}
     views = _tiles(ex, op, operands, given)

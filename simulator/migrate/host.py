@@ -208,7 +208,7 @@ def _simulated(kernel: cst.BaseExpression) -> cst.Call:
 
 
 def _on_cores(kernel: cst.Subscript) -> cst.Subscript:
-    """Rewrite `kernel[nl.nc(2)]`, replacing the number of cores by a plain number."""
+    """Rewrite `kernel[nl.nc(2)]` as `kernel[2]`."""
     plain = [_plain(element.slice) for element in kernel.slice]
     slices = [element.with_changes(slice=cst.Index(value)) for element, value in zip(kernel.slice, plain)]
     return kernel.with_changes(slice=slices)

@@ -71,7 +71,7 @@ def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | No
     keys = [element.text for element in elements]
     slices = [position for position, element in enumerate(elements) if element.is_slice]
     if len(slices) == 1 and len(elements) > 1 and tensor.region != "psum":
-        # A tile keeps two dimensions if a column or a row is selected.
+        # A tile keeps two dimensions when a column or a row is selected.
         others = [position for position in range(len(elements)) if position not in slices and keys[position] != "..."]
         after = [position for position in others if position > slices[0]]
         if after:

@@ -25,7 +25,7 @@ from ..machine.errors import NkiValidationError
 from ..machine.memory import PSUM, SBUF, MemoryRegion
 from ..tensors.tensor import NkiTensor
 
-# Operators are recognised by name; NumPy's functions have the same names as those of nki.language.
+# Operators are recognised by name, because NumPy's functions have the same names as those of nki.language.
 _ADD, _SUBTRACT, _MULTIPLY, _MAXIMUM = np.add, np.subtract, np.multiply, np.maximum
 _LESS, _GREATER, _NOT_EQUAL = np.less, np.greater, np.not_equal
 _FLOAT32 = "float32"
@@ -160,7 +160,8 @@ def sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     turns = _nearest(_combine(x, _MULTIPLY, 1 / (2 * math.pi)))
     angle = _pair(x, _SUBTRACT, _combine(turns, _MULTIPLY, _TURN))
     angle = _pair(angle, _SUBTRACT, _combine(turns, _MULTIPLY, _TURN_REST))
-    # The smallest float32 above pi is out of range.
+    # np.float32(math.pi) is slightly above pi, outside the range of the instruction; the next lower float32 is the
+    # limit.
     edge = float(np.nextafter(np.float32(math.pi), np.float32(0)))
     angle = _scalar(angle, np.minimum, edge, op1=_MAXIMUM, operand1=-edge)
     result = _tile(x.shape, dtype or x.dtype)

@@ -30,7 +30,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "function": (("ACTIVATE", "ACTIVATION"), ("activation", "activation_reduce")),
     "memset": (("MEMSET",), ("memset",)),
 }
-# The timing constant that determines the duration of a kind of operation on an engine.
+# The timing constant that determines the duration of each kind of operation on an engine.
 _CONSTANTS = {
     ("tensor", ""): "matmul_fill_ns",
     ("vector", "memset"): "memset_fill_cycles",

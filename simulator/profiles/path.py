@@ -119,7 +119,7 @@ def _before(
     told = [i for i in told if i.start_ns < start and i.ours and i.opcode not in _WAITS]
     last = max(told, key=lambda i: min(i.end_ns, start), default=None)
     if previous is not None and previous.start_ns < start:
-        # A result that arrived just before the start takes precedence, even if the engine was still busy.
+        # A result that arrived just before the start is preferred as the cause, even if the engine was still busy.
         if last is not None and (last.end_ns >= previous.end_ns or start - SHORT_NS <= last.end_ns <= start):
             return last
         if last is not None or previous.end_ns >= start:

@@ -116,7 +116,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
 def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:
     """Return a key that contains everything a shape-only run depends on, or None if there is no such key."""
     values = [*arrays, *parameters.values()]
-    # The key includes representations, because -0.0 equals 0.0 and (1,) equals (1.0,).
+    # The key includes the representations of values, because -0.0 equals 0.0 and (1,) equals (1.0,).
     shapes = [
         (v.shape, str(v.dtype)) if isinstance(v, (np.ndarray, TensorSpec)) else (type(v), v, repr(v)) for v in values
     ]

@@ -255,7 +255,10 @@ class Run:
 
 
 def _microseconds(spent: dict[str, int]) -> dict[str, float]:
-    """Convert picoseconds by resource to microseconds, in the order of RESOURCES and omitting zeros."""
+    """Convert the time of each resource from picoseconds to microseconds.
+
+    Zeros are omitted; the order is that of RESOURCES.
+    """
     return {name: spent[name] / 1e6 for name in RESOURCES if spent.get(name)}
 
 

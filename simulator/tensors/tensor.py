@@ -300,12 +300,14 @@ class IndirectTensor(NkiTensor):
         self.write(function(*values))
 
     def parts(self, known: bool) -> list[NkiTensor]:
-        """Return the direct views that this view resolves to or, if the index is not `known`, a view of all elements
-        that it could reach."""
+        """Return the direct views to which this view resolves.
+
+        If the index is not `known`, return a view of all elements that it could reach.
+        """
         return [self.at(index) for index in self._checked()] if known else [self._table()]
 
     def at(self, index: int) -> NkiTensor:
-        """Return the view, or one row of it if it gathers, for a given index."""
+        """Return the view at `index`, or the row that `index` selects if the view is a gather."""
         first = 1 if self.gathers else 0
         offset = self.offset + int(index) * self.step
         return NkiTensor(self.shape[first:], self._dtype, self.storage, strides=self.strides[first:], offset=offset)

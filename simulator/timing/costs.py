@@ -219,7 +219,8 @@ class Costs:
             return by_operands_in_psum[in_psum] if dense else (1.0 if in_psum else m.vector_double_pace)
         if in_psum:
             return 1.0
-        # Copies within SBUF run at twice the rate for every dtype (measured in row i33 and for tensor_scalar).
+        # Copies within SBUF run at twice the rate for every dtype (see docs/predictions.md: row i33, and the rows of
+        # tensor_scalar).
         return m.vector_strided_read_pace if self._wide(src) else m.vector_double_pace
 
     def _wide(self, tensor: Any) -> bool:

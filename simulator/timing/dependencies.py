@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ..machine.instruction import Access, Allocation, Instruction, engine
 from ..machine.memory import PSUM, SBUF
 
-# The event of the predecessor that a successor waits for.
+# The event of the predecessor for which a successor waits.
 RAW = 0  # the predecessor's result can be read
 WAR = 1  # the predecessor has read its operands
 WAW = 2  # the predecessor's write is done or, if both run on the same engine, the predecessor has been issued

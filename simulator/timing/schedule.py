@@ -177,7 +177,7 @@ class _Simulation:
 
     def _look_ahead(self, limit: int) -> None:
         """Limit the look-ahead of each engine: all but `limit` - 1 earlier instructions must have started."""
-        # The instructions of each engine in program order; those that have started are replaced by NOTHING.
+        # The instructions of each engine in program order. Instructions that have started are replaced with NOTHING.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
         for index, queue in enumerate(self.queue):
@@ -348,7 +348,7 @@ class _Simulation:
         place, times, in_channels = known
         ready, rate, skew, latency = trigger(transfer, m, len(times), start)
         issued = ready + rate * transfer.descriptors
-        # The DMA engines start processing the first descriptors while the others are being generated.
+        # The DMA engines process the first descriptors while the others are still being generated.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
         moving, earliest, last_byte, bound = _NEVER, place, issued + latency, DESCRIPTORS
         free, busy, begins, first = self.dma_free, self.dma_busy, [], place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# Reasons why an instruction waited, in addition to the kinds of dependencies.py (RAW, WAR, WAW, ORDER).
+# Reasons why an instruction waited, in addition to the kinds of dependency in dependencies.py (RAW, WAR, WAW, ORDER).
 ENGINE = 4  # the engine was busy
 BUFFER = 5  # SBUF or PSUM was full
 PORT = 6  # another engine was using a port of the memory that the instruction accesses

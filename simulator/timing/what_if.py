@@ -19,7 +19,8 @@ _ENGINES = {
     "scalar": (engine.scalar,),
     "gpsimd": (engine.gpsimd, engine.sync, engine.unknown),
 }
-# The constants that the scheduler itself uses, for each resource. Instruction costs are stored in the program.
+# The timing constants that the scheduler uses, for each resource. Constants that determine the cost of an instruction
+# are not listed, because the program stores the resulting costs.
 _TIMES = {
     "dma_issue": ("trigger_ns", "dge_ns", "dge_ring_ns", "dge_descriptor_ns"),
     "dma_latency": (

@@ -22,7 +22,7 @@ from .sets import SCORED_ON_DIGITS, SCORED_ON_FONTS, SCORED_ON_SIGNS
 
 TEMPLATE = Path(__file__).with_name("digits_cnn_card.md")
 
-# The minimum fraction that each evaluation set must reach; for rates that should be low, the maximum.
+# The minimum fraction that each evaluation set must reach or, for rates that should be low, the maximum.
 AT_LEAST = {SCORED_ON_DIGITS: 0.992, SCORED_ON_FONTS: 0.99, SCORED_ON_SIGNS: 0.97}
 AT_MOST = {"digits wrongly refused": 0.005}
 CALIBRATION_ERROR = 0.01

@@ -20,7 +20,7 @@ FONT_DIRECTORY = Path("/usr/share/fonts")
 PILLOW_PATTERN = "Pillow's default"
 PILLOW_DEFAULT = FONT_DIRECTORY / PILLOW_PATTERN
 
-# Families, with the pattern of their files under FONT_DIRECTORY.
+# Maps each family to the pattern of its files under FONT_DIRECTORY.
 HELD_OUT_FAMILIES = {
     "Cantarell": "opentype/cantarell/*.otf",
     "Carlito": "truetype/crosextra/Carlito-*.ttf",
@@ -273,7 +273,7 @@ FURTHER_FAMILIES = {
 TRAINING_FAMILIES = {**FIRST_FAMILIES, **FURTHER_FAMILIES}
 
 
-# Training families that are used for validation with `--validate`, and then not for training.
+# Families of the training set that `--validate` uses for validation instead of training.
 VALIDATION_FAMILIES = (
     "Andika",
     "B612",

@@ -20,14 +20,14 @@ from .fonts import TRAINING_FAMILIES, find_fonts
 from .render_digits import font_ink
 from .variants import VARIED, draw_variant
 
-# Largest correlation of a distorted sign with a digit before it counts as one.
+# A distorted character counts as a digit if its correlation with a digit is larger than this.
 MAX_LIKENESS = 0.85
 LIKENESS_SIDE = 20
 VARIANTS = 300
 
-# Those confusables whose skeleton is a digit or a letter in `signs.ALSO_DIGITS`, without combining marks; numbers,
-# these letters and their compatibility forms are not repeated. From confusables.txt of Unicode 13.0.0, (c) 2020
-# Unicode, Inc., Unicode License (https://www.unicode.org/license.txt).
+# Unicode confusables whose skeleton is a digit or a letter in `signs.ALSO_DIGITS`, without combining marks. Numbers,
+# the letters themselves and their compatibility forms are not repeated. From confusables.txt of Unicode 13.0.0, (c)
+# 2020 Unicode, Inc., Unicode License (https://www.unicode.org/license.txt).
 _CONFUSABLES = """
     D8 F8 142 180 182 183 184 18D 196 197 19A 19F 1A7 1B5 1B6 1B7 1BB 1BC 1BD 1C0 1C3 1E4 1E5 1FE 21C 222 223 224
     225 253 260 261 268 269 26A 26B 26D 275 282 290 2A0 2DB 37A 392 396 3C3 3E8 411 412 42C 462 463 472 473 48C 48D
@@ -43,8 +43,8 @@ _CONFUSABLES = """
 """
 CONFUSABLES = frozenset(chr(int(code, 16)) for code in _CONFUSABLES.split())
 
-# Distortions over which the largest likeness is taken, a subset of those of `render_digits.distort_ink`: (degrees,
-# shear).
+# Distortions (degrees, shear) to which a character is subjected; its largest likeness counts. They are a subset of the
+# distortions of `render_digits.distort_ink`.
 TURNS = ((0, 0), (8, 0), (-8, 0), (15, 0), (-15, 0), (0, 0.2), (0, -0.2), (10, -0.2), (-10, 0.2))
 SQUEEZES = (-0.16, 0.0, 0.16)
 _INK_SIDE = 48  # size of ink while it is distorted

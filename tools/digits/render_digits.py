@@ -23,7 +23,7 @@ from .uci import as_picture, enlarge, load_split
 
 INPUT = ImageInput(channels=1, height=32, width=32, preprocess="digit", mean=(0.0,), std=(1.0,))
 
-# Streams of random numbers: a picture depends only on its stream and its index, not on the order of generation.
+# Streams of random numbers. A picture depends only on its stream and its index, not on the order of generation.
 STREAMS = {
     "training fonts": 1,
     "held-out fonts": 2,
@@ -107,7 +107,7 @@ def change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
         return padded.filter(ImageFilter.MaxFilter(2 * radius + 1))
     if choice < 0.5:
         thin = ink.filter(ImageFilter.MinFilter(2 * min(radius, 3) + 1))
-        # Keep the digit unchanged if hairlines would break.
+        # Keep the digit unchanged if its thinnest lines would break.
         kept = float(np.asarray(thin, np.float32).sum()) / max(1.0, float(np.asarray(ink, np.float32).sum()))
         return thin if kept > 0.6 else ink
     return ink

@@ -57,10 +57,10 @@ COUNTS = {
 DIGIT_KINDS = ("digits", "handwriting", "variants", "written digits")
 STREAM = 201  # combined with the number of the kind to form seeds
 SIDE = 72  # side of the canvas for distorting a glyph, in pixels
-# Made-up glyphs with less likeness than this to every digit are certainly non-digits.
+# Synthetic glyphs whose similarity to every digit is below this are treated as non-digits.
 MAX_LIKENESS = 0.72
 
-# Scripts of Noto without relatives among the held-out ones.
+# Noto scripts that are unrelated to every held-out script.
 FURTHER_SCRIPTS = (
     "Ahom",
     "Bhaiksuki",
@@ -101,13 +101,13 @@ FURTHER_SCRIPTS = (
     "Yezidi",
 )
 
-# Signs of the training fonts: Han, Kana and Hangul, printed and written.
+# Characters of the training fonts: Han, Kana and Hangul, printed and handwritten.
 FURTHER_FONTS = ("AR PL UKai", "Kouzan Mouhitsu", "Nanum Brush", "Nanum Myeongjo", "Reggae One")
 
-# Letters and signs that people are likely to try.
+# Letters and other characters that people are likely to try.
 COMMON = "AEFHKMNRTWXYadefhkmnptwxy$%&*+=?@^~"
 
-# Turns that make a digit a non-digit: mirrored, upside down, or lying on either side.
+# Flips and rotations that turn a digit into a non-digit: mirrored, upside down, or on either side.
 TURNS: dict[int, tuple[Image.Transpose, ...]] = {
     2: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
     3: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),

@@ -34,11 +34,12 @@ COUNTS = {
     "held-out": (200, 1200, 700, 300, 200, 200),
 }
 SIGN_GROUPS = ("scripts", "pictograms")  # groups whose held-out families are alphabets and symbols never trained on
-# Halves of digits that are not digits themselves (the right half of a 4 is a 1, the upper half of an 8 a 0).
+# Halves of digits that are not themselves digits (unlike the right half of a 4, which resembles a 1, or the upper half
+# of an 8, which resembles a 0).
 PARTS = {0: "tblr", 2: "blr", 3: "tb", 4: "tl", 5: "tb", 6: "tr", 8: "lr", 9: "l"}
 EMOJI_SIZE = 109  # the only size of Noto Color Emoji
 
-# A row of digits that passes preprocessing is one piece, at least this wide relative to its height.
+# A row of digits that passes preprocessing is connected, and its width is at least this many times its height.
 ROW_ASPECT = 0.85
 
 _Fonts = dict[str, list[Path]]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .fonts import FONT_DIRECTORY
 
-# Words in the Unicode names of signs that show digits.
+# Words in the Unicode names of characters that show digits.
 NUMBER_WORDS = (
     "DIGIT",
     "NUMBER",
@@ -33,10 +33,10 @@ NUMBER_WORDS = (
 )
 NUMBER_NAMES = ("numeric", "number", "roman", "digital", "counter")  # the same, in the names of icons
 
-# Latin, Greek, Cyrillic, punctuation, arrows, mathematics and dingbats: the characters used from text fonts.
+# The characters used from text fonts: Latin, Greek, Cyrillic, punctuation, arrows, mathematics and dingbats.
 TEXT_RANGES = ((0x21, 0x250), (0x370, 0x530), (0x1E00, 0x1FFF), (0x2010, 0x27C0))
-# Latin, Greek and Cyrillic letters that some people or fonts write like a digit, even if they differ in a given font:
-# those like 0, like 1, like 2 3 4 5, like 6 8 9.
+# Latin, Greek and Cyrillic letters that some people or fonts draw like a digit, even if a given font does not. They are
+# grouped by the digit that they resemble: 0; 1; 2 to 5; and 6, 8 and 9.
 ALSO_DIGITS = frozenset(
     "Oo\u0398\u03b8\u039f\u03bf\u041e\u043e"
     "Iil|!\u0131\u0399\u03b9\u0406\u0456\u04c0\u2223"
@@ -44,7 +44,7 @@ ALSO_DIGITS = frozenset(
     "Gb\u0431Bgq"
 )
 # Further letters that are excluded from training: reversed, barred, hooked and ligatured letters that some fonts draw
-# like a digit. The validation and held-out data keep them, because they contained them when they were first scored.
+# like a digit. The validation and held-out sets still contain them, as they did when they were first scored.
 BARELY_LETTERS = frozenset(
     "\u00d8\u00f8\u00de\u00fe\u00df\u0131\u017f\u019f\u0275\u01a7\u01a8\u01bc\u01bd\u0184\u0185\u01b7\u0292\u021c\u021d\u0222\u0223"
     "\u0190\u025b\u025c\u0258\u0259\u0298\u029a\u025e\u0261\u0241\u0242\u0294\u0298\u03c3\u03b4\u03d0\u03e8\u03e9\u03ec\u03ed"
@@ -149,7 +149,7 @@ TRAINING_SCRIPTS = (
     "WarangCiti",
 )
 
-# Pictogram families, with the pattern of their files below FONT_DIRECTORY.
+# Maps each pictogram family to the pattern of its files under FONT_DIRECTORY.
 HELD_OUT_PICTOGRAMS = {
     "Noto Color Emoji": "truetype/noto/NotoColorEmoji.ttf",
     "Elusive Icons": "truetype/elusive-icons/elusiveicons-webfont.ttf",

@@ -67,11 +67,11 @@ PLAIN_SHARES = {  # shares of each batch
     "glyphs, strokes": 4,
     "glyphs, overlaps": 4,
 }
-# Glyphs written stroke by stroke replace plain strokes, and there are more of the signs that people are likely to try.
+# Glyphs written stroke by stroke replace plain strokes, and characters that people are likely to try are more frequent.
 WRITTEN_SHARES = {**PLAIN_SHARES, "glyphs, strokes": 0, "glyphs, written digits": 16, "glyphs, made-up signs": 12}
 LAST_SHARES = {**PLAIN_SHARES, "glyphs, common signs": 30}
 SHARES = (PLAIN_SHARES, WRITTEN_SHARES, LAST_SHARES)
-# Glyphs are bent to other fonts' shapes.
+# Glyphs are deformed to the shapes of other fonts.
 MORE = Distortion(rotation=0.09, scale=0.1, shear=0.1, shift_x=0.08, shift_y=0.08, bend=0.045)
 DIAGRAM = WEIGHTS_DIRECTORY.parent / "docs" / "digits-cnn-reliability.svg"
 

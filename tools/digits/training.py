@@ -63,7 +63,7 @@ def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.
             modules.append(nn.Linear(layer.in_features, layer.out_features))
         elif isinstance(layer, Flatten):
             modules.append(nn.Flatten())
-        # The maximum of relus is the relu of the maximum, which takes a quarter of the work.
+        # The maximum of ReLUs equals the ReLU of the maximum, which takes a quarter of the work.
         if isinstance(layer, Conv2d) and layer.pool_size > 1:
             modules.append(nn.MaxPool2d(layer.pool_size))
         if activation == "relu":

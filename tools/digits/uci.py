@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-# The start of each form, deduced from the labels; `check_forms` checks it against the data.
+# The index at which each form starts, deduced from the labels. `check_forms` checks these indices against the data.
 FORM_STARTS = (0, 130, 256, 386, 516, 646, 776, 906, 1029, 1157, 1287, 1415, 1545, 1667)
 FORM_OPENING = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 HELD_OUT_START = FORM_STARTS[-3]
@@ -45,7 +45,7 @@ def check_forms(labels: np.ndarray) -> None:
     if len(labels) != TOTAL:
         raise ValueError(f"{len(labels)} digits, but the split was made for {TOTAL}")
     for start in FORM_STARTS:
-        # One form lacks its first 0, so the opening may be at either of two places.
+        # One form lacks its first 0, so the opening may be at either of two positions.
         openings = (tuple(labels[start + skip : start + skip + 9]) for skip in (0, 1))
         if FORM_OPENING not in openings:
             raise ValueError(f"no form starts at digit {start}: the data are not in the order the split was made for")

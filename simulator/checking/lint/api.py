@@ -144,7 +144,8 @@ def _missing_arguments(
     missing = [parameter.name for parameter in parameters if parameter.required and parameter.name not in bound]
     if missing:
         needed, allowed = ", ".join(map(repr, missing)), ", ".join(parameter.name for parameter in parameters)
-        # A call in the form of the first NKI, without dst, lacks its last argument.
+        # A call in the style of the first NKI release, which returns its result instead of taking `dst`, appears to
+        # lack its last argument.
         old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
         yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"
 

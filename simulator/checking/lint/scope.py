@@ -1,4 +1,4 @@
-"""Names in a function of a kernel: resolution of their meanings, and reporting of findings about them."""
+"""Resolve the names used in a kernel's functions, and report findings about them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ MUTATING_METHODS = frozenset(
 )
 
 
-# Not all systems define all of these flags. Files are opened in binary mode, and pipes are opened without blocking.
+# Open files in binary mode, and pipes without blocking. Some systems do not define all of these flags.
 _READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _NOQA = re.compile(r"#\s*noqa\b(?::\s*([\w-]+(?:\s*,\s*[\w-]+)*))?")

@@ -6,8 +6,8 @@ from .entry import Row, documented, everywhere, fitted, measured, only_trn1, sam
 
 # name: (trn1, trn2, trn3)
 MOVEMENT: dict[str, Row] = {
-    # Launch: from the start of the measured time to the kernel's first trigger, and from the kernel's last write to the
-    # end of the measured time.
+    # Launch: the time from the start of the measurement to the kernel's first trigger, and from the kernel's last write
+    # to the end of the measurement.
     "launch_ns": same_on_trn3(
         fitted(15_500, "ns", "a launch as a benchmark counts it", "k16", "k17", "k18", "k19"),
         fitted(10_200, "ns", "a launch as a benchmark counts it", "k04"),
@@ -41,7 +41,7 @@ MOVEMENT: dict[str, Row] = {
         scaled(1, "", "trn2's: it is the compiler that orders them"),
         fitted(1, "", "1: loads come in the order in which they are used, 0: in the kernel's", "o24", "o44", "o45"),
     ),
-    # Control: the delay between a result and the start of the engine that waits for it, for each waiting engine.
+    # Control: the delay from a result to the start of the engine that waits for it, for each waiting engine.
     "hop_tensor_ns": same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
         measured(52, "ns", "semaphore to the Tensor Engine: hops.csv, 51 to 53"),
