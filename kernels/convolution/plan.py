@@ -49,11 +49,8 @@ class Weights:
 
 @dataclass
 class Reach:
-    """The layout of the input in SBUF.
-
-    Adjacent SBUF rows are `row_pitch` image rows apart, and a matmul reads every `row_step`-th SBUF row. All columns
-    are present.
-    """
+    """The layout of the input in SBUF. Adjacent SBUF rows are `row_pitch` image rows apart, and a matmul reads every
+    `row_step`-th SBUF row. All columns are present."""
 
     row_pitch: int
     row_step: int
@@ -100,10 +97,7 @@ def ramp(total, smallest, largest, rising, falling):
 
 
 def reach_of(problem, steps, form, resident):
-    """Return the layout of the input in SBUF.
-
-    `resident`: whether an earlier layer left the input in SBUF, with padding.
-    """
+    """Return the layout of the input in SBUF. `resident`: whether an earlier layer left it in SBUF, with padding."""
     images, filters, movement = problem.images, problem.filters, problem.movement
     stride_columns = movement.stride[1]
     left = movement.padding[1]
@@ -168,10 +162,8 @@ def resident_weights(problem, block, steps):
 
 
 def _plan(problem, sbuf_bytes, form, weights=None):
-    """Return the plan for a form, or None if the form does not fit.
-
-    Minimal filtering requires all filters and whole rows in SBUF.
-    """
+    """Return the plan for a form, or None if the form does not fit. Minimal filtering requires all filters and whole
+    rows in SBUF."""
     images, filters, movement = problem.images, problem.filters, problem.movement
     steps = steps_of(problem)
     channel_tiles = tiles(filters.in_channels, nl.tile_size.pmax)  # one tile if taps share the partition axis
@@ -222,10 +214,8 @@ def _plan(problem, sbuf_bytes, form, weights=None):
 
 
 def _free_bytes(weights, sbuf_bytes):
-    """Return the bytes per partition that are available for the input and output of a group.
-
-    SBUF holds two groups, because one is loaded while the other is computed.
-    """
+    """Return the bytes per partition for the input and output of a group. SBUF holds two groups, because one is loaded
+    while the other is computed."""
     return (sbuf_bytes - RESERVED_BYTES - weights.used_bytes) // 2
 
 
@@ -287,10 +277,7 @@ def _row_bytes(problem, reach, columns, element_bytes, form):
 
 
 def psum_block(problem, columns, rows_fitting, form):
-    """Return the rows and columns that fill a bank.
-
-    The number of images is determined later, together with the groups.
-    """
+    """Return the rows and columns that fill a bank. The number of images is determined later, with the groups."""
     images, rows, wide = piece_of(
         form, problem.finish.pool_size, (problem.output[0], columns), rows_fitting, bank_columns()
     )
@@ -373,10 +360,7 @@ def input_rows(plan, group):
 
 
 def input_columns(plan, group):
-    """Return the range (first, end) of input columns in SBUF for a group.
-
-    Padding columns are negative or beyond the width.
-    """
+    """Return the input columns (first, end) in SBUF for a group. Padding is negative or beyond the width."""
     problem = plan.problem
     reach = plan.reach.columns
     if problem.filters.taps.columns == 1 and group.column + group.columns < problem.output[1]:
@@ -406,10 +390,7 @@ def sum_columns(plan):
 
 
 def halve_last(pieces, plan):
-    """Halve the last piece of a group repeatedly, as long as it has enough rows and columns.
-
-    Small pieces shorten the wait at the end of the kernel.
-    """
+    """Halve the last piece of a group repeatedly while it is large enough. This shortens the wait at the kernel's end."""
     unit = rows_together(plan.form, plan.problem.finish.pool_size)
     least = nl.tile_size.pmax * plan.problem.images.item_bytes // 2  # smaller pieces would wait for loads of weights
     halves = pieces[0 : len(pieces) - 1]
