@@ -146,10 +146,8 @@ def plan_conv2d(problem, sbuf_bytes):
 
 
 def plan_groups(problem, block, sbuf_bytes):
-    """Return the plan of a convolution whose input is in HBM and whose packed weights are in SBUF.
-
-    The weights are in blocks of `block` output channels. Input and output may occupy `sbuf_bytes` of a partition.
-    """
+    """Return the plan of a convolution whose input is in HBM and whose packed weights, in blocks of `block` output
+    channels, are in SBUF. Input and output may occupy `sbuf_bytes` of a partition."""
     steps = steps_of(problem)
     return _plan(problem, sbuf_bytes, problem.form, resident_weights(problem, block, steps))
 
@@ -220,8 +218,7 @@ def _free_bytes(weights, sbuf_bytes):
 
 
 def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
-    """Return a layout that keeps the weights of as many output channels in SBUF as fit in `held_bytes` of a
-    partition."""
+    """Return a layout that keeps as many output channels' weights in SBUF as fit in `held_bytes` of a partition."""
     filters = problem.filters
     channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.images.item_bytes
     tile_channels = nl.tile_size.pmax
@@ -285,10 +282,8 @@ def psum_block(problem, columns, rows_fitting, form):
 
 
 def _plan_groups(problem, reach, psum, columns, rows_fitting, images_fitting):
-    """Return the outputs computed from each load.
-
-    They cover `columns` columns and either up to `rows_fitting` rows or up to `images_fitting` whole images.
-    """
+    """Return the outputs computed from each load: `columns` columns, and either up to `rows_fitting` rows or up to
+    `images_fitting` whole images."""
     load_bytes = LOAD_BYTES
     smallest_part = nl.tile_size.pmax  # the first and last groups are as small as one PSUM tile,
     if problem.filters.taps.columns > 1:  # unless each group requires one load per tap, and each load has a fixed cost
@@ -390,7 +385,7 @@ def sum_columns(plan):
 
 
 def halve_last(pieces, plan):
-    """Halve the last piece of a group repeatedly while it is large enough. This shortens the wait at the kernel's end."""
+    """Halve the last piece of a group repeatedly while it is large enough, which shortens the kernel's final wait."""
     unit = rows_together(plan.form, plan.problem.finish.pool_size)
     least = nl.tile_size.pmax * plan.problem.images.item_bytes // 2  # smaller pieces would wait for loads of weights
     halves = pieces[0 : len(pieces) - 1]
