@@ -34,7 +34,6 @@ class Attention(Operation):
     bias_at: int = 0
 
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
     cuts_rows: ClassVar[bool] = False
 
@@ -67,7 +66,6 @@ class ReshapePixels(Operation):
     order: tuple[int, ...] = ()
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
 
@@ -82,7 +80,6 @@ class PixelTranspose(Operation):
     become pixels, in order."""
 
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
     cuts_rows: ClassVar[bool] = False
 

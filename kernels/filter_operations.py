@@ -109,7 +109,6 @@ class Convolution(Filtered):
     is_gate: bool = False
 
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
     writes_hbm: ClassVar[bool] = True
@@ -239,7 +238,6 @@ class ClassifierHead(Operation):
     has_answers: ClassVar[bool] = True
     has_scores: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
     cuts_rows: ClassVar[bool] = False
 

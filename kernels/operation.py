@@ -88,7 +88,6 @@ class Operation:
 
     # Every operation class must set these attributes; tests/kernels/test_program.py reports classes that do not.
     cuts_channels: ClassVar[bool]  # the value is tiled independently of the first operand
-    mixes_channels: ClassVar[bool]  # an output channel depends on several channels of the first operand
     packing: ClassVar[Packing]  # permitted packing of the images of the first operand
     cuts_rows: ClassVar[bool]  # the operation can compute a subset of the rows of its value
 
@@ -237,7 +236,6 @@ class Buffer(Operation):
     copies: Copies = ONE_COPY
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
 
@@ -258,7 +256,6 @@ class Placeholder(Operation):
     copies: Copies = ONE_COPY
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
 
@@ -269,7 +266,6 @@ class Load(Operation):
 
     is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -294,7 +290,6 @@ class TapsLoad(Operation):
 
     is_load: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
 
@@ -309,7 +304,6 @@ class Store(Operation):
     """An operation that stores a value from SBUF to a buffer in HBM, part by part."""
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
     cuts_rows: ClassVar[bool] = False
     writes_hbm: ClassVar[bool] = True

@@ -20,7 +20,6 @@ class Pool(Operation):
     ceil_mode: bool = False
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -102,7 +101,6 @@ class RowFoldPool(Operation):
     copies: Copies = ONE_COPY
 
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 

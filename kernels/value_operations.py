@@ -29,7 +29,6 @@ class Combine(Operation):
     activation: Activation = IDENTITY
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -79,7 +78,6 @@ class Affine(Numbered):
     activation: Activation = IDENTITY
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -102,7 +100,6 @@ class Slope(Numbered):
     by_element: bool = False
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -122,7 +119,6 @@ class Norm(Numbered):
     epsilon: float = 1e-5
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
     cuts_rows: ClassVar[bool] = False
 
@@ -150,7 +146,6 @@ class ChannelSoftmax(Operation):
     log: bool = False
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
     cuts_rows: ClassVar[bool] = True
 
@@ -166,7 +161,6 @@ class RowSoftmax(Operation):
     log: bool = False
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -185,7 +179,6 @@ class LocalResponseNorm(Operation):
     bias: float
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
     cuts_rows: ClassVar[bool] = False
 
@@ -202,7 +195,6 @@ class Pad(Operation):
     border: Border = Border.NUMBER
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -237,7 +229,6 @@ class PixelShuffle(Operation):
     step: Pair
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
 
@@ -268,7 +259,6 @@ class Beside(Operation):
     activation: Activation = IDENTITY
 
     cuts_channels: ClassVar[bool] = False
-    mixes_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
 
@@ -280,7 +270,6 @@ class PixelArgmax(Operation):
     has_answers: ClassVar[bool] = True
     reads_hbm: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
     cuts_rows: ClassVar[bool] = False
 
@@ -300,7 +289,6 @@ class Rearrange(Operation):
     writes_hbm: ClassVar[bool] = True
     moves_numbers: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
-    mixes_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.IN_ONE_PIECE
     cuts_rows: ClassVar[bool] = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -89,10 +89,18 @@ class _TwoPasses:
         return Cost(nanoseconds / PASSES, instructions, self.both.multiplying * passes / PASSES**2)
 
 
+@dataclass
+class _Known:
+    """The operations already simulated for a machine, and the nanoseconds for loading a weight."""
+
+    operations: dict[Any, _TwoPasses] = field(default_factory=dict)
+    loading: float | None = None
+
+
 @lru_cache(maxsize=16)
-def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> dict[Any, _TwoPasses]:
-    """Return the operations that this process has already simulated for a machine."""
-    return {}
+def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> _Known:
+    """Return the costs that this process has already determined for a machine."""
+    return _Known()
 
 
 class CostModel:
@@ -156,7 +164,7 @@ class CostModel:
             mini = _Alone(graph, number)
             own = images * graph.free_images(graph.nodes[number])
             enough = mini.enough(min(own, MOST_PRICED))
-            known = self._known.get((*mini.key, enough))
+            known = self._known.operations.get((*mini.key, enough))
             if known is not None and enough == mini.enough(own):
                 cost = known.cost(own / enough)
                 instructions += cost.instructions
@@ -170,12 +178,13 @@ class CostModel:
         mini = _Alone(graph, number)
         enough = mini.enough(images)
         key = (*mini.key, enough)
-        if key not in self._known:
+        known = self._known.operations
+        if key not in known:
             simulated = self._two_passes(mini, enough)
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[key] = simulated
-        return self._known[key].cost(images / enough)
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = simulated
+        return known[key].cost(images / enough)
 
     def _two_passes(self, mini: _Alone, images: int) -> _TwoPasses:
         """Simulate one operation, or one band of its rows if it is large or does not fit in SBUF."""
@@ -192,7 +201,7 @@ class CostModel:
 
     def loading(self, numbers: float) -> float:
         """Return the time in nanoseconds to load this many weights while many loads are in flight."""
-        if "loading" not in self._known:
+        if self._known.loading is None:
             channels = 16 * PARTITIONS
             alone: dict[str, Any] = {"channels": channels, "rows": 1, "columns": 1, "name": ""}
             heights = (PARTITIONS,) * (channels // PARTITIONS)
@@ -205,9 +214,8 @@ class CostModel:
             )
             program = Program((Stage(operations, 1),), 1, 1)
             run = self._run(program, [(1, channels, 1, 1)], Sizes(channels**2, channels // PARTITIONS))
-            each = Cost(self._cost_of(run).nanoseconds / channels**2, 0)
-            self._known["loading"] = _TwoPasses(each, 0.0, 1.0)
-        return numbers * self._known["loading"].both.nanoseconds
+            self._known.loading = self._cost_of(run).nanoseconds / channels**2
+        return numbers * self._known.loading
 
     def _run(self, program: Program, inputs: Sequence[Shape], sizes: Sizes) -> simulator.Run:
         given = {input_name(number): (shape, self._dtype) for number, shape in enumerate(inputs)}

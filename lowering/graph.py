@@ -253,11 +253,6 @@ class Graph:
         return [f"{n:4d}  {_described(node)}{own[n]}" for n, node in enumerate(self.nodes)]
 
 
-def matches(operation: Operation, kind: type[Operation], **fields: Any) -> bool:
-    """Return True if an operation has the type `kind` and the given values of its fields."""
-    return isinstance(operation, kind) and all(getattr(operation, name) == value for name, value in fields.items())
-
-
 def prepend(first: Node, nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes with `first` in front. They read its value instead of the input."""
     moved = [tuple(tuple(part + 1 for part in parts) for parts in node.sources) for node in nodes]

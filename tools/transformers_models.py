@@ -36,11 +36,7 @@ NETWORKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "regnet": ("RegNet", "ForImageClassification", {}),
     "regnet_x": ("RegNet", "ForImageClassification", {"layer_type": "x", "groups_width": 16, **STAGES}),
     "swin": ("Swin", "ForImageClassification", {}),
-    "swinv2": (
-        "Swinv2",
-        "ForImageClassification",
-        {"window_size": 4, "embed_dim": 24, "depths": [2, 2], "num_heads": [2, 4]},
-    ),
+    "swinv2": ("Swinv2", "ForImageClassification", {"window_size": 4, **TWO_STAGES}),
     "swin2sr": ("Swin2SR", "ForImageSuperResolution", {"embed_dim": 24, "depths": [2, 2], "num_heads": [2, 2]}),
     "poolformer": ("PoolFormer", "ForImageClassification", {}),
     "beit": ("Beit", "ForImageClassification", {"use_relative_position_bias": True, **SMALL}),

@@ -13,7 +13,7 @@ from ...inference.class_maps import ClassArea
 from ...inference.map_scoring import ClassIou, MapScore
 from ...inference.predictions import Prediction
 from ..text import count
-from .columns import ReportColumn, number_column
+from .columns import ReportColumn, number_column, worst
 from .console import cell, new_table, print_table
 from .report import Report
 from .score_table import print_score_lines
@@ -65,11 +65,9 @@ def map_score_line(score: MapScore) -> str:
     )
 
 
-def worst_ious(score: MapScore, most: int) -> list[ClassIou]:
-    """Return at most `most` classes, in order of increasing IoU if some are left out."""
-    if len(score.classes) <= most:
-        return list(score.classes)
-    return sorted(score.classes, key=lambda each: each.iou)[:most]
+def worst_ious(score: MapScore, most: int) -> tuple[Sequence[ClassIou], str]:
+    """Return at most `most` classes, those with the lowest IoU if some are left out, and a note about the selection."""
+    return worst(score.classes, lambda each: each.iou, "IoU", most)
 
 
 def print_map_score(console: Console, report: Report, quiet: bool) -> None:
@@ -81,11 +79,8 @@ def print_map_score(console: Console, report: Report, quiet: bool) -> None:
     print_score_lines(console, report, map_score_line(score), unlabelled, f"mean IoU {score.mean_iou:.4f}")
     if quiet or not score.classes:
         return
-    shown = worst_ious(score, SHOWN_CLASSES)
-    few = (
-        f", the {len(shown)} of {len(score.classes)} classes with the lowest" if len(shown) < len(score.classes) else ""
-    )
-    print_table(console, f"intersection over union by class{few}", iou_columns(), shown)
+    shown, few = worst_ious(score, SHOWN_CLASSES)
+    print_table(console, f"intersection over union by class{few and f', {few}'}", iou_columns(), shown)
 
 
 def iou_columns() -> list[ReportColumn[ClassIou]]:

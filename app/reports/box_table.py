@@ -9,7 +9,7 @@ from rich.console import Console
 from ...inference.boxes import Limits
 from ...inference.coco import BoxScore, ClassPrecision
 from ..text import count
-from .columns import ReportColumn, number_column
+from .columns import ReportColumn, number_column, worst
 from .console import cell, new_table, print_line, print_table
 from .report import Report
 from .score_table import print_score_lines
@@ -62,9 +62,9 @@ def print_box_score(console: Console, report: Report, quiet: bool) -> None:
     )
     if quiet or not score.classes:
         return
-    shown = sorted(score.classes, key=lambda each: each.ap or 0.0)[:SHOWN_CLASSES]
-    few = f"the {len(shown)} of {len(score.classes)} classes with the lowest" if len(shown) < len(score.classes) else ""
-    print_table(console, f"average precision by class {few}".strip(), precision_columns(), shown)
+    by_precision = sorted(score.classes, key=lambda each: each.ap or 0.0)
+    shown, few = worst(by_precision, lambda each: each.ap or 0.0, "AP@0.5:0.95", SHOWN_CLASSES)
+    print_table(console, f"average precision by class{few and f', {few}'}", precision_columns(), shown)
 
 
 def precision_columns() -> list[ReportColumn[ClassPrecision]]:

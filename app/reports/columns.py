@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from .html_markup import microseconds
 from .resources import short
@@ -51,6 +51,13 @@ def number_column(
         return NO_VALUE if number is None else unit(number)
 
     return ReportColumn(heading, text, kind, value=value, rank=rank, total=total, unit=unit, resource=resource)
+
+
+def worst(classes: Sequence[Row], value: Callable[[Row], Any], measure: str, most: int) -> tuple[Sequence[Row], str]:
+    """Return all classes and "" or, if there are more than `most`, those with the lowest value and a note about it."""
+    if len(classes) <= most:
+        return classes, ""
+    return sorted(classes, key=value)[:most], f"the {most} of {len(classes)} classes with the lowest {measure}"
 
 
 def bound_column(heading: str, resource: Callable[[Row], str | None], rank: int = 0) -> ReportColumn[Row]:

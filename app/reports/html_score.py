@@ -29,15 +29,13 @@ def score_section(report: Report) -> Markup | None:
 def _map_section(score: MapScore) -> Markup:
     """Return the intersection over union of the classes of class maps."""
     line = element("p", map_score_line(score), class_="lead")
-    table = column_table("Intersection over union", iou_columns(), worst_ious(score, SHOWN_CLASSES))
+    table = column_table("Intersection over union", iou_columns(), worst_ious(score, SHOWN_CLASSES)[0])
     return element("section", element("h2", "Score"), line, table)
 
 
 def _classes(score: Score) -> Markup:
-    shown = worst_classes(score, SHOWN_CLASSES)
-    note = None
-    if len(shown) < len(score.classes):
-        note = element("p", f"The {len(shown)} of {len(score.classes)} classes with the lowest F1.", class_="note")
+    shown, few = worst_classes(score, SHOWN_CLASSES)
+    note = element("p", f"{few[0].upper()}{few[1:]}.", class_="note") if few else None
     return element("div", note, column_table("By class", class_columns(), shown))
 
 

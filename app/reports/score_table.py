@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from ...inference.scoring import ClassScore, Score
 from ..text import count
-from .columns import ReportColumn, number_column
+from .columns import ReportColumn, number_column, worst
 from .console import cell, new_table, print_line, print_table
 from .report import Report
 
@@ -48,18 +50,15 @@ def score_line(score: Score) -> str:
     return "; ".join(parts)
 
 
-def worst_classes(score: Score, most: int) -> list[ClassScore]:
-    """Return at most `most` classes, in order of increasing F1 if some are left out."""
-    if len(score.classes) <= most:
-        return list(score.classes)
-    return sorted(score.classes, key=lambda each: (each.f1 or 0.0, -each.support))[:most]
+def worst_classes(score: Score, most: int) -> tuple[Sequence[ClassScore], str]:
+    """Return at most `most` classes, those with the lowest F1 if some are left out, and a note about the selection."""
+    return worst(score.classes, lambda each: (each.f1 or 0.0, -each.support), "F1", most)
 
 
 def _print_classes(console: Console, score: Score) -> None:
-    shown = worst_classes(score, SHOWN_CLASSES)
-    few = f"the {len(shown)} of {len(score.classes)} classes with the lowest F1"
+    shown, few = worst_classes(score, SHOWN_CLASSES)
     console.print()
-    print_line(console, "by class" if len(shown) == len(score.classes) else few, "bold")
+    print_line(console, few or "by class", "bold")
     print_table(console, None, class_columns(), shown)
 
 

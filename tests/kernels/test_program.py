@@ -51,7 +51,7 @@ def test_an_operation_is_frozen_hashable_data(kind: type[Operation]) -> None:
 def test_an_operation_answers_what_lowering_asks(kind: type[Operation]) -> None:
     """What it does not say itself, or as a kind of a few, nobody says for it."""
     own = [each for each in kind.__mro__ if each is not Operation and issubclass(each, Operation)]
-    for question in ("cuts_channels", "mixes_channels", "packing", "cuts_rows"):
+    for question in ("cuts_channels", "packing", "cuts_rows"):
         assert any(question in vars(each) for each in own), f"{kind.__name__} does not answer {question!r}"
     assert not hasattr(Operation, "cuts_channels")  # no default hides a missing answer
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from lowered import graph_of, number_of
 from random_networks import conv, ending_in_dense
-from trninfer.kernels.program import Convolution, DenseHead, Load, Memory
-from trninfer.lowering.graph import Node, matches, prepend
+from trninfer.kernels.program import Load, Memory
+from trninfer.lowering.graph import Node, prepend
 from trninfer.models.layers import Combine, Concat, Pool
 
 TWO = graph_of(
@@ -62,9 +62,3 @@ def test_lines_name_node_operation_operands_shape_fields_and_layer() -> None:
     m, b, c = (number_of(TWO, name) for name in "mbc")
     assert f"Combine(%{b} + %{c}) -> 8x5x4  " in lines[m]
     assert f"DenseHead(%{m},%1)" in lines[-1]
-
-
-def test_an_operation_matches_by_kind_and_fields() -> None:
-    first = TWO.nodes[0].operation
-    assert matches(first, Convolution) and matches(first, Convolution, channels=200, name="a")
-    assert not matches(first, DenseHead) and not matches(first, Convolution, channels=8)

@@ -1,0 +1,8 @@
+"""The worst classes of a score, the same for all kinds of scores."""
+
+from trninfer.app.reports.columns import worst
+
+
+def test_few_classes_keep_their_order_and_of_many_the_lowest_come_first() -> None:
+    assert worst([3, 1, 2], lambda each: each, "IoU", 3) == ([3, 1, 2], "")
+    assert worst([3, 1, 2], lambda each: each, "IoU", 2) == ([1, 2], "the 2 of 3 classes with the lowest IoU")
