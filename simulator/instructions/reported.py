@@ -32,23 +32,37 @@ compiler may reject the kernel or the chip may compute a different result. Sourc
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ..machine.chip import PSUM_BANK_BYTES
+from ..machine.chip import PSUM_BANK_BYTES, Target
 from ..machine.errors import ReportedOnChipWarning
 from ..machine.instruction import Access
 from ..machine.memory import PSUM_ALIGNMENT, Storage
 
 if TYPE_CHECKING:
     from ..tensors.tensor import NkiTensor
-    from .core import NeuronCore
 
 _OWN_KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 HALF_WORD = PSUM_ALIGNMENT // 2
 TRANSPOSED_ROW_BYTES = 32  # output rows of dma_transpose must be a multiple of this size
 
 
-def check_words(core: NeuronCore, op: str, dst: NkiTensor) -> None:
+class Core(Protocol):
+    """The parts of a NeuronCore that these rules read. `named`: the names of the tensors of a launch; `looping`: the
+    depth of nested device loops."""
+
+    target: Target
+    named: set[str]
+    looping: int
+
+    def warn(self, message: str, category: type[Warning]) -> None:
+        """Issue a warning at the line of the kernel."""
+
+    def line_of_kernel(self) -> tuple[str, int]:
+        """Return the file and line of the kernel that is running."""
+
+
+def check_words(core: Core, op: str, dst: NkiTensor) -> None:
     """Warn about a 16-bit destination in PSUM that does not cover whole words."""
     if dst._dtype.itemsize == HALF_WORD and not _is_in_words(dst):
         core.warn(
@@ -71,7 +85,7 @@ def _is_in_words(dst: NkiTensor) -> bool:
     return run * HALF_WORD % PSUM_ALIGNMENT == 0
 
 
-def check_stationary(core: NeuronCore, stationary: NkiTensor, columns: int) -> None:
+def check_stationary(core: Core, stationary: NkiTensor, columns: int) -> None:
     """Warn about a 16-bit stationary operand with a single column."""
     if columns == 1 and stationary._dtype.itemsize == HALF_WORD:
         core.warn(
@@ -81,7 +95,7 @@ def check_stationary(core: NeuronCore, stationary: NkiTensor, columns: int) -> N
         )
 
 
-def check_width(core: NeuronCore, storage: Storage) -> None:
+def check_width(core: Core, storage: Storage) -> None:
     """Warn about a 16-bit tile with a single column whose address is chosen by the compiler."""
     if storage.dtype.itemsize == HALF_WORD and storage.row == 1:
         core.warn(
@@ -91,7 +105,7 @@ def check_width(core: NeuronCore, storage: Storage) -> None:
         )
 
 
-def check_copy(core: NeuronCore, instruction: str, op: str, bias: object) -> None:
+def check_copy(core: Core, instruction: str, op: str, bias: object) -> None:
     """Warn about an activation that copies its input and adds a bias."""
     if op != "copy" or bias is None or (isinstance(bias, (int, float)) and bias == 0):
         return
@@ -104,7 +118,7 @@ def check_copy(core: NeuronCore, instruction: str, op: str, bias: object) -> Non
     )
 
 
-def check_skipped_transpose(core: NeuronCore) -> None:
+def check_skipped_transpose(core: Core) -> None:
     """Warn about an indirect dma_transpose that skips out-of-bounds indices."""
     core.warn(
         "dma_transpose: oob_mode.skip with a vector of indices; indices out of bounds beside valid ones are reported "
@@ -114,7 +128,7 @@ def check_skipped_transpose(core: NeuronCore) -> None:
     )
 
 
-def check_slot(core: NeuronCore, op: str, operand: str, tensor: NkiTensor) -> None:
+def check_slot(core: Core, op: str, operand: str, tensor: NkiTensor) -> None:
     """Warn about a 16-bit operand in PSUM that does not start at a word boundary."""
     core.warn(
         f"{op}: {operand} {tensor.label} starts at byte {tensor.access.byte} of a partition of PSUM; 16-bit operands "
@@ -133,7 +147,7 @@ def check_reshape(tensor: NkiTensor, shape: tuple[int, ...]) -> None:
     )
 
 
-def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
+def check_transposed_rows(core: Core, dst: NkiTensor) -> None:
     """Warn about a DMA transpose whose output rows are not a multiple of TRANSPOSED_ROW_BYTES."""
     row = dst.row * dst._dtype.itemsize
     if row % TRANSPOSED_ROW_BYTES:
@@ -144,7 +158,7 @@ def check_transposed_rows(core: NeuronCore, dst: NkiTensor) -> None:
         )
 
 
-def check_collective_input(core: NeuronCore, op: str, src: NkiTensor) -> None:
+def check_collective_input(core: Core, op: str, src: NkiTensor) -> None:
     """Warn about a collective that reads an input of the kernel."""
     core.warn(
         f"{op}: src {src.label} is an input of the kernel, which a collective is reported to be unable to read; copy "
@@ -153,7 +167,7 @@ def check_collective_input(core: NeuronCore, op: str, src: NkiTensor) -> None:
     )
 
 
-def check_name(core: NeuronCore, name: str) -> None:
+def check_name(core: Core, name: str) -> None:
     """Warn if another tensor of the launch has the same name. A tensor created in a device loop counts once."""
     if name in core.named and not core.looping:
         core.warn(
@@ -193,7 +207,7 @@ class SumsInBanks:
         return False
 
 
-def check_sums(core: NeuronCore, dst: NkiTensor, adds: bool) -> None:
+def check_sums(core: Core, dst: NkiTensor, adds: bool) -> None:
     """Warn if a matmul with explicit `accumulate` continues a sum after another one was started in the same bank."""
     storage = dst.storage
     holder = storage if storage.arena is None else storage.arena
