@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from .api.functions import classify, classify_async, detect, predict, predict_async
     from .api.imports import ImportedModel, import_model
     from .api.segmentation import segment
+    from .inference.box import Box
     from .inference.class_maps import ClassArea, ClassMap
-    from .inference.detections import Box
     from .inference.predictions import LabelProbability, OutputAnswer, Prediction
     from .inference.python_inputs import Picture, Rows
     from .inference.search import InputProblem
@@ -62,7 +62,7 @@ _HOMES = {
     ".api.imports": ("ImportedModel", "import_model"),
     ".api.segmentation": ("segment",),
     ".inference.class_maps": ("ClassArea", "ClassMap"),
-    ".inference.detections": ("Box",),
+    ".inference.box": ("Box",),
     ".inference.predictions": ("LabelProbability", "OutputAnswer", "Prediction"),
     ".inference.python_inputs": ("Picture", "Rows"),
     ".inference.search": ("InputProblem",),

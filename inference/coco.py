@@ -19,7 +19,7 @@ import numpy as np
 from ..models.budget import OverBudget, check_json
 from ..models.errors import InputError
 from ..models.regular_files import describe, open_regular
-from .detections import Box, RunLengths
+from .box import Box, RunLengths
 from .predictions import Prediction
 
 MAX_BYTES = 1 << 30  # maximum number of bytes of a file of annotations

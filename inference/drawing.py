@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from .detections import Box
+from .box import Box
 from .palette import rgb, series_color, text_on
 
 _Area = tuple[int, int, int, int]  # left, top, right, bottom

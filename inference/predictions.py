@@ -11,8 +11,8 @@ import numpy as np
 from ..models.network import Network
 
 if TYPE_CHECKING:
+    from .box import Box
     from .class_maps import ClassMap
-    from .detections import Box
 
 
 @dataclass(frozen=True)

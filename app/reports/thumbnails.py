@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL import Image
 
+    from ...inference.box import Box
     from ...inference.class_maps import ClassMap
-    from ...inference.detections import Box
 
 DRAWN_SIDE = 480  # maximum side in pixels of a picture with boxes and labels
 SIDE = 56  # maximum side in pixels of a thumbnail

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trninfer.inference.box import Box
 from trninfer.inference.coco import BoxScorer, coco_entries, compress_counts, number_categories, read_annotations
-from trninfer.inference.detections import Box, encode_mask
+from trninfer.inference.detections import encode_mask
 from trninfer.inference.predictions import Prediction
 from trninfer.models.errors import InputError
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trninfer.inference import detections
-from trninfer.inference.detections import Box, RunLengths, encode_mask, find_mask, picture_record, read_picture_record
+from trninfer.inference.box import Box, RunLengths
+from trninfer.inference.detections import encode_mask, find_mask, picture_record, read_picture_record
 from trninfer.inference.predictions import Prediction
 from trninfer.models.frame import Frame
 

@@ -5,7 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 from PIL import Image
-from trninfer.inference.detections import Box, encode_mask
+from trninfer.inference.box import Box
+from trninfer.inference.detections import encode_mask
 from trninfer.inference.drawing import SMALL, draw_boxes
 from trninfer.inference.palette import rgb, series_color
 

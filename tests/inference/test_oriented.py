@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from small_detectors import LABELS
+from trninfer.inference.box import Box
 from trninfer.inference.boxes import Found, Limits, find_boxes, move_to_picture
 from trninfer.inference.coco import coco_entry
-from trninfer.inference.detections import Box
 from trninfer.inference.drawing import draw_boxes
 from trninfer.inference.oriented import enclosing, outlines, overlaps, suppress_oriented
 from trninfer.models.boxes import BoxHead
