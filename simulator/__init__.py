@@ -1,11 +1,13 @@
-"""A NeuronCore simulated on the CPU: the `nki` modules, computed with NumPy, with checks of hardware limits and timing.
+"""A NeuronCore simulator for the CPU, which provides the `nki` modules.
+
+It computes kernels with NumPy, checks the limits of the hardware, and predicts times.
 
     from trninfer import simulator
     simulator.install()                      # `import nki` now finds the simulator
     run = simulator.run(kernel, *arrays, target="trn2")
 
 The simulator does not depend on the rest of trninfer. It consists of the following packages, each of which imports only
-packages listed before it: `machine` (the chip, memories, registers, pairs of cores), `timing`, `tensors`,
+packages that precede it in the list: `machine` (the chip, memories, registers, pairs of cores), `timing`, `tensors`,
 `instructions` (and the core that executes them), `nki` (the language), `checking` (lint, sanitizers), `running`
 (launches, ranks, scripts), `search` (ranking, sweeps, baselines) and `migrate`. This module is the public interface.
 """

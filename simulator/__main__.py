@@ -1,8 +1,8 @@
 """python -m trninfer.simulator SCRIPT [ARGS]: run a script with `import nki` resolved to the simulator.
 
-Prints one line on standard error for each kernel launch: name, shapes, predicted time and its bound.
-NEURON_PLATFORM_TARGET_OVERRIDE sets the target, trn2 by default. NKI_SIMULATOR is set in the script's environment, as
-AWS documents for code that detects the simulator. `trninfer simulate` does the same with more options.
+For each kernel launch, a line on standard error reports the name, the shapes, the predicted time and what bounds it.
+NEURON_PLATFORM_TARGET_OVERRIDE selects the target, which is trn2 by default. NKI_SIMULATOR is set in the environment of
+the script, as AWS documents for code that detects the simulator. `trninfer simulate` does the same with more options.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ MISUSED = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Run a script and return the exit status: 1 if it raises, 2 if there is none, 130 if it is interrupted."""
+    """Run a script and return the exit status: 1 if the script raises an exception, 2 if there is no script, 130 if it
+    is interrupted."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE if not arguments else f"{USAGE}\n\n{__doc__}", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else MISUSED

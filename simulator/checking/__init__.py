@@ -1,1 +1,1 @@
-"""Checks that go beyond the limits of the machine: the linter, and sanitizers of memory and of numerics."""
+"""Checks beyond the limits of the machine: the linter, and sanitizers for memory and numerics."""

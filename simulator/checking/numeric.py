@@ -1,11 +1,11 @@
-"""Detection of numerical faults while a kernel runs; each fault is reported at its first occurrence.
+"""Detect numerical faults while a kernel runs. Each fault is reported at its first occurrence.
 
     nan           an instruction computes a NaN although its operands contain none
     infinity      an instruction computes an infinity from finite operands
     saturation    a value exceeds the range of the dtype to which it is written
     inexact       an integer beyond 2^24 is converted to float32, in an engine or on a write; float32 has 24 bits
-    duplicate     a scatter contains an index twice: the second write wins, or a sum loses the first value
-    base offset   .ap(offset=) is called on a view with a non-zero offset, where the documents disagree on the meaning
+    duplicate     a scatter contains an index twice, so the second write wins, or a sum loses the first value
+    base offset   .ap(offset=) is called on a view with a non-zero offset, for which the documents disagree
 
 Values are examined when they are stored, before rounding; operands are only checked for NaN and infinities if a result
 contains them. Instructions that select or fill may write NaN and infinities, since kernels use them for masking.
@@ -34,7 +34,7 @@ _SUMMING = frozenset({"dma_compute"})
 
 
 class NumericSanitizer:
-    """Observer of the instructions of a launch, on one or two cores, and of the values that they store."""
+    """An observer of the instructions of a launch, on one or two cores, and of the values that they store."""
 
     def __init__(self) -> None:
         self.findings: list[SanitizerFinding] = []
@@ -173,7 +173,7 @@ class NumericSanitizer:
 
 
 def _values(tensor: NkiTensor) -> Array:
-    """Return the values of an operand, or, for an indexed operand, all values that its index could select."""
+    """Return the values of an operand. For an indexed operand, return all values that its index could select."""
     return tensor._table().values if isinstance(tensor, IndirectTensor) else tensor.values
 
 

@@ -1,4 +1,4 @@
-"""Detection, while a kernel runs, of faults that are not visible from the limits of the machine or from the values.
+"""Detect faults while a kernel runs that neither violate the limits of the machine nor show in the values.
 
     uninitialised   an instruction reads memory that has not been written
     overlap         elements of a tensor were last written through another tensor at overlapping addresses
@@ -11,8 +11,8 @@
     clobbered       an instruction overwrites elements before it has read them
     race            both cores access an element, at least one writes to it, and no barrier separates the accesses
 
-Every tensor has a shadow that records the last writer of each element, and whether the element has been read since
-then. Within one core, the compiler orders instructions by their reads and writes, so there are no races.
+Every tensor has a shadow that records the last writer of each element, and whether the element has been read since.
+Within one core, the compiler orders instructions according to their reads and writes, so there are no races.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ _NEVER, _ARGUMENT = 0, 1  # writers; instructions are numbered from 2 on
 
 
 class SanitizerFinding(NamedTuple):
-    """A fault: `line` is its location, and `other` is the location of the other instruction involved, or "" if there is
-    none."""
+    """A fault.
+
+    `line` is its location; `other` is the location of the other instruction involved, or "" if there is none.
+    """
 
     kind: str
     line: str
@@ -85,7 +87,7 @@ class _Part(NamedTuple):
 
 
 class Sanitizer:
-    """Observer that examines every instruction of a launch, on one or two cores, and collects findings."""
+    """An observer that examines every instruction of a launch, on one or two cores, and collects findings."""
 
     def __init__(self) -> None:
         self.findings: list[SanitizerFinding] = []
@@ -122,7 +124,7 @@ class Sanitizer:
         self._find("not begun", line, "", dst.size * dst._dtype.itemsize, f"{dst.label}: {found.value}")
 
     def resumes(self, instruction_line: tuple[str, int], dst: Any) -> None:
-        """Check a matmul without accumulate= that adds to a tile that was last written by matmuls."""
+        """Check a matmul without accumulate= that adds to a tile last written by matmuls."""
         shadow = self._shadow(dst.storage)
         if not _entries(shadow.unread, dst, shadow.grain).any():
             last = int(_entries(shadow.writer, dst, shadow.grain).max())
@@ -166,7 +168,7 @@ class Sanitizer:
     def _is_for_something_else(self, number: int, instruction: Instruction) -> bool:
         """Return True for instructions that may have a purpose although their result is not read.
 
-        These are fills, instructions that have further outputs or accumulate into accumulator registers, and matmuls of
+        Such instructions are fills, instructions with further outputs or with accumulator registers, and matmuls of
         constants, which keep the Tensor Engine warm.
         """
         following = [each for rank, each in self._seen[number - 1 : number + 1] if rank == self._seen[number - 2][0]]
@@ -207,13 +209,14 @@ class Sanitizer:
                 part.used.update(rows)
 
     def _columns(self, tensor: NkiTensor) -> tuple[tuple[int, int], range]:
-        """Return the ID of the shadow of a tensor together with its first column in the shadow, and its partitions."""
+        """Return two items: the ID of the shadow of a tensor with the tensor's first column in it, and the tensor's
+        partitions."""
         shadow = self._shadow(tensor.storage)
         first = tensor.offset % tensor.row * tensor._dtype.itemsize // shadow.grain
         return (id(shadow), first), range(tensor.access.row, tensor.access.row_end)
 
     def _summed(self, shadow: Shadow) -> None:
-        """Complete a sum, which will not read any more partitions of its operands."""
+        """Complete a sum: it will not read any more partitions of its operands."""
         for part in self._taken.pop(id(shadow), {}).values():
             left = part.others - part.used
             if left:
@@ -347,7 +350,7 @@ class Sanitizer:
 
 
 _FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are often cleared first
-_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # using only part of an identity matrix is also correct
+_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # reading only part of an identity matrix is also correct
 
 
 def _place(line: tuple[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Selection of the sanitizers for launches: memory (sanitizer.py) and numerics (numeric.py)."""
+"""Select the sanitizers for launches: memory (sanitizer.py) and numerics (numeric.py)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def chosen() -> frozenset[str]:
 
 @contextmanager
 def sanitized(wanted: bool | str) -> Iterator[None]:
-    """Check launches within this context with the sanitizers `wanted`; observers find the faults in `Run.findings`."""
+    """Check launches within this context with the sanitizers `wanted`. Observers find the faults in `Run.findings`."""
     _chosen.append(choice(wanted))
     try:
         yield

@@ -1,6 +1,6 @@
 """The accumulators of the Vector Engine, one float32 per partition, and the instructions that reduce into them.
 
-The accumulators are shared by all of these instructions, and keep their values between instructions.
+All of these instructions share the accumulators, which keep their values between instructions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scalar Engine of NeuronCore-v4: activation functions, with two operators applied before and a reduction after."""
+"""Activation functions on the Scalar Engine of NeuronCore-v4, preceded by two operators and followed by a reduction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules shared by many instructions, and their error messages.
+"""Rules that many instructions share, and their error messages.
 
 A message is built only if its condition is violated, because the checks are in the simulator's hot path.
 """
@@ -36,8 +36,8 @@ def _check_alignment(op: str, operand: str, tensor: NkiTensor) -> None:
 
 
 def tile(op: str, operand: str, tensor: object) -> NkiTensor:
-    """Return an operand of a compute engine after checking that it is a tensor in SBUF or PSUM that starts at a valid
-    partition.
+    """Check that an operand of a compute engine is a tensor in SBUF or PSUM that starts at a valid partition, and
+    return it.
 
     An operand may start at partition 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)
     (trainium_inferentia2_arch.rst, "start_partition").
@@ -78,7 +78,7 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
 def _within_limits(tensor: NkiTensor) -> bool:
     """Return True if an instruction can encode the free dimensions of a view.
 
-    Sizes are unsigned and strides signed 16-bit numbers of elements (trainium_inferentia2_arch.rst, "Accessing
+    Sizes are unsigned, and strides signed, 16-bit numbers of elements (trainium_inferentia2_arch.rst, "Accessing
     SBUF/PSUM tensors"). Contiguous dimensions may be merged.
     """
     given = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]

@@ -1,4 +1,4 @@
-"""Collectives between ranks, which are NeuronCores of one simulated chip. Only their values are simulated.
+"""Collectives between ranks, which are the NeuronCores of one simulated chip. Only their values are simulated.
 
 The time of a collective depends on its algorithm and on the links, for which no figures are published; it is modelled
 as zero, and a note informs the user. Sums are computed in the order of the group, in float32, and rounded once. The

@@ -65,7 +65,7 @@ class NeuronCore:
         self.looping = 0  # depth of nested device loops
         self.ended: list[list[int]] = []  # [first, end) of the allocations of each loop body, which end with it
         self.named: set[str] = set()  # names of tensors specified by the kernel
-        self._fence: Instruction | None = None  # the instruction that all later instructions wait for
+        self._fence: Instruction | None = None  # the instruction for which all later instructions wait
         self._fenced = 0  # number of instructions before the fence
         self.memory = Memory(0, 0)  # peak memory use, set after the program has run
         self.programs: int | None = None  # number of programs in the launch grid, or None without a grid
@@ -101,7 +101,7 @@ class NeuronCore:
         address: tuple[int, int] | None = None,
         argument: bool = False,
     ) -> NkiTensor:
-        """Allocate a tensor; raise NkiValidationError or CapacityError if the hardware does not allow it."""
+        """Allocate a tensor. Raise NkiValidationError or CapacityError if the hardware does not allow it."""
         found, shape, line = lookup(dtype), tuple(shape), self._line()
         if name and not argument:
             check_name(self, name)
@@ -211,7 +211,7 @@ class NeuronCore:
     def _admit_indirect(
         self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]
     ) -> tuple[NkiTensor, ...]:
-        """Check accesses through registers and index tiles; return `reads` extended by the tiles with the indices."""
+        """Check accesses through registers and index tiles. Return `reads` and the tiles that contain the indices."""
         if self.recording is not None:
             self.recording.spoil()
         check(self, op, unit, writes, reads)
@@ -241,7 +241,7 @@ class NeuronCore:
                 self.recording.note(compute, operands)
 
     def not_begun(self, dst: NkiTensor, found: Written) -> None:
-        """Handle a matmul that accumulates into a tile of which some elements were not last written by a matmul."""
+        """Handle a matmul that accumulates into a tile in which some elements were not last written by a matmul."""
         if self.sanitizer is not None:
             self.sanitizer.accumulates(self._line(), dst, found)
 
@@ -281,10 +281,10 @@ class NeuronCore:
         return tell
 
     def settle(self, op: str, *operands: Any) -> Settled:
-        """Check the operands of an instruction against its declaration; return its engine and its cost.
+        """Check the operands of an instruction against its declaration, and return its engine and its cost.
 
-        The result is cached, because it depends only on the forms of tensors and on the other operands, never on
-        addresses or values. Warnings are repeated for other lines of the kernel.
+        The result is cached, because it depends only on the shapes and layouts of tensors and on the other operands,
+        never on addresses or values. Warnings are repeated for other lines of the kernel.
         """
         key: list[Any] = [op]
         for operand in operands:
@@ -342,7 +342,7 @@ class NeuronCore:
         return line
 
     def line_of_kernel(self) -> tuple[str, int]:
-        """Return the file and line of the kernel code that called the caller."""
+        """Return the file and line of the kernel code that called into the simulator."""
         return self._line()
 
     def share(self, state: str, instruction: Instruction) -> None:
@@ -388,7 +388,7 @@ def is_active() -> bool:
 
 @contextmanager
 def running(core: NeuronCore) -> Iterator[NeuronCore]:
-    """Make `core` the active core, which executes the instructions, until the end of the block."""
+    """Make `core` the active core, which executes instructions, until the end of the block."""
     previous = getattr(_state, "core", None)
     _state.core = core
     try:

@@ -1,4 +1,4 @@
-"""Declarations of instructions: the single definition of their operands, engines, limits and cost.
+"""Declarations of instructions, which define their operands, engines, limits and cost in one place.
 
 An instruction is a function with the signature documented by `nki.isa`, decorated with `@declared(...)`. Its
 annotations declare the allowed operands (operands.py). `NeuronCore.settle` uses the declaration to check the operands
@@ -57,7 +57,7 @@ class Declaration:
     engines: tuple[engine, ...]  # engines that can execute it, starting with the default
     cost: tuple[str, ...] = ()  # a method of `Costs` and its operands; () if a rule sets the cost
     generation: int = 2  # the first NeuronCore version that supports it
-    # for engines that gained support later, their first NeuronCore version
+    # the first NeuronCore version of engines that support the instruction only from a later version on
     engine_generations: Mapping[engine, int] = field(default_factory=dict)
     default: Callable[[Call], engine] | None = None  # selects the engine if the kernel does not specify it
     together: tuple[str, ...] = ()  # two operands that are read simultaneously
@@ -65,7 +65,7 @@ class Declaration:
     finds: tuple[str, ...] = ()  # attributes that rules set and the instruction's function receives
     flops: tuple[int, str] = (0, "dst")  # operations per element of the given operand
     state: Mapping[engine, str] = field(default_factory=dict)  # engine state shared with other instructions
-    # called with the core, the name, and the resolved operands and `finds` of every call
+    # called for every call with the core, the name, the resolved operands and `finds`
     watch: Callable[[NeuronCore, str, tuple[Any, ...]], None] | None = None
     repeatable: bool = False  # True if it depends only on its operands and writes only the first one
     packed: int = 0  # number of trailing operands that `settle` receives as one tuple, to speed up the cache
@@ -114,7 +114,7 @@ class Declaration:
     def __call__(self, core: NeuronCore, *given: Any) -> Settled:
         """Check the operands of a call.
 
-        NkiValidationError is raised for the first invalid operand; its message contains the allowed values.
+        Raises NkiValidationError for the first invalid operand. Its message contains the allowed values.
         """
         if core.target.generation < self.generation:
             raise NkiValidationError(
@@ -169,9 +169,9 @@ class Declaration:
         return isinstance(self.operands.get("engine"), Engine)
 
     def bind(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by parameter name, in order.
+        """Return the arguments of a call, keyed by parameter name, in order.
 
-        If the arguments do not match the parameters, Python's TypeError is raised.
+        Raises Python's TypeError if the arguments do not match the parameters.
         """
         names = self._names
         values = self._defaults | dict(zip(names, given)) | named
@@ -200,7 +200,7 @@ class Declaration:
 
     @cached_property
     def _read(self) -> list[str]:
-        """Return the operands that may be tensors to read, ending with those that are only partly written."""
+        """Return the operands that may be tensors to read. Operands that are only partly written come last."""
         kept = [n for n in self._written if getattr(self.operands[n], "kept", False)]
         return [name for name in self._tensors if name not in self._written] + kept
 
@@ -232,7 +232,7 @@ class Declaration:
 
 
 def declared(*engines: engine, **limits: Any) -> Callable[[_Function], _Function]:
-    """Declare an instruction whose function checks, issues and computes its calls itself.
+    """Declare an instruction whose function itself checks, issues and computes its calls.
 
     `limits` are the other fields of Declaration.
     """

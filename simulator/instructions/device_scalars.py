@@ -1,4 +1,4 @@
-"""Scalars of NKI 0.7: loading from memory, arithmetic, and storing to memory.
+"""Scalars of NKI 0.7: loads from memory, arithmetic, and stores to memory.
 
 Neither the engine that executes these operations nor their time is published. As for registers, each operation is
 modelled as one register move on the Sync Engine.
@@ -35,7 +35,8 @@ def _value_of_scalar(call: Call) -> None:
 
 @declared(engine.sync, cost=("register",))
 def scalar_load(src: Annotated[NkiTensor, OneElement(tuple(WIDTHS))]) -> NkiScalar:
-    """Load the single element of `src`, an int32 or int64 in SBUF or HBM; return it as a scalar of the same dtype."""
+    """Load the single element of `src`, an int32 or int64 in SBUF or HBM, and return it as a scalar of the same
+    dtype."""
     core = active("scalar_load")
     _, cost, _, _ = DECLARATIONS["scalar_load"](core, src)
     scalar = NkiScalar(None, src.dtype)

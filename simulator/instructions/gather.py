@@ -1,4 +1,5 @@
-"""Gathers of elements by index within SBUF (GpSimd Engine), and shuffles within a quadrant (Vector Engine)."""
+"""Gathers of elements by index within SBUF (GpSimd Engine), and shuffles of partitions within a quadrant (Vector
+Engine)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def iota(
 
 
 def _check_range(core: NeuronCore, dst: NkiTensor, pattern: Any, offset: int) -> None:
-    """Warn if the dtype of dst does not hold all numbers of a pattern; 32-bit integers wrap around silently."""
+    """Warn if the dtype of dst cannot represent all numbers of a pattern. 32-bit integers wrap around silently."""
     ends = [step * (count - 1) for step, count in pattern]
     lowest, highest = (offset + sum(part(end, 0) for end in ends) for part in (min, max))
     dtype = dst._dtype
@@ -79,7 +79,7 @@ def _count(dst: NkiTensor, pattern: Any, offset: int, channel_multiplier: int) -
 
 
 def known(pattern: Any) -> Any:
-    """Return a pattern as nested tuples, which can be used as cache keys."""
+    """Convert a pattern to nested tuples, which can be used as cache keys."""
     try:
         return tuple([tuple(pair) for pair in pattern])
     except TypeError:  # affine_fills raises the error

@@ -1,4 +1,4 @@
-"""Copies between tensors of which at least one has a run-time address."""
+"""Copies between two tensors, at least one of which has a run-time address."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from .checks import cast_values, shaped
 
 
 def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
-    """Copy src to dst if either is indirect. Rows with an out-of-bounds index are skipped if `skip`, otherwise an error
-    is raised."""
+    """Copy src to dst, of which at least one is indirect.
+
+    If `skip`, rows with an out-of-bounds index are skipped; otherwise, they raise an error.
+    """
     masks = [t.inside() for t in (dst, src) if isinstance(t, IndirectTensor)]
     if not skip or all(mask.all() for mask in masks):
         dst.write(shaped(cast_values(src, dst), dst.shape))

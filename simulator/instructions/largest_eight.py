@@ -64,7 +64,7 @@ def nc_match_replace8(
     ] = None,
     name: str | None = None,
 ) -> None:
-    """Copy data to dst, replacing the first occurrence of each of the 8 vals by imm; write the positions to dst_idx.
+    """Copy data to dst, replacing the first occurrence of each of the 8 vals with imm. Write the positions to dst_idx.
 
     Equal vals are matched with separate occurrences, of which the last val is matched with the first. The position is
     all ones if there is no occurrence.

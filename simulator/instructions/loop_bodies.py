@@ -1,4 +1,7 @@
-"""Tiles that the body of a device loop allocates, which end with each iteration (public guides to loops of NKI 0.6)."""
+"""Tiles that the body of a device loop allocates.
+
+They are freed at the end of each iteration (public guides to loops of NKI 0.6).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from ..machine.errors import NkiValidationError
 
 
 def refuse_ended(op: str, tensors: Iterable[Any], ended: Iterable[Sequence[int]]) -> None:
-    """Refuse tiles of earlier iterations or loops; `ended` contains the range of the numbers of their allocations."""
+    """Reject tiles of earlier iterations or loops. `ended` contains the ranges of the numbers of their allocations."""
     for tensor in tensors:
         tile = tensor.storage.owner
         on_chip = tensor.storage.on_chip and not tile.placed

@@ -67,7 +67,7 @@ class Operand:
         return True
 
     def check(self, call: Call, name: str, value: Any) -> Any:
-        """Return the value in the form used by the instruction; raise NkiValidationError if it is not allowed."""
+        """Return the value in the form that the instruction uses. Raise NkiValidationError if it is not allowed."""
         return value
 
     def relate(self, call: Call, name: str, value: Any) -> None:
@@ -88,8 +88,8 @@ class Unchecked(Operand):
 class Scalar(Operand):
     """A number, or a tile with one element per partition of the operand `of`.
 
-    `operator` is the name of the operand that specifies the operator applied to it. For a unary operator, the value
-    must be None or 0; for a bit operator, it must be an integer or a tile of integers.
+    `operator` is the name of the operand that specifies the operator applied to the value. For a unary operator, the
+    value must be None or 0; for a bit operator, it must be an integer or a tile of integers.
     """
 
     of: str = "data"
@@ -129,7 +129,7 @@ class Scalar(Operand):
 
 
 def _check_for_operator(call: Call, name: str, value: Any, operator: AluOperator) -> None:
-    """Raise unless the second operand of an operator is absent or 0 if it takes one, or whole if it works on bits."""
+    """Check the second operand of an operator: None or 0 for a unary operator, and an integer for a bit operator."""
     if operator.unary:
         if value is not None and (not isinstance(value, (int, float)) or value != 0):
             why = f"{name} must be None or 0, because nl.{operator.name} takes one input"
@@ -304,14 +304,15 @@ class Number(Operand):
 
 
 def check_number(call: Call, name: str, value: Any, booleans: bool = True) -> Any:
-    """Return the value if it is a number; raise NkiValidationError otherwise."""
+    """Return the value if it is a number. Otherwise, raise NkiValidationError."""
     if (isinstance(value, bool) and not booleans) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise NkiValidationError(f"{call.instruction}: {name} must be a number, got {value!r}")
     return value
 
 
 def among(names: Sequence[str], most: int = 4) -> str:
-    """Format allowed values, for example "a", "a or b", "one of a, b, c, d, e", or "of a float type" for all floats."""
+    """Format allowed values, for example as "a", "a or b", "one of a, b, c, d, e", or "of a float type" for all
+    floats."""
     if tuple(names) == FLOATS:
         return "of a float type"
     if len(names) > most:

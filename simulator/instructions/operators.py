@@ -44,8 +44,8 @@ def _compare(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _by_magnitude(wins: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function that selects the signed operand whose magnitude wins, or the second if they are equal
-    (nl.abs_max)."""
+    """Return a function that selects the signed operand whose magnitude wins, or the second operand if the magnitudes
+    are equal (nl.abs_max)."""
 
     def choose(a: Array, b: Array) -> Array:
         return np.where(wins(np.abs(a), np.abs(b)), a, b)
@@ -244,7 +244,10 @@ _DOMAINS = {
 
 @dataclass(frozen=True)
 class ActivationFunction:
-    """A function of the Scalar Engine. Functions with the same `table` share a lookup table, which must be loaded."""
+    """A function of the Scalar Engine.
+
+    Functions with the same `table` share a lookup table, which must be loaded before use.
+    """
 
     name: str
     compute: Callable[[Array], Array]

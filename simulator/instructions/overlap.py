@@ -1,9 +1,9 @@
-"""Instructions whose destination overlaps a source, so that they may write elements before reading them.
+"""Detect instructions whose destination overlaps a source, so that they may write elements before reading them.
 
 Engines process elements in a pipeline, so results are written while other elements are still being read. AWS does not
-document the order of the reads and writes of an instruction, only that `nc_stream_shuffle` may operate in place. It is
-safe if each element is written to its own location, or if only elements that were already read are overwritten. All
-other cases are undefined, although the simulator computes them as if all elements were read first.
+document the order of the reads and writes of an instruction, only that `nc_stream_shuffle` may operate in place. An
+overlap is safe if each element is written to its own location, or if only elements that were already read are
+overwritten. All other cases are undefined, although the simulator computes them as if all elements were read first.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _pattern(view: Any) -> Pattern:
 def _overtakes(written: Pattern, read: Pattern) -> bool:
     """Return True if an instruction that streams elements writes a byte before reading it.
 
-    If there are several inputs per output, as in a reduction, all of them are read before the output is written. A
-    single input (a scalar of the partition) is read before the first output.
+    If there are several inputs per output, as in a reduction, all of them are read before the output is written. An
+    input with a single element per partition is read before the first output is written.
     """
     outputs, inputs = _bytes(written), _bytes(read)
     if len(inputs) == 1 or len(inputs) < len(outputs):

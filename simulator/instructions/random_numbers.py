@@ -1,8 +1,8 @@
 """Random numbers of the Vector Engine and the GpSimd Engine.
 
-Each partition has one generator in GpSimd and four in the Vector Engine, which are used in turn. They are simulated by
-Marsaglia's XORWOW, which is the algorithm specified by the API. How states are derived from a seed is not documented.
-The simulator's numbers are therefore reproducible from run to run, but do not match those of the chip. Every run starts
+Each partition has one generator in GpSimd and four in the Vector Engine, which are used in turn. The simulator uses
+Marsaglia's XORWOW, the algorithm that the API specifies. How states are derived from a seed is not documented. The
+simulator's numbers are therefore reproducible from run to run, but do not match those of the chip. Every run starts
 from a fixed state.
 """
 
@@ -89,7 +89,7 @@ def dropout(
     prob: Annotated[Any, Scalar(dtypes=())],
     name: str | None = None,
 ) -> None:
-    """Copy data to dst, replacing each element by 0 with probability prob (a number, or one element per partition)."""
+    """Copy data to dst, setting each element to 0 with probability prob (a number, or one element per partition)."""
     core = active("dropout")
     kept = _uniform(core, dst) >= broadcast_value(prob, 2)
     values = data.values

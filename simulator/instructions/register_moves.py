@@ -56,7 +56,7 @@ def _value_of_register(call: Call) -> None:
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:
-    """Return a new register that contains x, or that is not initialised if x is None."""
+    """Return a new register that contains x. If x is None, the register is uninitialised."""
     register = VirtualRegister()
     if x is not None:
         register_move(register, x)
@@ -120,7 +120,7 @@ def register_store(
 
 
 def _number(src: NkiTensor) -> int:
-    """Return the single element as an integer; if it is a float, return its bits as an unsigned integer."""
+    """Return the single element as an integer. If it is a float, return its bits as an unsigned integer."""
     value = src.values.reshape(-1)[:1]
     if not src._dtype.is_float:
         return int(value[0])

@@ -1,4 +1,4 @@
-"""Scalar Engine: activation functions, with a scale and a bias applied before and an optional sum computed after."""
+"""Activation functions on the Scalar Engine, preceded by a scale and a bias and optionally followed by a sum."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _copies_with_bias(call: Call) -> None:
 
 
 ON_GPSIMD: dict[str, Any] = {"engine_generations": {engine.gpsimd: 4}}
-"""The GpSimd Engine runs activations from NeuronCore-v4 on (page of SDK 2.33); its time is not published."""
+"""From NeuronCore-v4 on, the GpSimd Engine also runs activations (page of SDK 2.33). Their time is not published."""
 
 
 @declared(

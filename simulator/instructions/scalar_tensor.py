@@ -1,4 +1,7 @@
-"""Combination of a tile with a scalar and a second tile on the Vector Engine, optionally reduced since NKI 0.7."""
+"""Combine a tile with a scalar and a second tile on the Vector Engine.
+
+Since NKI 0.7, the result can also be reduced.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def topk(
 
     The elements of a group are in snake layout: element e is in partition e % 16 and column e // 16 of the group. The
     number of results is the number of columns of val_dst; result j is in partition j % 16 and column j // 16
-    (nki.isa.topk of SDK 2.33). Columns after the last result are not written; the rest of its column is uninitialised.
+    (nki.isa.topk of SDK 2.33). Columns after the last result are not written. The rest of the last result's column is
+    uninitialised.
 
     If `sorted`, the results are in ascending order of value. Otherwise, their order is not documented. The simulator
     uses the order of the elements, which exposes kernels that rely on a different order. If elements are equal, the

@@ -1,4 +1,4 @@
-"""Selection between two values for each element, by a predicate tile, by position, or by an affine expression."""
+"""Select between two values for each element according to a predicate tile, the position, or an affine expression."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def affine_select(
 
 
 def _choose(dst: NkiTensor, chosen: Array, on_true: NkiTensor, on_false: Any) -> None:
-    """Copy the chosen values, unchanged if the dtypes are equal, otherwise converted through float32."""
+    """Copy the chosen values. If the dtypes differ, convert them through float32."""
     values = on_true.values if on_true.dtype == dst.dtype else float_values(on_true)
     dst.write(np.where(chosen, shaped(values, dst.shape), on_false))
 

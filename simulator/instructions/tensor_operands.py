@@ -41,7 +41,7 @@ class Tile(Operand):
         return found
 
     def check_limits(self, call: Call, name: str, found: NkiTensor) -> None:
-        """Raise an error if the tensor violates a limit that does not involve other operands."""
+        """Raise an error if the tensor violates a limit that involves no other operand."""
         if found.storage.region not in self.buffers:
             raise call.refuse(name, found, IN_PSUM if self.buffers == (PSUM,) else f"must be in {self._buffers}")
         if self.dtypes and found.dtype not in self.dtypes:
@@ -151,7 +151,10 @@ class TileOrNumber(Tile):
 
 
 def same_size(call: Call, name: str, value: NkiTensor, other_name: str) -> None:
-    """Check that the number of partitions and of elements per partition are equal (the shapes may differ)."""
+    """Check that two tensors have equal numbers of partitions and of elements per partition.
+
+    Their shapes may differ.
+    """
     other: NkiTensor = getattr(call, other_name)
     if value.shape != other.shape and (value.shape[0] != other.shape[0] or value.free_size != other.free_size):
         why = f"and {other_name} {other.label} must have the same number of partitions and of elements in each"

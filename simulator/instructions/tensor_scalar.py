@@ -1,7 +1,7 @@
 """Elementwise instructions on a tensor and scalars, or columns with one element per partition.
 
-They run on the Vector Engine, and some also on the Scalar or the GpSimd Engine. Arithmetic is done in float32
-(nki.api.shared.rst, nki-aluop).
+These instructions run on the Vector Engine; some also run on the Scalar or the GpSimd Engine. Arithmetic is done in
+float32 (nki.api.shared.rst, nki-aluop).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Atomic file writes, using a temporary file in the same directory that replaces the target once it is complete."""
+"""Write files atomically: a temporary file in the same directory replaces the target once it is complete."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAME = 40  # number of characters of the target's name used in the temporary nam
 def replacing(path: Path, synced: bool = False) -> Iterator[BinaryIO]:
     """Yield a binary file that atomically replaces `path`, keeping its permissions, at the end of the block.
 
-    If `synced`, wait until the content is on disk. If writing fails, OSError is raised and the temporary file is
-    deleted.
+    If `synced`, wait until the content is on disk. If writing fails, the temporary file is deleted and OSError is
+    raised.
     """
     file, temporary = create_beside(path)
     try:
@@ -34,13 +34,16 @@ def replacing(path: Path, synced: bool = False) -> Iterator[BinaryIO]:
 
 
 def create_beside(path: Path) -> tuple[BinaryIO, Path]:
-    """Create a temporary file in the directory of `path`; return the file, open for writing, and its path."""
+    """Create a temporary file in the directory of `path`. Return the file, which is open for writing, and its path."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:NAME]}.")
     return os.fdopen(descriptor, "wb"), Path(temporary)
 
 
 def replace_with(temporary: Path, path: Path) -> None:
-    """Rename a file to `path`, with the permissions of the file it replaces or, if none, the default permissions."""
+    """Rename a file to `path`.
+
+    It receives the permissions of the file that it replaces or, if there is none, the default permissions.
+    """
     os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
     os.replace(temporary, path)
 

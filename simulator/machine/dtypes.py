@@ -32,7 +32,10 @@ EXACT = 1 << 24  # integers up to this value are exact in float32 (IEEE 754: 24 
 
 @dataclass(frozen=True)
 class DType:
-    """A data type. `held` is the NumPy type used to store its values, `bits` the one with the true bit pattern."""
+    """A data type.
+
+    `held` is the NumPy type in which its values are stored, and `bits` the NumPy type with the true bit pattern.
+    """
 
     name: str
     itemsize: int
@@ -125,7 +128,7 @@ def _numpy_dtype(dtype: object) -> Any:
 
 
 def name_of_array(array: Array) -> str:
-    """Return the NKI dtype of a NumPy array passed to a kernel; raise NkiValidationError if there is none."""
+    """Return the NKI dtype of a NumPy array that is passed to a kernel. Raise NkiValidationError if there is none."""
     name = _BY_NUMPY.get(array.dtype)
     if name is None:
         allowed = ", ".join(sorted(set(_BY_NUMPY.values())))
@@ -139,8 +142,10 @@ def hold(array: Array, dtype: DType) -> Array:
 
 
 def release(held: Array, dtype: DType) -> Array:
-    """Convert an array from the simulator's representation to a new array of its true type, for the kernel's caller
-    (float32 if rounding is turned off)."""
+    """Convert an array from the simulator's representation to a new array of its true type, for the kernel's caller.
+
+    If rounding is turned off, the array is float32.
+    """
     if dtype.name == "bool_":
         return held.astype(np.bool_)
     if dtype.is_float and not rounds():

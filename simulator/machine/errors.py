@@ -26,8 +26,11 @@ class UnknownNameError(NkiValidationError, AttributeError):
 
 
 class OperatorError(NkiValidationError, TypeError):
-    """An unsupported Python operation: Python operators and NumPy functions cannot be applied to tensors, and Python
-    control flow cannot depend on numbers that are known only to the device."""
+    """An unsupported Python operation.
+
+    Python operators and NumPy functions cannot be applied to tensors, and Python control flow cannot depend on numbers
+    that are known only on the device.
+    """
 
 
 class ShapeError(NkiValidationError, ValueError):
@@ -47,7 +50,7 @@ class NotSimulatedError(NkiValidationError, NotImplementedError):
 
 
 class UnknownNumberError(NkiValidationError):
-    """A run that computes no values needs a number that the kernel loads from memory."""
+    """A run without values requires a number that the kernel loads from memory."""
 
 
 class UndefinedOnChipWarning(UserWarning):
@@ -65,14 +68,14 @@ class EarlierNkiWarning(UserWarning):
 
 
 class EarlierRunnerWarning(EarlierNkiWarning):
-    """A kernel is run by `nki.benchmark` or a similar function of an earlier NKI; it runs on the simulator instead."""
+    """A kernel is run by `nki.benchmark` or a similar function of an earlier NKI. It runs on the simulator instead."""
 
 
 def require(condition: object, message: str) -> None:
     """Raise NkiValidationError with `message` unless `condition` holds.
 
-    Use it only outside the hot path, because the caller builds the message even if the condition holds. Instructions
-    test the condition first instead.
+    Use this function only outside the hot path, because the caller builds the message even if the condition holds.
+    Instructions test the condition first.
     """
     if not condition:
         raise NkiValidationError(message)
@@ -85,8 +88,10 @@ def ours(filename: str) -> bool:
 
 
 def without_ours(error: BaseException) -> TracebackType | None:
-    """Return an error's traceback without the frames that launched the kernel and, if the kernel violated a
-    constraint, without the frames that detected the violation."""
+    """Return an error's traceback without the frames that launched the kernel.
+
+    If the kernel violated a constraint, the frames that detected the violation are removed too.
+    """
     frames: list[TracebackType] = []
     trace = error.__traceback__
     while trace is not None:

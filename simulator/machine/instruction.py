@@ -1,4 +1,4 @@
-"""An instruction as seen by the engines: the memory it reads and writes, and its cost.
+"""An instruction as the engines see it: the memory that it reads and writes, and its cost.
 
 A program is a list of instructions in program order. It contains no tensor data; the timing model schedules it.
 """
@@ -39,7 +39,7 @@ COLLECTIVES = frozenset(
         "collective_permute_implicit_reduce",
     }
 )
-"""Operations between ranks. They take no time in the model, because no times have been published."""
+"""Operations between ranks. In the model, they take no time, because no times have been published."""
 
 
 class Cost(NamedTuple):
@@ -61,11 +61,11 @@ Options = tuple[tuple[engine, Cost], ...]  # alternative engines for an instruct
 
 
 Settled = tuple[engine, Cost, Options, tuple[Any, ...]]
-"""The properties of a call that its declaration determines: the engine, the cost, possible other engines, the meaning
-of operators and enum members among the operands, and the notes of rules."""
+"""The properties of a call that its declaration determines: the engine, the cost, other possible engines, the operators
+and enum members to which operands resolve, and the notes of rules."""
 
 DECLARATIONS: dict[str, Any] = {}
-"""The `Declaration` of every instruction of `nki.isa`, by its name (declaration.py)."""
+"""Maps the name of every instruction of `nki.isa` to its `Declaration` (declaration.py)."""
 
 
 class Transfer(NamedTuple):
@@ -84,9 +84,9 @@ class Transfer(NamedTuple):
     narrow: bool = False  # a write of narrow pieces that are adjacent in HBM
     software: bool = False  # GpSimd generates the descriptors
     dynamic: bool = False  # an address must first be read from memory
-    span: int = 0  # number of HBM bytes from the first to the last byte that a load reads, or 0 if irrelevant
+    span: int = 0  # HBM bytes from the first to the last byte that a load reads, or 0 if irrelevant
     second: bool = False  # the kernel requests the descriptor generator of the Scalar Engine
-    beside: bool = False  # moved by the DMA engines of the GpSimd processors, in addition to the other 16
+    beside: bool = False  # moved by the DMA engines of the GpSimd processors, which exist in addition to the other 16
     open: bool = False  # the compiler chooses which unit generates the descriptors
 
 
@@ -167,7 +167,7 @@ class Access(NamedTuple):
             return False
         if not step or step != other_step:
             return True
-        apart = (start - byte) % step  # two combs of equal step overlap if any of their runs share a byte
+        apart = (start - byte) % step  # two patterns of equal step overlap if any of their runs share a byte
         return apart < run or step - apart < other_run
 
 

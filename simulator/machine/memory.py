@@ -84,7 +84,7 @@ class Storage:
         self.arena: Arena | None = None
         self.base = 0
         self.partition_base = 0
-        self.owner: Any = None  # the Allocation used to track dependencies: that of this storage or of its arena
+        self.owner: Any = None  # the Allocation, of this storage or of its arena, that is used to track dependencies
         self.borrowed = False  # True if the array belongs to the caller and must be copied before a write
         self.core: Any = None  # the core whose program counts the instructions issued before it is dropped
         self.shadow: Any = None  # a sanitizer's record of the elements; `number` identifies the tensor in it
@@ -121,8 +121,11 @@ class Storage:
             self.arena.written.note(view, by_matmul)
 
     def create(self, fill: bool) -> Array:
-        """Allocate the memory and, if `fill`, set it to the value of uninitialised memory (unnecessary if the first
-        write covers all of it)."""
+        """Allocate the memory.
+
+        If `fill`, set it to the value of uninitialised memory, which is unnecessary if the first write covers all of
+        it.
+        """
         if self.arena is not None:
             self.bits = True
             self.array = self.arena.array
@@ -170,7 +173,7 @@ class Arena:
 def allocate(
     region: MemoryRegion, dtype: DType, shape: tuple[int, ...], name: str, line: tuple[str, int], target: Target
 ) -> Storage:
-    """Return a new storage; raise NkiValidationError if the shape is invalid, CapacityError if it is too large."""
+    """Return a new storage. Raise NkiValidationError if the shape is invalid, and CapacityError if it is too large."""
     for extent in shape or (0,):
         if (type(extent) is not int and not isinstance(extent, (int, np.integer))) or extent < 1:
             raise NkiValidationError(

@@ -1,4 +1,5 @@
-"""Python objects that kernels use in addition to tensors: user-defined classes, and slices given by start and size."""
+"""Python objects that kernels use in addition to tensors: user-defined classes, and slices defined by a start and a
+size."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Two NeuronCores that form a logical core (LNC2): scheduling, shared memory, and synchronisation.
 
-Only one core runs at any time, starting with core 0; it runs until it must wait for the other core. Runs are therefore
+Only one core runs at any time, beginning with core 0, until it must wait for the other core. Runs are therefore
 reproducible. On-chip memory and private HBM belong to one core. If both cores create a tensor in shared HBM at the same
 place in the program, it is a single tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: both cores run the same
 program).
@@ -66,7 +66,9 @@ class Pair:
         return results
 
     def shared(self, rank: int, place: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
-        """Return the storage that both cores create at a place in the program, calling `make` for the first of them.
+        """Return the storage that both cores create at one place in the program.
+
+        `make` is called for the first of them.
 
         The n-th execution of that place by one core corresponds to the n-th execution by the other.
         """
@@ -77,7 +79,7 @@ class Pair:
         return storage
 
     def meet(self, rank: int, mine: Meeting) -> Meeting:
-        """Wait until the other core arrives with equal terms; return its side of the synchronisation."""
+        """Wait until the other core arrives with equal terms, and return its side of the synchronisation."""
         other = 1 - rank
         theirs = self._waiting[other]
         if theirs is not None:

@@ -1,4 +1,4 @@
-"""Last writers of the elements of a PSUM tensor, which determine whether a matmul overwrites or accumulates.
+"""Track the last writers of the elements of a PSUM tensor, which determine whether a matmul overwrites or accumulates.
 
 A write is recorded as the rectangle and strides of its view. Individual elements are examined only if views overlap
 without being equal.
@@ -60,7 +60,7 @@ class PsumWrites:
         self._writes[key] = _Write(by_matmul)
 
     def _overwrite(self, key: Key) -> None:
-        """Forget the writes that a new one covers, and note those that it overlaps."""
+        """Discard the writes that a new write covers, and mark the writes that it overlaps."""
         for other in [k for k in self._writes if _overlap(k, key)]:
             if _covers(key, other):
                 del self._writes[other]
@@ -88,7 +88,7 @@ class PsumWrites:
         if not overlapping:
             return Written.nothing
         if len({by_matmul for _, by_matmul in overlapping}) == 1 and any(_covers(k, key) for k, _ in overlapping):
-            # for example the taps of a convolution, which all lie within the rectangle of the first one
+            # for example, the taps of a convolution, which all lie within the rectangle of the first tap
             return _MATMUL if overlapping[0][1] else _OTHER
         marks = self._marks(key)
         elements = marks == _BY_MATMUL
@@ -126,7 +126,7 @@ def _overlap(a: Key, b: Key) -> bool:
 
 
 def _covers(outer: Key, inner: Key) -> bool:
-    """Return True if the view `outer` is dense and its rectangle contains that of `inner`."""
+    """Return True if the view `outer` is dense and its rectangle contains the rectangle of `inner`."""
     size = 1
     for extent in outer[5][1:]:
         size *= extent

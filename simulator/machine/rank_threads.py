@@ -1,4 +1,4 @@
-"""Execution of the programs of several cores, each in its own thread; shared by pairs and groups of cores."""
+"""Run the programs of several cores, each in its own thread. Pairs and groups of cores share this code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Stopped(BaseException):
 
 
 def run_in_threads(count: int, on: Callable[[int], None]) -> None:
-    """Run `on(rank)` in a thread for each rank and wait until all have ended."""
+    """Run `on(rank)` in a separate thread for each rank, and wait until all threads have ended."""
     threads = [threading.Thread(target=on, args=(rank,), daemon=True) for rank in range(count)]
     for thread in threads:
         thread.start()

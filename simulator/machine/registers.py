@@ -1,4 +1,4 @@
-"""Device numbers: registers and scalars whose values are known only at run time, used in loops and addresses.
+"""Device numbers: registers and scalars whose values are known only at run time. They are used in loops and addresses.
 
 The simulator executes a kernel instruction by instruction, so the host knows the current value of each number and can
 use it as the trip count of a loop. A shape-only run (`functional=False`) knows numbers that were set to constants, but
@@ -24,7 +24,7 @@ BITS = 32  # number of bits in a register [trainium_inferentia2_arch.rst; nki.is
 
 
 class DeviceNumber(NKIObject):
-    """An integer computed by the device. Python cannot compute with it, because it has no value during tracing."""
+    """An integer that the device computes. Python cannot compute with it, because it has no value during tracing."""
 
     __slots__ = ("loaded", "state", "unknown")
 
@@ -37,7 +37,7 @@ class DeviceNumber(NKIObject):
         self.loaded: Instruction | None = None  # the instruction that last wrote it
 
     def read(self, what: str) -> int:
-        """Return the value; raise NkiValidationError if it was never written or is unknown in this run."""
+        """Return the value. Raise NkiValidationError if it was never written or is unknown in this run."""
         if self.unknown:
             raise UnknownNumberError(
                 f"{what} depends on {self.shown} that was loaded from memory, whose value a shape-only run does not "
@@ -119,7 +119,7 @@ class NkiScalar(DeviceNumber):
         return super().read(what)
 
     def usable(self, what: str) -> NkiScalar:
-        """Return this scalar; raise OperatorError if it is the result of a comparison."""
+        """Return this scalar. Raise OperatorError if it is the result of a comparison."""
         if self.is_comparison:
             self.read(what)
         return self

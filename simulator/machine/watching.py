@@ -1,4 +1,4 @@
-"""Watchers of the values that instructions read and write, for optional checks (numeric.py).
+"""Watchers that observe the values that instructions read and write, for optional checks (numeric.py).
 
 Tensors call the watchers before each write, and engines call them when they read integers. `watchers` is empty if no
 check is enabled.
@@ -24,7 +24,7 @@ class Watcher(Protocol):
         """Called when an engine reads the integers of `tensor` as float32."""
 
     def based(self, tensor: Any, offset: int | None) -> None:
-        """Called for `tensor.ap(offset=...)` if `tensor` is a view that has an offset itself."""
+        """Called for `tensor.ap(offset=...)` if `tensor` is itself a view with an offset."""
 
 
 watchers: list[Watcher] = []

@@ -60,7 +60,7 @@ class World:
         return results
 
     def meet(self, rank: int, group: tuple[int, ...], given: Contribution) -> list[Any]:
-        """Wait until every rank of the group has reached its n-th collective; return their values in group order.
+        """Wait until every rank of the group has reached its n-th collective, and return their values in group order.
 
         Raises:
 

@@ -1,4 +1,4 @@
-"""The NKI API for the checker: which names exist, and whether calls match the signatures."""
+"""The NKI API, as the checker sees it: the names that exist, and the signatures of functions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...nki.api import suggestion, table
 
 MODULES = ("nki.language", "nki.isa", "nki.collectives", "nki.compiler")
 OPAQUE = ("nki.typing", "nki.meta", "nki.dtype", "nki.simulator")
-"""Modules whose names the table does not list; uses of them are not checked."""
+"""Modules whose names are not in the table. Their uses are not checked."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an API function; `kind` has the same values as in api.json."""
+    """A parameter of an API function. `kind` has the same values as in api.json."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ class Api:
 
 @cache
 def api() -> Api:
-    """Return the NKI API, read from the same table against which the modules of the simulator are checked."""
+    """Return the NKI API. It is read from the table against which the simulator's own modules are checked."""
     data = table()
     names: dict[str, set[str]] = {module: set() for module in (*MODULES, "nki")}
     names["nki"].update(module.split(".")[1] for module in (*MODULES, *OPAQUE))
@@ -90,7 +90,7 @@ def modern(dotted: str) -> str:
 
 
 def unknown_name(dotted: str, known_api: Api) -> str | None:
-    """Describe the problem with a dotted name that begins with "nki"; return None if it exists in the API."""
+    """Describe the problem with a dotted name that begins with "nki". Return None if the name exists in the API."""
     if dotted == "nki" or dotted.startswith(OPAQUE):
         return None
     module, name, rest = _split(dotted)
@@ -113,13 +113,13 @@ def _split(dotted: str) -> tuple[str, str, list[str]]:
 
 
 def tensor_member(name: str, known_api: Api) -> str | None:
-    """Describe the problem with an attribute of a tensor; return None if tensors have this attribute."""
+    """Describe the problem with an attribute of a tensor. Return None if tensors have this attribute."""
     known = known_api.members["nki.language.NkiTensor"]
     return None if name in known else f"a tensor has no {name!r}{suggestion(name, known)}"
 
 
 def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str, ast.expr]:
-    """Return the argument that a call passes for each parameter, if this is known from the call."""
+    """Map each parameter to the argument that a call passes for it, as far as the call shows it."""
     bound: dict[str, ast.expr] = {}
     for parameter, argument in zip(parameters, call.args, strict=False):
         if isinstance(argument, ast.Starred):
@@ -151,7 +151,7 @@ def _missing_arguments(
 
 
 def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, str]]:
-    """Yield (rule, message) for each mismatch between a call and a signature; `shown` is the name of the function."""
+    """Yield (rule, message) for each mismatch between a call and a signature. `shown` is the name of the function."""
     expanded = _is_expanded(call)
     named = {keyword.arg for keyword in call.keywords}
     positional = [parameter for parameter in parameters if parameter.kind == "positional"]

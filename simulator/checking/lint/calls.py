@@ -1,4 +1,4 @@
-"""Checks of the use of the NKI API in a function: names, calls, operators of engines, and memories."""
+"""Check how a function uses the NKI API: names, calls, operators of engines, and memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .scope import FunctionScope
 from .source import parameters
 from .tensors import CREATORS, LocalTensors, Tensor
 
-BYPASS = frozenset({"bypass"})  # op0 and op1: the documents do not state which instructions accept it
+BYPASS = frozenset({"bypass"})  # op0 and op1; which instructions accept it is not documented
 INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions -> operators
 SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
     "nki.language.divide": "multiply by nl.reciprocal(y)",
@@ -37,10 +37,11 @@ def check_calls(scope: FunctionScope) -> None:
 
 
 def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
-    """Check that a kernel returns the tensors that it creates as outputs, in the memory that is required for outputs.
+    """Check that a kernel returns the outputs that it creates, and that they are in the memory that is required for
+    outputs.
 
-    `launched` is True if the file calls the kernel from host code. Otherwise, the kernel may return a tile, since a
-    kernel in another file may call it.
+    `launched`: whether the file calls the kernel from host code. If not, the kernel may return a tile, since a kernel
+    in another file may call it.
     """
     tensors = local_tensors(scope)
     nodes = [node for statement in scope.function.body for node in _own(statement)]
@@ -59,7 +60,7 @@ def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
 def _check_output(
     scope: FunctionScope, tensors: LocalTensors, output: ast.expr, value: ast.expr, launched: bool
 ) -> None:
-    """Check one value of what a kernel returns: `output`."""
+    """Check `output`, one of the values that a kernel returns."""
     tensor = tensors.of(value)
     if isinstance(value, (ast.Constant, ast.Dict, ast.JoinedStr)) and ast.unparse(value) != "None":
         scope.report(output, "output-buffer", f"the kernel returns {ast.unparse(value)}, which is not a tensor")
@@ -155,7 +156,7 @@ class _Calls(ast.NodeVisitor):
         dotted = self._nki_name(node)
         if dotted is not None:
             self._check_name(node, dotted)
-            return  # the parts of the attribute chain have been checked as one name
+            return  # the attribute chain has already been checked as one name
         if isinstance(node.value, ast.Name) and self.tensors.of(node.value) is not None:
             wrong = tensor_member(node.attr, self._scope.api)
             if wrong is not None:
@@ -275,7 +276,7 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "dma-reads-psum", message)
 
     def _check_engine(self, node: ast.Call, function: str, bound: dict[str, ast.expr]) -> None:
-        """Check for operands in memories that the engine of the instruction cannot access."""
+        """Check that the engine of an instruction can access the memories of its operands."""
         if function in ("nki.isa.nc_matmul", "nki.isa.nc_transpose") and "dst" in bound:
             tensor = self.tensors.of(bound["dst"])
             moved = function == "nki.isa.nc_transpose" and not self._is_tensor_transpose(tensor, bound.get("engine"))
@@ -296,8 +297,8 @@ class _Calls(ast.NodeVisitor):
                 self._scope.report(node, "gpsimd-psum", message)
 
     def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:
-        """Return True if a transpose runs on the Tensor Engine, by request or because it is too large for the Vector
-        Engine."""
+        """Return True if a transpose runs on the Tensor Engine, because the call requests it or because the transpose
+        is too large for the Vector Engine."""
         large = dst is not None and dst.shape is not None and max(dst.shape) > MOST_ON_VECTOR
         return large if chosen is None else self._is_member(chosen, "engine.tensor")
 

@@ -1,4 +1,4 @@
-"""The check of a file: finds the kernels and the functions that the compiler inlines into them, and checks both."""
+"""Check a file: find the kernels and the functions that the compiler inlines into them, and check both."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .tracing import check_parameters, check_tracing
 
 @dataclass(frozen=True)
 class Examination:
-    """The result of a check: the kernels in the file, the findings in the kernels and in everything that they call, and
-    the files with findings."""
+    """The result of a check: the kernels in the file, the findings in these kernels and in everything that they call,
+    and the files with findings."""
 
     kernels: tuple[str, ...]
     findings: tuple[Finding, ...]
     files: tuple[Path, ...]
     lines: frozenset[tuple[str, int]] = frozenset()
-    """The lines with findings, including findings that a comment silences."""
+    """The lines that have findings, including findings that a comment silences."""
 
 
 def examine_file(path: Path | str) -> Examination:
@@ -55,7 +55,7 @@ def check_file(path: Path | str) -> list[Finding]:
 
 
 def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
-    """Return the findings in a text, which is checked as if it were the content of `path`.
+    """Check a text as if it were the content of `path`, and return the findings.
 
     The same exceptions are raised as by `examine_file`.
     """
@@ -70,7 +70,7 @@ class _Check:
         self._findings: set[Finding] = set()
         self._seen: set[int] = set()  # IDs of the nodes that have been checked
         self._reached: set[Path] = set()
-        self._inlined: set[int] = set()  # IDs of the nodes to which kernels refer
+        self._inlined: set[int] = set()  # IDs of the nodes that kernels reference
         self._waiting: list[Definition] = []
 
     def run(self, module: Module) -> Examination:
@@ -106,8 +106,8 @@ class _Check:
     def _check_entry(self, kernel: Definition, launched: Collection[str]) -> None:
         """Check the parameters and outputs of an entry kernel.
 
-        A kernel that another kernel calls is inlined and may return any tensor. The same holds for a kernel whose
-        parameters are operands of compute engines, which cannot read the HBM arguments of an entry kernel.
+        A kernel that another kernel calls is inlined and may return any tensor. The same is assumed of a kernel whose
+        parameters are operands of compute engines, because those cannot read the HBM arguments of an entry kernel.
         """
         if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
             scope = self._inside(kernel, kernel.node)

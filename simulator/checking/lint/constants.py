@@ -1,4 +1,4 @@
-"""Integers that are known from the source of a kernel: literals, module constants, and nl.tile_size."""
+"""Evaluate integers that are known from the source of a kernel: literals, module constants, and nl.tile_size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
 
 def _constants(scope: FunctionScope, module: Module, name: str) -> Iterator[int]:
     """Yield the integer assigned to a name of a module, in this module or in the module from which it is imported."""
-    for _ in range(20):  # the limit stops circular imports
+    for _ in range(20):  # the limit ends circular imports
         binding = module.bindings.get(name)
         if isinstance(binding, Import) and binding.name is not None:
             source = scope.files.find(module, binding.level, binding.module)

@@ -1,4 +1,4 @@
-"""Removal of code in functions that is never traced: constant conditions, and statements behind a return."""
+"""Remove code in functions that is never traced: branches with constant conditions, and statements after a return."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ UNKNOWN = object()
 
 
 def drop_dead_code(tree: ast.Module) -> None:
-    """Remove the code in a module's functions that is never executed according to literals and constants."""
+    """Remove code in a module's functions that, judging by literals and constants, is never executed."""
     constants = _constants(tree)
-    with suppress(RecursionError):  # a chain of a thousand elifs is checked as it is
+    with suppress(RecursionError):  # a chain of a thousand elifs is checked unchanged
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 node.body = _living(node.body, constants)
@@ -103,7 +103,7 @@ def _value(node: ast.expr, constants: dict[str, Any]) -> Any:
 
 
 class _Chosen(ast.NodeTransformer):
-    """Replacement of `a if constant else b` by the chosen expression."""
+    """A transformer that replaces `a if constant else b` with the expression that is chosen."""
 
     def __init__(self, constants: dict[str, Any]) -> None:
         self._constants = constants

@@ -1,4 +1,4 @@
-"""Conversion of Jupyter notebooks to Python source: the code cells in order, without magic commands."""
+"""Convert Jupyter notebooks to Python source: the code cells in order, without magic commands."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SUFFIX = ".ipynb"
 
 @dataclass(frozen=True)
 class Notebook:
-    """The code of a notebook. `cells` maps each line to the number of its cell, from 1, and the line in the cell."""
+    """The code of a notebook. `cells` maps each line to the number of its cell (from 1) and the line in the cell."""
 
     shown: str
     text: str
     cells: tuple[tuple[int, int], ...]
 
     def located(self, finding: Finding) -> Finding:
-        """Return a finding whose location is given by cell and line, as the notebook shows them."""
+        """Return a finding with its location as the cell and the line that the notebook shows."""
         if finding.path != self.shown or not 0 < finding.line <= len(self.cells):
             return finding
         cell, line = self.cells[finding.line - 1]

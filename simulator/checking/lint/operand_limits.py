@@ -1,7 +1,7 @@
-"""Checks of the limits on tiles and operands whose memory, dtype or shape is known from the source.
+"""Check the limits of tiles and operands whose memory, dtype or shape is known from the source.
 
-The limits are read from the declarations of the instructions (instructions/declaration.py), which the simulator also
-checks.
+The limits come from the declarations of the instructions (instructions/declaration.py), which the simulator enforces
+too.
 """
 
 from __future__ import annotations

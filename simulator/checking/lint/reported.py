@@ -1,4 +1,4 @@
-"""Checks of undocumented rules of AWS's tools, as far as they can be checked in a source file.
+"""Check undocumented rules of AWS's tools, as far as the source of a file shows whether it follows them.
 
 `simulator/instructions/reported.py` lists the sources of the rules. Tiles whose size, dtype or memory is not known from
 the source are not reported.
@@ -33,8 +33,8 @@ def check_reported(scope: FunctionScope) -> None:
 
 @dataclass(frozen=True)
 class _Tile:
-    """A tile that a function creates: its partitions and free dimensions (None if any is unknown), and the enclosing
-    loops."""
+    """A tile that a function creates: its number of partitions, its free dimensions (None if any is unknown), and the
+    enclosing loops."""
 
     buffer: str
     dtype: str
@@ -49,7 +49,7 @@ class _Tile:
         return prod(known) if self.free and len(known) == len(self.free) else None
 
     def is_within_a_bank(self, indices: list[ast.expr], part: ast.expr) -> bool:
-        """Return True if all slices that the index `part` selects are known to be in the same PSUM bank."""
+        """Return True if the source shows that all slices that the index `part` selects are in the same PSUM bank."""
         if self.columns is not None:
             return self.columns * ITEM_BYTES.get(self.dtype, 4) <= PSUM_BANK_BYTES
         return part is indices[-1] and len(indices) == len(self.free) + 1 and _is_one(part)
@@ -60,7 +60,7 @@ class _Reported(ast.NodeVisitor):
         self._scope = scope
         self._loops: tuple[ast.For, ...] = ()
         self._tiles: dict[str, _Tile] = {}
-        self._names: set[str] = set()  # names that have been given to tensors with name=
+        self._names: set[str] = set()  # names of tensors that were specified with name=
         self._within: dict[str, set[ast.For]] = {}  # local names, with the loops in which they are assigned
 
     def visit_For(self, node: ast.For) -> None:
@@ -191,7 +191,10 @@ class _Reported(ast.NodeVisitor):
         self._check_sums(node, bound.get("dst"), bound.get("accumulate"))
 
     def _check_sums(self, node: ast.Call, dst: ast.expr | None, accumulate: ast.expr | None) -> None:
-        """Check for a loop over terms that contains a loop over parts of one bank, whose sums are then interleaved."""
+        """Check for a loop over terms that contains a loop over parts of one bank.
+
+        The sums of the parts would be interleaved.
+        """
         if accumulate is None or not isinstance(dst, ast.Subscript) or not isinstance(dst.value, ast.Name):
             return
         tile = self._tiles.get(dst.value.id)

@@ -25,8 +25,8 @@ Located: TypeAlias = ast.expr | ast.stmt | ast.arg
 
 
 class FunctionScope:
-    """A function that the NKI compiler processes, or the scope in which a function is defined, if `function` is
-    None."""
+    """A function that the NKI compiler processes or, if `function` is None, the scope in which a function is
+    defined."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class FunctionScope:
         self._add(Finding(self.module.shown, node.lineno, rule, message))
 
     def resolve(self, expression: ast.expr) -> Resolved | None:
-        """Resolve a name or a chain of attributes; return None for local and unresolvable names."""
+        """Resolve a name or a chain of attributes. Return None for local and unresolvable names."""
         if isinstance(expression, ast.Attribute):
             return self.files.attribute(self.resolve(expression.value), expression.attr)
         if not isinstance(expression, ast.Name) or expression.id in self.locals:

@@ -42,7 +42,7 @@ MAX_SOURCE_LINES = 20_000  # the longest known kernel file has 4,000 lines
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252")
-"""Encodings that a file may declare (PEP 263), by the names of `codecs`. All decode in linear time, byte by byte."""
+"""Encodings that a file may declare (PEP 263), named as in `codecs`. All decode byte by byte, in linear time."""
 
 
 class SourceError(ValueError):
@@ -60,7 +60,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A name that is bound in any other way; `expression` is its value if the only binding is a simple assignment."""
+    """A name that is bound in any other way. `expression` is its value if the only binding is a simple assignment."""
 
     expression: ast.expr | None = None
 
@@ -70,7 +70,7 @@ Binding: TypeAlias = Import | Assigned | FunctionNode | ast.ClassDef
 
 @dataclass(eq=False)
 class Module:
-    """A parsed file. `shown` is the path used in findings; imports are resolved relative to `path`."""
+    """A parsed file. Findings show it as `shown`; imports are resolved relative to `path`."""
 
     shown: str
     path: Path | None
@@ -78,7 +78,7 @@ class Module:
     lines: list[str] = field(default_factory=list)
     bindings: dict[str, Binding] = field(default_factory=dict)
     changed: dict[str, int] = field(default_factory=dict)
-    """Global variables that change after their first assignment, and the line that changes them."""
+    """Maps each global variable that changes after its first assignment to the line that changes it."""
     _inside: dict[int, dict[str, Binding]] = field(default_factory=dict)
 
     def bindings_in(self, function: FunctionNode) -> dict[str, Binding]:
@@ -113,7 +113,7 @@ def read_source(path: Path, shown: str) -> str:
 
 
 def _declared(error: Exception) -> str:
-    """Return the encoding that a file declares but does not conform to."""
+    """Return the encoding that a file declares but does not use."""
     encoding = error.encoding if isinstance(error, UnicodeDecodeError) else "utf-8"
     return "UTF-8" if encoding.startswith("utf") else encoding
 
@@ -153,7 +153,7 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
 def bindings_of(body: Iterable[ast.stmt]) -> dict[str, Binding]:
     """Return the names bound by the statements of a scope.
 
-    If a name has several bindings, an import takes precedence, and otherwise the first binding.
+    If a name has several bindings, an import takes precedence over the first binding.
     """
     bindings: dict[str, Binding] = {}
     for name, binding in _each_binding(body):
@@ -246,7 +246,8 @@ def _changed_globals(tree: ast.Module) -> dict[str, int]:
 
 
 def _add_mutations(scope: ast.AST, visible: set[str], changed: dict[str, int]) -> None:
-    """Add the global variables that are changed in place, by `name[...] = `, `del name[...]` or `name.append(...)`."""
+    """Add the global variables that are changed in place by `name[...] = `, `del name[...]` or a call such as
+    `name.append(...)`."""
     for node in ast.iter_child_nodes(scope):
         inside = visible
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -285,7 +286,7 @@ def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
 
 @dataclass(frozen=True)
 class External:
-    """A name from a module whose source is not analysed, given by its dotted path, such as "nki.language.add" or
+    """The dotted path of a name from a module whose source is not analysed, such as "nki.language.add" or
     "builtins.len"."""
 
     dotted: str
@@ -311,7 +312,7 @@ def is_silenced(finding: Finding, lines: Sequence[str]) -> bool:
 
 
 class Files:
-    """The files that a check reads, each of which is read only once."""
+    """The files that a check reads. Each file is read only once."""
 
     def __init__(self) -> None:
         self._modules: dict[Path, Module] = {}
@@ -377,7 +378,7 @@ class Files:
         source = self.find(module, binding.level, binding.module)
         if source is None:
             return None if binding.level else External(f"{binding.module}.{binding.name}")
-        if source is module:  # `from . import x` in the __init__.py of the same package
+        if source is module:  # `from . import x` within the __init__.py of the package
             return self.find(module, 1, binding.name)
         return self._member(source, binding.name, depth + 1)
 

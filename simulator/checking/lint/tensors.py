@@ -1,7 +1,8 @@
-"""Values of the local names in a function: tensors with their memory and dtype, and numbers known only on the device.
+"""Infer the values of the local names in a function: tensors with their memory and dtype, and numbers known only on the
+device.
 
-There is no control-flow analysis: a name is considered a tensor in a given memory only if this holds for every
-assignment to the name in the function.
+Control flow is not analysed: a name is considered a tensor in a given memory only if every assignment to it in the
+function agrees.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """The memory ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm"), dtype and shape of a tensor, each None if
-    unknown."""
+    """The memory ("sbuf", "psum", "hbm", "private_hbm" or "shared_hbm"), dtype and shape of a tensor.
+
+    Unknown properties are None.
+    """
 
     buffer: str | None
     dtype: str | None
@@ -49,7 +52,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class DeviceNumber:
-    """A register or a scalar, which is a number that is known only on the device. `shown` is its name in messages."""
+    """A register or a scalar, that is, a number that is known only on the device. `shown` is its name in messages."""
 
     shown: str
 
@@ -77,7 +80,7 @@ class LocalTensors:
             self._assigned.setdefault(argument.arg, []).append(None)
         for statement in function.body:
             self._collect(statement)
-        for name in self._assigned:  # in order, since most names depend on preceding ones
+        for name in self._assigned:  # in order, since most names depend on preceding names
             self._of_name(name)
 
     def _collect(self, node: ast.AST) -> None:
@@ -142,7 +145,7 @@ class LocalTensors:
 
     def _of_name(self, name: str) -> Value | None:
         if name not in self._known:
-            self._known[name] = None  # unknown during evaluation, in case of a cycle
+            self._known[name] = None  # treated as unknown during evaluation, in case of a cycle
             self._known[name] = self._common(self._assigned[name])
         return self._known[name]
 
@@ -199,7 +202,8 @@ class LocalTensors:
         return None
 
     def _result_dtype(self, bound: dict[str, ast.expr]) -> str | None:
-        """Return the result dtype of a tile function: the requested dtype, or else the dtype of its first tile."""
+        """Return the result dtype of a tile function: the requested dtype or, if there is none, the dtype of its first
+        tile."""
         if "dtype" in bound:
             return self._dtype(bound)
         operands = [self._of(bound[name]) for name in ("x", "data", "condition") if name in bound]

@@ -1,4 +1,4 @@
-"""Checks for Python code in a kernel that tracing affects: since NKI 0.7, it runs before any device value is known.
+"""Check Python code in a kernel that tracing affects: since NKI 0.7, it runs before any device value is known.
 
 Sources: nki/migration/index.rst and announce-nki-specialization-change.rst of SDK 2.33. The type of a name is inferred
 from its assignments in a function; names of unknown type are not reported.
@@ -44,8 +44,8 @@ def check_tracing(scope: FunctionScope) -> None:
 def check_parameters(scope: FunctionScope) -> None:
     """Check that a launched kernel has no variadic parameters.
 
-    TorchNeuron (torch_neuronx/nki_hop.py) pairs the names in the signature with the positional arguments and uses the
-    defaults of the remaining parameters, so that *args raises KeyError or receives a single tensor.
+    TorchNeuron (torch_neuronx/nki_hop.py) pairs the names in the signature with the positional arguments, and uses the
+    defaults of the remaining parameters. *args therefore raises KeyError or receives a single tensor.
     """
     arguments = scope.function.args
     for starred, mark in ((arguments.vararg, "*"), (arguments.kwarg, "**")):
@@ -215,7 +215,7 @@ def _is_jitted(definition: Definition, scope: FunctionScope) -> bool:
 
 
 def _constructed(scope: FunctionScope) -> dict[str, str]:
-    """Return the local names that only refer to objects of a class without custom equality, with the class name."""
+    """Map each local name that refers only to objects of a class without custom equality to the name of the class."""
     assigned = [node for node in ast.walk(scope.function) if isinstance(node, ast.Assign)]
     found: dict[str, set[str | None]] = {}
     for node in assigned:
