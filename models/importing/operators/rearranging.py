@@ -304,29 +304,6 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
     return made.permuted(tuple(order.index(place) for place in range(3)))
 
 
-def _gather(importer: Importer, node: Node) -> None:
-    view = importer.with_axis(importer.data(node), integer(node, "axis", 0), node)
-    indices = importer.constant(node, 1)
-    axis = importer.axis(view, integer(node, "axis", 0))
-    if indices is None or indices.dtype.kind not in "iu" or not indices.size:
-        raise ModelError("its indices are not a list of integers")
-    extent = view.shape[axis]
-    if indices.size > MAX_SELECTED:
-        raise ModelError(f"selects {indices.size} entries; at most {MAX_SELECTED} are allowed")
-    entries = [int(index) + (extent if index < 0 else 0) for index in indices.ravel()]
-    if not 0 <= min(entries) <= max(entries) < extent:
-        raise ModelError(f"selects entries {min(entries)} to {max(entries)} of {extent}")
-    turned = view.strided(axis, entries)
-    if entries == list(range(entries[0], entries[-1] + 1)):
-        part = slice_axis(importer, view, axis, entries[0], entries[-1] + 1)
-    elif turned is not None:
-        part = turned
-    else:
-        part = select_entries(importer, view, axis, entries)
-    shape = (*part.shape[:axis], *indices.shape, *part.shape[axis + 1 :])
-    importer.give(node, part.reshaped(shape, part.batched))
-
-
 def _expand(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = importer.constant(node, 1)
@@ -378,7 +355,6 @@ OPERATORS = {
     "Concat": _concat,
     "Split": _split,
     "Slice": _slice,
-    "Gather": _gather,
     "Expand": _expand,
     "Tile": _tile,
 }

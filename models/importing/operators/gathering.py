@@ -1,0 +1,71 @@
+"""Selection of entries by constant indices, along one axis or several."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...errors import ModelError
+from ..importer import Importer
+from ..onnx_attributes import integer
+from ..onnx_file import Node
+from ..view import View
+from .rearranging import MAX_SELECTED, reshaped, select_entries, slice_axis
+
+
+def _indices(importer: Importer, node: Node) -> np.ndarray:
+    indices = importer.constant(node, 1)
+    if indices is None or indices.dtype.kind not in "iu" or not indices.size:
+        raise ModelError("its indices are not a list of integers")
+    if indices.size > MAX_SELECTED:
+        raise ModelError(f"selects {indices.size} entries; at most {MAX_SELECTED} are allowed")
+    return indices
+
+
+def _in_range(indices: np.ndarray, extent: int) -> np.ndarray:
+    """Return indices counted from the start of an axis."""
+    entries: np.ndarray = indices + np.where(indices < 0, extent, 0)
+    if not 0 <= entries.min() <= entries.max() < extent:
+        raise ModelError(f"selects entries {entries.min()} to {entries.max()} of {extent}")
+    return entries
+
+
+def _selected(importer: Importer, view: View, axis: int, entries: np.ndarray) -> View:
+    """Replace an axis by the axes of `entries`."""
+    chosen = entries.ravel().tolist()
+    turned = view.strided(axis, chosen)
+    if chosen == list(range(chosen[0], chosen[-1] + 1)):
+        part = slice_axis(importer, view, axis, chosen[0], chosen[-1] + 1)
+    elif turned is not None:
+        part = turned
+    else:
+        part = select_entries(importer, view, axis, chosen)
+    return part.reshaped((*part.shape[:axis], *entries.shape, *part.shape[axis + 1 :]), part.batched)
+
+
+def _gather(importer: Importer, node: Node) -> None:
+    view = importer.with_axis(importer.data(node), integer(node, "axis", 0), node)
+    axis = importer.axis(view, integer(node, "axis", 0))
+    entries = _in_range(_indices(importer, node), view.shape[axis])
+    importer.give(node, _selected(importer, view, axis, entries))
+
+
+def _gather_nd(importer: Importer, node: Node) -> None:
+    """Select elements of the leading axes, counted as one axis, as PyTorch's indexing by several lists does."""
+    view, indices = importer.data(node), _indices(importer, node)
+    if integer(node, "batch_dims", 0) or view.batched:
+        raise ModelError("selects from each example of a batch, which is not supported; export it for a batch of one")
+    count = indices.shape[-1]
+    if not 1 <= count <= len(view.axes):
+        raise ModelError(f"its indices have {count} numbers, but its input is {importer.describe(view)}")
+    sides, rest = view.shape[:count], view.shape[count:]
+    entries = [_in_range(indices[..., axis], side) for axis, side in enumerate(sides)]
+    joined = reshaped(importer, view, (math.prod(sides), *rest), False)
+    importer.give(node, _selected(importer, joined, 0, np.asarray(np.ravel_multi_index(entries, sides))))
+
+
+OPERATORS = {
+    "Gather": _gather,
+    "GatherND": _gather_nd,
+}

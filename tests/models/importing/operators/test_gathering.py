@@ -1,0 +1,49 @@
+"""Elements selected along several axes by constant indices, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_chain import Chain, checked
+from trninfer.models.errors import ModelError
+
+PIXELS = [[0, 1], [5, 0], [2, -1]]
+
+
+@pytest.mark.parametrize(
+    ("order", "indices", "back"),
+    [
+        ([2, 3, 0, 1], PIXELS, [1, 2, 0]),  # as torch.export writes x[:, :, rows, columns]
+        ([2, 3, 0, 1], [[PIXELS[0]], [PIXELS[2]]], [2, 3, 0, 1]),
+        ([1, 0, 2, 3], [[0], [2]], [1, 0, 2, 3]),
+        ([1, 2, 3, 0], [[0, 5, 4], [2, -6, 1]], [1, 0]),
+    ],
+)
+def test_elements_along_several_axes(order: list, indices: list, back: list, tmp_path: Path) -> None:
+    chain = Chain(3, 6, 5)
+    chain.conv((3, 3), pads=[1] * 4)
+    chain.add("Transpose", perm=order)
+    chain.add("GatherND", chain.constant(np.array(indices)))
+    chain.add("Transpose", perm=back)
+    chain.add("Flatten")
+    model = chain.model()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    checked(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("order", "indices", "reason"),
+    [
+        ([0, 1, 2, 3], [[0, 1]], "from each example of a batch, which is not supported; export it for a batch of one"),
+        ([2, 3, 0, 1], [[6, 1]], "selects entries 6 to 6 of 6"),
+        ([2, 3, 0, 1], [[0, 1, 0, 1, 2]], "its indices have 5 numbers"),
+    ],
+)
+def test_reasons_name_the_indices(order: list, indices: list, reason: str, tmp_path: Path) -> None:
+    chain = Chain(3, 6, 5)
+    chain.add("Transpose", perm=order)
+    chain.add("GatherND", chain.constant(np.array(indices)))
+    with pytest.raises(ModelError, match=reason):
+        checked(chain.model(), tmp_path)
