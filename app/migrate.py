@@ -15,15 +15,17 @@ from .text import printable
 
 if TYPE_CHECKING:
     from ..simulator.checking.lint import Finding
-    from ..simulator.migrate import Migration
     from ..simulator.migrate.check import Check
+    from ..simulator.migrate.notebook import Part
 
 
 COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*)[-\w.]+")  # PEP 263
 
 
 def migrate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Python files with kernels of an older NKI.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Python files or notebooks with kernels of an older NKI.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="PATH", help="Write to this file, or to this existing folder."),
@@ -35,13 +37,12 @@ def migrate(
 ) -> None:
     """Rewrite kernels of older NKI dialects in NKI 0.7; the report goes to standard error.
 
-    Converts kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids,
-    instructions that
-    return tiles) and of NKI 0.2 to 0.6 (device loops, renamed names and arguments). Code without a counterpart
-    stays as it
-    was, with a comment `# migrate: ...` and a line in the report. A result that would lack a call or a statement of its
-    source is not written. Nothing is run without --check, which runs the result, and the old file too if it runs on
-    the simulator, and compares their outputs. Needs libcst: pip install "trninfer[migrate]".
+    Converts kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids, instructions
+    that return tiles) and of NKI 0.2 to 0.6 (device loops, renamed names and arguments). Code without a counterpart
+    stays as it was, with a comment `# migrate: ...` and a line in the report. Of a notebook, only code cells change,
+    including the files that they write with %%writefile. A result that would lack a call or a statement of its source
+    is not written. Nothing is run without --check, which runs the result, and the old file too if it runs on the
+    simulator, and compares their outputs. Needs libcst: pip install "trninfer[migrate]".
 
     \b
     Examples:
@@ -72,20 +73,20 @@ def _migrate(path: Path, target: Path | None, in_place: bool, check: bool) -> in
     """Migrate one file, independently of the others; return its exit status."""
     try:
         check_output(target, "--in-place" if in_place else "--output")
-        migration, old = _migrated(path)
+        text, parts = _migrated(path)
     except UsageError as error:
         complain(str(error))
         return BAD_USAGE
     try:
-        well = _report(path, old, migration, check)
+        well = all([_report(path, part, check) for part in parts])
     except Exception as error:  # the checks failed; the file has been migrated and written
         complain(_fault(path, 0, f"its checks ended with {type(error).__name__}: {error}"))
         well = False
     try:
         if target is None:
-            write_stdout(migration.text)
+            write_stdout(text)
         else:
-            write_output(migration.text, target)
+            write_output(text, target)
     except (OSError, UsageError) as error:
         complain(f"{target}: cannot be written: {reason(error)}" if isinstance(error, OSError) else str(error))
         return BAD_USAGE
@@ -98,24 +99,28 @@ def _target(path: Path, output: Path | None, in_place: bool) -> Path | None:
     return output / path.name if output is not None and output.is_dir() else output
 
 
-def _migrated(path: Path) -> tuple[Migration, str]:
-    """Return the migration of a file and its text."""
+def _migrated(path: Path) -> tuple[str, tuple[Part, ...]]:
+    """Return the text of a migrated file, and the Python source in it: one part, or several if it is a notebook."""
     from ..simulator.checking.lint import SourceError, read_source
 
-    if path.suffix == ".ipynb":
-        raise UsageError(f"{path}: a notebook; convert it to a Python file with jupyter nbconvert --to script")
     try:
         from ..simulator.migrate import LimitError, MigrationError, migrate_source
+        from ..simulator.migrate.notebook import NotebookError, Part, migrate_notebook
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
         raise UsageError('migrate needs libcst, which is not installed: pip install "trninfer[migrate]"') from None
     try:
-        text = COOKIE.sub(r"\g<1>utf-8", read_source(path, str(path)))  # the output is UTF-8
-        return migrate_source(text), text
+        text = read_source(path, str(path))
+        if path.suffix == ".ipynb":
+            notebook = migrate_notebook(text)
+            return notebook.text, notebook.parts
+        text = COOKIE.sub(r"\g<1>utf-8", text)  # the output is UTF-8
+        migration = migrate_source(text)
+        return migration.text, (Part(text, migration),)
     except SourceError as error:
         raise UsageError(str(error)) from None
-    except LimitError as error:
+    except (LimitError, NotebookError) as error:
         raise UsageError(f"{path}: {error}") from None
     except MigrationError as error:
         raise UsageError(_fault(path, error.line, f"{error}; it is not migrated")) from None
@@ -139,16 +144,17 @@ def _describe_lint(findings: list[Finding], found: Check | None) -> str:
     return "lints clean and runs" if found.runs else "lint finds nothing"
 
 
-def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
-    """Print the result for a file; return True if nothing is left to do."""
+def _report(path: Path, part: Part, check: bool) -> bool:
+    """Print the result for a file, or for a part of a notebook; return True if nothing is left to do."""
     from ..simulator.checking.lint import check_source
     from ..simulator.migrate import CANNOT, CHECK
     from ..simulator.migrate.check import compare
 
-    shown = printable(str(path))
+    old, migration = part.old, part.migration
     for note in migration.notes:
-        write_stderr(f"{printable(note.shown(str(path)))}\n")
-    findings = sorted(finding for finding in check_source(migration.text) if not finding.is_warning)
+        write_stderr(f"{printable(part.shown(note, str(path)))}\n")
+    found_in = sorted(finding for finding in check_source(migration.text) if not finding.is_warning)
+    findings = [part.located(finding) for finding in found_in]
     counts = {kind: sum(note.kind == kind for note in migration.notes) for kind in (CANNOT, CHECK)}
     lines = list(difflib.unified_diff(old.splitlines(), migration.text.splitlines(), lineterm="", n=0))
     changed = sum(line.startswith("-") for line in lines[2:])
@@ -161,5 +167,5 @@ def _report(path: Path, old: str, migration: Migration, check: bool) -> bool:
     if found is not None:
         parts += filter(None, [f"check: {found.shown}", old_run])
         well &= found.well
-    write_stderr(f"{shown}: {printable('; '.join(parts))}\n")
+    write_stderr(f"{printable(f'{path}{part.within}')}: {printable('; '.join(parts))}\n")
     return well

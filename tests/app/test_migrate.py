@@ -1,5 +1,6 @@
 """`trninfer migrate`: where texts and reports go, and its exit status."""
 
+import json
 import sys
 
 import pytest
@@ -58,7 +59,7 @@ def test_what_is_left_to_do_is_told_and_exits_with_1(folder, capsys):
 def test_a_bad_file_among_good_ones_is_named_and_the_others_are_written(folder, capsys):
     assert run(["migrate", "bad.py", "gone.py", "k.ipynb", "old.py", "--output", "new"]) == 2
     err = capsys.readouterr().err
-    for told in ("bad.py:1: not Python source", "gone.py: cannot be read", "k.ipynb: a notebook"):
+    for told in ("bad.py:1: not Python source", "gone.py: cannot be read", "k.ipynb: not a Jupyter notebook"):
         assert told in err
     assert [path.name for path in (folder / "new").iterdir()] == ["old.py"]
 
@@ -116,6 +117,19 @@ def test_check_runs_the_file(folder, capsys):
     assert run(["migrate", "--check", "wrong.py"]) == 1
     err = capsys.readouterr().err
     assert "lint finds nothing; check: 1 launch, 0 of 1 comparisons hold; line " in err and "lints clean" not in err
+
+
+def test_a_notebook_is_migrated(folder, capsys):
+    cells = [{"cell_type": "code", "outputs": [], "source": source} for source in ("%time x = 1", LEFT)]
+    cells.append({"cell_type": "code", "outputs": [], "source": "%%writefile old.py\n" + OLD})
+    (folder / "k.ipynb").write_text(json.dumps({"cells": cells}))
+    assert run(["migrate", "k.ipynb", "--output", "new"]) == 1
+    err = capsys.readouterr().err
+    assert "k.ipynb:cell 2:10: cannot: nl.atomic_rmw" in err
+    assert "k.ipynb:cell 3: " in err and err.endswith("lint finds nothing; not run (--check runs it)\n")
+    new = json.loads((folder / "new" / "k.ipynb").read_text())["cells"]
+    assert new[0] == cells[0]
+    assert all("import nki\n" in cell["source"] and "neuronxcc" not in cell["source"] for cell in new[1:])
 
 
 @pytest.mark.parametrize(

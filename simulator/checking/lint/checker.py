@@ -46,7 +46,13 @@ def examine_file(path: Path | str) -> Examination:
         return check.run(files.read(Path(path), str(path)))
     notebook = read_notebook(Path(path), str(path))
     found = check.run(parse_module(notebook.text, str(path), Path(path)))
-    return replace(found, findings=tuple(notebook.located(finding) for finding in found.findings))
+    findings = [notebook.located(finding) for finding in found.findings]
+    kernels = list(found.kernels)
+    for cell, text in notebook.files:
+        written = _Check(files).run(parse_module(text, f"{path}:cell {cell}", Path(path)))
+        findings += [replace(finding, line=finding.line + 1) for finding in written.findings]
+        kernels += written.kernels
+    return replace(found, kernels=tuple(kernels), findings=tuple(findings))
 
 
 def check_file(path: Path | str) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Convert Jupyter notebooks to Python source: the code cells in order, without magic commands."""
+"""Source code of Jupyter notebooks, and the places of findings in their cells."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .cells import Cells
 from .rules import Finding
 from .source import SourceError, read_source
 
@@ -14,11 +15,15 @@ SUFFIX = ".ipynb"
 
 @dataclass(frozen=True)
 class Notebook:
-    """The code of a notebook. `cells` maps each line to the number of its cell (from 1) and the line in the cell."""
+    """The code of a notebook. `cells` maps each line to the number of its cell (from 1) and the line in the cell.
+
+    `files` are the Python files that cells write (%%writefile), each with the number of its cell.
+    """
 
     shown: str
     text: str
     cells: tuple[tuple[int, int], ...]
+    files: tuple[tuple[int, str], ...]
 
     def located(self, finding: Finding) -> Finding:
         """Return a finding with its location as the cell and the line that the notebook shows."""
@@ -31,22 +36,7 @@ class Notebook:
 def read_notebook(path: Path, shown: str) -> Notebook:
     """Read the code cells of a notebook. SourceError is raised if the file is not a notebook."""
     try:
-        cells = json.loads(read_source(path, shown))["cells"]
-        sources = [(number, "".join(cell["source"])) for number, cell in _code(cells)]
-    except (ValueError, KeyError, TypeError):
+        cells = Cells.of(json.loads(read_source(path, shown)))
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise SourceError(f"{shown}: not a Jupyter notebook") from None
-    lines: list[str] = []
-    places: list[tuple[int, int]] = []
-    for number, source in sources:
-        is_cell_magic = source.lstrip().startswith("%%")
-        for line, text in enumerate(source.splitlines(), 1):
-            indent = text[: len(text) - len(text.lstrip())]
-            is_magic = text.lstrip().startswith(("%", "!", "?"))
-            lines.append(f"{indent}pass" if is_magic or is_cell_magic else text)
-            places.append((number, line))
-    return Notebook(shown, "\n".join(lines) + "\n", tuple(places))
-
-
-def _code(cells: list[dict[str, object]]) -> list[tuple[int, dict[str, list[str]]]]:
-    """Return the code cells, each with its number among all cells."""
-    return [(n, cell) for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]  # type: ignore[misc]
+    return Notebook(shown, cells.text, tuple(cells.places), tuple(cells.files))

@@ -32,3 +32,11 @@ def test_what_is_no_notebook(tmp_path, text):
     path.write_text(text)
     with pytest.raises(SourceError, match=r"kernels\.ipynb: not a Jupyter notebook"):
         examine_file(path)
+
+
+def test_files_that_cells_write_are_checked(tmp_path):
+    kernel = ["%%writefile kernel.py\n", "import nki\n", *CELLS[2][1][:1], "def kernel(a):\n", "    nki.none(a)\n"]
+    path = write(tmp_path / "kernels.ipynb", [CELLS[0], ("code", kernel)])
+    report = examine_file(path)
+    assert report.kernels == ("kernel",)
+    assert [(f.path, f.line, f.rule) for f in report.findings][:1] == [(f"{path}:cell 2", 5, "unknown-name")]

@@ -1,0 +1,124 @@
+"""The code cells of a Jupyter notebook as Python source, in which a string stands for each magic command.
+
+    notebook = Cells.of(document)     # the JSON of the file
+    notebook.text                     # Python source: the code cells in order
+    notebook.split(text)              # the sources of the cells, from `text` or an edited form of it
+
+A line magic is a statement, or the value of an assignment (`files = !ls`). A cell magic such as %%time is followed by
+Python. Other cell magics, such as %%bash, take the whole cell.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+_WITH_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun")  # the rest of the cell is Python
+_WITH_FILE = ("%%writefile", "%%file")  # the rest of the cell is the contents of a file
+_MAGIC = re.compile(r"[%!?].*|[A-Za-z_][\w.]*\?{1,2}\s*$")  # at the beginning of a statement
+_VALUE = re.compile(r"[A-Za-z_][\w.,\s]*=\s*(?=[%!])")  # before the magic of an assignment
+_PLACE = re.compile(r"'jupyter (cell|magic) (\d+)'")
+
+
+@dataclass
+class Cells:
+    """The code cells of a notebook.
+
+    `numbers` are the positions of the cells in the notebook, from 1; `places` maps each line of `text` to the number
+    of its cell and the line in it, 0 for the line before the cell. `files` are the Python files that cells write.
+    """
+
+    text: str = ""
+    numbers: list[int] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
+    files: list[tuple[int, str]] = field(default_factory=list)
+    _magics: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, document: Any) -> Cells:
+        """Read a notebook. KeyError, TypeError or AttributeError is raised if `document` is not one."""
+        found = cls()
+        for number, cell in enumerate(document["cells"], 1):
+            if cell["cell_type"] == "code":
+                found._add(number, "".join(cell["source"]))
+        return found
+
+    def _add(self, number: int, source: str) -> None:
+        self.numbers.append(number)
+        lines = [(0, f"'jupyter cell {number}'"), *self._python(number, source)]
+        self.text += "".join(f"{text}\n" for _, text in lines)
+        self.places += [(number, line) for line, _ in lines]
+
+    def _python(self, number: int, source: str) -> list[tuple[int, str]]:
+        """Return the lines of a cell as Python, each with its number in the cell."""
+        lines = source.split("\n")
+        first = source.lstrip()
+        if first.startswith("%%") and not first.startswith(_WITH_PYTHON):
+            if _writes_python(first):
+                self.files.append((number, first.partition("\n")[2]))
+            return [(1, self._placeholder(source))]
+        found: list[tuple[int, str]] = []
+        done = 0
+        while done < len(lines):
+            text, end = self._line(lines, done, [text for _, text in found])
+            found.append((done + 1, text))
+            done = end
+        return found
+
+    def _line(self, lines: Sequence[str], place: int, before: Sequence[str]) -> tuple[str, int]:
+        """Return a line of a cell as Python, and the number of lines up to the end of its magic."""
+        line = lines[place]
+        indent = line[: len(line) - len(line.lstrip())]
+        assigned = _VALUE.match(line.lstrip())
+        start = len(indent) + (assigned.end() if assigned else 0)
+        if not (assigned or _MAGIC.fullmatch(line.lstrip())) or _is_open(before):
+            return line, place + 1
+        end = place + 1
+        while lines[end - 1].endswith("\\") and end < len(lines):
+            end += 1
+        magic = "\n".join([line[start:], *lines[place + 1 : end]])
+        return line[:start] + self._placeholder(magic), end
+
+    def _placeholder(self, magic: str) -> str:
+        self._magics.append(magic)
+        return f"'jupyter magic {len(self._magics)}'"
+
+    def split(self, text: str) -> dict[int, str]:
+        """Return the source of each code cell by its number, with its magic commands.
+
+        Raises:
+            ValueError: a cell or a magic command is missing from `text`, or occurs twice.
+        """
+        kept = [(kind, int(number)) for kind, number in _PLACE.findall(text)]
+        whole = [(kind, int(number)) for kind, number in _PLACE.findall(self.text)]
+        if kept != whole:
+            raise ValueError("the cells of the notebook, or its magic commands, are not as they were")
+        parts = re.split(r"^'jupyter cell \d+'\n", text, flags=re.M)
+        parts[1] = parts[0] + parts[1]  # statements before the first cell belong to it
+        return {number: self._restored(part).removesuffix("\n") for number, part in zip(self.numbers, parts[1:])}
+
+    def _restored(self, text: str) -> str:
+        return _PLACE.sub(lambda place: self._magics[int(place[2]) - 1], text)
+
+
+def _writes_python(source: str) -> bool:
+    return source.startswith(_WITH_FILE) and source.partition("\n")[0].rstrip().endswith(".py")
+
+
+def _is_open(lines: Sequence[str]) -> bool:
+    """Return True if the next line continues a statement: a bracket or a string is open."""
+    text = "\n".join(lines) + "\n"
+    if text.endswith("\\\n"):
+        return True
+    try:
+        for _ in tokenize.generate_tokens(io.StringIO(text).readline):
+            pass
+    except tokenize.TokenError as error:
+        return "multi-line" in str(error)
+    except SyntaxError:  # inconsistent indentation
+        return False
+    return False

@@ -1,0 +1,133 @@
+"""Migration of Jupyter notebooks: code cells are rewritten, everything else is kept as it is.
+
+The code cells are migrated together, as one Python file, so that a cell is rewritten with what the cells before it
+define. A cell that writes a Python file (%%writefile kernel.py) is migrated as that file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..checking.lint.cells import Cells
+from ..checking.lint.rules import Finding
+from . import Migration, MigrationError, Note, migrate_source
+
+_CELL = re.compile(r"'jupyter cell (\d+)'")
+
+Place = Callable[[int], tuple[int, int]]  # the cell of a line, and the line in the cell
+
+
+class NotebookError(ValueError):
+    """The text is not that of a Jupyter notebook, or one of its cells is not Python."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Python source before and after its migration: a file, or the cells of a notebook, or a file that a cell writes.
+
+    `place` is None for a file; `cell` is the number of the cell that writes the file.
+    """
+
+    old: str
+    migration: Migration
+    place: Place | None = None
+    cell: int = 0
+
+    @property
+    def within(self) -> str:
+        """Return the cell that the source is in, to append to the name of the notebook, or an empty string."""
+        return f":cell {self.cell}" if self.cell else ""
+
+    def shown(self, note: Note, path: str) -> str:
+        """Format a note; in a notebook, with its cell and the line in the cell."""
+        if self.place is None:
+            return note.shown(path)
+        cell, line = self.place(note.line)
+        return replace(note, line=line).shown(f"{path}:cell {cell}")
+
+    def located(self, finding: Finding) -> Finding:
+        """Return a finding in the migrated source; in a notebook, located by the cell and the line in it."""
+        if self.place is None:
+            return finding
+        if self.cell:
+            return replace(finding, path=f"cell {self.cell}", line=finding.line + 1)
+        cell, before = self.place(1)[0], 0
+        for number, text in enumerate(self.migration.text.splitlines()[: finding.line], 1):
+            if marked := _CELL.fullmatch(text):
+                cell, before = int(marked[1]), number
+        return replace(finding, path=f"cell {cell}", line=finding.line - before)
+
+
+@dataclass(frozen=True)
+class NotebookMigration:
+    """A migrated notebook: the text of the file, and the source that was migrated, the cells first."""
+
+    text: str
+    parts: tuple[Part, ...]
+
+
+def migrate_notebook(text: str) -> NotebookMigration:
+    """Rewrite a notebook with kernels in an older NKI for NKI 0.7, with its outputs and magic commands unchanged.
+
+    Raises:
+        NotebookError: the text is not a notebook, or a cell is not Python.
+        LimitError, MigrationError: as `migrate_source`.
+    """
+    try:
+        document = json.loads(text)
+        cells = Cells.of(document)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NotebookError("not a Jupyter notebook") from None
+    places = cells.places
+
+    def place(line: int) -> tuple[int, int]:
+        return places[min(max(line, 1), len(places)) - 1] if places else (1, 1)
+
+    parts = [_migrated(cells.text, place)]
+    sources = _split(cells, parts[0].migration.text)
+    for number, source in cells.files:
+        part = _migrated(source, lambda line, number=number: (number, line + 1), number)  # type: ignore[misc]
+        parts.append(part)
+        sources[number] = sources[number].partition("\n")[0] + "\n" + part.migration.text
+    before = _split(cells, cells.text)
+    changed = {number: source for number, source in sources.items() if source != before[number]}
+    for number, source in changed.items():
+        _replace(document["cells"][number - 1], source)
+    return NotebookMigration(_written(document, text) if changed else text, tuple(parts))
+
+
+def _migrated(source: str, place: Place, cell: int = 0) -> Part:
+    try:
+        return Part(source, migrate_source(source), place, cell)
+    except SyntaxError as error:
+        cell, line = place(error.lineno or 1)
+        raise NotebookError(f"cell {cell}, line {line}: not Python source: {error.msg}") from None
+    except MigrationError as error:
+        raise MigrationError(str(error), place(error.line)[1] if error.line else 0) from None
+
+
+def _split(cells: Cells, text: str) -> dict[int, str]:
+    try:
+        return cells.split(text)
+    except ValueError as error:
+        raise MigrationError(str(error)) from None
+
+
+def _replace(cell: dict[str, Any], source: str) -> None:
+    """Set the source of a cell, as a list of lines if it was one."""
+    cell["source"] = source.splitlines(keepends=True) if isinstance(cell["source"], list) else source
+
+
+def _written(document: Any, old: str) -> str:
+    """Return the JSON of a notebook, in the style of the old text where that is one of the usual ones."""
+    was = json.loads(old)
+    end = "\n" if old.endswith("\n") else ""
+    for indent in (1, 2, 4, None):
+        for is_ascii in (False, True):
+            if json.dumps(was, indent=indent, ensure_ascii=is_ascii) + end == old:
+                return json.dumps(document, indent=indent, ensure_ascii=is_ascii) + end
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

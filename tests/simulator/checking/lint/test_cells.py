@@ -1,0 +1,54 @@
+"""Code cells as Python: magics are strings, and are put back."""
+
+import ast
+
+import pytest
+from trninfer.simulator.checking.lint.cells import Cells
+
+
+def cells(*sources):
+    return Cells.of({"cells": [{"cell_type": "code", "source": source} for source in sources]})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "%matplotlib inline\nx = 1",
+        "files = !ls -l\nfirst, rest = %timeit -o x",
+        "!pip install \\\n  nki\nx = 1",
+        "if True:\n    !ls\nelse:\n\t%pwd\n",
+        "np.zeros?\n?np\nnp.ones??",
+        "%%bash\nls (not Python)\n",
+        "%%time\nx = 1\n\n",
+        'print(\'%d\'\n      % 3)\nx = """\n%not a magic\n!nor this\n"""\n%magic',
+        "x = 4 \\\n% 3\n",
+    ],
+)
+def test_a_cell_is_python_and_comes_back_as_it_was(source):
+    found = cells("x = 0", source, "y = 1")
+    ast.parse(found.text)
+    assert found.split(found.text) == {1: "x = 0", 2: source, 3: "y = 1"}
+
+
+def test_what_is_within_a_statement_is_no_magic():
+    assert "% 3" in cells("print('%d'\n      % 3)").text
+    assert "% 3" in cells("x = 4 \\\n% 3").text
+
+
+def test_lines_have_the_places_that_the_notebook_shows():
+    found = cells("!pip install \\\n  nki\nx = 1", "y")
+    places = dict(zip(found.text.splitlines(), found.places))
+    assert places["x = 1"] == (1, 3) and places["y"] == (2, 1)
+
+
+def test_files_that_cells_write_are_told():
+    found = cells("%%writefile a.py\nx = 1\n", "%%writefile a.txt\nx")
+    assert found.files == [(1, "x = 1\n")]
+
+
+def test_a_lost_cell_is_refused():
+    found = cells("a", "!ls", "b")
+    for text in (found.text.replace("'jupyter magic 1'\n", ""), found.text + found.text):
+        with pytest.raises(ValueError, match="not as they were"):
+            found.split(text)
