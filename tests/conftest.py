@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--told-skips FILE`: a test that skips for a reason that matches no line of it is a failure. `--networks N`,
     `--all-combinations`: how much of test_batches.py runs."""
     parser.addoption("--told-skips", type=Path, help="file of the reasons for which a test may skip, one a line")
-    parser.addoption("--networks", type=int, default=20, help="random networks that test_batches.py draws")
+    parser.addoption("--networks", type=int, default=10, help="random networks that test_batches.py draws")
     parser.addoption("--all-combinations", action="store_true", help="every dtype, target and batch in test_batches.py")
 
 

@@ -35,7 +35,8 @@ STATUS = {  # commands that report that something is wrong, as their page says
     "trninfer migrate --check --output new/ softmax.py": 1,
     "trninfer simulate --lines 0 --sanitize=numeric softmax.py": 1,
 }
-SLOW = {"docs/chip.md", "docs/commands.md", "docs/serving.md", "docs/simulator.md", "docs/tutorial-chip.md"}
+# The benches of the reference, and the self-test, which the reference runs too.
+BY_HAND = {"docs/chip.md", "docs/commands.md:9", "docs/tutorial-chip.md"}
 _INLINE = re.compile(r"`(trninfer [a-z][^`]*)`")
 
 
@@ -67,7 +68,9 @@ def read_runs() -> dict[str, list[Command | Written]]:
 
 
 RUNS = read_runs()
-CASES = [pytest.param(name, marks=pytest.mark.slow if name.partition(":")[0] in SLOW else (), id=name) for name in RUNS]
+CASES = [
+    pytest.param(name, marks=pytest.mark.by_hand if name in BY_HAND else pytest.mark.slow, id=name) for name in RUNS
+]
 
 
 def without_figures(text: str) -> str:
@@ -75,7 +78,6 @@ def without_figures(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+", "0", text)).strip()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_run_from_an_empty_folder(name, tmp_path):
     pytest.importorskip("libcst")
@@ -95,6 +97,7 @@ def test_blocks_run_from_an_empty_folder(name, tmp_path):
 
 
 def test_a_reason_that_no_command_has_is_not_listed():
+    assert set(RUNS) >= BY_HAND
     parts = [part for command in read_commands() for part in command.line.split(" && ")]
     for pattern in NOT_RUN:
         assert any(re.search(pattern, part) for part in parts), pattern

@@ -92,7 +92,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ending", "side"), [("dense", 32), ("pool", 32)])
+@pytest.mark.parametrize(("ending", "side"), [("dense", 16), pytest.param("pool", 32, marks=pytest.mark.by_hand)])
 def test_an_imported_network_answers_as_onnx_runtime_does(
     cli, tmp_path: Path, labels: Path, photos: Path, ending: str, side: int
 ) -> None:
@@ -175,6 +175,7 @@ def test_blue_comes_first_of_what_opencv_reads(cli, tmp_path: Path, order: str) 
 
 def test_a_network_that_batches_compute_wrongly_is_not_written(cli, tmp_path: Path, monkeypatch) -> None:
     onnx, model = write_onnx(tmp_path / "net.onnx", side=8, blocks=(1,)), tmp_path / "net.safetensors"
+    monkeypatch.setattr("trninfer.runtime.network_check.PLANNED", ())  # in batches that no assertion is about
     outcome = cli("import", onnx, "-o", model)
     assert "on the simulator in batches of 1, 3 and 16, largest difference" in outcome.out
     os.unlink(model)

@@ -76,6 +76,7 @@ def test_one_launch_that_fails_becomes_several(model, x, kind) -> None:
     assert result.total_us == pytest.approx(sum(layer.latency_us for layer in result.layers)) and result.total_us > 0
 
 
+@pytest.mark.slow
 def test_launches_that_fail_again_become_layers(model, x) -> None:
     golden = run_network(model.network, model.tensors, x).probabilities
     session, result, _, told = run(

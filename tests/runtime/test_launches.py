@@ -60,7 +60,7 @@ def check(network: Network, dtype: str, batch: int, target: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     st.one_of(chains(), graphs(), joined_channels()),
     st.sampled_from(["float32", "float16", "bfloat16"]),
@@ -159,7 +159,7 @@ def test_a_launch_of_each_kind_of_layer(kind: str, dtype: str) -> None:
     model = of_kind(kind)
     check(model.network, dtype, 3, "trn2")
     networks, layers = (session(model, dtype, 1, how) for how in ("network", "layer"))
-    for batch in (1, 9, 64):
+    for batch in (1, 64):
         assert networks.time(batch).total_us <= layers.time(batch).total_us, f"a batch of {batch}"
 
 
@@ -258,7 +258,7 @@ def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
 def test_two_cores_answer_as_one_does(instructions: int, one_launch: None) -> None:
     model = load_model("digits-cnn")
     x = np.random.default_rng(0).standard_normal((9, *model.network.input.shape)).astype(np.float32)
-    for batch in (1, 2, 3, 9):
+    for batch in (1, 3, 9):
         options = LaunchOptions(instructions=instructions)
         one, two = (Session(model, SimulatedBackend("trn2", lnc=lnc), "float32", 9, options) for lnc in (1, 2))
         assert (len(two.show(1)) > 1) == (instructions < 1000)

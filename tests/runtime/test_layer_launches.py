@@ -189,7 +189,7 @@ KINDS: dict[str, Network] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_kind_of_layer(kind: str, dtype: str) -> None:
     assert_as_golden(KINDS[kind], dtype)
@@ -207,13 +207,10 @@ def test_every_activation_after_every_layer_that_takes_one(activation: str) -> N
     of_positive = activation in ("sqrt", "log", "reciprocal", "power")
     first = Activation("first", "abs" if of_positive else "identity")
     after = {"activation": activation, "activation_parameters": numbers}
-    weighted: list[Layer] = [
-        conv("conv", **after),
-        conv("depthwise", groups=C, **after),
-        Affine("affine", (C,), **after),
-    ]
-    for layer in weighted if not of_positive else []:
-        assert_as_golden(of_image(layer))
+    weighted = (conv("conv", **after), conv("depthwise", groups=C, **after), Affine("affine", (C,), **after))
+    together = activation != "exp"  # of an exponential of another, which overflows
+    for layers in [] if of_positive else [weighted] if together else [(layer,) for layer in weighted]:
+        assert_as_golden(of_image(*layers))
     assert_as_golden(of_image(first, Activation("a", activation, numbers)))
     assert_as_golden(of_image(first, Combine("b", "add", **after, inputs=("first", "first"))))
     if not of_positive:

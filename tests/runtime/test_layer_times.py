@@ -71,7 +71,7 @@ def check_rows(result: Result) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     chains() | graphs(),
     st.sampled_from(["float32", "bfloat16"]),

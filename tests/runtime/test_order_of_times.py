@@ -14,7 +14,7 @@ from trninfer.runtime.simulated import SimulatedBackend
 
 pytestmark = pytest.mark.slow
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16")
 
 
 def _network(name: str, side: int, layers: list[Layer], channels: int, left: int) -> Model:
@@ -57,7 +57,7 @@ def _microseconds(model: Model, dtype: str, batch: int, launches: Per = "network
 def test_no_network_is_slower_than_its_layers(name: str) -> None:
     model = NETWORKS[name]()
     for dtype in DTYPES:
-        for batch in (1, 4, 16):
+        for batch in (1, 16):
             assert _microseconds(model, dtype, batch) <= _microseconds(model, dtype, batch, "layer"), (dtype, batch)
 
 

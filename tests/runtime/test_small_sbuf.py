@@ -17,11 +17,11 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.tolerances import network_tolerance
 
-pytestmark = pytest.mark.slow
-
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
-SEEDS = (15, 29, 438, 446)  # of networks with gates, means and batch norms in bands of rows, and values in HBM
+# Of networks with gates, means and batch norms in bands of rows, and values in HBM.
+SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (29, 446)]
+SEEDS += [pytest.param(seed, marks=pytest.mark.by_hand) for seed in (15, 438)]
 
 
 @pytest.fixture

@@ -32,16 +32,17 @@ def test_every_export_has_a_name_of_its_own() -> None:
     assert sum(key.startswith("timm") and key.endswith("/96/script") for key in keys) >= 60
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "size"), [("yolov5n", 96), ("yolov8n", 64)])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [pytest.param("yolov5n", 64, marks=pytest.mark.slow), pytest.param("yolov8n", 64, marks=pytest.mark.by_hand)],
+)
 def test_detectors_of_ultralytics(name: str, size: int, tmp_path: Path) -> None:
     pytest.importorskip("ultralytics")
     assert_runs(Export("ultralytics", name, size, "own"), tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exporter", EXPORTERS)
-@pytest.mark.parametrize("name", ["resnet18", "starnet_s1"])
+@pytest.mark.parametrize(("name", "exporter"), zip(["resnet18", "starnet_s1"], EXPORTERS, strict=True))
 def test_networks_of_timm(name: str, exporter: str, tmp_path: Path) -> None:
     pytest.importorskip("timm")
     pytest.importorskip("onnxscript")

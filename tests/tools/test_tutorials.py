@@ -8,10 +8,20 @@ import pytest
 from trninfer.tools import tutorials
 from trninfer.tools.site_hook import show_files
 
-pytestmark = pytest.mark.slow
+BY_HAND = {
+    "tutorial-yolo",
+    "tutorial-cs149",
+    "tutorial-study",
+}  # tools.update_docs writes these pages, which take longest
 
 
-@pytest.mark.parametrize("name", tutorials.PAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.by_hand if name in BY_HAND else pytest.mark.slow)
+        for name in tutorials.PAGES
+    ],
+)
 def test_commands_print_what_the_page_shows(name: str) -> None:
     if name == "tutorial-yolo":
         pytest.importorskip("ultralytics")

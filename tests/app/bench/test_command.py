@@ -32,6 +32,7 @@ def test_what_two_cores_do_not_run(cli, arguments, told) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_two_tables_in_80_columns(cli) -> None:
     outcome = cli("bench")
     assert outcome.status == 0 and max(map(len, outcome.out.splitlines())) <= 80

@@ -17,7 +17,7 @@ from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.session import Session
 from trninfer.runtime.verify import Verifier
 
-VARIANTS, RUN = 10, 4  # of each kind, and how many of them run on the simulator
+VARIANTS, RUN = 6, 2  # of each kind, and how many of them run on the simulator
 Random = np.random.Generator
 
 

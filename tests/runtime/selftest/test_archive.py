@@ -32,6 +32,7 @@ ESTIMATED = {
 MEASURED = {"kernel": "argmax", "size": "small", "measured_device_us": 12.0, "aws_estimate": None}
 
 
+@pytest.mark.slow
 def test_kernels_are_predicted_again_beside_what_the_archive_has(tmp_path: Path) -> None:
     without = {"kernel": "bias_activation", "size": "odd", "aws_estimate": {"total_us": None}}
     document = {"runs": [run_of(ESTIMATED, without), run_of(MEASURED, target="trn3")]}

@@ -60,6 +60,7 @@ def test_augmenting_keeps_boxes_on_their_digits() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_short_training_and_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     model = train([example()] * 32, 2, seed=0)
     assert np.isfinite(fit_offset(model, [example()]))
