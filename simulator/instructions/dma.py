@@ -139,13 +139,15 @@ def _turned(call: Call) -> None:
 
 def _hardware_transpose(call: Call) -> None:
     """With hwdge, src must have 16 rows (in 3 or 4 dimensions: 1, 2, 4, 8 or 16 rows whose product with shape[-2] is a
-    multiple of 16), up to 128 columns and 2-byte elements. swdge requires a vector of indices."""
+    multiple of 16), up to 128 columns and 2-byte elements. swdge and skip require a vector of indices."""
     mode, src, rows = call.dge_mode, call.src, call.src.shape[0]
     if mode is _SOFTWARE and not src.gathers:
         raise NkiValidationError(
             "dma_transpose: dge_mode swdge; allowed: unknown and hwdge, or swdge where src takes a vector of indices"
         )
-    if src.gathers and call.oob_mode is _SKIP:
+    if call.oob_mode is _SKIP:
+        if not src.gathers:
+            raise NkiValidationError("dma_transpose: oob_mode skip is allowed only where src takes a vector of indices")
         check_skipped_transpose(call.core)
     if mode is _NO_DGE:  # used by norm_tkg_utils of nki-library
         call.core.warn("dma_transpose: dge_mode none; the documentation lists only unknown and hwdge")

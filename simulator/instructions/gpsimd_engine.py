@@ -16,7 +16,7 @@ from ..tensors.views import integers
 from .checks import shaped
 from .core import NeuronCore, active
 from .declaration import declared
-from .operands import Call, Unchecked
+from .operands import Call, Integer
 from .tensor_operands import Tile
 
 
@@ -40,8 +40,8 @@ def affine_fills(call: Call) -> None:
 def iota(
     dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,))],
     pattern: Any,
-    offset: Annotated[int, Unchecked()] = 0,
-    channel_multiplier: Annotated[int, Unchecked()] = 0,
+    offset: Annotated[int, Integer()] = 0,
+    channel_multiplier: Annotated[int, Integer()] = 0,
     name: str | None = None,
 ) -> Instruction:
     """Compute dst[p, ...] = offset + p * channel_multiplier + pattern.
@@ -49,7 +49,7 @@ def iota(
     The affine pattern [[step, count], ...] has up to 4 dimensions.
     """
     core = active("iota")
-    unit, cost, _, _ = core.settle("iota", dst, known(pattern))
+    unit, cost, _, _ = core.settle("iota", dst, known(pattern), offset, channel_multiplier)
     instruction = core.issue("iota", unit, (dst,), (), cost, name)
     _check_range(core, dst, [[channel_multiplier, dst.shape[0]], *pattern], offset)
     core.perform(_count, dst, pattern, offset, channel_multiplier)

@@ -152,17 +152,18 @@ def range_select(
 def affine_select(
     dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,))],
     pattern: Any,
-    channel_multiplier: Annotated[int, Unchecked()],
+    channel_multiplier: Annotated[int, Integer()],
     on_true_tile: Annotated[NkiTensor, Tile(buffers=(SBUF,), size_of="dst")],
     on_false_value: Annotated[float, Number()],
     cmp_op: Annotated[Any, Operator((*COMPARISONS, "not_equal"), "must be a comparison")] = np.equal,
-    offset: Annotated[int, Unchecked()] = 0,
+    offset: Annotated[int, Integer()] = 0,
     name: str | None = None,
 ) -> Instruction:
     """Set dst to on_true_tile for elements at which offset + p * channel_multiplier + pattern <cmp_op> 0 is true,
     otherwise to on_false_value. See `iota` for the affine pattern."""
     core = active("affine_select")
-    unit, cost, _, (operator,) = core.settle("affine_select", dst, known(pattern), on_true_tile, on_false_value, cmp_op)
+    given = (dst, known(pattern), channel_multiplier, on_true_tile, on_false_value, cmp_op, offset)
+    unit, cost, _, (operator,) = core.settle("affine_select", *given)
     instruction = core.issue("affine_select", unit, (dst,), (on_true_tile,), cost, name, flops=dst.size)
 
     if core.functional:

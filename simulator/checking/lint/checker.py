@@ -103,6 +103,7 @@ class _Check:
         for kernel in kernels:
             self._check_entry(kernel, launched)
         names = sorted({kernel.node.name for kernel in kernels})
+        self._check_grids(module, names)
         findings = self._files.without_silenced(self._findings, module)
         lines = frozenset((each.path, each.line) for each in self._findings)
         return Examination(tuple(names), tuple(sorted(findings)), tuple(sorted(self._reached)), lines)
@@ -120,6 +121,20 @@ class _Check:
             check_parameters(scope)
             if not takes_tiles(scope):
                 check_outputs(scope, kernel.node.name in launched)
+
+    def _check_grids(self, module: Module, kernels: Collection[str]) -> None:
+        """Check the grids that the module launches its kernels on, where they are constants."""
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Subscript):
+                continue
+            kernel, grid = node.func.value, node.func.slice
+            cores = grid.elts[0] if isinstance(grid, ast.Tuple) and len(grid.elts) == 1 else grid
+            known = isinstance(cores, (ast.Constant, ast.Tuple)) and not (
+                isinstance(cores, ast.Constant) and cores.value in (1, 2)
+            )
+            if isinstance(kernel, ast.Name) and kernel.id in kernels and known:
+                message = f"{ast.unparse(node.func)}: a launch grid must be 1 or 2 cores"
+                self._outside(module, ()).report(node, "launch-grid", message)
 
     def _kernels(self, module: Module) -> Iterator[Definition]:
         """Yield the functions that are decorated with nki.jit or passed to it in a call."""

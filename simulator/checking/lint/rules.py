@@ -33,6 +33,7 @@ RULES: dict[str, str] = {
     "operand-memory": "An operand in a memory that its instruction cannot access, such as HBM.",
     "operand-size": "An operand with too many elements for its instruction, or with a wrong size.",
     "operand-dtype": "An operand with a dtype that its instruction does not support.",
+    "launch-grid": "A launch grid other than 1 or 2 cores.",
     "device-loop": "A device loop with a step below 1, or whose body returns a value.",
     "refused": "An error of the simulator when it runs the kernel on the shapes in the file or in --shapes.",
     "otherwise": "Warning: behaviour that differs on the chip, found by running the kernel as for `refused`.",

@@ -29,7 +29,7 @@ def test_iota_counts_by_its_pattern(pairs, partitions, offset, multiplier):
 
 def test_numbers_wrap_at_32_bits(core):
     numbers = new((2, 2), nl.int32)
-    nisa.iota(numbers, [[1, 2]], offset=2**31 - 1, channel_multiplier=2**31)
+    nisa.iota(numbers, [[1, 2]], offset=2**31 - 1, channel_multiplier=-(2**31))
     assert numbers.values.tolist() == [[2**31 - 1, -(2**31)], [-1, 0]]
 
 
@@ -75,3 +75,13 @@ def test_numbers_that_the_dtype_does_not_hold_cause_a_warning(core, dtype, patte
         nisa.iota(
             new((2, 128), dtype), pattern, offset=offset + (step if dtype == nl.uint8 else -4 if step > 1 else -1)
         )
+
+
+@pytest.mark.parametrize("given", [{"offset": 0.5}, {"offset": 2**31}, {"channel_multiplier": 1.0}])
+def test_offsets_and_multipliers_are_32_bit_integers(core, given):
+    (name,) = given
+    with pytest.raises(NkiValidationError, match=f"iota: {name} must be an int32, got"):
+        nisa.iota(new((2, 2), nl.int32), [[1, 2]], **given)
+    with pytest.raises(NkiValidationError, match=f"affine_select: {name} must be an int32, got"):
+        tile = new((2, 2))
+        nisa.affine_select(tile, [[1, 2]], **{"channel_multiplier": 1, **given}, on_true_tile=tile, on_false_value=0.0)

@@ -96,9 +96,9 @@ WRONG = {
         lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.swdge),
         "dge_mode swdge; allowed: unknown and hwdge",
     ),
-    "software transpose without indices": (
-        lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.swdge),
-        "dge_mode swdge; allowed: unknown and hwdge",
+    "transpose that skips without indices": (
+        lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), oob_mode=nisa.oob_mode.skip),
+        "oob_mode skip is allowed only where src takes a vector of indices",
     ),
     "axes that are a number": (lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), axes=1), "axes 1 of src"),
     "mode by its name": (

@@ -126,3 +126,12 @@ def test_a_jitted_helper_may_return_a_tile_unless_the_host_calls_it():
     assert finding.rule == "tile-output" and finding.is_warning
     (finding,) = check_source(helper + "import numpy as np\npart(np.ones((4, 4)))\n")
     assert finding.rule == "output-buffer" and not finding.is_warning
+
+
+@pytest.mark.parametrize("grid, shown", [("3", "3"), ("0", "0"), ("1, 2", "1, 2"), ("(4,)", "4,")])
+def test_grids_of_other_numbers_of_cores_are_found(grid, shown):
+    kernel = HEADER + "\n@nki.jit\ndef kernel(a):\n    return a\n\n"
+    (found,) = [each for each in check_source(kernel + f"kernel[{grid}](x)\n") if each.rule == "launch-grid"]
+    assert found.line == 9 and f"kernel[{shown}]: a launch grid must be 1 or 2 cores" in found.message
+    for allowed in ("1", "2", "(2,)", "cores", "nc(2)"):
+        assert all(each.rule != "launch-grid" for each in check_source(kernel + f"kernel[{allowed}](x)\n"))

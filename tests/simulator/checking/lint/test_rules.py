@@ -214,6 +214,7 @@ BROKEN_FILES = [
     ),
     ("global-state", "N = 1\nN = 2\n\n@nki.jit\ndef kernel(a):\n    print(N)  # <-\n    return a\n"),
     ("tile-output", "@nki.jit\ndef kernel(a):\n    out = nl.ndarray(a.shape, a.dtype)\n    return out  # <-\n"),
+    ("launch-grid", "@nki.jit\ndef kernel(a):\n    return a\n\n\nkernel[3](None)  # <-\n"),
     ("frozen-value", "import time\n\n@nki.jit\ndef kernel(a):\n    print(time.time())  # <-\n    return a\n"),
     (
         "frozen-value",
