@@ -1,7 +1,7 @@
-"""Advice on making a network faster, each item with evidence from the schedule and the expected gain.
+"""Advise how to make a network faster. Each item contains evidence from the schedule and the expected gain.
 
-Changes that the program can make itself (batch size, dtype, form, launches, cores) are run, and their gain is computed.
-For changes that the user would have to make, the schedule is recomputed without the respective cost, and the gain is an
+Changes that options can make (batch size, dtype, form, launches, cores) are run, and their gain is computed. For
+changes that the user would have to make, the schedule is recomputed without the respective cost, and the gain is an
 estimate.
 """
 
@@ -25,13 +25,14 @@ LEAST_SHARE = 0.05  # smallest share of the time for which a layer is examined
 MOST_LAYERS = 3  # number of layers that are examined
 BATCHES = (2, 4, 8, 16)  # factors of the batch size to try
 MOST_BATCH = 256
-MOST_WORK = 4e10  # multiply-accumulates; no larger batch is tried beyond this
+MOST_WORK = 4e10  # maximum number of multiply-accumulates for which a larger batch is tried
 CORES = 2
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A resource made twice as fast: its time on the critical path, and the resulting total, in microseconds."""
+    """The effect of making a resource twice as fast: its time on the critical path, and the resulting total, in
+    microseconds."""
 
     resource: str
     critical_us: float
@@ -41,7 +42,8 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Advice:
-    """Evidence, an action, and the time per input before and after it, in microseconds."""
+    """An item of advice: the evidence, an action, and the time per input before and after the action, in
+    microseconds."""
 
     layer: str | None  # None for the whole network
     evidence: str
@@ -60,7 +62,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings that a network runs with."""
+    """The settings with which a network runs."""
 
     dtype: str
     batch: int
@@ -83,7 +85,8 @@ class Adviser:
         return self._open(setting).time(setting.batch)
 
     def what_ifs(self) -> list[WhatIf]:
-        """Return the schedules with each resource of the critical path twice as fast, the most critical first."""
+        """Return the effect of making each resource of the critical path twice as fast, beginning with the most
+        critical."""
         spent: dict[str, float] = {}
         for row in self.result.layers:
             for name, time in row.critical.items():
@@ -95,7 +98,7 @@ class Adviser:
         return sorted(found, key=lambda each: -each.critical_us)
 
     def advice(self) -> list[Advice]:
-        """Return the advice, first for the whole network and then for single layers, the largest gain first."""
+        """Return the advice, first for the whole network and then for single layers, each sorted by decreasing gain."""
         setting, result = self._setting, self.result
         before = result.total_us / setting.batch
         found: list[Advice] = []

@@ -20,40 +20,42 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
 }
-EIGHT_BITS = "float8_e4m3"  # for networks only; operands and layers that are not in 8 bits use bfloat16
+EIGHT_BITS = "float8_e4m3"  # for networks only; operands and layers that are not in 8 bits are bfloat16
 NETWORK_DTYPES = {**DTYPES, EIGHT_BITS: DTYPES["bfloat16"]}
 DEFAULT_TARGET = "trn2"
 DEVICE_LABEL = "measured, device"  # label of a time measured on the chip
-TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, also read by its compiler and simulator
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"  # AWS's variable, which AWS's compiler and simulator also read
 
 
 class BackendUnavailable(TrninferError, RuntimeError):  # noqa: N818 (the condition, as in the exit status)
-    """The requested backend is not available here; the message is one line for the user."""
+    """The requested backend is not available on this machine. The message is one line for the user."""
 
 
 class TargetError(TrninferError, ValueError):
-    """There is no such target; the message is one line for the user."""
+    """There is no such target. The message is one line for the user."""
 
 
 class KernelError(TrninferError, ValueError):
-    """A kernel refused its arguments; the message is one line for the user."""
+    """A kernel rejected its arguments. The message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """Time of one launch of a kernel, in microseconds, and its work. Unknown values are None, unknown counts 0.
+    """The time of one launch of a kernel, in microseconds, and its work.
 
-    `latency_us` is described by the backend's `latency_label`. `device_us` is the time on the device only, if it was
-    measured too, and `device_by` names the tool that measured it. Both may have a 99th percentile. `flops` counts the
-    model's operations: 2 for a multiply-accumulate, 1 for an elementwise operation. `hardware_flops` counts all
-    operations of the PE array, including multiplications by zero, warm-up and transposes. `hbm_bytes` is the number of
-    bytes moved to and from HBM.
+    Unknown values are None, and unknown counts are 0.
+
+    The `latency_label` of the backend describes how `latency_us` was obtained. `device_us` is the time on the device
+    only, if it was measured too, and `device_by` names the tool that measured it. Both may have a 99th percentile.
+    `flops` counts the model's operations: 2 for a multiply-accumulate, 1 for an elementwise operation. `hardware_flops`
+    counts all operations of the PE array, including multiplications by zero, warm-up and transposes. `hbm_bytes` is the
+    number of bytes moved to and from HBM.
 
     `critical` splits `latency_us` by resource along the critical path (simulator/timing/critical_path.py); `bound_by`
     is the resource with the largest part. `mfu` and `hfu` (0 to 1) are relative to `active_us`, the time in which the
     launch's own instructions and DMAs ran. `latency_error` is the expected relative error of a predicted time. `form`
-    describes how a convolution multiplies its filters (lowering/describe.py). `sbuf_peak_bytes` is the peak usage of an
-    SBUF partition, None for a part of a launch.
+    is the convolution algorithm (lowering/describe.py). `sbuf_peak_bytes` is the peak usage of an SBUF partition; None
+    for a part of a launch.
     """
 
     latency_us: float
@@ -76,13 +78,13 @@ class LaunchTime:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """Result of one launch of a kernel: its outputs (none if it was only timed) and its time.
+    """The result of one launch of a kernel: its outputs (none if it was only timed) and its time.
 
     Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, can be passed to another launch
     unchanged, and are copied to the host by `np.asarray`. `timeline` is a `simulator.Run` without outputs if the
-    simulator was asked to keep timelines, else None. For a kernel that runs a network on a backend that times layers,
-    `layers` maps each layer to its time, and `launch` contains the time that belongs to no layer; their sum is the
-    total time.
+    simulator was asked to keep timelines, else None. If the kernel runs a network on a backend that times layers,
+    `layers` maps each layer to its time, and `launch` contains the time that belongs to no layer. Together they add up
+    to the total time.
     """
 
     outputs: tuple[Any, ...]
@@ -123,18 +125,19 @@ class Backend(Protocol):
         """The description of the backend in reports."""
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on arrays; KernelError if the kernel refuses them."""
+        """Run a kernel on arrays. Raises KernelError if the kernel rejects them."""
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        """Time a kernel on arrays of these shapes; the result has no outputs."""
+        """Time a kernel on arrays of the given shapes. The result has no outputs."""
 
 
 def split_arguments(
     kernel: Any, arrays: Sequence[Any], parameters: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a call's operands by name, in the order of the kernel's parameters, and its other arguments by name.
+    """Return two dictionaries keyed by name: a call's operands, in the order of the kernel's parameters, and its other
+    arguments.
 
-    KernelError if the kernel has no parameter for an argument.
+    Raises KernelError if the kernel has no parameter for an argument.
     """
     signature = inspect.signature(kernel)
     try:
@@ -172,7 +175,7 @@ def check_cores(target: str, lnc: int) -> None:
 def resolve_target(target: str | None) -> str:
     """Return the target's canonical name: the argument, else NEURON_PLATFORM_TARGET_OVERRIDE, else trn2.
 
-    TargetError if there is no such target.
+    Raises TargetError if there is no such target.
     """
     from ..simulator import NkiValidationError
     from ..simulator.machine.chip import find_target

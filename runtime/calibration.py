@@ -1,4 +1,4 @@
-"""Inputs for calibrating the scales of 8-bit values, and the agreement with float32 on these inputs."""
+"""Inputs that calibrate the scales of 8-bit values, and the agreement with float32 on these inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..models.inputs import ImageInput
 from ..models.network import Network
 from ..models.preprocess import open_image, preprocess
 
-RANDOM = 4  # number of random inputs if there are no others
+RANDOM = 4  # number of random inputs if there are no other inputs
 AT_ONCE = 8  # inputs in a batch of the golden model
 SUFFIXES = (".jpg", ".png")  # suffixes of the pictures in samples/
 
@@ -24,7 +24,7 @@ SUFFIXES = (".jpg", ".png")  # suffixes of the pictures in samples/
 class Agreement(NamedTuple):
     """The number of calibration inputs whose class agrees with float32, and the largest difference of an output value.
 
-    For a network of values, all inputs count as agreeing.
+    If the network returns values instead of classes, all inputs count as agreeing.
     """
 
     same: int
@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Results of the golden model for calibration inputs: the largest magnitude by layer, the classes [N] of the
+    """Results of the golden model for calibration inputs: the largest magnitude of each layer, the classes [N] of the
     leading output, and all output values [N, row_size]."""
 
     largest: dict[str, float]
@@ -56,13 +56,13 @@ class Calibration:
         return self._make()
 
     def trace(self, model: Model) -> Trace:
-        """Return the golden model's results for the inputs, cached for one model."""
+        """Return the golden model's results for the inputs. The results of the last model are cached."""
         if self._traced is None or self._traced[0] is not model:
             self._traced = model, _trace(model, self.inputs)
         return self._traced[1]
 
     def agreement(self, model: Model, classes: np.ndarray, probabilities: np.ndarray) -> Agreement:
-        """Compare a session's answers to the inputs with those of the golden model."""
+        """Compare the results of a session for the inputs with those of the golden model."""
         golden = self.trace(model)
         if model.network.output.kind == "map":
             equal = probabilities == golden.numbers
@@ -78,7 +78,7 @@ class Calibration:
 
 
 def own_calibration(network: Network) -> Calibration:
-    """Return the sample pictures for a bundled network that reads pictures, random inputs for any other."""
+    """Return the sample pictures for a bundled network that reads pictures, and random inputs for any other network."""
     spec = network.input
     is_bundled = (WEIGHTS_DIRECTORY / f"{network.name}.safetensors").is_file()
     pictures = sorted(path for path in SAMPLES.glob("*") if path.suffix in SUFFIXES)

@@ -1,4 +1,4 @@
-"""Chooses the backend that runs kernels on this machine, and states the reason."""
+"""Choose the backend that runs kernels on this machine, and state the reason."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Choice:
 
 
 def decide(name: str) -> Choice:
-    """Resolve a backend's name on this machine. Raises BackendUnavailable if it is missing; the message names the
-    packages to install.
+    """Resolve the name of a backend on this machine.
+
+    Raises BackendUnavailable if the backend is missing. The message names the packages to install.
 
     "auto" selects the chip if it can be used, unless TRNINFER_BACKEND is "sim".
     """
@@ -53,10 +54,10 @@ def choose_backend(
 ) -> Backend:
     """Return the backend named "auto", "neuron" or "sim" for a target ("trn1", "trn2" or "trn3").
 
-    Without a target, NEURON_PLATFORM_TARGET_OVERRIDE decides, else the chip of this machine, else trn2. The choice also
-    determines which `nki` the kernels of this process import, so it fails if the other one is already loaded. With
+    If `target` is None, NEURON_PLATFORM_TARGET_OVERRIDE is used, else the chip of this machine, else trn2. The choice
+    also determines which `nki` the kernels of this process import, so it fails if the other one is already loaded. If
     `keep_timelines`, the results of the simulator's launches include their timelines, which takes memory. `lnc` is the
-    number of NeuronCores in the logical core that a network's launch runs on. `neuron_options` are passed to
+    number of NeuronCores in the logical core on which a network is launched. `neuron_options` are passed to
     `neuron.open_neuron_backend` if the chip is chosen. Raises BackendUnavailable and TargetError.
     """
     choice = decide(name)

@@ -1,4 +1,4 @@
-"""Slower launches that are used if the chip does not compile or run the planned ones. They are tried in this order:
+"""Slower launches that are used if the chip fails to compile or run the planned launches. They are tried in this order:
 
 the launches as requested
 launches with at most half as many instructions as the largest requested launch
@@ -37,7 +37,7 @@ class PlannedLaunch:
     parameters: tuple[tuple[str, Any], ...]
 
     def count_instructions(self, target: str) -> int:
-        """Count the instructions of the unrolled kernel by walking its shapes on the simulator."""
+        """Count the instructions of the unrolled kernel by running it on shapes only on the simulator."""
         specs: dict[str, Any] = {name: simulator.TensorSpec(shape, dtype) for name, shape, dtype in self.operands}
         run = simulator.run(self.kernel, target=target, functional=False, **specs, **dict(self.parameters))
         return max(len(program) for program in run.prediction.programs)
@@ -68,8 +68,9 @@ def planned_launches(launches: Launches, info: BackendInfo, batch: int) -> tuple
 
 
 class FallbackLaunches:
-    """The launches of a network, which are replaced by slower ones if the chip refuses them; `warn` is called with a
-    line for each replacement.
+    """The launches of a network, which are replaced with slower ones if the chip rejects them.
+
+    `warn` is called with a line for each replacement.
 
     The rows of the first plan are kept: if it has one row for the network, that row contains the total time of all
     launches.

@@ -23,9 +23,9 @@ from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .backend import DTYPES, EIGHT_BITS
 
-_FLOAT32_PASSES = 4  # passes of the Tensor Engine, which reaches its full rate with 16 bits (trainium2_arch)
-_DOUBLE_ROWS = 0.5  # passes: since NeuronCore-v3, two rows of 8 bits are contracted at once (trainium2_arch)
-_FILTERED = 3  # taps along an axis for which minimal filtering applies
+_FLOAT32_PASSES = 4  # passes of the Tensor Engine, whose full rate applies to 16 bits (trainium2_arch)
+_DOUBLE_ROWS = 0.5  # passes in 8 bits: since NeuronCore-v3, two rows are contracted at once (trainium2_arch)
+_FILTERED = 3  # number of taps along an axis to which minimal filtering applies
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Floor:
 
 
 def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1) -> Floor:
-    """Return the floor of a network for a batch in a dtype on `lnc` cores of a target ("trn1", "trn2" or "trn3")."""
+    """Return the lower bound for a network, a batch size and a dtype on `lnc` cores of a target ("trn1", "trn2" or
+    "trn3")."""
     constants = machine(target)
     itemsize = 1 if dtype == EIGHT_BITS else DTYPES[dtype].itemsize
     rate = constants.dma_sustained if lnc == 1 else lnc * of_two_cores(constants)["dma_sustained"]
@@ -49,7 +50,7 @@ def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1
 
 
 def multiplying_ns(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
-    """Return the least nanoseconds that a core's Tensor Engine spends on each layer, by name."""
+    """Return the minimum time in nanoseconds that the Tensor Engine of a core spends on each layer, keyed by name."""
     chip = find_target(target)
     is_narrow, is_old = dtype == EIGHT_BITS, chip.generation == 2
     least = 1.0 if is_narrow else _filtering_share(is_old, DTYPES[dtype].itemsize)
@@ -62,8 +63,11 @@ def multiplying_ns(network: Network, dtype: str, batch: int, target: str) -> dic
 
 
 def empty_launch_ns(m: Machine) -> float:
-    """Return the least nanoseconds of a launch in addition to its work: its start, the latency of its first load, and
-    that of its last store, with prepared or generated descriptors, whichever are faster."""
+    """Return the minimum time in nanoseconds of a launch in addition to its work.
+
+    It consists of the start, the latency of the first load and the latency of the last store, with prepared or
+    generated descriptors, whichever are faster.
+    """
     loading = min(m.load_first_byte_static_ns, m.load_first_byte_ns) + m.load_landing_ns
     storing = min(m.store_first_byte_static_ns, m.store_first_byte_ns) + m.store_landing_ns
     return m.launch_ns + loading + storing
@@ -88,7 +92,7 @@ def _elements(network: Network, batch: int) -> int:
 
 
 def _filtering_share(gen2: bool, itemsize: int) -> float:
-    """Return the smallest share of a 3x3 filter's products that any automatically selected form computes."""
+    """Return the smallest fraction of the products of a 3x3 filter that an automatically selected form computes."""
     steps = _FILTERED**2
     outputs = {Form.PAIRS: 2, Form.SQUARES: 4}
     shares = {form: matrices(form, steps) / (count * steps) for form, count in outputs.items()}
@@ -107,8 +111,8 @@ def _multiplications(layer: Layer, shapes: Sequence[tuple[int, ...]], filtering:
 
 
 def _axis(layer: Conv2d, shape: tuple[int, ...], axis: int) -> tuple[int, int]:
-    """Count, along an axis (0 rows, 1 columns), the taps of all outputs that do not fall on padding, and the input rows
-    that they read. Outputs dropped by pooling do not count."""
+    """Count, along an axis (0: rows, 1: columns), the taps of all outputs that do not read padding, and the input rows
+    that they read. Outputs that pooling drops do not count."""
     side, count = shape[1 + axis], layer.output_shape(shape)[1 + axis] * layer.pool_size
     step, apart, before = layer.stride[axis], layer.dilation[axis], layer.padding[axis]
     met = [

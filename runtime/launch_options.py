@@ -1,5 +1,7 @@
-"""Options for where and how a network runs, shared by the command line and the Python interface. Imports only small
-modules."""
+"""Options for where and how a network runs, for the command line and the Python interface.
+
+This module imports only small modules.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,23 @@ Per = Literal["network", "layer"]
 Form = Literal["quickest", "direct"]
 EightBitLayers = Literal["inner", "all"]
 INSTRUCTIONS = 65_536
-"""Default maximum number of instructions of a launch, with loops unrolled. It is 1.3 % of the 5,000,000 that AWS's
-compiler accepts (NCC_EBVF030, aws-neuron-sdk issue 819), and takes about 130 MB in the simulator. VGG-16 has 54,000 for
-16 pictures."""
+"""The default maximum number of instructions of a launch, with loops unrolled.
+
+It is 1.3 % of the 5,000,000 that AWS's compiler accepts (NCC_EBVF030, aws-neuron-sdk issue 819), and takes about 130 MB
+in the simulator. VGG-16 has 54,000 instructions for 16 pictures.
+"""
 
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The way a network is launched: per "network", in as few launches as possible with at most `instructions` each, or
-    per "layer". `form` "quickest" uses minimal filtering for 3x3 filters if that is predicted to be faster
-    (docs/convolutions.md), "direct" never uses it. `calibration` contains the inputs for the scales of float8_e4m3,
-    None for the network's default inputs. `eight_bits` specifies the layers that may be in float8_e4m3: all, or all
-    except the first and the last."""
+    """The kind of launches of a network, and their limits.
+
+    Launches are per "network" (as few as possible, with at most `instructions` each) or per "layer". `form`: "quickest"
+    uses minimal filtering for 3x3 filters if that is predicted to be faster (docs/convolutions.md); "direct" never uses
+    it. `calibration` contains the inputs that determine the scales of float8_e4m3; None selects the network's default
+    inputs. `eight_bits` specifies the layers that may be in float8_e4m3: all, or all
+    except the first and the last.
+    """
 
     per: Per = "network"
     instructions: int = INSTRUCTIONS

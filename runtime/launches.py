@@ -37,13 +37,13 @@ from .timing import BATCH, Row, add_times, with_batch
 
 _LOG = logging.getLogger(__name__)
 
-Progress = Callable[[float], None]  # called with the completed share of a batch, 0 to 1
+Progress = Callable[[float], None]  # called with the completed fraction of a batch, 0 to 1
 
 
 @dataclass(frozen=True)
 class BatchRun:
-    """One batch: the scores of all outputs [B, row_size] in the order of `named_outputs`, the leading output's class
-    int32 [B] (-1 for values), and a time and a timeline for each row."""
+    """The result of one batch: the scores of all outputs [B, row_size] in the order of `named_outputs`, the classes of
+    the leading output as int32 [B] (-1 for values), and a time and a timeline for each row."""
 
     scores: np.ndarray
     classes: np.ndarray
@@ -52,8 +52,10 @@ class BatchRun:
 
 
 class Launches(Protocol):
-    """The launches of a network. `rows` are the rows of its table; `note` explains why it is not launched as
-    requested."""
+    """The launches of a network.
+
+    `rows` are the rows of its table. `note` explains why it is not launched as requested.
+    """
 
     rows: tuple[Row, ...]
     note: str | None
@@ -62,7 +64,7 @@ class Launches(Protocol):
         """Run a batch [B, *input] in the planned dtype."""
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """Time a batch of the given size from shapes only; return a time and a timeline for each row."""
+        """Time a batch of the given size from shapes only, and return a time and a timeline for each row."""
 
     def show(self, batch: int) -> list[ShownLaunch]:
         """Return the launches of a batch of the given size, with the graphs that they were lowered from."""
@@ -71,9 +73,9 @@ class Launches(Protocol):
 def plan_launches(
     model: Model, dtype: str, info: BackendInfo, options: LaunchOptions = DEFAULT_LAUNCHES, batch: int = 1
 ) -> Launches:
-    """Return the launches of a network, layer by layer if its layers cannot share a launch.
+    """Return the launches of a network. They are layer by layer if its layers cannot share a launch.
 
-    `info` describes the backend, `batch` is the typical batch size, for which `note` is written. Raises KernelError if
+    `info` describes the backend. `batch` is the typical batch size, to which `note` refers. Raises KernelError if
     the network would have to run layer by layer on two cores.
     """
     if dtype == EIGHT_BITS:
@@ -109,8 +111,10 @@ def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
 
 
 def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batch: int) -> Launches:
-    """Return the launches of a network in 8 bits, with a note on its 8-bit layers; raise KernelError if that is not
-    possible."""
+    """Return the launches of a network in 8 bits, with a note on its 8-bit layers.
+
+    Raise KernelError if this is impossible.
+    """
     if options.per == "layer":
         raise KernelError(f"{EIGHT_BITS} requires --launches network; single layers run in --dtype bfloat16")
     calibration = options.calibration or own_calibration(model.network)
@@ -132,7 +136,7 @@ def _largest(calibration: Calibration, model: Model, layer: str) -> float:
 
 
 def config_of(dtype: str, info: BackendInfo, options: LaunchOptions) -> LoweringConfig:
-    """Return the planning settings for a backend."""
+    """Return the lowering settings for a backend."""
     itemsize = NETWORK_DTYPES[dtype].itemsize
     is_old = find_target(info.target).generation == 2
     forms = (*worthwhile(is_old, itemsize), *DEPTHWISE) if options.form == QUICKEST else ()
@@ -177,12 +181,14 @@ class LayerLaunches:
     def predicted_us(
         self, target: str, batch: int, most: float = math.inf, least: Mapping[str, float] = MappingProxyType({})
     ) -> float:
-        """Return the predicted microseconds of a batch of the given size; a lower bound if that reaches `most`.
+        """Return the predicted microseconds of a batch of the given size, or a lower bound if the prediction reaches
+        `most`.
 
-        `least`: lower bounds on the microseconds of layers, which count until the launches of the layers are predicted.
+        `least`: lower bounds on the microseconds of layers, which are used until the launches of the layers are
+        predicted.
         """
         backend, total = SimulatedBackend(target), sum(least.values())
-        for step in sorted(self._steps, key=lambda step: not step.layers):  # others may be part of a layer's bound
+        for step in sorted(self._steps, key=lambda step: not step.layers):  # one bound may cover several steps
             if total >= most:
                 break
             total += step.predicted_us(backend, batch, self._dtype) - sum(least.get(name, 0.0) for name in step.layers)
@@ -209,7 +215,7 @@ class NetworkLaunches:
     def __init__(
         self, model: Model, dtype: str, config: LoweringConfig, instructions: int, batch: int, has_layer_times: bool
     ) -> None:
-        """See `plan_launches`; Unsupported if the kernel cannot express the network."""
+        """See `plan_launches`. Raises Unsupported if the kernel cannot express the network."""
         from .. import kernels  # only after the backend is chosen
 
         self._dtype = NETWORK_DTYPES[dtype]
@@ -266,8 +272,10 @@ class NetworkLaunches:
         return self._rows_of(results, batch)
 
     def predicted_us(self, target: str, batch: int) -> float:
-        """Return the predicted microseconds of a batch of the given size; its launches were timed when they were
-        planned."""
+        """Return the predicted microseconds of a batch of the given size.
+
+        Its launches were timed when they were planned.
+        """
         return sum(predicted_us(planned, target) for _, planned in self._planned(batch))
 
     def _planned(self, batch: int) -> Iterator[tuple[int, LaunchPlan]]:
@@ -284,8 +292,10 @@ class NetworkLaunches:
     def _rows_of(
         self, results: list[tuple[int, LaunchPlan, LaunchResult]], batch: int
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """Return the times of all launches by row, each with the index of its segment and its form. The timeline of a
-        segment's first launch is assigned to the segment's first row."""
+        """Return the times of all launches, row by row, each with the index of its segment and its form.
+
+        The first row of a segment has the timeline of the segment's first launch.
+        """
         if not self._has_layer_times:
             (time,) = add_times([(result.time,) for *_, result in results])
             return (with_model_flops(time, self._work[0], batch),), (results[0][2].timeline,)
@@ -318,7 +328,7 @@ def _launch_of(result: LaunchResult) -> LaunchTime:
 
 
 def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the answers and classes of the first inputs, [size, numbers]; the rest of the batch is padding."""
+    """Return the values [size, numbers] and the classes of the first inputs; the rest of the batch is padding."""
     scores = _numbers(planned.pictures_of(values)[:size], size)
     return scores, None if classes is None else planned.pictures_of(classes)[:size]
 

@@ -1,4 +1,4 @@
-"""A network launched layer by layer: lowered as usual, but split after every layer, with intermediate values in HBM.
+"""Launch a network layer by layer: it is lowered as usual but split after every layer, with intermediate values in HBM.
 
 A dense layer is a sequence of single kernels: transpose, matmul, bias and activation, including a softmax that follows
 it. A convolution is the fused kernel, including pooling and a residual sum if the convolution feeds nothing else. Any
@@ -35,8 +35,10 @@ from .timing import BATCH, Row, with_batch
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A launch of a single kernel, named as in trninfer.kernels, whose operands are data followed by constants, which
-    `make` returns."""
+    """A launch of a single kernel, named as in trninfer.kernels.
+
+    Its operands are data, followed by the constants that `make` returns.
+    """
 
     name: str
     kernel: str
@@ -50,24 +52,27 @@ class KernelStep:
 
     @cached_property
     def operands(self) -> tuple[np.ndarray, ...]:
-        """The constants, created when they are first needed; read-only, so that a backend can cache them."""
+        """The constants, which are created when they are first needed.
+
+        They are read-only, so that a backend can cache them.
+        """
         operands = tuple(operand.view() for operand in self.make())  # the model's own tensors stay writable
         for operand in operands:
             operand.setflags(write=False)
         return operands
 
     def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
-        """Run it on data of `input_shapes`."""
+        """Run the step on data of `input_shapes`."""
         return backend.launch(_kernel(self.kernel), *data, *self.operands, **self.parameters)
 
     def time(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> LaunchResult:
-        """Time it from shapes alone."""
+        """Time the step from shapes only."""
         data = [ArraySpec(with_batch(shape, batch), dtype) for shape in self.input_shapes]
         operands = [ArraySpec(operand.shape, operand.dtype) for operand in self.operands]
         return backend.time(_kernel(self.kernel), *data, *operands, **self.parameters)
 
     def predicted_us(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> float:
-        """Return its predicted microseconds on the simulator."""
+        """Return the microseconds that the simulator predicts for the step."""
         return self.time(backend, batch, dtype).time.latency_us
 
     def show(self, batch: int) -> ShownLaunch:
@@ -77,7 +82,10 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """A launch of a program that consists of one layer. `kernel` is the layer's kind; otherwise like `KernelStep`."""
+    """A launch of a program that consists of one layer.
+
+    `kernel` is the kind of the layer; otherwise, it is like `KernelStep`.
+    """
 
     name: str
     kernel: str
@@ -90,7 +98,7 @@ class ProgramStep:
     layers: tuple[str, ...] = ()
 
     def launch(self, backend: Backend, data: list[Any]) -> LaunchResult:
-        """Run it on data of `input_shapes`."""
+        """Run the step on data of `input_shapes`."""
         batch = len(data[0])
         plan = self._plan(batch)
         given = {input_name(number): plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data)}
@@ -102,12 +110,12 @@ class ProgramStep:
         return replace(result, outputs=(values.reshape(shape),))
 
     def time(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> LaunchResult:
-        """Time it from shapes alone."""
+        """Time the step from shapes only."""
         plan = self._plan(batch)
         return backend.time(_kernel("run_network"), **specs_of(plan, dtype), program=plan.program)
 
     def predicted_us(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> float:
-        """Return its predicted microseconds on the simulator; it was timed when it was planned."""
+        """Return the predicted microseconds of the step, which was timed on the simulator when it was planned."""
         return predicted_us(self._plan(batch), backend.info.target)
 
     def show(self, batch: int) -> ShownLaunch:
@@ -132,7 +140,7 @@ def predicted_us(plan: LaunchPlan, target: str) -> float:
 
 
 def specs_of(plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, ArraySpec]:
-    """Return the operands of `run_network` in a launch, by name."""
+    """Return the operands of `run_network` in a launch, keyed by name."""
     inputs = {
         input_name(number): ArraySpec((plan.images, *image), dtype) for number, image in enumerate(plan.graph.inputs)
     }
@@ -147,8 +155,8 @@ def row_of(step: LayerStep) -> Row:
 def plan_layers(model: Model, dtype: np.dtype[Any], config: LoweringConfig) -> tuple[LayerStep, ...]:
     """Return the launches of a network in order, with weights converted to `dtype` and laid out for the kernels.
 
-    The last launch is the argmax of the leading output, unless that output consists of values. Raises Unsupported if
-    there is no rule for a layer.
+    The last launch is the argmax of the leading output, unless that output consists of values. Raises Unsupported if a
+    layer has no rule.
     """
     return tuple(_Chain(model, dtype, config).steps)
 
@@ -209,7 +217,7 @@ class _Chain:
     def _add_sum(self, layer: Combine) -> bool:
         """Fuse a sum into the convolution that feeds only this sum.
 
-        The launch moves to where both operands are computed.
+        The launch is moved to the point at which both operands are available.
         """
         for name, other in (layer.inputs, layer.inputs[::-1]):
             step = self._sums.get(name)
@@ -232,7 +240,7 @@ class _Chain:
         return False
 
     def _add_dense(self, layer: Dense) -> None:
-        """Append three launches; the last one includes a softmax if that is the layer's only consumer."""
+        """Append three launches. The last one includes a softmax if the softmax is the layer's only consumer."""
         features, outputs = layer.in_features, layer.out_features
         tensors = self._model.tensors
         turned, result = (features, BATCH), (BATCH, outputs)
@@ -287,8 +295,8 @@ class _Chain:
         self._values[layer.name] = self._append(self._program_step(layer, graph))
 
     def _with_few_inputs(self, layer: Concat) -> Concat:
-        """Split a concatenation with too many inputs for one launch: append concatenations of some of its inputs
-        first."""
+        """Split a concatenation that has too many inputs for one launch: first append concatenations of some of its
+        inputs."""
         reads = layer.inputs
         while len(reads) > MAX_INPUTS:
             groups = [reads[first : first + MAX_INPUTS] for first in range(0, len(reads), MAX_INPUTS)]
@@ -344,7 +352,7 @@ class _Chain:
         return layer.activation == "identity" and alone and isinstance(last, Softmax) and not last.log
 
     def _mark_answers(self) -> None:
-        """Mark the steps that compute outputs; if the network's input is an output, append a copy."""
+        """Mark the steps that compute outputs. If the network's input is an output, append a copy of it."""
         for number, name in enumerate(self._answers):
             if self._values[name] == INPUT:
                 last = next(layer for layer in self._network.layers if layer.name == name)

@@ -1,10 +1,10 @@
-"""The time of each layer, from the schedule of the single launch that runs all layers.
+"""Determine the time of each layer from the schedule of the single launch that runs all layers.
 
-Each instruction belongs to the layer of its operation (lowering/owners.py); instructions that keep the Tensor Engine
-warm belong to the launch (kernels/tiling/warm_up.py). A layer's time is the time of its instructions on the critical
-path, so that the rows add up to the time of the launch, exactly in whole picoseconds. Work off the critical path adds
-no time. The operations and bytes of a layer are related to the time in which its own instructions ran, possibly
-concurrently with other layers.
+Each instruction belongs to the layer of its operation (lowering/owners.py), except that instructions that keep the
+Tensor Engine warm (kernels/tiling/warm_up.py) belong to the launch. A layer's time is the time of its instructions on
+the critical path. The rows therefore add up to the time of the launch, exactly, in whole picoseconds. Work off the
+critical path adds no time. The operations and bytes of a layer are related to the time in which its own instructions
+ran, possibly concurrently with other layers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Share:
 
 
 def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str, LaunchTime]]:
-    """Return the time of a launch outside its layers, and the time of each layer by name."""
+    """Return the time of a launch that belongs to no layer, and the time of each layer, keyed by name."""
     names = [name for name, _, _ in parts.spans]
     shares = {name: _Share() for name in (LAUNCH, *names)}
     owners = [names[owner] if owner >= 0 else LAUNCH for owner in parts.owners]
@@ -57,8 +57,8 @@ def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str,
 
 
 def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
-    """Return the parts of a run (each layer in each pass, in order) and the index of the part of each instruction (-1
-    for none). `layers` contains the layers of the program's operations."""
+    """Return the parts of a run (each layer in each pass, in order) and, for each instruction, the index of its part
+    (-1 if it belongs to none). `layers` contains the layers of the program's operations."""
     done: list[float] = []
     names: list[str] = []
     owners: list[int] = []
@@ -87,7 +87,7 @@ def _passes_and_layers(program: Sequence[Instruction], layers: Sequence[str]) ->
 
 
 def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return the layer of each part of one core's program, and the index of the part of each instruction."""
+    """Return the layer of each part of one core's program and, for each instruction, the index of its part."""
     layer_of = _passes_and_layers(program, layers)
     parts: list[tuple[int, str]] = []
     numbers: list[int] = []
@@ -96,7 +96,7 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
             parts.append(layer)
         numbers.append(-1 if layer is None else len(parts) - 1)
     firsts = _first_places(parts)
-    ever = _first_places([name for _, name in parts])  # a buffer gets its name in its first pass
+    ever = _first_places([name for _, name in parts])  # a buffer is named in its first pass
     for number, (instruction, layer) in enumerate(zip(program, layer_of)):
         if layer is not None and _is_early(instruction):
             at = max(0, numbers[number])  # if other operations write the layer's value, the part only loads weights

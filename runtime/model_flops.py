@@ -1,4 +1,4 @@
-"""Operations of a network, computed from shapes only: the basis of FLOPs and MFU in reports."""
+"""Count the operations of a network from shapes only. Reports derive FLOPs and MFU from these numbers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from .timing import Row
 
 
 class Operations(NamedTuple):
-    """Operations for one example. A multiply-accumulate of a matrix multiplication counts as 2. In other layers each
-    output element counts as 1, in pooling each element of each window. Layers that only move data count as 0."""
+    """The operations for one example.
+
+    A multiply-accumulate of a matrix multiplication counts as 2. In pooling, each element of each window counts as 1;
+    in other layers, each output element does. Layers that only move data count as 0.
+    """
 
     multiplied: int
     elementwise: int
@@ -51,8 +54,8 @@ def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:
 def with_model_flops(time: LaunchTime, work: Operations, batch: int) -> LaunchTime:
     """Return the time with `flops` set to the model's operations for a batch.
 
-    MFU counts operations of the PE array, at most as many as it actually performed: minimal filtering needs fewer than
-    the shapes suggest, and other engines perform the rest.
+    MFU counts the operations of the PE array, but no more than it actually performed. Minimal filtering requires fewer
+    multiplications than the shapes suggest, and other engines perform the rest.
     """
     flops, multiplied = batch * work.total, batch * work.multiplied
     if time.hfu is None or time.mfu is None:

@@ -1,4 +1,4 @@
-"""Tries a network on the simulator before its file is written: plans it in 32 and 16 bits and runs batches.
+"""Try a network on the simulator before its file is written: plan it in 32 and 16 bits, and run batches.
 
 The scores before a final softmax are compared with those of the golden model, since saturated probabilities would hide
 differences.
@@ -21,7 +21,7 @@ from .choose import choose_backend
 from .session import OverflowedError, Session
 from .verify import Verification, Verifier, merge
 
-MOST = 1e-3  # maximum accepted difference, as a share of the largest output
+MOST = 1e-3  # maximum accepted difference, as a fraction of the largest output
 PLANNED = (1, 2)  # batch sizes that are planned in each dtype
 
 # The batch sizes to run, each with the maximum number of multiply-accumulates per example. Larger networks are not run.
@@ -30,7 +30,8 @@ BATCHES = (((1, 3, 16), 1 << 31), ((1, 3), 1 << 33), ((1,), 1 << 35))
 
 @dataclass(frozen=True)
 class NetworkCheck:
-    """The sizes of the batches that were run, and the comparison with the golden model, None if nothing was run."""
+    """The sizes of the batches that were run, and the comparison with the golden model, which is None if nothing was
+    run."""
 
     batches: tuple[int, ...]
     verification: Verification | None
@@ -44,8 +45,8 @@ class NetworkCheck:
 def check_network(model: Model, sensitivity: float = 0.0) -> NetworkCheck:
     """Run batches of random examples in float32, and plan the network in 32 and 16 bits.
 
-    `sensitivity` is the difference, as a share of the largest output, between two computations in float32 that are
-    known to be correct: differences that are up to three times as large are accepted, but at most MOST.
+    `sensitivity` is the difference, as a fraction of the largest output, between two computations in float32 that are
+    known to be correct. Differences of up to three times this size are accepted, but at most MOST.
 
     Raises ModelError, with a one-line message, if the network cannot be planned or run.
     """
@@ -56,14 +57,14 @@ def check_network(model: Model, sensitivity: float = 0.0) -> NetworkCheck:
     least = min(MOST, 3 * sensitivity)
     verdicts = [_run(scores, batch, least) for batch in batches]
     for dtype in DTYPES:
-        if dtype != "float32":  # plan it after the run, which needs the most memory, since plans are cached
+        if dtype != "float32":  # planned after the run, which needs the most memory, because plans are cached
             for batch in PLANNED:
                 _plan(model, dtype, batch)
     return NetworkCheck(batches, merge(verdicts) if verdicts else None)
 
 
 def batches_of(network: Network) -> tuple[int, ...]:
-    """Return the batch sizes with which a network of this size is run."""
+    """Return the batch sizes to run for a network of this size."""
     work = _work(network)
     return next((batches for batches, most in BATCHES if work <= most), ())
 
@@ -71,7 +72,7 @@ def batches_of(network: Network) -> tuple[int, ...]:
 def before_softmax(model: Model) -> Model:
     """Return the network without final softmaxes and other saturating functions; its scores become values.
 
-    A network whose output is a map is not changed: its classes are compared by their scores.
+    A network whose output is a class map is not changed; its classes are compared by their scores.
     """
     if model.network.output.kind == "map":
         return model
@@ -95,7 +96,7 @@ def _names(network: Network) -> set[str]:
 
 
 def _plan(model: Model, dtype: str, batch: int) -> None:
-    """Walk the launches of a batch from shapes only."""
+    """Simulate the launches of a batch from shapes only."""
     where = f"it cannot run in {dtype} in batches of {batch}"
     try:
         Session(model, _simulator(), dtype, batch).time(batch)

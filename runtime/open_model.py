@@ -1,7 +1,7 @@
-"""Opens models by name or path. ONNX files are imported into the cache when they are opened for the first time.
+"""Open models by name or path. ONNX files are imported into the cache when they are opened for the first time.
 
 A cache entry depends on the ONNX file, the files that contain its weights, the configuration in the same folder, and
-trninfer's version. It is written atomically; an unreadable entry is replaced.
+trninfer's version. Entries are written atomically; an unreadable entry is replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..version import __version__
 
 SUFFIXES = (".onnx", ".onnx.gz")
 FOLDER = "imported"  # renamed whenever the format of the cache changes
-_EXTERNAL = b"location"  # the key under which an ONNX file stores the name of a weight file
+_EXTERNAL = b"location"  # key under which an ONNX file stores the name of a weight file
 _LOG = logging.getLogger(__name__)
 
 Note = Callable[[str], None]
@@ -32,9 +32,10 @@ def open_model(
 ) -> Model:
     """Read a bundled model, a model file or an ONNX file.
 
-    An ONNX file is imported as by `trninfer import` without options: checked against ONNX Runtime and on the simulator.
-    `note` is called with a line that describes how to save the result. `size` is the (height, width) of pictures if the
-    ONNX file does not specify it. Raises ModelError, with a one-line message, like `load_model` and `import_network`.
+    An ONNX file is imported as `trninfer import` does without options, with checks against ONNX Runtime and on the
+    simulator. `note` is called with a line that explains how to save the result. `size` is the (height, width) of
+    pictures if the ONNX file does not specify it. Raises ModelError with a one-line message, as `load_model` and
+    `import_network` do.
     """
     text = os.fspath(name_or_path)
     if not text.lower().endswith(SUFFIXES) or not os.path.isfile(text):
@@ -69,8 +70,8 @@ def _entry(path: Path, size: tuple[int, int] | None) -> Path | None:
 
 
 def _states(path: Path, content: bytes) -> Iterator[bytes]:
-    """Yield the configuration read by an import, then the names, sizes and modification times of files that may contain
-    weights."""
+    """Yield the configuration that an import reads, followed by the names, sizes and modification times of files that
+    may contain weights."""
     from ..models.importing.preprocessor import CONFIG, PREPROCESSOR
 
     for folder in (path.parent, path.resolve().parent.parent):

@@ -1,7 +1,7 @@
-"""Chooses between few launches and separate launches for each layer, whichever the simulator predicts to be faster.
+"""Choose between few launches and separate launches for each layer, whichever the simulator predicts to be faster.
 
-Launches that store every value in HBM and load it again are rarely faster. A lower bound on their time, from what each
-of them moves and multiplies at least, makes it unnecessary to plan them for most networks.
+Launches that store every value in HBM and load it again are rarely faster. A lower bound on their time, computed from
+the data that each of them must move and multiply, makes it unnecessary to plan them for most networks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 DENSE_LAUNCHES = 3  # transpose, matmul, and bias with activation
-MOST_COMPARED = 16  # largest batch size for which both are timed
+MOST_COMPARED = 16  # largest batch size for which both alternatives are timed
 
 
 def quicker(
@@ -36,10 +36,10 @@ def quicker(
     launches: NetworkLaunches,
     make_layers: Callable[[], LayerLaunches],
 ) -> NetworkLaunches | LayerLaunches:
-    """Return `launches`, or launches of single layers if these are predicted to be faster.
+    """Return `launches`, or launches of single layers if those are predicted to be faster.
 
-    `batch` is the typical batch size. `launches` are returned on a chip, and if single layers do not fit or cannot be
-    planned.
+    `batch` is the typical batch size. `launches` are returned if the backend is a chip, or if single layers do not fit
+    or cannot be planned.
     """
     if info.name != "sim" or info.lnc > 1:
         return launches
@@ -66,16 +66,17 @@ def quicker(
 
 
 def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
-    """Return lower bounds, in microseconds, on the time of a batch with separate launches for each layer, by layer.
+    """Return a lower bound for each layer, keyed by name, on the microseconds of a batch if each layer has separate
+    launches.
 
-    The output channels of a convolution are on the partitions, some of which may not be filled.
+    The output channels of a convolution are on the partitions, not all of which may be used.
     """
     constants, shapes = machine(target), network.shapes()
     multiplying = multiplying_ns(network, dtype, batch, target)
     item_ns = batch * NETWORK_DTYPES[dtype].itemsize / constants.dma_sustained
     least: dict[str, float] = {}
     for layer in network.layers:
-        is_sum = isinstance(layer, Combine) and layer.operation == "add"  # may be fused into a convolution
+        is_sum = isinstance(layer, Combine) and layer.operation == "add"  # the sum may be fused into a convolution
         if layer.only_moves or is_sum:
             continue
         moved = sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))

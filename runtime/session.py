@@ -1,4 +1,5 @@
-"""A network on a backend: weights are prepared once, batches are answered as they arrive, and each layer is timed."""
+"""Run a network on a backend: weights are prepared once, batches are processed as they arrive, and each layer is
+timed."""
 
 from __future__ import annotations
 
@@ -32,18 +33,19 @@ _ADVICE = {
 
 
 class OverflowedError(InputError):
-    """An output of the network is not finite in this dtype; the message is one line for the user."""
+    """An output of the network is not finite in this dtype. The message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class BatchAnswer:
-    """The answers to one batch of B inputs, and their times.
+    """The results for one batch of B inputs, and their times.
 
     `classes` int32 [B] are from the argmax on the chip (-1 for a network of values). `probabilities` float32 [B,
     row_size] contains all outputs of the network, concatenated (`Network.unpack`). Both omit inputs that could not be
-    answered; `failures` maps their position in the batch to the reason. `times` has an entry for each row of the
-    session, and `timelines` a timeline or None. `worker` is the number of the worker that answered. `raw` float32 [B,
-    C] contains the scores of the leading output before the softmax, if the network ends in raw scores.
+    processed; `failures` maps their positions in the batch to the reasons. `times` has an entry for each row of the
+    session, and `timelines` has a timeline or None for each. `worker` is the number of the worker that processed the
+    batch. `raw` float32 [B, C] contains the scores of the leading output before the softmax, if the network ends in raw
+    scores.
     """
 
     size: int
@@ -57,13 +59,13 @@ class BatchAnswer:
 
 
 def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) -> BatchAnswer:
-    """Return the answer to a batch without usable inputs."""
+    """Return the result for a batch without usable inputs."""
     return BatchAnswer(0, np.empty(0, np.int32), np.empty((0, labels), np.float32), (), (None,) * len(rows), failures)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Answers in the order of the inputs, and the time of each layer in the order of the network."""
+    """The results in the order of the inputs, and the time of each layer in the order of the network."""
 
     classes: np.ndarray  # int32 [N]; -1 for a network of values
     probabilities: np.ndarray  # float32 [N, row_size]
@@ -73,7 +75,7 @@ class Result:
 
 
 class BatchSession(Protocol):
-    """A session that answers batches: a `Session`, or one that distributes them to workers."""
+    """A session that processes batches: a `Session`, or one that distributes batches to workers."""
 
     @property
     def model(self) -> Model:
@@ -88,19 +90,20 @@ class BatchSession(Protocol):
         """The rows of the network's table of times."""
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches [B, *network.input.shape] as they arrive: the only loop over batches.
+        """Process batches [B, *network.input.shape] as they arrive. This is the only loop over batches.
 
-        One batch is held at a time. `progress` is called with the number of inputs answered so far, counting the
-        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses its
-        arguments or returns a class that does not exist, and OverflowedError for a result that is not finite.
+        One batch is held at a time. `progress` is called with the number of inputs processed so far; the current batch
+        counts in proportion to its finished launches. Raises ValueError for another shape, KernelError if a kernel
+        rejects its arguments or returns a class that does not exist, and OverflowedError for a result that is not
+        finite.
         """
 
 
 class Session:
     """Runs a model's network on a backend in one dtype ("float32", "bfloat16", "float16" or "float8_e4m3").
 
-    With `warn`, launches that the chip refuses are replaced by slower ones (fallback.py), and `warn` is called with a
-    line for each.
+    If `warn` is given, launches that the chip rejects are replaced with slower ones (fallback.py), and `warn` is called
+    with a line for each replacement.
     """
 
     def __init__(
@@ -137,8 +140,10 @@ class Session:
 
     @property
     def launches_note(self) -> str | None:
-        """The number of launches, or the reason why each layer is launched separately; None for a single launch, or if
-        the network is launched as requested."""
+        """The number of launches, or the reason why each layer is launched separately.
+
+        None for a single launch, or if the network is launched as requested.
+        """
         return self._launches.note
 
     def run(self, x: np.ndarray, progress: Progress | None = None) -> Result:
@@ -155,11 +160,12 @@ class Session:
         return Result(classes, probabilities, totals.layers(), totals.total_us, timelines)
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches [B, *network.input.shape] as they arrive: the only loop over batches.
+        """Process batches [B, *network.input.shape] as they arrive. This is the only loop over batches.
 
-        Only one batch is held at a time. `progress` is called with the number of inputs answered so far, counting the
-        current batch by its finished launches. Raises ValueError for another shape, KernelError if a kernel refuses its
-        arguments or returns a class that does not exist, and OverflowedError if a result is not finite.
+        Only one batch is held at a time. `progress` is called with the number of inputs processed so far; the current
+        batch counts in proportion to its finished launches. Raises ValueError for another shape, KernelError if a
+        kernel rejects its arguments or returns a class that does not exist, and OverflowedError if a result is not
+        finite.
         """
         done = 0
         for batch in batches:
@@ -167,8 +173,10 @@ class Session:
             done += len(batch)
 
     def time(self, count: int, backend: Backend | None = None) -> Result:
-        """Time each layer for `count` inputs in batches, from shapes only; return a result without answers. Another
-        backend of the same kind may be passed."""
+        """Time each layer for `count` inputs in batches, from shapes only, and return a result without outputs.
+
+        Another backend of the same kind may be passed.
+        """
         totals = Totals(self.rows)
         timelines: tuple[tuple[str, object], ...] = ()
         for first in range(0, count, self.batch_size):
@@ -179,7 +187,7 @@ class Session:
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
 
     def show(self, count: int) -> list[ShownLaunch]:
-        """Return the launches of a batch of `count` inputs, with the graphs that they were lowered from."""
+        """Return the launches of a batch of `count` inputs, with the graphs from which they were lowered."""
         return self._launches.show(count)
 
     def _no_answers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -233,6 +241,9 @@ def _no_progress(done: float) -> None:
 
 
 def split_batches(x: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """Yield consecutive rows of x, at most `batch_size` at a time; views, so that memory maps are read in pieces."""
+    """Yield consecutive rows of x, at most `batch_size` at a time.
+
+    The batches are views, so that memory maps are read in pieces.
+    """
     for first in range(0, len(x), batch_size):
         yield x[first : first + batch_size]

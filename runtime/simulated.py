@@ -1,4 +1,4 @@
-"""The backend that is always available: kernels run on the NeuronCore simulator, which predicts their time."""
+"""The backend that is always available. Kernels run on the NeuronCore simulator, which predicts their time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from .layer_times import layer_parts, layer_times
 
 @contextmanager
 def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
-    """Predict times of a target with other constants (simulator/timing/constants/) while the block runs, and label them
-    as such.
+    """Predict times of a target with other timing constants (simulator/timing/constants/) while the block runs.
+
+    Such times are labelled as hypothetical.
 
     Raises KernelError for an unknown constant or an invalid value.
     """
@@ -41,7 +42,7 @@ def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
 
 
 class SimulatedBackend:
-    """Runs kernels on the simulator. Times depend only on kernel, shapes and dtypes, and are cached."""
+    """Runs kernels on the simulator. Times depend only on the kernel, the shapes and the dtypes, and are cached."""
 
     def __init__(self, target: str, keep_timelines: bool = False, lnc: int = 1) -> None:
         check_cores(target, lnc)
@@ -50,7 +51,7 @@ class SimulatedBackend:
         self._timed: dict[tuple[Any, ...], LaunchResult] = {}
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
-        """Not implemented: a hypothetical machine computes nothing."""
+        """Not implemented, because a hypothetical machine computes nothing."""
         operands, others = split_arguments(kernel, arrays, parameters)
         run = self._run(kernel, operands, others, functional=True)
         timed = self._timing(kernel, operands, others, lambda: run)
@@ -116,15 +117,17 @@ class SimulatedBackend:
 
 
 class FasterBackend:
-    """Times launches as if a resource were `factor` times as fast, by rescheduling launches timed by `backend`, which
-    must keep timelines. The time of a launch is not divided among its layers."""
+    """Times launches as if a resource were `factor` times as fast, by rescheduling the launches that `backend` timed.
+
+    The backend must keep timelines. The time of a launch is not divided among its layers.
+    """
 
     def __init__(self, backend: SimulatedBackend, resource: str, times: float = 2.0) -> None:
         self.info = backend.info
         self._backend, self._resource, self._times = backend, resource, times
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
-        """Not implemented: a hypothetical machine computes nothing."""
+        """Not implemented, because a hypothetical machine computes nothing."""
         raise KernelError(f"{kernel.__name__}: a faster {self._resource} is only timed")
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
@@ -140,7 +143,7 @@ class FasterBackend:
 def open_for_worker(
     target: str, lnc: int = 1, *, progress: Callable[[str], None], warn: Callable[[str], None]
 ) -> SimulatedBackend:
-    """Open the simulator for a target; called by workers to open their backend."""
+    """Open the simulator for a target. Workers call this function to open their backend."""
     return open_simulated_backend(target, lnc=lnc)
 
 

@@ -1,4 +1,4 @@
-"""Times of a network at several batch sizes, dtypes and targets: the time per input, and the throughput of several
+"""Time a network at several batch sizes, dtypes and targets: the time per input, and the throughput of several
 cores."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .timing import LayerTiming, add_critical, total_utilization
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """The result of one combination. `sbuf_peak_bytes` is per partition, None if unknown.
+    """The result for one combination. `sbuf_peak_bytes` is per partition, or None if unknown.
 
-    With `cores`, `cores_inputs_per_second` is the total throughput of all cores, each with its own batches and its
-    share of HBM bandwidth; a batch then takes `cores_total_us`. `within_limit` is None without a limit. `best` marks
-    the highest throughput for an input shape, target and dtype, among the points within the limit if there is one.
-    `input_shape` is the shape of one input.
+    If `cores` is set, `cores_inputs_per_second` is the total throughput of all cores, each with separate batches and a
+    share of the HBM bandwidth; a batch then takes `cores_total_us`. `within_limit` is None if there is no limit. `best`
+    marks the highest throughput for an input shape, target and dtype, among the points within the limit if there is
+    one. `input_shape` is the shape of one input.
     """
 
     network: str
@@ -71,8 +71,10 @@ def with_cores(point: SweepPoint, cores: int, total_us: float) -> SweepPoint:
 
 
 def shared_hbm(target: str, cores: int) -> dict[str, float]:
-    """Return the constants of a core that shares its HBM stack: the rate of its DMA engines is limited to its share of
-    the stack's bandwidth."""
+    """Return the timing constants of a core that shares its HBM stack.
+
+    The rate of its DMA engines is limited to its share of the bandwidth of the stack.
+    """
     chip, constants = find_target(target), machine(target)
     sharing = min(cores, chip.cores_per_stack)
     return {"dma_sustained": min(constants.dma_sustained, constants.hbm_stack_rate / sharing)}

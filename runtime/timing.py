@@ -1,4 +1,4 @@
-"""Sums the times of a network's rows, for every way in which batches are run."""
+"""Sum the times of the rows of a network, for every way in which batches are run."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class LayerTiming:
     The batch axis of each shape has the total number of inputs. Flops, bytes, microseconds and the parts of `critical`
     are sums over the batches; `bound_by` is the largest part. `share` is the row's share of the total, and `mfu` and
     `hfu` are relative to `active_us`, the time in which the row's own instructions and DMAs ran. `device_us` is the
-    time on the device only, if its measurement was requested, and `device_by` names the tool; `latency_us` is then the
-    host's round trip. `latency_error` is the expected relative error of a predicted time, and `form` describes how a
-    convolution multiplies its filters, both from the longest batch.
+    time on the device only, if its measurement was requested, and `device_by` names the tool that measured it;
+    `latency_us` is then the round trip of the host. `latency_error` is the expected relative error of a predicted time,
+    and `form` is the convolution algorithm. Both values are taken from the batch with the longest time.
     """
 
     name: str
@@ -59,12 +59,15 @@ class LayerTiming:
 
 
 class Totals:
-    """Sums the times of batches by row and by worker, with memory use independent of the number of batches."""
+    """Sums the times of batches for each row and each worker.
+
+    Its memory use does not depend on the number of batches.
+    """
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = tuple(rows)
         self._sums: list[LaunchTime] = []
-        # longest time of each row; `bound_by` and `form` are taken from that batch
+        # the longest time of each row; `bound_by` and `form` are taken from that batch
         self._longest: list[float] = []
         self._worker_us: dict[int, float] = {}
         self.count = 0  # number of inputs so far
@@ -130,7 +133,7 @@ def with_batch(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
 
 
 def add_times(batches: Sequence[Sequence[LaunchTime]]) -> tuple[LaunchTime, ...]:
-    """Sum the times of several batches, each with one time for each row; empty if there is no batch."""
+    """Sum the times of several batches, each with one time for each row. The result is empty if there is no batch."""
     if not batches:
         return ()
     totals = Totals([Row("", "", (), ()) for _ in batches[0]])
@@ -167,7 +170,7 @@ def _sum(one: LaunchTime, other: LaunchTime, longest: LaunchTime) -> LaunchTime:
 
 
 def add_critical(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Sum microseconds by resource, rounded to whole picoseconds."""
+    """Sum the microseconds of each resource, rounded to whole picoseconds."""
     total: dict[str, float] = {}
     for part in parts:
         for name, time in part.items():
@@ -191,7 +194,7 @@ def _active(time: LaunchTime) -> float:
 
 
 def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
-    """Combine spans (microseconds, utilization); None if any is unknown or no time passed."""
+    """Combine spans (microseconds, utilization). Return None if any utilization is unknown or no time passed."""
     total = used = 0.0
     for span, share in parts:
         if share is None:
@@ -202,8 +205,11 @@ def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
 
 
 def widest_error(parts: Iterable[tuple[float, float | None]]) -> float | None:
-    """Return the expected error of a sum of times (microseconds, error). It is the largest error of any part, since one
-    model predicted all of them. None if any error is unknown or there are no parts."""
+    """Return the expected error of a sum of times (microseconds, error).
+
+    It is the largest error of any part, since one model predicted all parts. None if any error is unknown or there are
+    no parts.
+    """
     widest = None
     for latency, error in parts:
         if error is None:

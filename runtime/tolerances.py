@@ -1,7 +1,7 @@
-"""Tolerances for the difference between answers and the golden model, in one table, by source of the error.
+"""Tolerances for the difference between results and the golden model, in one table with a row for each source of error.
 
-They do not cover stochastic rounding, which would double every rounding error; trninfer disables it on the chip unless
-the user enabled it (neuron/system.py; neuron-features/rounding-modes.rst).
+The tolerances do not cover stochastic rounding, which would double every rounding error. trninfer disables it on the
+chip unless the user has enabled it (neuron/system.py; neuron-features/rounding-modes.rst).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3")
 
 
 class Source(NamedTuple):
-    """The error of one kernel relative to its largest value, by the dtype of the operands."""
+    """A source of error, with its size relative to the largest value of a kernel's result for each dtype of the
+    operands."""
 
     what: str
     shares: tuple[float, float, float, float]  # in the order of DTYPES

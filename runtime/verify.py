@@ -1,10 +1,11 @@
-"""Checks answers against the golden model.
+"""Compare results with the golden model.
 
-A probability may differ from the golden model by the tolerance of its dtype (tolerances.py). This holds for logits up
-to LARGE_LOGIT; for larger ones, rounding is coarser and the row's tolerance grows proportionally. For values, which no
-softmax bounds, it grows with the largest value of a row above 1. The result of a sum that cancels may have an error of
-a few rounding errors of the largest intermediate value, however small the result is. A class may differ if the golden
-model's probabilities of both classes differ by at most twice the tolerance. Such near-ties are counted separately.
+A probability may differ from the golden model by the tolerance of its dtype (tolerances.py). This applies to logits up
+to LARGE_LOGIT. For larger logits, rounding is coarser and the tolerance of the row grows proportionally. For values,
+which no softmax bounds, it grows with the largest value of the row if that is above 1. If the terms of a sum cancel,
+the result may have an error of a few rounding errors of the largest intermediate value, however small the result is. A
+class may differ if the golden model's probabilities of both classes differ by at most twice the tolerance. Such
+near-ties are counted separately.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..models.golden import OutputRun, run_network
 from .tolerances import network_tolerance, rounding
 
 LARGE_LOGIT = 16.0
-ROUNDINGS = 4  # rounding errors grow with the square root of their number: weights and activations of eight layers
+ROUNDINGS = 4  # rounding errors grow with the square root of their number: two in each of eight layers
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ def merge(verdicts: Sequence[Verification]) -> Verification:
 
 
 class Verifier:
-    """Runs the golden model on inputs that a session has answered, and accumulates the verdict.
+    """Runs the golden model on inputs that a session has processed, and accumulates the verdict.
 
-    `measured` is True if the answers come from the chip, whose functions and matmuls have additional errors. `least` is
+    `measured` is True if the results come from the chip, whose functions and matmuls have additional errors. `least` is
     the smallest tolerance.
     """
 
@@ -57,8 +58,7 @@ class Verifier:
         self.verdict = Verification(True, 0.0, 0, 0, max(least, network_tolerance(dtype, measured)))
 
     def check(self, inputs: np.ndarray, classes: np.ndarray, probabilities: np.ndarray) -> None:
-        """Compare the answers to inputs [N, ...], classes [N] and probabilities [N, row_size], with the golden
-        model."""
+        """Compare the classes [N] and probabilities [N, row_size] of inputs [N, ...] with the golden model."""
         if not len(inputs):
             return
         network = self._model.network
@@ -84,7 +84,7 @@ class Verifier:
         if of_values:
             allowed = np.maximum(allowed, ROUNDINGS * rounding(self._dtype) * largest)
         errors = np.abs(probabilities - expected).max(axis=1)
-        differ = (classes != expected.argmax(axis=1)) & (not of_values)  # for values the argmax is meaningless
+        differ = (classes != expected.argmax(axis=1)) & (not of_values)  # for values, the argmax is meaningless
         gap = expected.max(axis=1) - expected[np.arange(len(expected)), classes]
         near = differ & (gap <= 2 * allowed)
         disagreements = int(differ.sum() - near.sum())
@@ -92,8 +92,10 @@ class Verifier:
         return Verification(passed, float(errors.max()), disagreements, int(near.sum()), tolerance)
 
     def _map_verdict(self, run: OutputRun, largest: np.ndarray, classes: np.ndarray) -> Verification:
-        """Compare the classes of pixels [N, rows * columns]. The error of a differing class is the distance of its
-        score from the best one."""
+        """Compare the classes of pixels [N, rows * columns].
+
+        The error of a differing class is the difference between its score and the best score.
+        """
         scores = run.logits.reshape(len(run.logits), run.logits.shape[1], -1)
         chosen = classes.astype(np.int64)
         gaps = scores.max(axis=1) - np.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]

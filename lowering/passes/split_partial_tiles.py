@@ -1,4 +1,4 @@
-"""Split off the last channels of an expansion as separate nodes if they fill only part of a tile.
+"""Split off the last channels of an expansion, if they fill only part of a tile, as separate nodes.
 
 A depthwise convolution multiplies by diagonal matrices: a tile of 16 channels uses one eighth of the Tensor Engine's
 rows, which takes as long as 128 rows and keeps the clock rate low. If such a tile, together with the part of the

@@ -13,15 +13,16 @@ from typing import Any
 from ..backend import BackendUnavailable
 from .ray_package import check_search_path, first_line, import_ray, job_of, silent
 
-_REACHED_SECONDS = 10  # seconds for a cluster to accept a connection
-_CONNECTED_SECONDS = 60.0  # seconds for this process to join it
+_REACHED_SECONDS = 10  # maximum seconds for a cluster to accept a connection
+_CONNECTED_SECONDS = 60.0  # maximum seconds for this process to join the cluster
 _DISCONNECTED_SECONDS = 3.0
 _STEP_SECONDS = 0.2  # seconds of each wait; Python handles signals between waits
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Yield the `ray` module, connected to the cluster at `address` ("auto", or host:port) while the block runs.
+    """Yield the `ray` module, which is connected to the cluster at `address` ("auto" or host:port) while the block
+    runs.
 
     If this process is already connected to Ray, that connection is used and left open. Raises BackendUnavailable if Ray
     is not installed, or if there is no cluster at the address.
@@ -50,8 +51,10 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _reach(address: str) -> None:
-    """Try to connect to a cluster's host:port, because Ray itself would wait for more than a minute. Raises ValueError
-    if that fails."""
+    """Try to connect to a cluster's host:port, because Ray itself would wait for more than a minute.
+
+    Raises ValueError if this fails.
+    """
     host, colon, port = address.rpartition(":")
     if "://" in address or address == "auto":
         return
@@ -66,7 +69,7 @@ def _reach(address: str) -> None:
 def _call_in_thread(call: Any, seconds: float) -> None:
     """Call an uninterruptible function of Ray in a thread that can be abandoned.
 
-    Raises the function's exceptions, and TimeoutError.
+    Raises the exceptions of the function, or TimeoutError.
     """
     errors: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""The package Ray: imported on demand, without its messages, and without access to the folders of this process."""
+"""Import Ray on demand, suppress its messages, and keep its workers from importing from the folders of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _NoFolders(list[str]):
     """A list that stays empty.
 
     Ray puts the current folder, and the folder of the script, at the front of the workers' search path
-    (ray/_private/worker.py, `connect`): a `numpy.py` in a folder of pictures would run in every worker.
+    (ray/_private/worker.py, `connect`). A `numpy.py` in a folder of pictures would then run in every worker.
     """
 
     def extend(self, folders: Iterable[str]) -> None:
@@ -23,7 +23,7 @@ class _NoFolders(list[str]):
 
 
 def import_ray() -> Any:
-    """Return the module `ray`; BackendUnavailable, with the package to install, if it is missing."""
+    """Return the module `ray`. Raises BackendUnavailable, with the package to install, if it is missing."""
     try:
         import ray
     except ImportError as error:
@@ -49,9 +49,11 @@ def check_search_path(ray: Any) -> None:
 
 @contextlib.contextmanager
 def silent(ray: Any) -> Iterator[None]:
-    """Suppress Ray's messages on standard output when a worker dies, which `log_to_driver=False` does not suppress.
-    Standard output is reserved for reports, and trninfer itself reports the end of a worker (ray/_private/worker.py,
-    `listen_error_messages`)."""
+    """Suppress the messages that Ray prints on standard output when a worker dies.
+
+    `log_to_driver=False` does not suppress them (ray/_private/worker.py, `listen_error_messages`). Standard output is
+    reserved for reports, and trninfer itself reports the end of a worker.
+    """
     module = ray._private.worker
     before = getattr(module, "print_to_stdstream", None)
     if before is not None:

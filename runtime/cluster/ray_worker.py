@@ -22,7 +22,7 @@ _LONGEST_REASON = 200
 
 
 def actor_class(ray: Any, neuron: bool) -> Any:
-    """Return the actor class, whose actors each use one CPU, and one NeuronCore if `neuron` is set."""
+    """Return the actor class. Each actor uses one CPU and, if `neuron`, one NeuronCore."""
     return ray.remote(Worker).options(
         num_cpus=1, resources={NEURON_CORES: 1} if neuron else {}, max_restarts=0, scheduling_strategy="SPREAD"
     )
@@ -31,8 +31,8 @@ def actor_class(ray: Any, neuron: bool) -> Any:
 class RayWorker:
     """A pool's worker on any machine of the cluster.
 
-    `actors` is a result of `actor_class`; `setup` is a reference to a `Setup` in Ray's object store. `greeted` is
-    called with the worker's description when it is ready.
+    `actors` is a result of `actor_class`, and `setup` is a reference to a `Setup` in Ray's object store. When the
+    worker is ready, `greeted` is called with its description.
     """
 
     def __init__(self, number: int, greeted: Callable[[Hello], None], ray: Any, actors: Any, setup: Any) -> None:
@@ -46,8 +46,10 @@ class RayWorker:
         self._is_ended = False
 
     def begin(self) -> str:
-        """Wait until the worker is ready; return a line for the log. Raises BackendUnavailable if the worker has
-        another version of trninfer."""
+        """Wait until the worker is ready, and return a line for the log.
+
+        Raises BackendUnavailable if the worker has another version of trninfer.
+        """
         hello: Hello = self._value(self._actor.begin.remote(self._setup))
         if hello.version != __version__:
             raise BackendUnavailable(f"{hello.host} has trninfer {hello.version}, but this machine has {__version__}")
@@ -56,13 +58,13 @@ class RayWorker:
         return f"{hello.process} on {hello.host}"
 
     def answer(self, sources: list[Any]) -> list[BatchAnswer]:
-        """Return the answer to the single source, which is a batch."""
+        """Return the result for the single source, which is a batch."""
         (batch,) = sources
         answer: BatchAnswer = self._value(self._actor.answer.remote(batch))
         return [replace(answer, worker=self._number)]
 
     def notes(self) -> list[tuple[str, str]]:
-        """Return the worker's lines since the last call: (level, line)."""
+        """Return the lines that the worker logged since the last call, as (level, line)."""
         said, self._said = self._said, []
         return said
 
@@ -93,8 +95,8 @@ class RayWorker:
 
 
 def _reason(error: Exception) -> str:
-    """Return Ray's explanation of why a worker ended, in one line: a reported error, otherwise the way the worker
-    ended.
+    """Return Ray's explanation of why a worker ended, in one line: the reported error or, if there is none, how the
+    worker ended.
 
     Ray's messages contain colour codes and the addresses of objects.
     """

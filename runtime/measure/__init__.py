@@ -1,1 +1,1 @@
-"""Measures single kernels at a shape and published suites, and compares the chip with the simulator."""
+"""Measure single kernels and published suites, and compare the chip with the simulator."""

@@ -1,4 +1,4 @@
-"""Compares the chip with the simulator: every launch of a network runs on both, with the same operands.
+"""Compare the chip with the simulator: every launch of a network runs on both, with the same operands.
 
 The operands of each kernel are the values that the chip computed so far, so a difference is caused by the kernel of
 that row. Floating-point outputs may differ by the tolerance of a network (tolerances.py), relative to their largest
@@ -30,13 +30,14 @@ PREDICTED_LABEL = "predicted"
 MEASUREMENT_COLUMNS = (
     "id", "source", "kernel", "variant", "shapes", "dtype", "device", "metric", "latency_us", "mfu", "notes",
 )  # fmt: skip
-_SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # names of the dtypes in that file
+_SHORT_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # names of the dtypes in this file
 
 
 @dataclass(frozen=True)
 class ComparedLaunch:
-    """One kernel at one shape on both backends. Times are in microseconds per launch; `error` is relative to the
-    magnitude of the outputs.
+    """The comparison of one kernel at one shape.
+
+    Times are in microseconds per launch; `error` is relative to the magnitude of the outputs.
 
     `measured_us` and its 99th percentile are host round trips, labelled by the measuring backend. `device_us` is the
     time on the device only, if known, and `device_by` names the tool that measured it.
@@ -63,14 +64,14 @@ class ComparedLaunch:
 
     @property
     def ratio(self) -> float | None:
-        """The predicted time divided by the time on the device; None if the latter is unknown."""
+        """The predicted time divided by the time on the device; None if the time on the device is unknown."""
         return self.predicted_us / self.device_us if self.device_us else None
 
 
 @dataclass(frozen=True)
 class BackendComparison:
-    """The chip's result, and the comparison of its launches with those of the simulator, with a row for each kernel and
-    set of shapes."""
+    """The result of the chip, and the comparison of its launches with those of the simulator: one row for each kernel
+    and set of shapes."""
 
     result: Result
     rows: tuple[ComparedLaunch, ...]
@@ -129,7 +130,7 @@ class ComparingBackend:
         self.compared: list[ComparedLaunch] = []
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on both backends and record the comparison (without the names of step and kernel)."""
+        """Run a kernel on both backends and record the comparison, without the names of the step and the kernel."""
         operands, others = split_arguments(kernel, arrays, parameters)
         measured = self._measured.launch(kernel, **operands, **others)
         here = {name: np.asarray(array) for name, array in operands.items()}
@@ -169,7 +170,8 @@ def compare_backends(
     dtype: str = "float32",
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> BackendComparison:
-    """Run inputs [N, *network.input.shape] on `measured` (the chip) and compare with `predicted` (the simulator).
+    """Run inputs [N, *network.input.shape] on `measured` (the chip) and compare the results with `predicted` (the
+    simulator).
 
     Launches with equal kernel, shapes and parameters share a row, which contains their largest error and the times
     reported by the backends.
@@ -182,8 +184,10 @@ def compare_backends(
 
 
 def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference relative to the largest expected magnitude (at least 1); infinite if the shapes
-    differ, or if a value is not finite and its counterpart differs."""
+    """Return the largest difference relative to the largest expected magnitude (at least 1).
+
+    The result is infinite if the shapes differ, or if a value is not finite and differs from its counterpart.
+    """
     if actual.shape != expected.shape:
         return float("inf")
     if expected.dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""Times a single kernel at a shape, and optionally compares it with NumPy."""
+"""Time a single kernel at a shape, and optionally compare its result with NumPy's."""
 
 from __future__ import annotations
 

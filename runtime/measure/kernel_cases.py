@@ -24,7 +24,7 @@ Sizes = Mapping[str, Any]
 
 
 class ShapeError(TrninferError, ValueError):
-    """A kernel or shape that cannot be run; the message is one line for the user."""
+    """A kernel or shape cannot be run. The message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class KernelCase:
 
 @dataclass(frozen=True)
 class _Family:
-    """A kernel family: its sizes (with defaults, None if required), its choices, and a function that creates a case."""
+    """A kernel family: its sizes (with defaults, or None if required), its choices, and a function that creates a
+    case."""
 
     sizes: Mapping[str, int | None]
     build: Callable[[Sizes], KernelCase]
@@ -96,7 +97,7 @@ def kernel_keys(name: str) -> tuple[str, ...]:
 
 
 def _value(family: _Family, name: str, key: str, text: str) -> str | int:
-    """Return the value of a key of a shape, given as text; raise ShapeError if it is not allowed."""
+    """Parse the value of a key of a shape. Raise ShapeError if the value is not allowed."""
     if key in family.choices:
         if text not in family.choices[key]:
             raise ShapeError(f"{name}: {key} is {text!r}; allowed: {', '.join(family.choices[key])}")
@@ -110,7 +111,7 @@ def _value(family: _Family, name: str, key: str, text: str) -> str | int:
 
 
 def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
-    """Return the case of a family at a shape given as text ({"m": "128", ...}); raise ShapeError if it does not fit."""
+    """Return the case of a family at a shape, such as {"m": "128", ...}. Raise ShapeError if the shape does not fit."""
     family = _family(name)
     values: dict[str, Any] = {key: _value(family, name, key, text) for key, text in shape.items()}
     for key, default in family.sizes.items():

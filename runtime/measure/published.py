@@ -1,9 +1,9 @@
-"""Published kernels, predicted from their own source.
+"""Predict published kernels from their own source.
 
 `published.csv` specifies, for each published time of a kernel whose source is public, the repository, commit and file
 of the kernel, and the options with which it was timed. The sources belong to their authors and are not part of
-trninfer. They are read from checkouts, `FOLDER/owner/repository`, and migrated to NKI 0.7 in memory, as `trninfer
-simulate` does.
+trninfer. They are read from checkouts (`FOLDER/owner/repository`) and migrated to NKI 0.7 in memory, as by `trninfer
+simulate`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class PublishedKernel:
     suite: str  # `suite` and `case` identify a case in suites.csv, "" if it is not in that file
     case: str
     published_us: float
-    profiled: bool  # the time is the total of a profile, not the result of a benchmark
+    profiled: bool  # True if the time is the total of a profile, not the result of a benchmark
     target: str
-    dge: bool  # False: compiled with --disable-dge
+    dge: bool  # False if it was compiled with --disable-dge
     arguments: tuple[TensorSpec, ...]
     parameters: dict[str, Any]
     repository: str
     commit: str
-    file: str  # `#N` appended: the kernel is in the N-th Python block of a documentation page
+    file: str  # with `#N` appended if the kernel is in the N-th Python block of a documentation page
     sha256: str  # digest of the whole file
     kernel: str
     constants: dict[str, int]  # constants that the author changed before timing the kernel
@@ -193,7 +193,8 @@ def _migrated(text: str, constants: dict[str, int]) -> str:
 
 
 def set_constants(text: str, constants: dict[str, int]) -> str:
-    """Return a source with other numbers assigned to names, such as `ROW_CHUNK = 1` instead of `ROW_CHUNK = 128`.
+    """Return a source with other numbers assigned to some names, for example `ROW_CHUNK = 1` instead of `ROW_CHUNK =
+    128`.
 
     Raises SourceError if no number is assigned to one of the names.
     """

@@ -1,9 +1,9 @@
 """Published benchmark suites, and trninfer's own kernels timed on the same problems.
 
 `suites.csv` contains the cases: the exercises of public courses (Stanford CS149, Berkeley CS152) and AWS's matrix
-multiplication tutorial, each with a published time and the kind of this figure: a threshold to pass, a student's
-result, or the fastest published result. The kernels of `trninfer.kernels` are timed on the simulator. If a folder of
-checkouts is given, the published kernels are timed instead, if their source is known (published.csv).
+multiplication tutorial. Each has a published time of some kind: a threshold to pass, a student's result, or the fastest
+published result. The kernels of `trninfer.kernels` are timed on the simulator. If a folder of checkouts is given, the
+published kernels are timed instead, if their source is known (published.csv).
 """
 
 from __future__ import annotations
@@ -57,15 +57,18 @@ class SuiteCase:
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """A case with the predicted time of a kernel. `ratio` is the predicted time divided by the published time. It is
-    None if no time was published, or if the published time belongs to another program than the predicted one."""
+    """A case with the predicted time of a kernel.
+
+    `ratio` is the predicted time divided by the published time. It is None if no time was published, or if the
+    published time belongs to a different program than the prediction.
+    """
 
     name: str
     predicted_us: float
     published_us: float | None
     published_kind: str
     ratio: float | None
-    metric: str  # kind of the published figure and of the prediction, such as "benchmark p99" or "profile total"
+    metric: str  # the kind of the published and of the predicted time, such as "benchmark p99" or "profile total"
     kernel: str = OURS  # the kernel that was predicted, OURS or THEIRS
     source: str = ""  # location of the published kernel, "" if it was not published
     note: str = ""
@@ -77,7 +80,7 @@ def suite_names() -> tuple[str, ...]:
 
 
 def load_suite(name: str) -> list[SuiteCase]:
-    """Return the cases of a suite. Raises UnknownSuite, which lists the suites, for any other name."""
+    """Return the cases of a suite. Raises UnknownSuite, whose message lists the suites, for any other name."""
     cases = [case for case in _cases() if case.suite == name]
     if not cases:
         raise UnknownSuite(f"unknown suite {name!r}; allowed: {', '.join(suite_names())}")
@@ -85,8 +88,10 @@ def load_suite(name: str) -> list[SuiteCase]:
 
 
 def predict_case(case: SuiteCase) -> float:
-    """Return the predicted microseconds of trninfer's kernel for a case, as a profile's total if the published time is
-    one."""
+    """Return the predicted microseconds of trninfer's kernel for a case.
+
+    If the published time is the total of a profile, so is the prediction.
+    """
     kernel, arguments, parameters = _launch(case)
     launch = run(
         kernel,
@@ -106,8 +111,8 @@ def run_suite(
     """Time every case of a suite in order. Raises UnknownSuite before anything runs.
 
     `progress` is called before each case with the number of finished cases, the number of cases, and the case's name.
-    If `sources`, a folder of checkouts, is given, the published kernels are predicted from their source; a missing one
-    raises SourceError.
+    If `sources`, a folder of checkouts, is given, the published kernels are predicted from their source. A missing
+    source raises SourceError.
     """
     return _rows(load_suite(name), progress, sources)
 
@@ -162,7 +167,10 @@ def _case(record: dict[str, str]) -> SuiteCase:
 
 
 def _parameters(text: str) -> dict[str, int | str]:
-    """Parse `n=25600 tiled rows=1` to {"n": 25600, "variant": "tiled", "rows": 1}; a single word is the variant."""
+    """Parse `n=25600 tiled rows=1` to {"n": 25600, "variant": "tiled", "rows": 1}.
+
+    A word without "=" is the variant.
+    """
     parameters: dict[str, int | str] = {}
     for word in text.split():
         key, equals, value = word.partition("=")

@@ -1,1 +1,1 @@
-"""The Trainium chip: detecting it, and compiling, running and timing kernels on it."""
+"""The Trainium chip: detect it, and compile, run and time kernels on it."""

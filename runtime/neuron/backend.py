@@ -1,10 +1,10 @@
-"""Opens the backend on a Trainium chip: TorchNeuron (`torch_backend.py`) if installed, else NEFF and nki.runtime
+"""Open the backend on a Trainium chip: TorchNeuron (`torch_backend.py`) if installed, else NEFF and nki.runtime
 (`nrt.py`).
 
 Both keep read-only operands on the device and never copy intermediate results to the host. The time of a launch is the
-wall clock around one synchronised call on data already on the device ("measured, host round trip"); the time on the
-NeuronCore only is also reported if available ("measured, device"). Written from AWS's documentation (each module
-names its pages) and tested against stand-ins; it has not run on a chip yet.
+wall-clock time of one synchronised call on data that is already on the device ("measured, host round trip"). The time
+on the NeuronCore only ("measured, device") is also reported if it is available. The code was written from AWS's
+documentation (each module names the pages) and tested against stand-ins; it has not run on a chip yet.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def open_neuron_backend(
     progress: Note = lambda message: None,
     warn: Note = warn_user,
 ) -> CompiledKernels:
-    """Return the backend for this machine's chip; raise BackendUnavailable, which lists what is missing.
+    """Return the backend for this machine's chip, or raise BackendUnavailable with a list of what is missing.
 
-    If no target is given, it is determined by NEURON_PLATFORM_TARGET_OVERRIDE, else by the instance type, else trn2.
+    If no target is given, NEURON_PLATFORM_TARGET_OVERRIDE determines it, else the instance type, else it is trn2.
     Kernels are compiled for and run on a logical core of `lnc` NeuronCores, which is fixed for the process. See
     `RunOptions` for the other arguments.
     """

@@ -1,4 +1,4 @@
-"""Compiles a kernel without executing it, through internal modules of AWS's nki, and reads AWS's own estimate.
+"""Compile a kernel without executing it, through internal modules of AWS's nki, and read AWS's own estimate.
 
 The modules appear in AWS's sources and in public code: `nki.framework.compiled` has a StandaloneKernel, whose
 `_executor` is called with the compiled kernel, and `compile_kernel_to_nir`, whose result `compile_bir_to_neff` of
@@ -7,8 +7,8 @@ The modules appear in AWS's sources and in public code: `nki.framework.compiled`
 instruction simulator. If the result contains no prediction, it is requested as in public code: with
 `emit_predicted_latency` and with the pipeline optimizations that a StandaloneKernel turns off.
 
-If these modules differ or are missing in a wheel, ImportError, AttributeError or TypeError is raised; then the next way
-is tried, and finally the call that compiles and executes (compile_worker.py).
+If these modules differ or are missing in a wheel, an ImportError, AttributeError or TypeError is raised, and the next
+way is tried. The last way is the call that compiles and executes (compile_worker.py).
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ _OTHERWISE = (ImportError, AttributeError, TypeError, NotImplementedError)  # th
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """AWS's estimate of a kernel, neither predicted by trninfer nor measured: microseconds, the utilization of
-    each engine, multiply-accumulates and HBM bytes; None for values that AWS's compiler does not report."""
+    """AWS's estimate of a kernel, which is neither predicted by trninfer nor measured.
+
+    It consists of microseconds, the utilization of each engine, multiply-accumulates and HBM bytes. Values that AWS's
+    compiler does not report are None.
+    """
 
     total_us: float | None = None
     utilization: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -44,8 +47,8 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class CompileReport:
-    """Report of one compilation: the `way` that succeeded, the reasons why earlier ways failed, AWS's estimate, and the
-    outputs of BIRSim if it ran."""
+    """A report on one compilation: the `way` that succeeded, the reasons why earlier ways failed, AWS's estimate, and
+    the outputs of BIRSim if it ran."""
 
     way: str
     tried: tuple[tuple[str, str], ...] = ()
@@ -53,7 +56,7 @@ class CompileReport:
     birsim: tuple[np.ndarray, ...] | None = None
 
     def write(self, folder: Path) -> None:
-        """Write the report to a folder, and the outputs as raw bytes to separate files next to it."""
+        """Write the report to a folder, with the outputs as raw bytes in separate files."""
         outputs = None
         if self.birsim is not None:
             outputs = [[list(array.shape), array.dtype.name] for array in self.birsim]
@@ -83,10 +86,12 @@ class CompileReport:
 def compile_alone(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], artifacts: Path, simulate: bool
 ) -> CompileReport | None:
-    """Compile a kernel to `kernel.neff` below `artifacts`, without executing it; return None if this version of nki
-    does not support that.
+    """Compile a kernel to `kernel.neff` below `artifacts`, without executing it.
 
-    `simulate`: also run BIRSim on the inputs, if that works. Exceptions of the compiler about a kernel propagate.
+    Return None if this version of nki does not support that.
+
+    `simulate`: whether to run BIRSim on the inputs as well, if that works. Exceptions of the compiler about a kernel
+    are propagated.
     """
     tried: list[tuple[str, str]] = []
     for label, way, birsim in _attempts(simulate):
@@ -108,7 +113,7 @@ def compile_alone(
 
 
 def _attempts(simulate: bool) -> list[tuple[str, str, bool]]:
-    """Return the ways to compile, in order: a label, the key of `_WAYS`, and whether BIRSim is to run."""
+    """Return the ways to compile, in order: (label, key of `_WAYS`, whether to run BIRSim)."""
     runs = (True, False) if simulate else (False,)
     return [(f"{way}, BIRSim" if birsim else way, way, birsim) for way in _WAYS for birsim in runs]
 
@@ -180,7 +185,10 @@ _WAYS: dict[str, Callable[..., Any]] = {
 def _try_estimate(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
 ) -> tuple[Estimate | None, list[tuple[str, str]]]:
-    """Return AWS's estimate of a kernel and the reason if it fails, which does not invalidate the compiled kernel."""
+    """Return AWS's estimate of a kernel or, if that fails, the reason.
+
+    A failure does not invalidate the compiled kernel.
+    """
     try:
         return _estimate_alone(kernel, inputs, parameters, folder), []
     except Exception as error:
@@ -190,8 +198,11 @@ def _try_estimate(
 def _estimate_alone(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
 ) -> Estimate | None:
-    """Return AWS's estimate of a kernel without generating a NEFF: compiled as usual, or otherwise with all
-    optimizations of the pipeline; None if neither yields an estimate."""
+    """Return AWS's estimate of a kernel without generating a NEFF.
+
+    The kernel is compiled as usual or, if that yields no estimate, with all optimizations of the pipeline. Return None
+    if neither yields an estimate.
+    """
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
 
@@ -212,7 +223,7 @@ def _estimate_alone(
 
 
 def _estimate_of(nir: Any) -> Estimate | None:
-    """Return AWS's estimate contained in a NirResult; None if there is none."""
+    """Return the estimate that a NirResult contains; None if there is none."""
     total = getattr(nir, "total_time_ns", None)
     shares: dict[str, float] = {}
     with contextlib.suppress(AttributeError, TypeError, ValueError):

@@ -1,12 +1,12 @@
-"""Cache of compiled kernels on disk, so that a second run does not need to compile them.
+"""Cache compiled kernels on disk, so that a second run does not need to compile them.
 
     <folder>/<key>/entry.json     the inputs of the compilation, and the SHA-256 of each file
     <folder>/<key>/...            the files
-    <folder>/<key>.partial/       an entry that is being written under its key's lock; left-over ones are stale
+    <folder>/<key>.partial/       an entry that is being written under the lock of its key; left-over entries are stale
     <folder>/locks/<key>          locked while a process looks up or compiles the key
 
-The folder is given by TRNINFER_CACHE, else it is in the user's cache folder. Entries are created atomically. If the
-cache cannot be used, this is reported once, and nothing is cached.
+The folder is TRNINFER_CACHE if that variable is set, else a folder in the user's cache folder. Entries are created
+atomically. If the cache cannot be used, this is reported once, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _FORMAT = 1
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of compiled kernels: TRNINFER_CACHE, else `neuron` in the user's cache folder for trninfer.
+    """Return the folder of compiled kernels: TRNINFER_CACHE if set, else `neuron` in the user's cache folder for
+    trninfer.
 
     Return None if the user has no cache folder.
     """
@@ -59,7 +60,7 @@ def cache_size(folder: Path) -> CacheSize:
 
 
 def warn_user(message: str) -> None:
-    """Issue a RuntimeWarning; the default for `warn`."""
+    """Issue a RuntimeWarning. This is the default for `warn`."""
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
@@ -141,8 +142,9 @@ class Slot:
                 self._cache.give_up(error)
 
     def store(self, write: Callable[[Path], None]) -> Path | None:
-        """Create the entry and return its folder; None if it was not stored. `write` is called with a folder, to which
-        it writes the files of the entry.
+        """Create the entry and return its folder; None if it was not stored.
+
+        `write` is called with a folder, to which it must write the files of the entry.
 
         If writing fails (PyTorch raises RuntimeError if the disk is full), the reason is reported and the run
         continues, since the compiled kernel is in memory.

@@ -1,9 +1,9 @@
-"""Compiles kernels to NEFFs for a chip that this machine does not have; needs AWS's packages but no device.
+"""Compile kernels to NEFFs for a chip that this machine does not have. This requires AWS's packages but no device.
 
 Internal modules of nki compile a kernel without executing it, and report AWS's own estimate (compile_alone.py). If the
-wheel does not contain them, the kernel is called with NumPy arrays, for the target given by
-NEURON_PLATFORM_TARGET_OVERRIDE: NKI saves the NEFF in NKI_ARTIFACTS_DIR and then tries to execute it, which fails if
-there is no NeuronCore (docs/chip.md). The results of kernels are computed by the simulator.
+wheel does not contain them, the kernel is called with NumPy arrays for the target in NEURON_PLATFORM_TARGET_OVERRIDE.
+NKI saves the NEFF in NKI_ARTIFACTS_DIR and then tries to execute it, which fails if there is no NeuronCore
+(docs/chip.md). The results of kernels are computed by the simulator.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ LABEL = "predicted; compiled only"
 
 
 class CompileOnlyBackend(CompiledKernels):
-    """Backend that compiles each launched kernel, and returns the simulator's results and predictions. Kernels passed
-    to `prepare` are compiled in parallel. CompileError is raised if the compiler rejects a kernel."""
+    """A backend that compiles each launched kernel, and returns the simulator's results and predictions.
+
+    Kernels passed to `prepare` are compiled in parallel. CompileError is raised if the compiler rejects a kernel.
+    """
 
     way = "compile-only"
     needs_device = False
@@ -119,8 +121,11 @@ class CompileOnlyBackend(CompiledKernels):
 
 
 def open_compile_only(target: str, options: RunOptions, processes: int | None = None) -> CompileOnlyBackend:
-    """Return a backend that compiles for a target ("trn2" or "trn3"); raise BackendUnavailable if nki or
-    neuronx-cc is missing. By default, the number of parallel compilations is half the number of CPUs."""
+    """Return a backend that compiles for a target ("trn2" or "trn3").
+
+    By default, the number of parallel compilations is half the number of CPUs. Raises BackendUnavailable if nki or
+    neuronx-cc is missing.
+    """
     missing = environment.missing_packages()[environment.NRT]
     if missing:
         raise BackendUnavailable(

@@ -25,7 +25,7 @@ ARTIFACTS = "NKI_ARTIFACTS_DIR"
 
 
 def make_operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return an array of zeros: the values are arbitrary, and zeros never overflow."""
+    """Return an array of zeros. The values are arbitrary, and zeros never overflow."""
     return np.zeros(shape, array_type(dtype))
 
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _compile_by_call(kernel: Any, arguments: dict[str, Any], artifacts: Path) -> CompileReport:
-    """Compile a kernel by calling it; the call may fail once there is a NEFF."""
+    """Compile a kernel by calling it. The call may fail, provided that there is a NEFF."""
     try:
         kernel(**arguments)
     except Exception as error:

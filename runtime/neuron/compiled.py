@@ -1,4 +1,5 @@
-"""Code shared by both ways to the chip: kernels are compiled once and cached, executed, and timed once for each shape.
+"""The code that both ways to the chip share: kernels are compiled once and cached, executed, and timed once for each
+shape.
 
 A way (`torch_backend.py`, `nrt.py`) defines how a kernel is compiled, loaded and called. Kernels in this process use
 the simulator's `nki`: it determines the shapes of results, counts flops and bytes, and makes the prediction shown
@@ -76,8 +77,11 @@ class Walked:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled kernel. `write` saves it to a folder from which it can be loaded later; `load` loads it immediately.
-    `seconds` is the duration of the compilation, and `peak_bytes` its peak memory (0 if unknown)."""
+    """A compiled kernel.
+
+    `write` saves it to a folder from which it can be loaded later; `load` loads it immediately. `seconds` and
+    `peak_bytes` are the duration and the peak memory of the compilation (0 if unknown).
+    """
 
     write: Callable[[Path], None]
     load: Callable[[], Any]
@@ -98,8 +102,11 @@ class Executable:
 
 @dataclass(frozen=True)
 class Compilation:
-    """One attempt to compile a kernel, for reports: `error` is None if it succeeded, `log` is the compiler's output if
-    it failed, and `tensors` describes the operands and results of the compiled kernel, if known."""
+    """An attempt to compile a kernel, for reports.
+
+    `error` is None if the attempt succeeded, `log` is the compiler's output if it failed, and `tensors` describes the
+    operands and results of the compiled kernel, if known.
+    """
 
     label: str
     seconds: float
@@ -113,16 +120,18 @@ class Compilation:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt to compile in another way; `error` is a line from the compiler if it failed too."""
+    """An attempt to compile in another way. `error` is a line from the compiler if this attempt failed too."""
 
     how: str
     error: str | None
 
 
 class CompiledKernels(ABC):
-    """Backend that runs kernels on a NeuronCore. A kernel is compiled and timed once for each combination of shapes,
-    dtypes and parameters; later launches execute it once and report the same times. `compilations` contains every
-    attempt to compile."""
+    """A backend that runs kernels on a NeuronCore.
+
+    A kernel is compiled and timed once for each combination of shapes, dtypes and parameters; later launches execute it
+    once and report the same times. `compilations` contains every attempt to compile.
+    """
 
     way: str
     needs_device = True
@@ -178,7 +187,7 @@ class CompiledKernels(ABC):
         return LaunchResult(outputs, executable.timed)
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        """Time a kernel on random arrays (zeros for integers); the result has no outputs."""
+        """Time a kernel on random arrays (zeros for integers). The result has no outputs."""
         operands, others = split_arguments(kernel, specs, parameters)
         random = np.random.default_rng(0)
         arrays = {}
@@ -210,15 +219,17 @@ class CompiledKernels(ABC):
         return found
 
     def _job(self, kernel: Any, operands: Operands, parameters: dict[str, Any]) -> Job:
-        """Return the compilation job; raise KernelError for arguments that AWS's packages would misinterpret."""
+        """Return the compilation job. Raise KernelError for arguments that AWS's packages would misinterpret."""
         specs = {name: ArraySpec(tuple(each.shape), each.dtype) for name, each in operands.items()}
         job = Job(kernel, find_source(kernel), specs, parameters, self.info.target)
         check_arguments(job.source.name, parameters)
         return job
 
     def compile_otherwise(self, kernel: Any, *arrays: Any, **parameters: Any) -> tuple[Attempt, ...]:
-        """Recompile a rejected kernel in other ways, to find out which component rejects it: to a NEFF without the
-        framework, and with the front end of NKI 0.6."""
+        """Recompile a rejected kernel in other ways, to find out which component rejects it.
+
+        It is compiled to a NEFF without the framework, and with the front end of NKI 0.6.
+        """
         job = self._job(kernel, *split_arguments(kernel, arrays, parameters))
         ways: dict[str, dict[str, str]] = {"alone": {}} if self.way == environment.TORCHNEURON else {}
         ways["front end of NKI 0.6"] = {FRONT_END: "custom"}
@@ -308,7 +319,7 @@ class CompiledKernels(ABC):
         )
 
     def _measure(self, executable: Executable, operands: Operands) -> LaunchTime:
-        """Time a kernel that has already run once; that run counts as the first warm-up."""
+        """Time a kernel that has already run once. That run counts as the first warm-up."""
         for _ in range(self._options.warmup - 1):
             self._call(executable, operands)
         microseconds = [self._call(executable, operands)[1] for _ in range(self._options.iterations)]
@@ -325,7 +336,7 @@ class CompiledKernels(ABC):
         )
 
     def _time_on_device(self, executable: Executable, operands: Operands) -> DeviceTime | None:
-        """Return the time on the NeuronCore only; if it is not available, warn with the reason and return None."""
+        """Return the time on the NeuronCore only. If it is not available, warn with the reason and return None."""
         try:
             return self._device_time(executable, operands)
         except DeviceTimingError as error:
@@ -334,7 +345,7 @@ class CompiledKernels(ABC):
 
 
 def walk(job: Job) -> Walked:
-    """Trace a kernel on the simulator, with only the shapes of its operands; raise KernelError if it rejects them."""
+    """Trace a kernel on the simulator with only the shapes of its operands. Raise KernelError if it rejects them."""
     returned: list[Any] = []
 
     def noting(*tensors: Any, **parameters: Any) -> Any:

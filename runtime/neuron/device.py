@@ -1,9 +1,9 @@
-"""A NeuronCore used by a separate process: tensors stay on the device, and kernels are loaded once.
+"""A NeuronCore that a separate process uses. Tensors stay on the device, and kernels are loaded once.
 
-The process is `torch_worker` (TorchNeuron) or `nrt_worker` (NEFF and nki.runtime). It receives messages: a line of
-JSON, followed by raw bytes, whose number is given by `bytes`. It replies to each with one message of the same form.
-Tensors and kernels are stored in the process and are identified by numbers. Since a process has one Neuron runtime, a
-lost NeuronCore and a compiler that crashes or hangs end that process, not this one.
+The process is `torch_worker` (TorchNeuron) or `nrt_worker` (NEFF and nki.runtime). It receives messages, each a line of
+JSON followed by as many raw bytes as its field `bytes` specifies, and replies to each with one message of the same
+form. Tensors and kernels are stored in the process and are identified by numbers. As the Neuron runtime belongs to that
+process, a lost NeuronCore, or a compiler that crashes or hangs, ends that process and not this one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DeviceArray:
 
     @property
     def is_there(self) -> bool:
-        """True if the process that stores the array is still running."""
+        """True if the process that holds the array is still running."""
         return self._device.holds(self._start)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -97,9 +97,11 @@ class Lease:
 
 
 class Device:
-    """A process that owns a NeuronCore. It is started on first use, restarted if it has ended, and terminated when this
-    process ends. `command` starts it, `variables` are added to its environment, and `library` is the package it
-    needs."""
+    """A process that owns a NeuronCore.
+
+    It is started on first use, restarted if it has ended, and terminated when this process ends. `command` starts it,
+    `variables` are added to its environment, and `library` is the package that it needs.
+    """
 
     def __init__(self, command: Sequence[str], library: str, variables: Mapping[str, str] | None = None) -> None:
         self.library = library
@@ -111,8 +113,10 @@ class Device:
         self._unwanted: list[tuple[int, int]] = []  # tensors to free, each with the number of its process
 
     def start(self) -> int:
-        """Start the process if it is not running; return its number, to which the numbers of tensors and kernels
-        belong."""
+        """Start the process if it is not running, and return its number.
+
+        The numbers of tensors and kernels are specific to it.
+        """
         with self._lock:
             self._running()
         return self.starts
@@ -127,11 +131,11 @@ class Device:
         return self.ask("hello")
 
     def put(self, array: np.ndarray) -> int:
-        """Copy an array to a new tensor on the device; return the tensor's number."""
+        """Copy an array to a new tensor on the device, and return the number of the tensor."""
         return int(self.ask("put", np.ascontiguousarray(array), **_form(array))["tensor"])
 
     def blank(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-        """Create a tensor of zeros; return its number."""
+        """Create a tensor of zeros, and return its number."""
         return self.put(np.zeros(shape, dtype))
 
     def write(self, tensor: int, array: np.ndarray) -> None:
@@ -225,7 +229,7 @@ class Device:
         return {**answer, "data": process.stdout.read(answer["bytes"])}
 
     def _wait(self, process: subprocess.Popen[bytes], operation: str, limit: float, note: Waiting) -> None:
-        """Wait for a reply; in case of a timeout, terminate the process and raise DeviceTimeoutError."""
+        """Wait for a reply. On a timeout, terminate the process and raise DeviceTimeoutError."""
         start = time.perf_counter()
         while True:
             passed = time.perf_counter() - start

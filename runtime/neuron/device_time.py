@@ -1,8 +1,8 @@
-"""The time of a kernel on the NeuronCore only, read from a profile of the device: an NTFF file and its NEFF.
+"""Read the time of a kernel on the NeuronCore only from a profile of the device: an NTFF file and its NEFF.
 
-A profile is written by torch.profiler (TorchNeuron), or by `neuron-explorer capture`, which executes a NEFF on a free
-NeuronCore, with zeros for missing inputs. `neuron-explorer view` reads it: its summary, or the Summary table of the
-Parquet files, contains `total_time`, the seconds between the start and the end of the execution on the device.
+Profiles are written by torch.profiler (TorchNeuron), or by `neuron-explorer capture`, which executes a NEFF on a free
+NeuronCore, with zeros for missing inputs. `neuron-explorer view` reads a profile. Its summary, or the Summary table of
+the Parquet files, contains `total_time`, the seconds between the start and the end of the execution on the device.
 
 Sources (aws-neuron-sdk): tools/neuron-explorer/how-to-profile-workload (capture and its options),
 profile-schema-reference ("Summary"), how-to-analyze-profile-output (where Parquet files are written),
@@ -44,11 +44,14 @@ class DeviceTime:
 
 
 class DeviceTimingError(RuntimeError):
-    """Raised if a kernel's time on the device is not available; the message is one line for the user."""
+    """Raised if a kernel's time on the device is not available. The message is one line for the user."""
 
 
 def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
-    """Return the time in a profile that the tool `by` measured; raise DeviceTimingError if it cannot be read."""
+    """Return the time in a profile that the tool `by` measured.
+
+    Raise DeviceTimingError if the profile cannot be read.
+    """
     with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
         profile = ["view", "-n", str(neff), "-s", str(ntff)]
         try:
@@ -71,8 +74,8 @@ def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
 def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
     """Execute a NEFF three times on a free NeuronCore and return the last time.
 
-    `inputs`, by their names in the NEFF, are used if NumPy supports all their dtypes; otherwise zeros are used. Raises
-    DeviceTimingError if the tool fails.
+    `inputs`, keyed by their names in the NEFF, are used if NumPy supports all their dtypes; otherwise, zeros are used.
+    Raises DeviceTimingError if the tool fails.
     """
     with tempfile.TemporaryDirectory(prefix="trninfer-capture-") as name:
         folder = Path(name)
@@ -91,11 +94,11 @@ def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
 
 
 def find_profile(folder: Path) -> tuple[Path, Path]:
-    """Return the NEFF and the NTFF that torch.profiler wrote below a folder; raise DeviceTimingError unless there is
-    exactly one NTFF with its NEFF.
+    """Return the NEFF and the NTFF that torch.profiler wrote below a folder.
 
-    They are paired by the number in their names (neff_3.neff and 3_instid_0_vnc_0.ntff, as seen in public code), since
-    cached NEFFs of other kernels are in the same folder.
+    The files are paired by the number in their names (neff_3.neff and 3_instid_0_vnc_0.ntff, as in public code), since
+    cached NEFFs of other kernels are in the same folder. Raises DeviceTimingError unless there is exactly one NTFF with
+    its NEFF.
     """
     traces, programs = sorted(folder.rglob("*.ntff")), sorted(folder.rglob("*.neff"))
     if len(traces) != 1:
@@ -136,7 +139,7 @@ def _run(arguments: list[str], folder: Path) -> str:
 
 
 def _of_summary(text: str) -> float:
-    """Return the seconds in a summary, which is an object, or an object that contains one object for each profile."""
+    """Return the seconds in a summary, which is an object or contains one object for each profile."""
     try:
         document = json.loads(text)
         profiles = [document] if _TOTAL in document else list(document.values())
@@ -147,7 +150,7 @@ def _of_summary(text: str) -> float:
 
 
 def _of_parquet(folder: Path) -> float:
-    """Return the seconds in the Summary table, which has a column of that name, or a row for that metric."""
+    """Return the seconds in the Summary table, in which they are a column or a row."""
     try:
         import pyarrow.parquet as parquet
     except ImportError:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-TORCHNEURON, NRT = "torchneuron", "nki.runtime"  # the two ways to the chip
+TORCHNEURON, NRT = "torchneuron", "nki.runtime"  # the two ways to run kernels on the chip
 WAY_NAMES = {TORCHNEURON: "TorchNeuron", NRT: "NEFF and nki.runtime"}
 
 NO_DEVICE = "no Neuron device (/dev/neuron*)"
@@ -74,7 +74,7 @@ State = Literal["ready", "newer", "older", "missing", "placeholder", "too old"]
 
 @dataclass(frozen=True)
 class Package:
-    """A package and its state: "ready", "newer" or "older" than the versions that trninfer was written for (but used
+    """A package and its state: "ready", "newer" or "older" than the versions for which trninfer was written (but used
     anyway), "missing", "placeholder" (PyPI's stub) or "too old"."""
 
     name: str
@@ -112,8 +112,8 @@ def neuron_devices() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """The way kernels reach the chip, TORCHNEURON or NRT; None if there are packages `missing`, each of which is
-    described by a clause."""
+    """The way in which kernels reach the chip: TORCHNEURON or NRT, or None if packages are `missing`, each described by
+    a clause."""
 
     way: str | None
     missing: tuple[str, ...]
@@ -132,7 +132,7 @@ def unexpected_versions() -> list[str]:
 def find_way() -> Way:
     """Return the way to the chip: TorchNeuron if installed, else NEFF and nki.runtime.
 
-    If neither is installed, report the packages that TorchNeuron is missing.
+    If neither is installed, the packages missing for TorchNeuron are reported.
     """
     device = [] if neuron_devices() else [NO_DEVICE]
     lacking = missing_packages()
@@ -143,7 +143,7 @@ def find_way() -> Way:
 
 
 def missing_packages() -> dict[str, list[str]]:
-    """Return, for each way, a clause for each package that it lacks."""
+    """Return, for each way, a clause for each missing package."""
     packages = {package.name: package for package in neuron_packages()}
     return {
         way: [f"{name}: {packages[name].explanation}" for name in names if not packages[name].is_usable]
@@ -156,7 +156,7 @@ def _python() -> tuple[int, int]:
 
 
 def _inspect(name: str, bounds: Bounds) -> Package:
-    import importlib.metadata  # imported late: slow, and only needed if there is a device
+    import importlib.metadata  # imported late, because it is slow and only needed if there is a device
 
     try:
         metadata = importlib.metadata.metadata(name)

@@ -1,9 +1,9 @@
 """Exceptions for errors of the chip, each with a one-line message for the user.
 
-`CompileError` and `ExecutionError` concern a kernel (they are a `KernelError`), `DeviceLost` concerns the machine (it
-is a `BackendUnavailable`). AWS does not document which exceptions its packages raise, so errors are recognised by
-documented parts of their messages: the compiler's codes NCC_... (aws-neuron-sdk, compiler/error-codes) and the
-runtime's statuses NRT_... (neuron-runtime/api/nrt_status.rst).
+`CompileError` and `ExecutionError` concern a kernel and derive from `KernelError`. `DeviceLost` concerns the machine
+and derives from `BackendUnavailable`. AWS does not document which exceptions its packages raise, so errors are
+recognised by documented parts of their messages: the compiler's codes NCC_... (aws-neuron-sdk, compiler/error-codes)
+and the runtime's statuses NRT_... (neuron-runtime/api/nrt_status.rst).
 """
 
 from __future__ import annotations
@@ -44,33 +44,35 @@ _ADVICE = {
 
 
 class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
-    """Raised if the compiler produced nothing that can be loaded; the text is its whole output."""
+    """Raised if the compiler produced nothing that can be loaded. The message is its entire output."""
 
 
 class CompileError(KernelError):
-    """The Neuron compiler rejected a kernel; the message is one line for the user, `log` is the compiler's whole
-    output."""
+    """The Neuron compiler rejected a kernel.
+
+    The message is one line for the user; `log` is the compiler's entire output.
+    """
 
     log: str = ""
 
 
 class DeviceLost(BackendUnavailable):
-    """The NeuronCore is missing, broken or used by another process; the message is one line for the user."""
+    """The NeuronCore is missing, broken or used by another process. The message is one line for the user."""
 
 
 class CoreInUse(BackendUnavailable):
-    """Another process uses the NeuronCore; the message is one line for the user."""
+    """Another process uses the NeuronCore. The message is one line for the user."""
 
 
 class ExecutionError(KernelError):
-    """The NeuronCore ended a kernel with an error; the message is one line for the user."""
+    """The NeuronCore ended a kernel with an error. The message is one line for the user."""
 
 
 def first_useful_line(*texts: str) -> str:
     """Return the most informative line of several texts, truncated to a readable length.
 
-    This is a line that contains an error code of the compiler, if any text has one. Otherwise it is the first line
-    containing "error", or simply the first line, of the first text that is not empty.
+    If any text contains an error code of the compiler, the line with that code is returned. Otherwise, the first line
+    that contains "error", or simply the first line, of the first text that is not empty is returned.
     """
     choices = [lines for lines in map(_lines, texts) if lines]
     coded = [line for lines in choices for line in lines if re.search(r"\bNCC_[A-Z]+\d+", line)]
@@ -132,7 +134,7 @@ def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionErro
 
 
 def useful_line(error: BaseException | str) -> str:
-    """Return an error's most informative line: one with a runtime status, else the line found by
+    """Return the most informative line of an error: one with a runtime status, else the result of
     `first_useful_line`."""
     text = str(error)
     status = re.search(r"^.*\bNRT_[A-Z_]+.*$", text, re.MULTILINE)

@@ -1,9 +1,9 @@
 """Compilation jobs: a kernel with the shapes and dtypes of its operands, and its other arguments.
 
-A job is passed to the process that compiles it as text, so the other arguments are pickled. They are also part of the
+A job is passed as text to the process that compiles it, so its other arguments are pickled. They are also part of the
 keys by which AWS's packages identify compiled kernels. `check_arguments` guards against the weaknesses of these keys
-(docs/chip.md, "What each call rests on"): an
-argument is represented by its `repr` or `hash`, and an object with `shape` and `dtype` counts as a tensor.
+(docs/chip.md, "What each call rests on"): an argument is represented by its `repr` or `hash`, and an object with
+`shape` and `dtype` counts as a tensor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A kernel, the shapes and dtypes of its operands, and its other arguments, both by name."""
+    """A kernel, the shapes and dtypes of its operands, and its other arguments, the latter two keyed by name."""
 
     kernel: Any
     source: KernelSource
@@ -45,7 +45,7 @@ class Job:
         return f"{self.source.name} {shapes} {np.dtype(operands[0].dtype).name} for {self.target}"
 
     def material(self, way: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return everything that the compiled kernel depends on, as JSON values."""
+        """Return everything on which the compiled kernel depends, as JSON values."""
         return {
             "way": way,
             "kernel": self.source.name,
@@ -57,8 +57,10 @@ class Job:
         }
 
     def message(self) -> dict[str, Any]:
-        """Return the job as JSON values, for `read_job` in another process; raise KernelError if the kernel cannot be
-        found there."""
+        """Return the job as JSON values, for `read_job` in another process.
+
+        Raise KernelError if that process could not find the kernel.
+        """
         if self.source.module is None:
             raise KernelError(
                 f"{self.source.name}: a kernel must be in a module under its own name, so that "
@@ -74,7 +76,7 @@ class Job:
 
 
 def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int, ...], str]], dict[str, Any]]:
-    """Return the kernel of a job, its operands' shapes and dtypes by name, and its other arguments.
+    """Return the kernel of a job, the shapes and dtypes of its operands, keyed by name, and its other arguments.
 
     Call this only after the implementation of `nki` has been selected, since finding the kernel imports `nki`.
     """
@@ -84,7 +86,7 @@ def read_job(message: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[tuple[int
 
 
 def array_type(name: str) -> np.dtype[Any]:
-    """Return the NumPy dtype with a given name; bfloat16 is provided by ml_dtypes."""
+    """Return the NumPy dtype with the given name. ml_dtypes provides bfloat16."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -153,11 +155,11 @@ def _find_kernel(module: str, file: str | None, name: str) -> Any:
 def arguments_hash(parameters: Mapping[str, Any]) -> int:
     """Return the hash of a kernel's arguments, as computed by a pre-release of torch-neuronx for its key.
 
-    It is the same for some arguments that differ, such as -1 and -2.
+    Some different arguments, such as -1 and -2, have the same hash.
     """
     return hash(tuple(sorted(parameters.items())))
 
 
 def outputs_of(returned: Any) -> Sequence[Any]:
-    """Return a kernel's results as a sequence; a single tensor becomes a sequence of length one."""
+    """Return the results of a kernel as a sequence. A single tensor becomes a sequence of length one."""
     return returned if isinstance(returned, (tuple, list)) else (returned,)

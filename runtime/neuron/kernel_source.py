@@ -21,7 +21,7 @@ _KERNELS_FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel's name, and the SHA-256 of all files that its code may depend on; None if it is not in a module.
+    """The name of a kernel, and the SHA-256 of all files on which its code may depend (None if it is not in a module).
 
     `module` and `file` are the module and the file in which the kernel was found.
     """
@@ -47,7 +47,7 @@ def find_source(kernel: Any) -> KernelSource:
 
 
 def _modules() -> list[ModuleType]:
-    """Return the loaded modules, beginning with those of trninfer.kernels, in which kernels have their original
+    """Return the loaded modules, beginning with the modules of trninfer.kernels, in which kernels have their original
     names."""
     loaded = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
     return [module for _, module in sorted(loaded, key=lambda item: not item[0].startswith(f"{_KERNELS}."))]

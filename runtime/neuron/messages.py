@@ -1,5 +1,7 @@
-"""Main loop of the process that owns a NeuronCore: it reads messages from standard input and replies to each of them
-(device.py)."""
+"""The main loop of the process that owns a NeuronCore.
+
+It reads messages from standard input and replies to each of them (device.py).
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,11 @@ FOLDER_PREFIX = "trninfer-device-"  # prefix of the working directories of these
 
 
 def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -> None:
-    """Reply to messages until the input ends. Each is handled by a method of the core, which is created when the first
-    message arrives. If an exception is raised, the reply contains its type, text and traceback."""
+    """Reply to messages until the input ends.
+
+    A method of the core handles each message; the core is created when the first message arrives. If an exception is
+    raised, the reply contains its type, text and traceback.
+    """
     core: Any = None
     while line := requests.readline():
         message = json.loads(line)
@@ -29,7 +34,7 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
             result = getattr(core, operation)(**message)
             data = result if isinstance(result, bytes) else b""
             answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
-        except Exception as error:  # any exception raised by AWS's packages is returned to the requesting process
+        except Exception as error:  # any exception of AWS's packages is returned to the requesting process
             told = "".join(traceback.format_exception(error))
             answer = {"ok": False, "error": str(error), "type": type(error).__name__, "traceback": told}
         answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
@@ -39,7 +44,7 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
 def serve_pipe(make_core: Callable[[], Any]) -> None:
     """Serve requests from standard input. Libraries print to standard error, since the pipe is reserved for replies.
 
-    The working directory is removed at the end if it was created for this process, since the process that created it
+    If the working directory was created for this process, it is removed at the end, since the process that created it
     may have been killed.
     """
     folder = os.getcwd()

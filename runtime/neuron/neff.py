@@ -1,4 +1,4 @@
-"""Compilation of a kernel to a NEFF without a framework, in a separate process (`compile_worker`)."""
+"""Compile a kernel to a NEFF without a framework, in a separate process (`compile_worker`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _PACKAGER_SECONDS = 60
 
 @dataclass(frozen=True)
 class CompiledNeff:
-    """A NEFF, the duration in seconds and the peak memory of its compilation, and the report on how it was compiled."""
+    """A NEFF, the duration (in seconds) and the peak memory of its compilation, and the report on how it was
+    compiled."""
 
     path: Path
     seconds: float
@@ -35,7 +36,10 @@ class CompiledNeff:
 
 @dataclass(frozen=True)
 class Alone:
-    """Request to compile without executing; `values` contains the operands for BIRSim; None skips BIRSim."""
+    """A request to compile without executing.
+
+    `values` contains the operands for BIRSim; if it is None, BIRSim is skipped.
+    """
 
     values: Mapping[str, np.ndarray] | None = None
 
@@ -48,10 +52,11 @@ def compile_neff(
     variables: Mapping[str, str] | None = None,
     alone: Alone | None = None,
 ) -> CompiledNeff:
-    """Compile a kernel to a NEFF in the folder of `log`; raise CompilerFailed if none is generated within `limit`
-    seconds.
+    """Compile a kernel to a NEFF in the folder of `log`.
 
-    `variables` are added to the environment of the process, whose output is written to `log`.
+    Raise CompilerFailed if none is generated within `limit` seconds.
+
+    `variables` are added to the environment of the process. Its output is written to `log`.
     """
     workdir = log.parent
     artifacts = workdir / "artifacts"
@@ -85,8 +90,10 @@ def compile_neff(
 
 
 def describe_neff(neff: Path) -> str:
-    """Return the output of `neuron-packager info` for a NEFF (tools/neuron-sys-tools/neuron-packager-user-guide);
-    return an empty string if it is not installed or fails."""
+    """Return the output of `neuron-packager info` for a NEFF (tools/neuron-sys-tools/neuron-packager-user-guide).
+
+    If it is not installed or fails, return an empty string.
+    """
     tool = find_tool("neuron-packager")
     if tool is None:
         return ""

@@ -1,4 +1,4 @@
-"""The second way to the chip, without a framework: NKI compiles a kernel to a NEFF, and nki.runtime executes it.
+"""The second way to the chip, which needs no framework: NKI compiles a kernel to a NEFF, and nki.runtime executes it.
 
     compile_worker   a process that calls the kernel with NumPy arrays and saves the NEFF in the cache
     nrt_worker       a process that loads NEFFs and owns the NeuronCore; weights are uploaded to it once, each batch
@@ -28,8 +28,11 @@ from .on_device import OnDevice
 
 
 class LoadedNeff:
-    """A loaded NEFF. `inputs` and `outputs` contain sizes in bytes by name, with the outputs in the kernel's order;
-    `dtypes` are the outputs' dtypes if the runtime reports them; `results` describes the kernel's results."""
+    """A loaded NEFF.
+
+    `inputs` and `outputs` map names to sizes in bytes, with the outputs in the order of the kernel. `dtypes` are the
+    dtypes of the outputs, if the runtime reports them. `results` describes the results of the kernel.
+    """
 
     def __init__(self, device: Device, answer: Mapping[str, Any], results: Results) -> None:
         self.number: int = answer["model"]
@@ -41,8 +44,10 @@ class LoadedNeff:
         self._spare: list[tuple[int, ...]] = []
 
     def run(self, tensors: Mapping[str, int]) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute on tensors; return the outputs and the microseconds. The memory of outputs is reused when there are
-        no more references to them."""
+        """Execute on tensors, and return the outputs and the microseconds.
+
+        The memory of outputs is reused when there are no more references to them.
+        """
         sets = self._spare.pop() if self._spare else tuple(self._device.blank(*result) for result in self._results)
         answer = self._device.ask("run", **self._operands(tensors, sets), limit=EXECUTION_SECONDS)
         lease = Lease(_giver_back(self._spare, sets))
@@ -55,8 +60,8 @@ class LoadedNeff:
     def benchmark(
         self, tensors: Mapping[str, int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
     ) -> tuple[list[float], float | None]:
-        """Return the microseconds of each of `iterations` executions on the NeuronCore only, after `warmup` untimed
-        ones, or their mean if the runtime returns only the mean."""
+        """Return the microseconds on the NeuronCore only of each of `iterations` executions, after `warmup` untimed
+        executions. If the runtime returns only the mean, return the mean."""
         operands = self._operands(tensors, [output.tensor for output in outputs])
         answer = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)
         return answer["us"], answer["mean_us"]
@@ -70,7 +75,7 @@ class LoadedNeff:
 
 
 class NrtBackend(OnDevice):
-    """Backend that runs kernels through nki.runtime on the NeuronCore owned by `device`."""
+    """A backend that runs kernels through nki.runtime on the NeuronCore that `device` owns."""
 
     way = NRT
 
@@ -113,7 +118,8 @@ class NrtBackend(OnDevice):
         return loaded.run({name: tensor for name, (tensor, _) in tensors.items()})
 
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time traced by the runtime, else the time from `neuron-explorer capture` with the same inputs."""
+        """Return the time that the runtime traced, else the time from `neuron-explorer capture` with the same
+        inputs."""
         try:
             return self._benchmarked(executable, operands)
         except DeviceTimingError as error:
@@ -143,8 +149,10 @@ class NrtBackend(OnDevice):
 
 
 def open_nrt(target: str, options: RunOptions) -> NrtBackend:
-    """Return the backend for this machine's chip; raise BackendUnavailable if nki.runtime or the core is not
-    available."""
+    """Return the backend for this machine's chip.
+
+    Raise BackendUnavailable if nki.runtime or the core is not available.
+    """
     device = nrt_device()
     try:
         device.hello()
@@ -158,8 +166,8 @@ def _giver_back(spare: list[tuple[int, ...]], sets: tuple[int, ...]) -> Callable
 
 
 def _ending(name: str) -> tuple[int, str]:
-    """Return a sort key for outputs, whose order the runtime does not define: the number at the end of a name (output_0
-    in tutorial-debug-neff-nrtpy.rst)."""
+    """Return a sort key for an output, because the runtime does not define the order of outputs: the number at the end
+    of its name (output_0 in tutorial-debug-neff-nrtpy.rst)."""
     digits = name[len(name.rstrip("0123456789")) :]
     return (int(digits) if digits else 0, name)
 

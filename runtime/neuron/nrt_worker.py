@@ -22,7 +22,7 @@ from .messages import serve_pipe
 
 
 def load_library() -> tuple[Any, Any]:
-    """Return the classes of models and tensors; raise ImportError, with the reason, if they are not available."""
+    """Return the classes of models and tensors. Raise ImportError, with the reason, if they are not available."""
     try:
         from nki.runtime import SpikeModel, SpikeTensor
     except OSError as error:  # a shared library such as libnrt is not found
@@ -31,8 +31,10 @@ def load_library() -> tuple[Any, Any]:
 
 
 def stated_type(info: Any) -> np.dtype[Any] | None:
-    """Return the dtype in a tensor's info, or None if there is none of the right size. AWS documents only shape and
-    size; a dtype may be void (nrtpy-troubleshooting.rst)."""
+    """Return the dtype in a tensor's info, or None if there is none of the right size.
+
+    AWS documents only the shape and the size; the dtype may be void (nrtpy-troubleshooting.rst).
+    """
     try:
         told = info.dtype
         dtype = array_type(told) if isinstance(told, str) else np.dtype(told)
@@ -42,8 +44,10 @@ def stated_type(info: Any) -> np.dtype[Any] | None:
 
 
 class Core:
-    """The models and tensors on the first core that is visible to this process. Each message calls a method, whose
-    result is the reply."""
+    """The models and tensors on the first core that is visible to this process.
+
+    Each message calls a method and is answered with its result.
+    """
 
     def __init__(self) -> None:
         self._model, self._tensor = load_library()
@@ -57,8 +61,11 @@ class Core:
         return {"library": self._model.__module__, "python": sys.version.split()[0]}
 
     def load(self, path: str) -> dict[str, Any]:
-        """Load a NEFF; return its number, the sizes in bytes of inputs and outputs by name, and the outputs' dtypes, if
-        the model specifies more than bytes."""
+        """Load a NEFF.
+
+        Return its number, the sizes in bytes of its inputs and outputs, keyed by name, and the dtypes of the outputs if
+        the model specifies them.
+        """
         model = self._model.load_from_neff(path)
         number = self._number()
         self._models[number] = model
@@ -70,7 +77,7 @@ class Core:
         return {"model": number, "inputs": inputs, "outputs": outputs, "dtypes": dtypes}
 
     def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
-        """Create a tensor with these values on the device; return its number."""
+        """Create a tensor with the given values on the device, and return its number."""
         number = self._number()
         array = np.frombuffer(data, array_type(dtype)).reshape(shape)
         self._tensors[number] = self._tensor.from_numpy(array, name=f"tensor{number}")
@@ -82,18 +89,23 @@ class Core:
         return {}
 
     def free(self, tensor: int) -> dict[str, Any]:
-        """Delete a tensor; the runtime frees its memory when the last reference is gone."""
+        """Delete a tensor. The runtime frees its memory when the last reference is gone."""
         self._views.pop(tensor, None)
         self._tensors.pop(tensor, None)
         return {}
 
     def read(self, tensor: int) -> bytes:
-        """Return a tensor's bytes. The dtype is ignored: outputs may come back as void (nrtpy-troubleshooting.rst)."""
+        """Return a tensor's bytes.
+
+        The dtype is ignored, because outputs may be returned as void (nrtpy-troubleshooting.rst).
+        """
         return np.ascontiguousarray(self._tensors[tensor].numpy()).tobytes()
 
     def run(self, model: int, inputs: dict[str, int], outputs: dict[str, int], times: int = 1) -> dict[str, Any]:
-        """Execute a model `times` times on tensors of this process; return the microseconds of each call, measured by
-        the host's clock."""
+        """Execute a model `times` times on tensors of this process.
+
+        Return the microseconds of each call, measured with the host's clock.
+        """
         called = self._models[model]
         given = self._fitting(inputs, called.input_tensors_info)
         written = self._fitting(outputs, called.output_tensors_info)
@@ -107,8 +119,10 @@ class Core:
     def benchmark(
         self, model: int, inputs: dict[str, int], outputs: dict[str, int], warmup: int, iterations: int
     ) -> dict[str, Any]:
-        """Return the microseconds of each execution on the NeuronCore only, traced on the device, or their mean if the
-        runtime returns only the mean (ncc_driver.py reads mean_ms)."""
+        """Return the microseconds of each execution on the NeuronCore only, as traced on the device.
+
+        If the runtime returns only the mean, return the mean (ncc_driver.py reads mean_ms).
+        """
         called = self._models[model]
         stats = called.benchmark(
             inputs=self._fitting(inputs, called.input_tensors_info),
@@ -123,8 +137,10 @@ class Core:
         return {"us": [float(milliseconds) * 1e3 for milliseconds in durations], "mean_us": None}
 
     def _fitting(self, numbers: dict[str, int], told: Any) -> dict[str, Any]:
-        """Return tensors by name with the shapes and dtypes that the model specifies, as views of the same memory if
-        necessary."""
+        """Return tensors, keyed by name, with the shapes and dtypes that the model specifies.
+
+        If necessary, they are views of the same memory.
+        """
         return {name: self._view(number, told[name]) for name, number in numbers.items()}
 
     def _view(self, number: int, info: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Run kernels on a NeuronCore through another process, which keeps the operands; they are restored if it ends."""
+"""Run kernels on a NeuronCore through another process, which keeps the operands.
+
+If that process ends, they are restored.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,15 @@ from .compiled import CompiledKernels, Executable, Operands, RunOptions
 from .device import Device, DeviceArray, DeviceFaultError, DeviceTimeoutError
 from .errors import DeviceLost, runtime_error
 
-NOT_ON_CORE = "NotOnNeuronCore"  # raised by torch_worker for a result on the CPU
+NOT_ON_CORE = "NotOnNeuronCore"  # raised by torch_worker if a result is on the CPU
 
 
 class OnDevice(CompiledKernels):
-    """Backend that runs kernels on the NeuronCore owned by `device`. Read-only operands stay on the device; for other
-    operands, there is one tensor for each parameter, which is overwritten."""
+    """A backend that runs kernels on the NeuronCore that `device` owns.
+
+    Read-only operands stay on the device. For other operands, there is one tensor for each parameter, which is
+    overwritten.
+    """
 
     def __init__(self, target: str, device: Device, options: RunOptions | None = None) -> None:
         super().__init__(target, options)
@@ -30,8 +36,11 @@ class OnDevice(CompiledKernels):
     def _execute(
         self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute once on operands by name, each given by a tensor and the array with its values. Raise
-        DeviceFaultError if there is an exception on the device."""
+        """Execute once on operands, keyed by name.
+
+        Each operand is a tensor and the array that contains its values. Raise DeviceFaultError if there is an exception
+        on the device.
+        """
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """See `CompiledKernels.launch`. If the process has ended, its tensors and kernels are loaded again."""

@@ -1,5 +1,7 @@
-"""Child processes with a time limit, which are terminated together with their children. Requires POSIX, as does the
-Neuron driver."""
+"""Run child processes with a time limit and terminate them together with their children.
+
+This requires POSIX, as does the Neuron driver.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ Waiting = Callable[[float], None]  # called with the elapsed seconds
 
 @dataclass(frozen=True)
 class Finished:
-    """Result of a process: its exit status (None: terminated at the limit; negative: a signal), its duration in
-    seconds, and the largest resident memory in bytes of the process or any of its children."""
+    """The result of a process: its exit status (None if it was terminated at the limit, negative for a signal), its
+    duration in seconds, and the largest resident memory in bytes of the process or any of its children."""
 
     status: int | None
     seconds: float
@@ -41,7 +43,7 @@ def run_limited(
     """Run a command for at most `limit` seconds in the folder of `log`, to which its output is written. Its input is
     read from the file `given`. (neuronx-cc leaves intermediate files in its working directory.)
 
-    `note` is called every NOTE_SECONDS. The command and its children are terminated together, also if this process is
+    `note` is called every NOTE_SECONDS. The command and its children are terminated together, even if this process is
     interrupted. Raises OSError if the command cannot be started.
     """
     start = time.perf_counter()
@@ -80,7 +82,7 @@ def run_limited(
 
 
 def end_all() -> None:
-    """Kill all processes started by `run_limited`, in every thread; their exit status is then -SIGKILL."""
+    """Kill all processes started by `run_limited`, in every thread. Their exit status is then -SIGKILL."""
     for process in list(_running):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

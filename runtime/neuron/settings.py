@@ -1,8 +1,8 @@
-"""Settings on which a compilation depends besides the kernel: versions of packages, and environment variables that
-AWS's packages read.
+"""Collect the settings on which a compilation depends besides the kernel: versions of packages, and environment
+variables that AWS's packages read.
 
-The description is used in the key of compiled kernels, in the name of TorchNeuron's cache folder, and in the
-self-test's archive. Kernels use NKI's default CompileConfig (nki/api/generated/nki.compiler.CompileConfig).
+The settings are part of the key of compiled kernels, of the name of TorchNeuron's cache folder, and of the self-test's
+archive. Kernels use NKI's default CompileConfig (nki/api/generated/nki.compiler.CompileConfig).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # folder in which NKI saves its traces; fo
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the versions of the packages that compile kernels; None for those not installed."""
+    """Return the versions of the packages that compile kernels; None for packages that are not installed."""
     versions = {package.name: package.version for package in neuron_packages()}
     try:
         versions["torch"] = importlib.metadata.version("torch")
@@ -38,7 +38,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def compiler_settings() -> dict[str, Any]:
-    """Return everything that compiled kernels depend on besides the kernel and its shapes, as JSON values."""
+    """Return everything on which compiled kernels depend besides the kernel and its shapes, as JSON values."""
     return {
         "versions": package_versions(),
         "python": ".".join(map(str, sys.version_info[:2])),

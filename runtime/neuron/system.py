@@ -1,5 +1,5 @@
-"""Neuron-related properties of this machine: instance, NeuronCores, driver, runtime library, tools, environment
-variables.
+"""Find the Neuron-related properties of this machine: instance, NeuronCores, driver, runtime library, tools and
+environment variables.
 
 Sources (aws-neuron-sdk): neuron-runtime/guides/configuration-guide.rst for the NEURON_RT_ variables,
 about-neuron/arch/neuron-features/logical-neuroncore-config.rst, nki/get-started/about/lnc and
@@ -38,8 +38,10 @@ _TOOL_SECONDS = 30
 
 
 def find_tool(name: str) -> str | None:
-    """Return the path of a tool, found in PATH, else in the folder of aws-neuronx-tools, else in the system's
-    folders."""
+    """Return the path of a tool.
+
+    It is searched for in PATH, then in the folder of aws-neuronx-tools, then in the folders of the system.
+    """
     return shutil.which(name) or shutil.which(name, path=f"{TOOLS_FOLDER}{os.pathsep}/usr/sbin{os.pathsep}/sbin")
 
 
@@ -62,8 +64,8 @@ def driver_version() -> str | None:
 
 
 def system_packages() -> tuple[str, ...]:
-    """Return the installed system packages of AWS with their versions ("aws-neuronx-tools 2.33.38.0"), as reported by
-    dpkg or rpm; an empty tuple if neither is available."""
+    """Return the installed system packages of AWS with their versions ("aws-neuronx-tools 2.33.38.0"), as dpkg or rpm
+    reports them. If neither is available, return an empty tuple."""
     pattern = "aws-neuronx-*"
     told = _output("dpkg-query", "-W", "-f", "${Package} ${Version}\\n", pattern)
     told = told or _output("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n", pattern) or ""
@@ -79,10 +81,10 @@ def runtime_library() -> str | None:
 def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
     """Return the numbers of the logical cores, of `lnc` physical cores each, that processes may use; None if unknown.
 
-    They are given by NEURON_RT_VISIBLE_CORES, otherwise all cores counted by neuron-ls are used. neuron-ls counts
-    according to its own `logical_neuroncore_config`, while core ids depend on the setting of the process (a
-    trn2.3xlarge has 8 physical cores: ids 0 to 7 for a setting of 1, 0 to 3 for 2). Raises BackendUnavailable if the
-    variable cannot be parsed.
+    NEURON_RT_VISIBLE_CORES specifies these cores; if it is not set, they are all cores that neuron-ls counts. neuron-ls
+    counts according to its own `logical_neuroncore_config`, while core ids depend on the setting of the process (a
+    trn2.3xlarge has 8 physical cores: ids 0 to 7 for a setting of 1, and 0 to 3 for a setting of 2). Raises
+    BackendUnavailable if the variable cannot be parsed.
     """
     chosen = os.environ.get(VISIBLE_CORES)
     if chosen:
@@ -95,8 +97,10 @@ def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
 
 
 def core_holders(core: int | None = None) -> list[str]:
-    """Return the processes that use NeuronCores according to neuron-ls ("4711 (python3 serve.py)"): only those using
-    `core` if neuron-ls reports cores, otherwise all."""
+    """Return the processes that use NeuronCores according to neuron-ls, such as "4711 (python3 serve.py)".
+
+    If neuron-ls reports cores, only the processes that use `core` are returned.
+    """
     try:
         processes = [each for device in _devices() for each in device.get("neuron_processes") or ()]
         own = [each for each in processes if core is not None and core in (each.get("neuroncore_ids") or ())]
@@ -109,16 +113,16 @@ def core_holders(core: int | None = None) -> list[str]:
 
 
 def _devices() -> list[dict[str, Any]]:
-    """Return the devices listed by neuron-ls; raise ValueError if it lists none."""
+    """Return the devices that neuron-ls lists. Raise ValueError if it lists none."""
     devices: list[dict[str, Any]] = json.loads(_output("neuron-ls", "-j") or "")
     return devices
 
 
 def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
-    """Return the first `count` logical cores, of `lnc` physical cores each, that may be used; raise
-    BackendUnavailable if there are fewer.
+    """Return the first `count` logical cores, of `lnc` physical cores each, that may be used.
 
-    If the number of cores is unknown, return those starting at 0; the runtime rejects cores that do not exist.
+    If the number of cores is unknown, the cores from 0 on are returned; the runtime rejects cores that do not exist.
+    Raises BackendUnavailable if there are too few cores.
     """
     there = visible_cores(lnc)
     if there is None:
@@ -158,10 +162,11 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
     preserved, except NKI_SIMULATOR, which would prevent compilation.
 
     Numbers are rounded to nearest, as in the golden model (neuron-features/rounding-modes.rst). Only one logical core
-    is reserved, so that other processes can use the remaining ones. Kernels are compiled and run for logical cores of
-    `lnc` physical cores: kernels, compiler and runtime must agree on that (EVRF066). The compiler's target is set if it
-    is `known` (requested, or determined by the instance); otherwise NKI detects it. Raises BackendUnavailable if the
-    user's variables request a different number of physical cores, and for trn1, which NKI 0.7 does not support.
+    is reserved, so that other processes can use the remaining cores. Kernels are compiled for, and run on, logical
+    cores of `lnc` physical cores: kernels, compiler and runtime must agree on this number (EVRF066). The compiler's
+    target is set if it is `known` (requested, or determined by the instance); otherwise, NKI detects it. Raises
+    BackendUnavailable if the user's variables request a different number of physical cores, and for trn1, which NKI 0.7
+    does not support.
     """
     if target == "trn1":
         raise BackendUnavailable("NKI 0.7 compiles for trn2 and trn3; trn1 is a target of the simulator: --backend sim")

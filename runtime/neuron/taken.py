@@ -1,5 +1,5 @@
-"""Handling of NeuronCores used by another process: recognises the runtime's message, and finds that process and the way
-to choose another core.
+"""Handle NeuronCores that another process uses: recognise the runtime's message, find that process, and suggest how to
+choose another core.
 
 Ten public logs of 2026 contain these messages: "Logical Neuron Core(s) not available - Requested:lnc0-lnc0 Available:0
 Logical Core size:2 (cores busy, ret=-16)", and NRT_FAILURE from nrt_init. neuron-runtime/nrt-troubleshoot.rst still
@@ -25,8 +25,8 @@ def is_taken(text: str) -> bool:
 
 
 def taken_line(text: str) -> str:
-    """Return a line for the user: the core, the process that uses it (if reported by neuron-ls), and how to choose
-    another."""
+    """Return a line for the user that names the core and the process that uses it (if neuron-ls reports it), and
+    explains how to choose another core."""
     found = re.search(r"Requested:\s*lnc(\d+)", text, re.IGNORECASE)
     core = f"NeuronCore {found.group(1)}" if found else "the NeuronCore"
     holders = core_holders(int(found.group(1)) if found else None)

@@ -4,7 +4,8 @@
                    batches are tensors on `neuron`, and a jitted kernel is called with them
 
 The first call with tensors of certain shapes and dtypes, and with certain other arguments, compiles the kernel
-(aws-neuron-sdk, torch/guides/how-to-work-with-nki). TorchNeuron saves compiled kernels in a folder of our cache.
+(aws-neuron-sdk, torch/guides/how-to-work-with-nki). TorchNeuron saves compiled kernels in a folder within trninfer's
+cache.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from .on_device import NOT_ON_CORE, OnDevice, fault
 from .settings import torch_variables
 from .taken import is_taken, taken_line
 
-_MARK = "torchneuron.json"  # its presence in a cache entry indicates that TorchNeuron has compiled the kernel
+_MARK = "torchneuron.json"  # present in a cache entry if TorchNeuron has compiled the kernel
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A kernel that has run once in the process, with its number in the process and the NEFF saved by TorchNeuron."""
+    """A kernel that has run once in the process: its number in the process, and the NEFF that TorchNeuron saved."""
 
     number: int
     tensors: dict[str, Any]
@@ -43,22 +44,24 @@ class _Loaded:
 
 
 def _failure(job: Job, error: DeviceFaultError, printed: str) -> Exception:
-    """Return the exception for a job that failed on the device; `printed`: the output of the compiler."""
+    """Return the exception for a job that failed on the device. `printed`: the output of the compiler."""
     if is_taken(f"{error.text}\n{printed}"):
         return CoreInUse(taken_line(f"{error.text}\n{printed}"))
-    if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # it was compiled and executed
+    if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # the kernel was compiled and executed
         return fault(job.source.name, error)
     return CompilerFailed(error.text or str(error))
 
 
 class TorchBackend(OnDevice):
-    """Backend that runs kernels through TorchNeuron on the NeuronCore owned by `device`."""
+    """A backend that runs kernels through TorchNeuron on the NeuronCore that `device` owns."""
 
     way = environment.TORCHNEURON
 
     def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
-        """Return None: TorchNeuron has its own cache. An entry in our cache indicates that TorchNeuron's contains the
-        kernel."""
+        """Return None, because TorchNeuron has its own cache.
+
+        An entry in our cache means that TorchNeuron's cache contains the kernel.
+        """
         if slot.find() is not None:
             self._options.progress(f"{job.label} has been compiled before; TorchNeuron may take it from its cache")
             slot.discard()  # the entry is recreated
@@ -135,8 +138,10 @@ class TorchBackend(OnDevice):
 
 
 def open_torch(target: str, options: RunOptions) -> TorchBackend:
-    """Return the backend for this machine's chip; raise BackendUnavailable if TorchNeuron or the core is not
-    available."""
+    """Return the backend for this machine's chip.
+
+    Raise BackendUnavailable if TorchNeuron or the core is not available.
+    """
     return TorchBackend(target, _greeted(torch_device(torch_variables(options.cache.folder))), options)
 
 

@@ -5,7 +5,7 @@ nki), torch/guides/how-to-work-with-nki (a kernel under `nki.jit` is called with
 call compiles for shapes, dtypes and the values of other arguments), torch/index (PyTorch loads the device `neuron`
 automatically; `torch.accelerator` works), torch/guides/memory-profiling-guide (`torch.neuron.synchronize`),
 tools/neuron-explorer/how-to-profile-pytorch (torch.profiler with a NeuronConfig). Work on the device is asynchronous,
-and an operator that the device lacks may run on the CPU: therefore only copies are used, and the device of
+and an operator that the device does not support may run on the CPU. Therefore only copies are used, and the device of
 every result is checked. In a public pre-release, the key of a compiled kernel contains the hash of the other arguments.
 """
 
@@ -43,7 +43,10 @@ class Loaded:
 
 
 def load_packages() -> Any:
-    """Import torch, torch_neuronx and AWS's nki and return torch; raise ImportError with the reason if one fails."""
+    """Import torch, torch_neuronx and AWS's nki, and return torch.
+
+    If an import fails, raise ImportError with the reason.
+    """
     try:
         use_nki("neuron")
         import torch
@@ -57,7 +60,7 @@ def load_packages() -> Any:
 
 
 def to_tensor(torch: Any, data: bytes, shape: Sequence[int], dtype: str) -> Any:
-    """Return a CPU tensor with these bytes."""
+    """Return a CPU tensor that consists of the given bytes."""
     if not data:
         return torch.empty(list(shape), dtype=_dtype(torch, dtype))
     return torch.frombuffer(bytearray(data), dtype=_dtype(torch, dtype)).reshape(list(shape))
@@ -70,8 +73,10 @@ def to_bytes(torch: Any, tensor: Any) -> bytes:
 
 
 class Core:
-    """The kernels and tensors on the only NeuronCore visible to this process. Each message calls a method, whose result
-    is the reply."""
+    """The kernels and tensors on the only NeuronCore that is visible to this process.
+
+    Each message calls a method and is answered with its result.
+    """
 
     def __init__(self) -> None:
         self._torch = load_packages()
@@ -109,7 +114,7 @@ class Core:
         return {**told, "seconds": time.perf_counter() - start}
 
     def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
-        """Create a tensor with these values on the NeuronCore; return its number."""
+        """Create a tensor with the given values on the NeuronCore, and return its number."""
         return {"tensor": self._keep(self._to_core(to_tensor(self._torch, data, shape, dtype)))}
 
     def write(self, tensor: int, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
@@ -118,7 +123,7 @@ class Core:
         return {}
 
     def free(self, tensor: int) -> dict[str, Any]:
-        """Delete a tensor; PyTorch frees its memory when the last reference is gone."""
+        """Delete a tensor. PyTorch frees its memory when the last reference is gone."""
         self._tensors.pop(tensor, None)
         return {}
 
@@ -127,8 +132,11 @@ class Core:
         return to_bytes(self._torch, self._tensors[tensor].cpu())
 
     def run(self, kernel: int, inputs: dict[str, tuple[int, list[int]]]) -> dict[str, Any]:
-        """Call a kernel on tensors by name, each in a given shape; return the numbers of its results, and the
-        microseconds measured by the host's clock; the device is idle at the beginning and the end."""
+        """Call a kernel on tensors, keyed by name, each in a given shape.
+
+        Return the numbers of its results and the microseconds, measured with the host's clock. The device is idle at
+        the beginning and at the end.
+        """
         tensors = self._shaped(inputs)
         self._torch.neuron.synchronize()
         start = time.perf_counter()
@@ -150,7 +158,7 @@ class Core:
         return {}
 
     def _run(self, loaded: Loaded, tensors: Mapping[str, Any]) -> Sequence[Any]:
-        """Call a kernel and wait for it; raise NotOnNeuronCore if a result is not on the NeuronCore."""
+        """Call a kernel and wait until it has finished. Raise NotOnNeuronCore if a result is not on the NeuronCore."""
         returned = outputs_of(loaded.kernel(**tensors, **loaded.arguments))
         self._torch.neuron.synchronize()
         for output in returned:
@@ -159,8 +167,11 @@ class Core:
         return returned
 
     def _distinct(self, kernel: Any, forms: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
-        """Return the kernel, or a copy if another call's arguments have the same hash (as for -1 and -2), since
-        torch-neuronx would confuse the two."""
+        """Return the kernel.
+
+        If the arguments of another call have the same hash (as -1 and -2 have), return a copy of it, since
+        torch-neuronx would confuse the two calls.
+        """
         key = (id(kernel), tuple(forms.items()), arguments_hash(arguments))
         known = self._by_key.setdefault(key, [])
         for loaded in known:
@@ -171,7 +182,7 @@ class Core:
         return chosen
 
     def _shaped(self, inputs: Mapping[str, tuple[int, Sequence[int]]]) -> dict[str, Any]:
-        """Return tensors by name, each as a view in the requested shape."""
+        """Return tensors, keyed by name, each as a view with the requested shape."""
         tensors = {}
         for name, (number, shape) in inputs.items():
             tensor = self._tensors[number]
@@ -221,7 +232,7 @@ def _copy(kernel: Any) -> Any:
 
 
 def _neffs() -> set[Path]:
-    """Return the NEFFs saved by TorchNeuron, if its folder is known."""
+    """Return the NEFFs that TorchNeuron saved, if its folder is known."""
     folder = os.environ.get(NEFF_FOLDER)
     return set(Path(folder).rglob("*.neff")) if folder else set()
 

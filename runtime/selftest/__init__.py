@@ -1,1 +1,2 @@
-"""Self-test of a machine: each kernel at a small and an odd size against the golden model, then networks on samples."""
+"""The self-test of a machine: it compares each kernel, at a small and an odd size, and networks on samples with the
+golden model."""

@@ -1,4 +1,4 @@
-"""Compares an archive of `doctor --selftest` with current predictions, by kernel and engine."""
+"""Compare an archive of `doctor --selftest` with current predictions, for each kernel and engine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ from ..backend import DTYPES
 from .checks import Check, checks
 
 DOCUMENT = "selftest.json"
-MAX_BYTES = 256 << 20  # limit for the unpacked document
+MAX_BYTES = 256 << 20  # size limit for the unpacked document
 # Maps trninfer's names of engines to AWS's names. Unknown names are shown unchanged.
 ENGINES = {"pe": "tensor", "dve": "vector", "act": "scalar", "activation": "scalar", "pool": "gpsimd"}
 
 
 class ArchiveError(ValueError):
-    """The file is not an archive of the self-test; the message is one line for the user."""
+    """The file is not an archive of the self-test. The message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class ComparedKernel:
-    """The current prediction for a kernel, AWS's estimate and a measured device time, in microseconds; the latter two
-    are None if the archive does not contain them. `critical` (microseconds by resource) and `engines` (busy shares) are
-    trninfer's predictions; `aws_engines` contains AWS's estimate of the busy shares."""
+    """The current prediction for a kernel, AWS's estimate and a measured device time, in microseconds.
+
+    The latter two are None if the archive does not contain them. `critical` (the microseconds of each resource) and
+    `engines` (the fraction of the time for which each is busy) are trninfer's predictions; `aws_engines` is AWS's
+    estimate of the busy fractions.
+    """
 
     target: str
     dtype: str
@@ -64,8 +67,9 @@ class ComparedKernel:
 
 @dataclass(frozen=True)
 class ArchivedKernel:
-    """A check in an archive, with its times in microseconds and AWS's estimate of the engines' busy shares, by
-    trninfer's names of engines. A time that the archive does not contain is None; at least one is given."""
+    """A check in an archive, with its times in microseconds and AWS's estimate of the fraction for which each engine is
+    busy, keyed by trninfer's names of engines. A time that the archive does not contain is None; at least one is
+    present."""
 
     target: str
     dtype: str
@@ -76,12 +80,13 @@ class ArchivedKernel:
 
     @property
     def operands(self) -> list[str]:
-        """Shapes and dtypes of the operands in the kernel's order, in the format passed to observers of launches."""
+        """The shapes and dtypes of the operands, in the order of the kernel, in the format that is passed to observers
+        of launches."""
         arrays = (*self.check.arrays, *self.check.named.values())
         return [f"{list(array.shape)} {array.dtype.name}" for array in arrays]
 
     def predicted(self) -> ComparedKernel:
-        """Predict trninfer's kernel again and return the comparison."""
+        """Predict the time of trninfer's kernel again, and return the comparison."""
         from ... import kernels  # only after the backend is chosen
 
         check = self.check
@@ -111,8 +116,10 @@ class ArchivedKernel:
 
 
 def compare_archive(path: Path) -> list[ComparedKernel]:
-    """Predict again all kernels of an archive that have an estimate by AWS or a measured time. Raises ArchiveError like
-    `read_archive`."""
+    """Predict the times of all kernels of an archive that have an estimate by AWS or a measured time.
+
+    Raises ArchiveError, as `read_archive` does.
+    """
     return [kernel.predicted() for kernel in read_archive(path)]
 
 
@@ -177,7 +184,9 @@ def _spec(array: np.ndarray) -> simulator.TensorSpec:
 
 
 def _shares(utilization: Mapping[str, Any]) -> dict[str, float]:
-    """Return AWS's utilization of the engines as shares, by trninfer's names; numbers above 1 are interpreted as
-    percentages."""
+    """Return AWS's utilization of the engines as fractions, keyed by trninfer's names.
+
+    Numbers above 1 are interpreted as percentages.
+    """
     found = {ENGINES.get(str(name).lower(), str(name)): float(share) for name, share in utilization.items()}
     return {name: share / 100 for name, share in found.items()} if max(found.values(), default=0) > 1 else found

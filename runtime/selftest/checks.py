@@ -1,8 +1,7 @@
-"""Checks of every kernel at a small and an odd size, with NumPy's results for the same operands.
+"""The checks of every kernel at a small and an odd size, with NumPy's results for the same operands.
 
-Small sizes stay within one tile along each axis; odd ones exceed the limits (128 partitions, 512 columns) and are not
-multiples of tile sizes. The operations of a network are checked through the layers that launch them, so that there is
-only one golden model.
+Small sizes stay within one tile along each axis. Odd sizes exceed the limits (128 partitions, 512 columns) and are not
+multiples of tile sizes. The operations of a network are checked through layers, so that there is only one golden model.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _FAMILIES: tuple[tuple[str, _Shape, _Shape, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Check:
-    """A kernel, named as in trninfer.kernels, at a size, and its expected results, float32 or integers."""
+    """A kernel, named as in trninfer.kernels, at a size, and its expected results, which are float32 or integers."""
 
     kernel: str
     size: str
@@ -73,7 +72,7 @@ class Check:
     parameters: Mapping[str, Any]
     expected: Callable[[], tuple[np.ndarray, ...]]
     variant: str = ""
-    scores: Callable[[], np.ndarray] | None = None  # scores [N, C] if the results are classes, to detect near-ties
+    scores: Callable[[], np.ndarray] | None = None  # the scores [N, C] if the results are classes, to detect near-ties
     named: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -88,13 +87,14 @@ class Check:
 
     @property
     def informational(self) -> bool:
-        """True if the check uses features reported to fail on some chips: several accumulation groups in one PSUM bank,
-        of which all but the last lose terms on trn1 and trn2, and deliberate violations of rules (docs/chip.md)."""
+        """True if the check uses features that are reported to fail on some chips (docs/chip.md): several accumulation
+        groups in one PSUM bank, of which all but the last lose terms on trn1 and trn2, or deliberate violations of
+        rules."""
         return self.kernel in INFORMATIONAL
 
 
 def checks(dtype: np.dtype[Any]) -> Iterator[Check]:
-    """Return all checks in one dtype; checks known to have failed on a chip come first."""
+    """Return all checks in one dtype. Checks that are known to have failed on a chip come first."""
     for number, size in enumerate(SIZES):
         yield from _psum(size, number, dtype)
     for number, size in enumerate(SIZES):
@@ -140,10 +140,10 @@ def _psum(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
 
 
 def _breakers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
-    """Return checks of kernels that violate rules deliberately (kernels/rule_breakers.py)."""
+    """Return checks of kernels that deliberately violate rules (kernels/rule_breakers.py)."""
     (halves,) = _draw(dtype, ((3, 8), (127, 125))[number])
     (column,) = _draw(dtype, ((4, 1), (127, 1))[number])
-    blocks, width = ((2, 16), (11, 4097))[number]  # the second size takes most of SBUF in 32 bits
+    blocks, width = ((2, 16), (11, 4097))[number]  # in 32 bits, the second size takes most of SBUF
     (rows,) = _draw(dtype, (blocks * PARTITIONS, width))
     turned = rows.reshape(blocks, PARTITIONS, width)[::-1].reshape(rows.shape)
     yield Check("psum_half_word", size, (halves,), {}, lambda: _wide(halves.T))
@@ -264,7 +264,7 @@ def _residual(side: int, channels: int) -> tuple[Layer, ...]:
 
 
 def _side_by_side(side: int, channels: int) -> tuple[Layer, ...]:
-    """Return a network that places the pixels of two values side by side, as heads of detectors do."""
+    """Return a network that concatenates the pixels of two values, as the heads of detectors do."""
     many, few = side**2, ceil_div(side, 2) ** 2
     return (
         Conv2d("fine", 1, channels, (1, 1)),

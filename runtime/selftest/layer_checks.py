@@ -1,4 +1,4 @@
-"""Layers that each run as a program in one launch, at a small and an odd size; `checks` creates the operands."""
+"""Layers at a small and an odd size, each of which runs as a program in one launch. `checks` creates the operands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_POSITIVE = ("sqrt", "log", "reciprocal", "power")
 
 @dataclass(frozen=True)
 class LayerCase:
-    """A layer applied to data of these shapes [B, ...]. If `positive`, all data are above 0."""
+    """A layer, and the shapes [B, ...] of the data to which it is applied. If `positive`, all data are above 0."""
 
     layer: layers.Layer
     shapes: tuple[Shape, ...]
@@ -40,8 +40,10 @@ class LayerCase:
         return " ".join(filter(None, (self.layer.kind, self.variant)))
 
     def plan(self, tensors: Mapping[str, np.ndarray], dtype: np.dtype[np.generic]) -> LaunchPlan:
-        """Return the launch of only this layer for a whole batch, planned without a search. `tensors` have the names of
-        a model file."""
+        """Return the launch of only this layer for a whole batch, planned without a search.
+
+        `tensors` are named as in a model file.
+        """
         network = self._network()
         layer = next(layer for layer in network.layers if layer.name == self.layer.name)
         graph = lower_layer(Model(network, dict(tensors), {}), dtype, layer, network.shapes())
@@ -50,7 +52,7 @@ class LayerCase:
         return pipeline.launch(Decisions((Choice(Kind.STAGE, value=batch),)), batch)
 
     def _network(self) -> Network:
-        """Return a network in which the layer reads values of the right shapes; other layers provide these."""
+        """Return a network in which the layer reads values of the right shapes, which other layers provide."""
         (_, channels, *window), *more = self.shapes
         first = _image(channels, *window) if window else FeatureInput(channels)
         names = [INPUT, *(f"other{number}" for number in range(len(more)))]
@@ -73,7 +75,7 @@ def _beside(name: str, first: Shape, wanted: Shape) -> layers.Layer:
 
 
 def cases(number: int) -> Iterator[LayerCase]:
-    """Return the cases of the small size (0) or the odd one (1)."""
+    """Return the cases of the small size (0) or of the odd size (1)."""
     batch, channels, height, width = shape = ((2, 6, 5, 7), (1, 129, 13, 11))[number]
     features = (batch, (10, 513)[number])
     yield from _windows(shape)

@@ -1,6 +1,6 @@
-"""Runs the checks, and bundled networks on inputs. On a chip, the simulator's predictions are added.
+"""Run the checks, and run bundled networks on inputs. On a chip, the simulator's predictions are added.
 
-Predicted and measured times have separate fields; nothing is measured on the simulator, or if kernels are only
+Predicted and measured times have separate fields. Nothing is measured on the simulator, or if kernels are only
 compiled.
 """
 
@@ -31,7 +31,7 @@ from ..verify import Verification, Verifier
 from .checks import Check, checks
 
 _OF_SEVERAL = ("run_network", "ffnn_forward", "ffnn_predict")  # kernels that run a whole network
-_AHEAD = 16  # checks that are compiled ahead
+_AHEAD = 16  # number of checks that are compiled in advance
 _HEAD, _TAIL = 6000, 2000  # characters kept from the head and tail of a compiler's log
 _NO_RESULT = (KernelError, OverflowedError, DeviceLost)
 OK, WRONG, FAILED = "ok", "wrong", "failed"  # "wrong": the result differs from the golden model; "failed": no result
@@ -39,8 +39,8 @@ OK, WRONG, FAILED = "ok", "wrong", "failed"  # "wrong": the result differs from 
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception: its type, its message, and the tracebacks in this process and in the one that ran or compiled the
-    kernel."""
+    """An exception: its type, its message, and the tracebacks in this process and in the process that ran or compiled
+    the kernel."""
 
     type: str
     message: str
@@ -60,12 +60,12 @@ class Failure:
 @dataclass(frozen=True)
 class KernelOutcome:
     """The outcome of one check. `error` is the largest difference, relative to the largest expected magnitude (at least
-    1). Times are in microseconds per launch, None if not available. `message` is the reason for a missing result, `log`
-    contains the head and tail of the compiler's output, `otherwise` describes whether it compiled in other ways;
-    `tensors` are operands and results as compiled. For compile-only runs, `compiled_by` and `compile_tried` name the
-    way that succeeded and all ways that were tried, `aws_estimate` is AWS's estimate, and `birsim_error` the largest
-    difference of BIRSim's outputs from the golden model. An `informational` check is known to differ on some chips and
-    does not count as a failure."""
+    1). Times are in microseconds per launch, or None if not available. `message` is the reason for a missing result,
+    `log` contains the head and tail of the compiler's output, `otherwise` states whether the kernel compiled in other
+    ways, and `tensors` describes the operands and results as compiled. For compile-only runs, `compiled_by` and
+    `compile_tried` name the way that succeeded and all ways that were tried, `aws_estimate` is AWS's estimate, and
+    `birsim_error` is the largest difference between BIRSim's outputs and the golden model. An `informational` check is
+    known to differ on some chips and does not count as a failure."""
 
     kernel: str
     size: str
@@ -101,9 +101,11 @@ class KernelOutcome:
 
 @dataclass(frozen=True)
 class NetworkOutcome:
-    """The outcome of a network on inputs, compared with the golden model, in the launches described by `launches`. On a
-    chip, one of the runs also compares it with the simulator layer by layer. `message` is the reason for a missing
-    result, `log` the compiler's output."""
+    """The outcome of a network on inputs, compared with the golden model.
+
+    `launches` describes its launches. On a chip, one of the runs also compares the network with the simulator, layer by
+    layer. `message` is the reason for a missing result, and `log` is the compiler's output.
+    """
 
     model: str
     inputs: tuple[str, ...]
@@ -129,10 +131,11 @@ def count_checks(dtype: str) -> int:
 
 
 def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> Iterator[KernelOutcome]:
-    """Run every kernel at each size once. `predicting` is the backend that predicts the times of a chip, None if there
-    is no chip.
+    """Run every kernel once at each size.
 
-    If a kernel is refused, fails or loses the chip, this is recorded as an outcome. Raises BackendUnavailable if the
+    `predicting` is the backend that predicts the times of a chip, or None if there is no chip.
+
+    If a kernel is rejected, fails or loses the chip, this is recorded as its outcome. Raises BackendUnavailable if the
     chip is lost permanently.
     """
     recovery = Recovery(backend)
@@ -164,10 +167,10 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
 
 
 class Recovery:
-    """Recovers from failures by restarting the process after a kernel failed on the chip or lost it.
+    """Recovers from failures: the process is restarted after a kernel failed on the chip or lost it.
 
     A chip that is lost MAX_LOSSES times in succession is considered lost permanently. Kernels that do not compile are
-    also compiled in other ways, but at most MAX_OTHERWISE of them: if nothing compiles, more attempts would only take
+    also compiled in other ways, but only MAX_OTHERWISE of them: if nothing compiles, more attempts would only take
     time.
     """
 
@@ -184,7 +187,7 @@ class Recovery:
         self._losses = 0
 
     def compile_otherwise(self, check: Check, error: Exception) -> tuple[Attempt, ...]:
-        """Compile the kernel of a check in other ways if the compiler refused it."""
+        """Compile the kernel of a check in other ways if the compiler rejected it."""
         from ... import kernels
 
         if not isinstance(error, CompileError) or not isinstance(self._backend, CompiledKernels):
@@ -195,7 +198,7 @@ class Recovery:
         return self._backend.compile_otherwise(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
 
     def recover(self, error: Exception) -> None:
-        """Prepare the chip for the next kernel; raise the error if the chip is lost permanently."""
+        """Prepare the chip for the next kernel. If the chip is lost permanently, raise the error."""
         if isinstance(error, DeviceLost):
             self._losses += 1
             if self._losses == self.MAX_LOSSES:
@@ -205,7 +208,7 @@ class Recovery:
 
 
 def _begun(backend: Backend, all_checks: Iterable[Check]) -> Iterator[Check]:
-    """Yield the checks in order; if kernels are only compiled, start some compilations in advance."""
+    """Yield the checks in order. If kernels are only compiled, start some compilations in advance."""
     from ... import kernels
 
     waiting: deque[Check] = deque()
@@ -291,8 +294,8 @@ def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelO
 
 
 def _settled(found: np.ndarray, expected: np.ndarray, scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the expected classes, but the actual class for near-ties, whose scores differ by at most twice the
-    tolerance."""
+    """Return the expected classes or, for near-ties (scores that differ by at most twice the tolerance), the actual
+    classes."""
     if expected.dtype.kind not in "iu" or found.shape != expected.shape:
         return expected
     rows = np.arange(len(found))
@@ -315,9 +318,12 @@ def _with_prediction(outcome: KernelOutcome, check: Check, predicting: Backend |
 def check_network(
     model: Model, names: tuple[str, ...], x: np.ndarray, backend: Backend, dtype: str, predicting: Backend | None
 ) -> Iterator[NetworkOutcome]:
-    """Run a network on inputs x [N, *network.input.shape]: in as few launches as possible and, if those fail, in
-    smaller ones and then layer by layer, with one outcome each. On a chip, also compare the kernels of each layer with
-    the simulator. Raises BackendUnavailable if the chip is lost permanently."""
+    """Run a network on inputs x [N, *network.input.shape], and yield an outcome for each kind of launch.
+
+    The network runs in as few launches as possible and, if those fail, in smaller launches and then layer by layer. On
+    a chip, the kernels of each layer are also compared with the simulator. Raises BackendUnavailable if the chip is
+    lost permanently.
+    """
     recovery = Recovery(backend)
     for label, options in _ways(model, backend, dtype, len(x)):
         session = Session(model, backend, dtype, len(x), options)
@@ -346,10 +352,10 @@ def check_network(
 
 
 def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tuple[str, LaunchOptions]]:
-    """Yield the launches of a network, each slower than the one before, with a description."""
+    """Yield the kinds of launches of a network, from the fastest to the slowest, each with a description."""
     options = LaunchOptions()
     yield "as few launches as possible", options
-    info = replace(backend.info, has_layer_times=False)  # like the launches that were planned
+    info = replace(backend.info, has_layer_times=False)  # as for the planned launches
     launches = plan_launches(model, dtype, info, options, batch)
     largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))
     limit = max(1, largest // 2)

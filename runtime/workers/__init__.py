@@ -1,4 +1,4 @@
-"""Workers that answer batches, and the pool that distributes batches among them.
+"""Workers that process batches, and the pool that distributes batches among them.
 
 worker the work of a worker: a session on its own backend
 process a worker in a local process, which receives messages over pipes

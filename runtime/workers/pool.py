@@ -1,12 +1,12 @@
 """A pool of workers, which groups inputs into batches, distributes them, and replaces workers that end.
 
 A server submits single inputs, which the pool groups into batches. A run over files submits whole batches as its
-"inputs", and each of its workers takes one of them at a time.
+"inputs"; each of its workers takes one batch at a time.
 
 while the pool runs, a loop for each worker:
-    take the waiting inputs, at most one batch; take a smaller batch once its oldest input has waited long enough
+    take the waiting inputs, at most one batch; take a smaller batch if its oldest input has waited long enough
     pass the batch to the worker, and set the result of each input
-    if the batch is refused, send its inputs individually
+    if the batch is rejected, send its inputs individually
     if the worker ended, start another and resend each input individually; drop an input after it ended two workers
 """
 
@@ -35,24 +35,24 @@ Result = Any  # result of one input, or an Exception
 
 
 class PoolStopped(WorkerEnded):
-    """The pool stopped before an input was answered."""
+    """The pool stopped before an input was processed."""
 
 
 class WorkerDied(BackendUnavailable):
-    """Workers of a run ended before they were ready; the message is one line for the user."""
+    """Workers of a run ended before they were ready. The message is one line for the user."""
 
 
 class PoolWorker(Protocol):
-    """A worker that answers batches. All methods but `kill` and `notes` block."""
+    """A worker that processes batches. All methods except `kill` and `notes` block."""
 
     def begin(self) -> str:
-        """Wait until the worker is ready; return a line for the log."""
+        """Wait until the worker is ready, and return a line for the log."""
 
     def answer(self, sources: list[Any]) -> list[Result]:
         """Return a result for each source, in the same order."""
 
     def notes(self) -> list[tuple[str, str]]:
-        """Return the worker's lines since the last call: (level, line)."""
+        """Return the lines that the worker logged since the last call, as (level, line)."""
 
     def kill(self) -> None:
         """End the worker at once."""
@@ -63,7 +63,7 @@ class PoolWorker(Protocol):
 
 @dataclass(frozen=True)
 class PoolRules:
-    """The number of workers, and the rules for grouping inputs into batches; times are in seconds.
+    """The number of workers, and the rules for grouping inputs into batches. Times are in seconds.
 
     A pool for a run over files (`for_run`) starts a worker when there is an input for it, and fails if a worker cannot
     start. A server's pool starts all workers at once, and keeps trying after at least one of them has been ready.
@@ -80,7 +80,7 @@ class Observer(Protocol):
     """Observer of a pool, for metrics and logs."""
 
     def batch_answered(self, size: int, waited: Sequence[float], seconds: float) -> None:
-        """Record that a batch was answered, how long its inputs waited, and how long the worker took."""
+        """Record that a batch was processed, how long its inputs waited, and how long the worker took."""
 
     def worker_ended(self, number: int, reason: str) -> None:
         """Record that a worker ended after it had been ready."""
@@ -107,7 +107,7 @@ class _Job:
 
 
 class WorkerPool:
-    """Answers inputs with workers. It must be started and stopped in a running event loop.
+    """Distributes inputs to workers. The pool must be started and stopped in a running event loop.
 
     `start_worker` starts the worker with a given number. `failed` is called with the error if a worker cannot start and
     the pool gives up (see `PoolRules`).
@@ -153,7 +153,7 @@ class WorkerPool:
         return len(self._ready)
 
     def start(self) -> None:
-        """Begin to start the workers, which takes a while; `is_ready` is True once the first one is ready."""
+        """Begin to start the workers, which takes a while. `is_ready` is True once the first worker is ready."""
         self._changed = asyncio.Event()
         self._taking = asyncio.Lock()
         self._loops = [asyncio.ensure_future(self._keep_worker(number)) for number in range(self._rules.workers)]
@@ -161,8 +161,10 @@ class WorkerPool:
             loop.add_done_callback(self._look_at_end)
 
     async def stop(self, grace: float) -> None:
-        """Answer waiting inputs for up to `grace` seconds, then end the workers. The futures of unanswered inputs raise
-        PoolStopped."""
+        """Process waiting inputs for up to `grace` seconds, then end the workers.
+
+        The futures of the remaining inputs raise PoolStopped.
+        """
         self._stopping = True
         self._changed.set()
         if self._ready:
@@ -184,7 +186,7 @@ class WorkerPool:
     def submit(self, source: Any) -> asyncio.Future[Result]:
         """Queue an input, and return a future for its result.
 
-        The future raises the worker's error: KernelError or OverflowedError if the input cannot be answered,
+        The future raises the worker's error: KernelError or OverflowedError if the input cannot be processed,
         WorkerFault for a bug in the program, and WorkerEnded if workers ended because of the input. If the future is
         cancelled before a worker has received the input, the input is removed from the queue.
         """
@@ -229,7 +231,7 @@ class WorkerPool:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _is_needed(self, number: int) -> bool:
-        """Wait until there is work for the worker with this number; return False if the pool stops."""
+        """Wait until there is work for the worker with this number. Return False if the pool stops."""
         while not self._stopping:
             if not self._rules.for_run or number == 0 or self.waiting + self._at_work > number:
                 return True
@@ -238,7 +240,7 @@ class WorkerPool:
         return False
 
     async def _begin(self, number: int, worker: PoolWorker) -> bool:
-        """Wait until a worker is ready; return False if it cannot start, which may make the pool give up."""
+        """Wait until a worker is ready. Return False if it cannot start, in which case the pool may give up."""
         try:
             told = await self._in_thread(worker.begin)
         except (WorkerEnded, BackendUnavailable, KernelError, OverflowedError, WorkerFault) as error:
@@ -267,7 +269,7 @@ class WorkerPool:
         return WorkerDied(f"{self._failed_starts} workers in a row ended before they were ready: {error}")
 
     async def _serve(self, number: int, worker: PoolWorker) -> None:
-        """Answer batches until the pool stops; raise WorkerEnded if the worker ends."""
+        """Process batches until the pool stops. Raise WorkerEnded if the worker ends."""
         while jobs := await self._take():
             self._at_work += len(jobs)
             self._busy[worker] = jobs
@@ -290,7 +292,7 @@ class WorkerPool:
                 self._pass_on_notes(number, worker)
 
     async def _take(self) -> list[_Job]:
-        """Return the inputs of the next batch; empty if the pool is stopping and no input is waiting."""
+        """Return the inputs of the next batch. The list is empty if the pool is stopping and no input is waiting."""
         async with self._taking:
             while True:
                 _forget_cancelled(self._queue)
@@ -336,7 +338,7 @@ class WorkerPool:
                 job.result.set_result(result)
 
     async def _answer_singly(self, worker: PoolWorker, jobs: list[_Job], error: Exception) -> None:
-        """Answer the inputs of a failed batch one by one; the error of a batch of one is that of its input."""
+        """Process the inputs of a failed batch one by one. The error of a batch of one is the error of its input."""
         if len(jobs) > 1:
             for job in jobs:
                 await self._answer(worker, [job])

@@ -1,7 +1,7 @@
 """A worker in a separate process on this machine, which communicates over pipes.
 
 The process is a new Python interpreter, started with `subprocess`. `multiprocessing` is unsuitable: "fork" copies locks
-held by other threads, "spawn" and "forkserver" run the user's main module again in each worker, and a
+that other threads hold, "spawn" and "forkserver" run the user's main module again in each worker, and a
 `ProcessPoolExecutor` abandons all tasks if one worker is killed. The process imports nothing from the current folder.
 It ends as soon as the parent process ends for any reason, because it detects that the other end of its standard input
 is closed.
@@ -26,13 +26,13 @@ from ...child_python import python_command
 from .worker import Reply
 
 _GRACE_SECONDS = 5.0  # seconds for the process to exit after its input is closed
-_IDLE_SECONDS = 0.5  # seconds for an idle process to exit after its last message; a busy one is killed
+_IDLE_SECONDS = 0.5  # seconds for an idle process to exit after its last message; a busy process is killed
 _NO_MEMORY = 77  # exit status of a process that ran out of memory
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class WorkerEnded(RuntimeError):  # noqa: N818 (the condition)
-    """The process ended before it answered; the message is one line."""
+    """The process ended before it replied. The message is one line."""
 
 
 class AskedWorker(Protocol):
@@ -46,10 +46,12 @@ class AskedWorker(Protocol):
 
 
 class WorkerProcess:
-    """A process in which an object of class `kind` answers messages, the first one with `begin`. It must be closed.
+    """A process in which an object of class `kind` answers messages, beginning with `begin` for the first.
+
+    The process must be closed.
 
     `kind` is a module-level class that is constructed without arguments. `variables` are environment variables set only
-    in the process. Numerical libraries use one thread there, unless the environment of the parent process specifies
+    in the process. Numerical libraries use one thread in it, unless the environment of the parent process specifies
     another number.
     """
 
@@ -83,12 +85,12 @@ class WorkerProcess:
         return reply.value
 
     def notes(self) -> list[tuple[str, str]]:
-        """Return the worker's lines since the last call: (level, line)."""
+        """Return the lines that the worker logged since the last call, as (level, line)."""
         said, self._said = self._said, []
         return said
 
     def kill(self) -> None:
-        """End the process at once; pending replies raise WorkerEnded."""
+        """End the process at once. Pending replies raise WorkerEnded."""
         self._process.kill()
 
     def close(self) -> None:
@@ -121,7 +123,7 @@ class ProcessWorker:
         self._process = process
 
     def notes(self) -> list[tuple[str, str]]:
-        """Return the worker's lines since the last call: (level, line)."""
+        """Return the lines that the worker logged since the last call, as (level, line)."""
         return self._process.notes()
 
     def kill(self) -> None:
@@ -141,7 +143,8 @@ def _out_of_reach() -> dict[str, Any]:
 
 
 def serve(module: str, kind: str) -> None:
-    """Answer messages with an instance of a module's class until there are no more: the main loop of the process."""
+    """Run the main loop of the process: answer messages with an instance of a module's class until there are no
+    more."""
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(messages,), daemon=True).start()
     with os.fdopen(os.dup(1), "wb") as replies:
@@ -155,7 +158,7 @@ def serve(module: str, kind: str) -> None:
                 ask = worker.answer
                 del message  # release its contents while waiting for the next message
         except MemoryError:
-            os._exit(_NO_MEMORY)  # the process is unusable now; the caller starts another
+            os._exit(_NO_MEMORY)  # the process is no longer usable; the caller starts another
         except OSError:  # the parent process has closed the pipe
             os._exit(0)
 
@@ -165,7 +168,7 @@ class _End:
 
 
 def _receive(messages: queue.SimpleQueue[Any]) -> None:
-    """Read messages into a queue; end the process when there are no more, even if it is busy."""
+    """Read messages into a queue. When there are no more, end the process, even if it is busy."""
     with os.fdopen(os.dup(0), "rb") as pipe:
         try:
             while True:

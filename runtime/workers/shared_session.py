@@ -1,10 +1,10 @@
-"""A session that distributes batches over workers; used instead of a `Session`.
+"""A session that distributes batches to workers, which is used instead of a `Session`.
 
-The workers are local processes, or actors on a Ray cluster. Their pool runs in an event loop in a separate thread; the
-caller receives the answers in the order of the batches.
+The workers are local processes, or actors on a Ray cluster. Their pool runs in an event loop in a separate thread. The
+caller receives the results in the order of the batches.
 
-If a worker ends, its whole batch is resent to another one. If that worker ends too, the inputs of the batch are sent
-individually. An input that ends two workers is considered the cause, and the batch is answered without it.
+If a worker ends, its whole batch is resent to another worker. If that worker ends too, the inputs of the batch are sent
+individually. An input that ends two workers is considered the cause, and the batch is processed without it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .pool import END_SECONDS, MAX_DEATHS, PoolRules, PoolWorker, WorkerDied, Wo
 from .process import ProcessWorker, WorkerEnded, WorkerProcess
 from .worker import BackendOpener, Hello, Prepare, Setup, Worker
 
-WINDOW = 4  # maximum batches per worker that were read and whose answers were not yielded yet
-AHEAD = 2  # maximum batches in flight per worker
+WINDOW = 4  # maximum number of batches per worker that were read and whose results have not been yielded
+AHEAD = 2  # maximum number of batches in flight per worker
 START_SECONDS = 300.0  # time limit for the first worker to be ready; a cluster may have to add nodes
-_STEP_SECONDS = 1.0  # length of one wait: Python handles signals between two waits
+_STEP_SECONDS = 1.0  # length of one wait; Python handles signals between waits
 
 Note = Callable[[str], None]
 Greet = Callable[[Hello], None]
@@ -49,7 +49,7 @@ StartWorker = Callable[[int, Greet], PoolWorker]
 
 
 class SharedSession:
-    """Runs a model's network on workers; see `share_out`, which creates it. It must be closed."""
+    """Runs a model's network on workers. `share_out` creates the session, which must be closed."""
 
     def __init__(self, model: Model, start_worker: StartWorker, workers: int, progress: Note, warn: Note) -> None:
         self.model = model
@@ -74,10 +74,10 @@ class SharedSession:
         self.rows: tuple[Row, ...] = self._greeted.result().rows
 
     def stream(self, batches: Iterable[Any], progress: Progress | None = None) -> Iterator[BatchAnswer]:
-        """Answer batches in their order; see `Session.stream`.
+        """Process batches in order; see `Session.stream`.
 
         A batch is an array [B, *network.input.shape], or a sequence of B sources if workers prepare them. At most
-        WINDOW batches per worker are held. `progress` is called with the number of inputs answered so far, in any
+        WINDOW batches per worker are held. `progress` is called with the number of inputs processed so far, in any
         order. Raises KernelError, OverflowedError and BackendUnavailable as a `Session` does, and WorkerDied if no
         worker can be started.
         """
@@ -85,13 +85,13 @@ class SharedSession:
         try:
             yield from self._stream(iter(batches), held, progress or (lambda done: None))
         finally:
-            if held:  # their answers are no longer needed
+            if held:  # the results are no longer needed
                 for answer in held:
                     answer.cancel()
                 self._loop.call_soon_threadsafe(self._pool.drop)
 
     def processes(self) -> tuple[int, ...]:
-        """Return the process IDs of the workers that are ready, each valid on its worker's machine."""
+        """Return the process IDs of the workers that are ready. Each ID is valid on the machine of its worker."""
         return tuple(hello.process for hello in list(self._hellos.values()))
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class SharedSession:
         self, batches: Iterator[Any], held: deque[concurrent.futures.Future[BatchAnswer]], progress: Progress
     ) -> Iterator[BatchAnswer]:
         answered = 0
-        waiting: dict[concurrent.futures.Future[BatchAnswer], int] = {}  # the size of each batch not answered yet
+        waiting: dict[concurrent.futures.Future[BatchAnswer], int] = {}  # sizes of unfinished batches
         more = True
         while True:
             while more and len(held) < WINDOW * self.workers and len(waiting) < AHEAD * self.workers:
@@ -119,13 +119,16 @@ class SharedSession:
                 return
             for done in self._wait(waiting):
                 answered += waiting.pop(done)
-                done.result()  # raise its error even if earlier batches are not answered yet
+                done.result()  # raise its error even if earlier batches are not processed yet
             progress(answered)
             while held and held[0].done():
                 yield held.popleft().result()
 
     def _wait(self, futures: Iterable[concurrent.futures.Future[Any]]) -> set[concurrent.futures.Future[Any]]:
-        """Wait a limited time for finished batches and return them. Raises the error that made the pool give up."""
+        """Wait a limited time for finished batches and return them.
+
+        If the pool gave up, raise the error that made it do so.
+        """
         done, _ = concurrent.futures.wait([*futures, self._failure], _STEP_SECONDS, concurrent.futures.FIRST_COMPLETED)
         self._pass_on_lines()
         if self._failure in done:
@@ -155,7 +158,7 @@ class SharedSession:
         await self._pool.stop(0.0)
 
     async def _answer(self, inputs: Any) -> BatchAnswer:
-        """Answer a batch, or its inputs individually if workers end because of it."""
+        """Process a batch, or its inputs individually if workers end because of it."""
         try:
             answer: BatchAnswer = await self._pool.submit(inputs)
             return answer
@@ -191,7 +194,7 @@ class SharedSession:
         self._failure.set_exception(error)
 
     def batch_answered(self, size: int, waited: Any, seconds: float) -> None:
-        """Do nothing: the answers contain the times."""
+        """Do nothing, because the results contain the times."""
 
     def worker_ended(self, number: int, reason: str) -> None:
         """Report that a worker ended after it had been ready."""
@@ -203,7 +206,7 @@ class SharedSession:
         self._said.put((level, f"worker {number}: {line}"))
 
     def note(self, level: str, event: str, **fields: Any) -> None:
-        """Do nothing: these lines are for a server's log."""
+        """Do nothing, because these lines are for the log of a server."""
 
 
 class LocalWorker(ProcessWorker):
@@ -222,7 +225,7 @@ class LocalWorker(ProcessWorker):
         return str(hello.process)
 
     def answer(self, sources: list[Any]) -> list[BatchAnswer]:
-        """Return the answer to the single source, which is a batch."""
+        """Return the result for the single source, which is a batch."""
         (batch,) = sources
         answer: BatchAnswer = self._process.ask(batch)
         return [replace(answer, worker=self._number)]
@@ -245,14 +248,13 @@ def share_out(
     progress: Note = lambda message: None,
     warn: Note = lambda message: None,
 ) -> Iterator[SharedSession]:
-    """Yield a session that uses `workers` workers on this machine, or on the Ray cluster at `address`. They end with
-    the block.
+    """Yield a session that uses `workers` workers on this machine, or on the Ray cluster at `address`.
 
-    On a cluster, None for `workers` means as many as its resources allow. `backend` and `target` are as for
-    `choose_backend`, except that on a cluster its resources determine the meaning of "auto"; on a chip each worker has
-    its own logical core of `lnc` NeuronCores. `opener`, if given, opens the workers' backends instead. `prepare`
-    converts the sources sent to workers to inputs. Raises BackendUnavailable if no backend can be opened, or if there
-    is no cluster at the address.
+    The workers end with the block. On a cluster, None for `workers` means as many as its resources allow. `backend` and
+    `target` are as for `choose_backend`, except that on a cluster its resources determine the meaning of "auto". On a
+    chip, each worker has a separate logical core of `lnc` NeuronCores. `opener`, if given, opens the workers' backends
+    instead. `prepare` converts the sources sent to workers to inputs. Raises BackendUnavailable if no backend can be
+    opened, or if there is no cluster at the address.
     """
     resolved = resolve_target(target)  # report an invalid target here instead of in each worker
     check_cores(resolved, lnc)
@@ -290,7 +292,7 @@ def _workers_here(setup: Setup, count: int, lnc: int | None) -> tuple[int, Start
 def _workers_of_cluster(
     ray: Any, setup: Callable[[bool], Setup], count: int | None, backend: str
 ) -> tuple[int, StartWorker]:
-    """Return the number of workers, by default as many as fit, and a function that starts one on a cluster."""
+    """Return the number of workers (by default as many as fit) and a function that starts one on a cluster."""
     from ..cluster.ray_worker import NEURON_CORES, RayWorker, actor_class
 
     room = ray.cluster_resources()

@@ -45,7 +45,7 @@ class WorkerFault(RuntimeError):  # noqa: N818 (a bug of the program, not an err
 class Setup:
     """Configuration of a worker, sent before the first batch. `prepare` is None if batches are sent as arrays.
 
-    If `sizes` are given, in ascending order, a batch is padded to the next larger one, so that no other sizes are
+    If `sizes` are given, in ascending order, a batch is padded to the next larger size, so that no other sizes are
     planned or compiled. A worker runs each size once before it is ready.
     """
 
@@ -59,7 +59,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Hello:
-    """A worker that is ready: its backend, the rows of its network, and where it runs."""
+    """The description of a worker that is ready: its backend, the rows of its network, and where it runs."""
 
     info: BackendInfo
     rows: tuple[Row, ...]
@@ -79,8 +79,10 @@ class Reply:
 
 
 class Worker:
-    """A session in a worker. Errors are returned as values, which preserves their types. If the process runs out of
-    memory, it ends instead."""
+    """A session in a worker.
+
+    Errors are returned as values, which preserves their types. If the process runs out of memory, it ends.
+    """
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -90,11 +92,11 @@ class Worker:
         self._warnings: list[str] = []
 
     def begin(self, setup: Setup) -> Reply:
-        """Open the backend and prepare the model; reply with a `Hello`."""
+        """Open the backend, prepare the model, and reply with a `Hello`."""
         return self._reply(lambda: self._begin(setup))
 
     def answer(self, inputs: Any) -> Reply:
-        """Answer a batch; reply with a `BatchAnswer` without timelines, which are large."""
+        """Process a batch, and reply with a `BatchAnswer`. Timelines are omitted, because they are large."""
         return self._reply(lambda: self._answer(inputs))
 
     def _begin(self, setup: Setup) -> Hello:
@@ -117,7 +119,7 @@ class Worker:
         return replace(self._run(inputs), failures=failures)
 
     def _run(self, inputs: np.ndarray) -> BatchAnswer:
-        """Answer a batch after padding it with copies of its last input."""
+        """Process a batch after padding it with copies of its last input."""
         assert self._session is not None
         count = len(inputs)
         size = next((size for size in self._sizes if size >= count), count)
@@ -140,7 +142,7 @@ class Worker:
         except EXPECTED_ERRORS as problem:
             error = problem
         except MemoryError:
-            raise  # becomes an error of Ray: the pool ends this process and sends its inputs to another
+            raise  # becomes an error of Ray; the pool then ends this process and sends its inputs to another
         except Exception:
             error = WorkerFault(traceback.format_exc())
         reply = Reply(value, error, tuple(self._progress), tuple(self._warnings))
