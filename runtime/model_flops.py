@@ -54,8 +54,8 @@ def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:
 def with_model_flops(time: LaunchTime, work: Operations, batch: int) -> LaunchTime:
     """Return the time with `flops` set to the model's operations for a batch.
 
-    MFU counts the operations of the PE array, but no more than it actually performed. Minimal filtering requires fewer
-    multiplications than the shapes suggest, and other engines perform the rest.
+    MFU counts the operations of the PE array, limited to the number that it actually performed. Minimal filtering
+    requires fewer multiplications than the shapes suggest, and other engines perform the rest.
     """
     flops, multiplied = batch * work.total, batch * work.multiplied
     if time.hfu is None or time.mfu is None:
