@@ -77,8 +77,7 @@ class Search:
         if self.best is None:
             raise self.reason
         for plan, _ in tuple(self._finalists):
-            for decisions in self._near_launch(plan):
-                self.try_out(decisions)
+            self.try_out(plainer(plan.decisions))
         improved = []
         finalists = tuple(self._finalists)
         for plan, run in finalists:
@@ -141,15 +140,6 @@ class Search:
             return False
         self.best, self._run = plan, self._last
         return True
-
-    def _near_launch(self, plan: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions that differ from those of a launch in one launch-wide choice."""
-        yield plainer(plan.decisions)
-        filled = plan.decisions.value(Kind.FILL_TAPS)
-        for each in self._pipeline.passes:
-            if Kind.FILL_TAPS in each.kinds:
-                near = each.near(plan.graph, plan.decisions)
-                yield from (decisions for decisions in near if decisions.value(Kind.FILL_TAPS) != filled)
 
     def _near(self, best: LaunchPlan) -> Iterator[Decisions]:
         """Yield the neighbours of a launch, which differ from it in one choice."""

@@ -29,13 +29,14 @@ class PackTaps(Pass):
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
-        return pack_taps(graph, ask, decisions.value(Kind.FILL_TAPS))
+        return pack_taps(graph, ask)
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
         """See `Pass`."""
+        load = graph.nodes[0].id
         for stride in strides_of_filled(graph):
-            if stride != decisions.value(Kind.FILL_TAPS):
-                yield decisions.having(Choice(Kind.FILL_TAPS, value=stride))
+            if stride != decisions.value(Kind.FILL_TAPS, load):
+                yield decisions.having(Choice(Kind.FILL_TAPS, load, stride))
         for node in graph.nodes:
             choice = Choice(Kind.COPIES, node.id)
             if choice in decisions.choices:
@@ -44,12 +45,8 @@ class PackTaps(Pass):
                 yield decisions.having(choice)
 
 
-def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
-    """Set the taps of convolutions, and the copies of the values that they read.
-
-    `filled`: the distance in partitions between adjacent taps if a single DMA (`TapsLoad`) loads all taps of an input;
-    0 if a separate DMA loads each tap.
-    """
+def pack_taps(graph: Graph, ask: Ask) -> Graph:
+    """Set the taps of convolutions, and the copies of the values that they read."""
     for number, node in enumerate(graph.nodes):
         if node.operation.filtered is None:
             continue
@@ -60,9 +57,10 @@ def pack_taps(graph: Graph, ask: Ask, filled: int = 0) -> Graph:
         source = node.sources[0][0]
         copied, own = graph.nodes[source].changed(copies=copies), node.changed(taps=taps)
         if copied.operation.taps_load is not None:
-            if filled:
-                copied, own = _filled(copied, own, filled)
             graph = graph.replacing({source: copied, number: own})
+            filled = [Option(stride, _filled(graph, stride)) for stride in strides_of_filled(graph)]
+            options = [Option(None, {}), *filled]
+            graph = one_of(ask, Question(Kind.FILL_TAPS, graph, source, options, (number, source)))
             continue
         graph = graph.replacing({number: node.changed(taps=Taps(1, 1, graph.heights(node.sources[0])[0]))})
         if node.operation.filtered.filter_form is Form.DIRECT:
@@ -105,12 +103,15 @@ def strides_of_filled(graph: Graph) -> list[int]:
     return [lanes, half] if lanes < half <= PARTITIONS // copies.count else [lanes]
 
 
-def _filled(load: Node, node: Node, stride: int) -> tuple[Node, Node]:
+def _filled(graph: Graph, stride: int) -> dict[int, Node]:
     """Return a load of taps that also fills the partitions between the copies, and the convolution that reads it."""
+    load, reader = graph.nodes[:2]
     operation = load.operation.taps_load
     assert operation is not None
-    taps = replace(node.convolution.taps, stride=stride)
-    return load.changed(copies=replace(operation.copies, stride=stride), fills=True), node.changed(taps=taps)
+    return {
+        0: load.changed(copies=replace(operation.copies, stride=stride), fills=True),
+        1: reader.changed(taps=replace(reader.convolution.taps, stride=stride)),
+    }
 
 
 def loaded_taps(graph: Graph, node: Node) -> Taps:

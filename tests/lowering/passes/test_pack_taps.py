@@ -5,7 +5,7 @@ from lowered import ALL, assert_right, convolution_of, decide, decided, graph_of
 from random_networks import ending_in_dense
 from trninfer.kernels.program import Convolution, Copies
 from trninfer.kernels.tiling.packing import Taps
-from trninfer.lowering.decisions import Decisions, Option, Question
+from trninfer.lowering.decisions import Decisions, Kind, Option, Question
 from trninfer.lowering.passes.load_taps import load_taps
 from trninfer.lowering.passes.pack_taps import pack_taps, possible_taps
 from trninfer.models import load_model
@@ -37,15 +37,19 @@ def test_copies_are_made_where_they_save_more_than_they_cost(dtype: str) -> None
 
 def test_a_pass_asks_whether_copies_are_worth_it() -> None:
     graph = load_taps(graph_of(load_model("digits-cnn")))
-    asked = []
+    asked, filled = [], []
 
     def answer(question: Question) -> Option:
         alone, (number, source) = question.options[0], question.priced
+        if question.kind is Kind.FILL_TAPS:
+            filled.append((question.graph.nodes[source].name, [option.value for option in question.options]))
+            return alone
         shared = question.options[1].changed[number].convolution
         asked.append((shared.name, question.graph.nodes[source].name, shared.taps))
         return question.options[1] if shared.name == "conv2" else alone
 
     packed = pack_taps(graph, answer)
+    assert filled == [("conv1", [None, 3, 33])]
     assert asked[0] == ("conv2", "conv1", Taps(3, 1, 32))
     assert len({name for name, *_ in asked}) == len(asked) > 1
     assert convolution_of(packed, "conv1").copies == Copies(3, 1, 32)
