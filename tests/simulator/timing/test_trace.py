@@ -45,6 +45,13 @@ def spans(trace: dict[str, Any]) -> list[dict[str, Any]]:
     return [event for event in trace["traceEvents"] if event["ph"] == "X"]
 
 
+def test_layers_lie_where_their_launch_does() -> None:
+    parts = [("conv1", 500.0, 2500.0), ("conv2", 2500.0, 3000.0)]
+    trace = chrome_trace([("first", 10.0, [], [], []), ("second", 10.0, [], parts, [])])
+    layers = {span["name"]: (span["ts"], span["dur"]) for span in spans(trace) if span["name"].startswith("conv")}
+    assert layers == {"conv1": (20.5, 2.0), "conv2": (22.5, 0.5)}
+
+
 def test_a_trace_has_a_track_for_each_engine_and_queue(tmp_path: Path) -> None:
     run = product()
     path = tmp_path / "trace.json"
