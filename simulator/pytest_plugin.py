@@ -1,4 +1,4 @@
-"""A pytest plugin that runs kernels in tests on the simulator; enabled by `--nki-simulator` or in the settings.
+"""A pytest plugin that runs the kernels of tests on the simulator. `--nki-simulator` or a setting enables it.
 
 # pytest.ini: nki_simulator = true
 def test_softmax_is_right_and_fast(nki_run):
@@ -30,7 +30,7 @@ TOLERANCE = 0.01  # allowed slowdown relative to the baseline
 LACKING = (
     "pass --nki-simulator, or set nki_simulator = true in pytest's settings: `import nki` then finds the simulator"
 )
-_counts = pytest.StashKey[dict[str, int]]()  # counts of launches compared with a baseline, keyed by test
+_counts = pytest.StashKey[dict[str, int]]()  # number of launches that were compared with a baseline, keyed by test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,13 +93,15 @@ def lacks_nki(error: BaseException | None) -> bool:
 
 @pytest.fixture
 def nki_run(request: pytest.FixtureRequest) -> Callable[..., Run]:
-    """Provide `simulator.run` as a fixture; its result has outputs, latency_us and memory.
+    """Provide `simulator.run` as a fixture.
 
-    The test fails if the sanitizer reports errors, unless `sanitize=False` is passed. With `max_us`, the test fails if
-    the kernel is predicted to take longer, and the message shows the resources and lines of the kernel that take the
-    most time. With `baseline`, a file path relative to the folder of the test, the test fails if the kernel is slower
-    than recorded in the file by more than the fraction `tolerance`; the message shows the resources and lines that
-    became slower. `pytest --nki-update-baselines` writes the file.
+    Its result has outputs, latency_us and memory.
+
+    The test fails if the sanitizer reports errors, unless `sanitize=False` is passed. If `max_us` is given, the test
+    fails if the kernel is predicted to take longer; the message shows the resources and lines of the kernel that take
+    the most time. If `baseline`, a path relative to the folder of the test, is given, the test fails if the kernel is
+    slower than recorded in that file by more than the fraction `tolerance`; the message shows the resources and lines
+    that became slower. `pytest --nki-update-baselines` writes the file.
     """
     if not is_on(request.config):
         pytest.fail(
@@ -142,7 +144,7 @@ def _too_slow(run: Run, max_us: float) -> str:
 
 
 def _against_baseline(request: pytest.FixtureRequest, run: Run, path: Path, tolerance: float) -> str:
-    """Compare a launch with its baseline, or write the baseline; return the failure message, or "" if it passes."""
+    """Compare a launch with its baseline, or write the baseline. Return the failure message, or "" if there is none."""
     from .search.baseline import BaselineError, entry_of, read, slower, write
 
     path = request.path.parent / path

@@ -5,11 +5,11 @@
     migration.text                         # the file in NKI 0.7
     migration.notes                        # lines to check, and lines that must be rewritten by hand
 
-New code is composed as source text, and parsed in one place (`layout.in_place_of`), which puts it into the tree with
-the comments of what it replaces. Building nodes would make the code longer: a call of an instruction is one line of
-text, or five to ten lines of nested constructors; operands are compared as text (the shapes of two tiles are equal
-where their extents read alike), and sums of indices are simplified as text; templates of libcst parse text as well.
-What exists already is never parsed again: statements, suites and host code are changed as nodes.
+New code is composed as source text and parsed in one place (`layout.in_place_of`), which inserts it into the tree with
+the comments of the code that it replaces. Building nodes would make the code longer: a call of an instruction is one
+line of text, but five to ten lines of nested constructors. Operands are compared as text (the shapes of two tiles are
+equal if the texts of their extents are), sums of indices are simplified as text, and templates of libcst would parse
+text as well. Existing code is never parsed again: statements, suites and host code are changed as nodes.
 
 This package requires libcst (`pip install trninfer[migrate]`). No code is executed: the migration only analyses the
 source of the file.

@@ -55,7 +55,7 @@ def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runner
 
 
 def _helper(dotted: str) -> str:
-    """Return the helper that replaces an entry point if the entry point is used as a value."""
+    """Return the helper that replaces an entry point that is used as a value."""
     return "simulate_kernel" if dotted == "nki.simulate_kernel" else "as_kernel"
 
 

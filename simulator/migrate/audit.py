@@ -1,4 +1,4 @@
-"""Comparison of a migrated file with its source, to ensure that no operation of the source is missing.
+"""Compare a migrated file with its source, to ensure that no operation of the source is missing.
 
 The audit is independent of how the migration works. For each function, it compares the calls (of kernels, other
 functions and NKI) and the statements. A loss is a bug in the migration, and the migrated file is not written.
@@ -56,7 +56,7 @@ class _Unit:
 
 
 def refuse_losses(old: ast.Module, new: ast.Module) -> None:
-    """Compare a migrated file with its source, and raise LossError if something is missing."""
+    """Compare a migrated file with its source. Raise LossError if something is missing."""
     names, now = Names(old), Names(new)
     after = {unit.name: unit for unit in _units(new)}
     kernels = {
@@ -133,7 +133,7 @@ def _counted(unit: _Unit, names: Names) -> dict[str, int]:
 def _root(call: ast.Call, names: Names) -> str:
     """Return the name of the function that is ultimately called, or "" for calls of NKI itself.
 
-    For example, this is "kernel" for nki.baremetal(kernel)(x), kernel[2](x) and nki.simulate_kernel(kernel, x).
+    For example, the name is "kernel" for nki.baremetal(kernel)(x), kernel[2](x) and nki.simulate_kernel(kernel, x).
     """
     dotted = names.dotted(call.func)
     if dotted == "nki.simulate_kernel":

@@ -14,7 +14,7 @@ from .uses import compares_none
 
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
-    """Rewrite a call in an expression; return None if its meaning is the same in NKI 0.7."""
+    """Rewrite a call in an expression. Return None if its meaning is the same in NKI 0.7."""
     if compares_none(node, dotted):
         operator = " is " if dotted.endswith(".equal") else " is not "
         return Result(operator.join(ex.rewrite(each).text for each in node.args))

@@ -1,4 +1,4 @@
-"""Execution of a migrated file on the simulator, with a report of the comparisons that it makes with its references.
+"""Run a migrated file on the simulator, and report the comparisons that it makes with its references.
 
 Both functions run the file as a script in a separate process:
 
@@ -84,7 +84,7 @@ def check(text: str, path: Path) -> Check:
 
 
 def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
-    """Run a migrated file, and the old file if possible; return the result and a description of the comparison."""
+    """Run a migrated file and, if possible, the old file. Return the result and a description of the comparison."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         found = _run(new, path, Path(second))
         if old == new:
@@ -136,7 +136,7 @@ def _run(text: str, path: Path, folder: Path) -> Check:
 
 
 class _Recorder:
-    """Counter of the launches and comparisons that a running file makes."""
+    """Counts the launches and comparisons that a running file makes."""
 
     def __init__(self, file: str) -> None:
         self.found = Check()
@@ -197,7 +197,10 @@ class _Recorder:
 
 
 def _difference(*values: Any) -> str:
-    """Describe the difference between the first two values, which were compared; return "" if it is not a number."""
+    """Describe the difference between the first two values, which were compared.
+
+    Return "" if the difference is not a number.
+    """
     try:
         first, second = (np.asarray(value, np.float64) for value in values[:2])
         with np.errstate(all="ignore"):
@@ -237,7 +240,7 @@ def _main(arguments: Sequence[str]) -> None:
 
 
 def _launched(recorder: _Recorder, result: Any, folder: Path) -> Any:
-    """Count a launch, save its outputs unless the size limit has been reached, and return them."""
+    """Count a launch, save its outputs unless the size limit has been reached, and return the outputs."""
     recorder.found.launches += 1
     for number, output in enumerate(result if isinstance(result, (tuple, list)) else [result]):
         recorder.saved_bytes += getattr(output, "nbytes", 0)

@@ -1,4 +1,4 @@
-"""Calls of instructions: each call gets a `dst`, which is either the assigned tile or a newly allocated one."""
+"""Rewrite calls of instructions. Each call gets a `dst`, which is the assigned tile or a newly allocated tile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ from .views import View, clip_whole
 
 
 def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> Result | None:
-    """Rewrite a call of `nki.isa.<op>`, writing to `dst` if given; return None if the call did not return a tile."""
+    """Rewrite a call of `nki.isa.<op>` so that it writes to `dst`, if given.
+
+    Return None if the call did not return a tile.
+    """
     if op in GONE:
         raise CannotError(f"nisa.{op} was removed: {GONE[op]}")
     if op == "tensor_scalar_cumulative":
@@ -145,8 +148,8 @@ def _stretch(ex: Expressions, views: dict[str, View]) -> str:
 
 
 def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[View, str, str]:
-    """Return the operand of a reduction with the reduced dimensions last, and the source text of their axes and of the
-    result shape."""
+    """Return the operand of a reduction with the reduced dimensions last, the source text of their axes, and the source
+    text of the result shape."""
     if axis is None:
         raise CannotError("nisa.tensor_reduce without axis")
     axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis]
@@ -208,8 +211,10 @@ def _is_tile(ex: Expressions, node: ast.expr) -> bool:
 
 
 def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
-    """Return the result dtype of an instruction on two tensors: the wider dtype, computed by a helper if they may
-    differ."""
+    """Return the result dtype of an instruction on two tensors, which is the wider dtype.
+
+    If the dtypes may differ, a helper computes it.
+    """
     if op != "tensor_tensor" or "data2" not in views:
         return ""
     first, second = (dtype_of(views[each]) for each in ("data1", "data2"))
@@ -286,7 +291,7 @@ def matmul(
             options += f", {option}={value}"
     if dst is None:
         doubled = "double_row" in options and not any(view.full is not None and len(view.full) < 3 for view in whole)
-        first = 2 if doubled else 1  # double rows are a dimension of their own
+        first = 2 if doubled else 1  # double rows are a separate dimension
         columns = _columns(ex, whole[0], first)
         columns = (f"{whole[0].text}.shape[{first}]",) if columns[0].startswith("*") else columns
         shape = (_product(columns), *_columns(ex, whole[1], first))
@@ -299,7 +304,7 @@ def matmul(
 
 
 def _in_sbuf(ex: Expressions, view: View) -> View:
-    """Return an operand of the Tensor Engine, copied to SBUF if it is in PSUM, as in the first compiler."""
+    """Return an operand of the Tensor Engine. If it is in PSUM, it is copied to SBUF, as the first compiler did."""
     if view.tensor.region != "psum":
         return view
     ex.ctx.add(CHECK, "the Tensor Engine cannot read PSUM: its operand is copied to SBUF first")
@@ -307,7 +312,8 @@ def _in_sbuf(ex: Expressions, view: View) -> View:
 
 
 def _columns(ex: Expressions, view: View, at: int) -> tuple[str, ...]:
-    """Return the extents of an operand of the Tensor Engine from dimension `at`, the first one after the rows."""
+    """Return the extents of an operand of the Tensor Engine from dimension `at` on, which is the first after the
+    rows."""
     if view.full is not None:
         return view.full[at:]
     rank = view.tensor.rank or ex.ctx.ranks.get(view.text, 0)
@@ -315,8 +321,8 @@ def _columns(ex: Expressions, view: View, at: int) -> tuple[str, ...]:
 
 
 def _matmul_clips(clips: Clips, views: tuple[View, View], fresh: bool) -> tuple[Clips, Clips]:
-    """Return the clips that a mask implies for the stationary and the moving operand: rows of both, and columns of the
-    moving operand."""
+    """Return the clips that a mask implies for the rows of the stationary and the moving operand, and for the columns
+    of the moving operand."""
     rows = {at: clip for at, clip in clips.items() if at < -1}
     columns = {at: clip for at, clip in clips.items() if at == -1}
     if not columns:

@@ -1,4 +1,4 @@
-"""Tiles in lists, tuples and dictionaries, and the loop variables that refer to them."""
+"""Track tiles in lists, tuples and dictionaries, and the loop variables that refer to them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Window:
-    """A slice as a value, nl.ds(start, size) or slice(start, stop), which a subscript takes by its name."""
+    """A named slice, nl.ds(start, size) or slice(start, stop), that is used in a subscript."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Source:
 
 @dataclass
 class Function:
-    """A function defined in the file, with what is known about its arguments and its result."""
+    """A function defined in the file, with the known properties of its arguments and its result."""
 
     name: str
     parameters: list[str]
@@ -142,7 +142,7 @@ class Context:
     registers: set[str] = field(default_factory=set)
     tree: ast.FunctionDef | None = None
     returns_outputs: bool = False  # True for a kernel that no other function with NKI calls
-    keeps: bool = False  # keep statements that would otherwise be dropped, since the function needs them
+    keeps: bool = False  # keep statements that would otherwise be dropped, because the function needs them
     statements: Any = None  # the rewriter of statements
     no_hoisting: str = ""  # the enclosing construct that prevents inserting lines, if any
     source: Source = field(default_factory=lambda: Source(""))
@@ -174,7 +174,7 @@ class Context:
         self.notes.add(self.line, kind, message)
 
     def needs(self, support: str) -> str:
-        """Return the name of a helper, and add the helper to the migrated file."""
+        """Add a helper to the migrated file, and return its name."""
         self.support.add(support)
         return support
 
@@ -182,8 +182,8 @@ class Context:
 def joined(first: dict[str, Value], second: dict[str, Value]) -> dict[str, Value]:
     """Merge the states of the names after two branches, one of which has run.
 
-    A name that is bound in only one branch keeps the value from that branch, since it can only be read if that branch
-    has run.
+    A name that only one branch binds keeps the value from that branch, since it can be read only if that branch has
+    run.
     """
     both = {name: _either(first[name], second[name], name) for name in first if name in second}
     return {**first, **second, **both}
@@ -205,7 +205,7 @@ def _either(first: Value, second: Value, name: str) -> Value:
 
 
 def view_of(tensor: Tensor, shape: tuple[str, ...] | None, start: str = "") -> Tensor:
-    """Return part of a tensor: its shape, and the partition of the tensor at which it starts."""
+    """Return a part of a tensor, given its shape and the partition of the tensor at which it starts."""
     if start and tensor.start != "0":
         start = (Sum.of(tensor.start) + Sum.of(start)).text
     return replace(tensor, shape=shape, blocks=0, start=start or tensor.start)

@@ -1,5 +1,5 @@
-"""Creation of tensors: block dimensions become a dictionary of tiles, buffers are named explicitly, and NumPy dtypes
-become NKI dtypes."""
+"""Rewrite the creation of tensors: block dimensions become a dictionary of tiles, buffers are named explicitly, and
+NumPy dtypes become NKI dtypes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _like(ex: Expressions, op: str, given: dict[str, ast.expr]) -> Result:
 
 
 def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
-    """Return the memory that buffer= selects, and True if it also specifies an address."""
+    """Return the memory that buffer= selects, and whether it also specifies an address."""
     value = node.value if isinstance(node, ast.Constant) else ""
     if node is None or value is None:
         return "sbuf", False

@@ -1,4 +1,5 @@
-"""Device loops: `for i in nl.dynamic_range(...)` and `while register` become calls that take the body as a function."""
+"""Rewrite device loops: `for i in nl.dynamic_range(...)` and `while register` become calls that take the body as a
+function."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def conditional(node: cst.While, loop: ast.While, ctx: Context) -> tuple[list[st
 
 
 def _check(node: cst.For | cst.While) -> None:
-    """Refuse statements that are valid in a loop but not in the body function that replaces it."""
+    """Reject statements that are valid in a loop but not in the body function that replaces it."""
     if node.orelse is not None:
         raise CannotError("an else branch of a loop of the device")
     for kind, shown in ((m.Break(), "break"), (m.Continue(), "continue"), (m.Return(), "return")):
@@ -51,7 +52,7 @@ def _check(node: cst.For | cst.While) -> None:
 
 
 def refuse_carried(tree: ast.FunctionDef | None, loop: ast.For | ast.While, ctx: Context) -> None:
-    """Refuse names whose values are carried to the next iteration of a loop or to statements after it."""
+    """Reject names whose values are carried to the next iteration of a loop or to statements after the loop."""
     assert tree is not None
     own = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
     assigned = {

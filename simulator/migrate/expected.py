@@ -1,4 +1,4 @@
-"""Comparisons that a file asserts to fail, such as `assertFalse(np.allclose(a, b))`."""
+"""Find comparisons that a file asserts to be false, such as `assertFalse(np.allclose(a, b))`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def different_lines(tree: ast.AST) -> set[int]:
 
 
 def undecided_lines(tree: ast.AST) -> set[int]:
-    """Return the lines of expressions of which one must be true (or false) and the others may be either."""
+    """Return the lines of expressions of which one must be true (or false), while the others may be either."""
     return _lines(tree, None)
 
 

@@ -1,5 +1,5 @@
-"""Expressions: each is rewritten as NKI 0.7 source text, and classified as a tensor, an index array, a mask, or none
-of these."""
+"""Rewrite expressions as NKI 0.7 source text, and classify each as a tensor, an index array, a mask, or none of
+these."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Expressions:
         self.target = ""
 
     def rewrite(self, node: ast.expr) -> Result:
-        """Rewrite an expression, emitting the lines that must precede it exactly once."""
+        """Rewrite an expression. The lines that must precede it are emitted exactly once."""
         known = self._known.get(id(node))
         if known is None:
             known = self._known[id(node)] = node, self._rewritten(node)
@@ -199,7 +199,7 @@ class Expressions:
         return take(base, elements, clips)
 
     def _elements(self, parts: list[ast.expr]) -> list[Element]:
-        """Return the elements of a subscript; a grid of index arrays contributes one element per dimension."""
+        """Return the elements of a subscript. A grid of index arrays contributes one element per dimension."""
         if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
             value = self.rewrite(parts[0]).value
             if isinstance(value, tuple):
@@ -298,7 +298,7 @@ class Expressions:
         return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
 
     def _mentions(self, node: ast.expr, *kinds: type) -> bool:
-        """Return True if an expression may contain index arrays: it mentions one, nl.arange, or nl.mgrid."""
+        """Return True if an expression may contain index arrays, because it mentions one, nl.arange or nl.mgrid."""
         for name in self._mentioned(node):
             value = self.ctx.scope.get(name)
             if name in INDEX_FUNCTIONS or isinstance(value, kinds) or (isinstance(value, tuple) and Index in kinds):
@@ -377,7 +377,7 @@ def _chosen(test: str, first: Sum, second: Sum) -> Sum:
 
 
 def as_index(result: Result) -> Index | None:
-    """Return an index array, converting a number to an index without axes; return None for a tensor."""
+    """Return an index array. A number is converted to an index without axes; for a tensor, None is returned."""
     if isinstance(result.value, Index):
         return result.value
     return Index(Sum.of(result.text)) if result.value is None else None

@@ -1,4 +1,4 @@
-"""The functions of a file that use NKI, and the ways in which the file refers to them."""
+"""Find the functions of a file that use NKI, and the ways in which the file refers to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ ON_HOST = frozenset(f"nki.language.{name}" for name in ("nc", "spmd_dim", "tile_
 
 
 def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
-    """Return the functions that use NKI, and their callers, except for callers of kernels, which are host code.
+    """Return the functions that use NKI, and their callers.
+
+    Callers of kernels are excluded, because they are host code.
 
     Functions that are not kernels themselves but are passed as values are recorded in `names.undecorated`.
     """
@@ -33,7 +35,7 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
 
 
 def _computes(dotted: str) -> bool:
-    """Return True for names that only kernels and their helpers use; host code only uses grids, sizes and dtypes."""
+    """Return True for names that only kernels and their helpers use. Host code uses only grids, sizes and dtypes."""
     return dotted.startswith(("nki.language.", "nki.isa.")) and ".".join(dotted.split(".")[:3]) not in ON_HOST
 
 
@@ -43,13 +45,13 @@ def _inner(function: ast.FunctionDef) -> list[ast.FunctionDef]:
 
 
 def assumptions(names: Names) -> list[Note]:
-    """Return a note on the names that an excerpt, a file without imports, is assumed to import."""
+    """Return a note on the names that an excerpt (a file without imports) is assumed to import."""
     shown = ", ".join(names.assumed)
     return [Note(1, CHECK, f"the file imports nothing of NKI: {shown} are taken for NKI's modules")] if shown else []
 
 
 def called_by(tree: ast.AST, functions: set[str]) -> set[str]:
-    """Return the functions that the given functions call, directly or through others."""
+    """Return the functions that the given functions call, directly or through other functions."""
     calls: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""Launch grids: the programs of a kernel, which ran sequentially, become a loop inside the kernel."""
+"""Rewrite launch grids: the programs of a kernel, which ran sequentially, become a loop inside the kernel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def over_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
 
 
 def with_programs(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-    """Return the kernel with its program IDs and grid sizes assigned to the names that the loops would define."""
+    """Assign the program IDs and grid sizes of a kernel to the names that the loops would define."""
     assert isinstance(node.body, cst.IndentedBlock)
     body = list(node.body.body)
     first = 1 if body and _is_docstring(body[0]) else 0
@@ -90,7 +90,7 @@ def _stored(node: Any) -> set[str]:
 
 
 def over_programs_or_note(node: cst.FunctionDef, ctx: Context) -> cst.FunctionDef:
-    """Return the result of `over_programs`, or, if it fails, the function with a parameter `grid` and a note."""
+    """Return the result of `over_programs` or, if that fails, the function with a parameter `grid` and a note."""
     try:
         return over_programs(node, ctx)
     except CannotError as error:

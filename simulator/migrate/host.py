@@ -1,4 +1,4 @@
-"""Migration of host code, which launches, simulates and times kernels."""
+"""Migrate host code, which launches, simulates and times kernels."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TIMERS = ("nki.benchmark", "nki.profile")
 
 
 class Host(cst.CSTTransformer):
-    """Transformer of calls of earlier entry points, and of launches of kernels that now loop over their programs.
+    """Rewrites calls of earlier entry points, and launches of kernels that now loop over their programs.
 
-    `programs` are the kernels that have a parameter `grid`. With `keep_runners`, entry points that ran kernels are
-    kept. `support` collects the helpers that the file needs.
+    `programs` are the kernels that have a parameter `grid`. If `keep_runners`, entry points that ran kernels are kept.
+    `support` collects the helpers that the file needs.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Host(cst.CSTTransformer):
 
     def _run(self, dotted: str, call: cst.Call) -> cst.BaseExpression:
         """Rewrite `nki.baremetal(kernel)` to the kernel itself, and a call with only options to a function that returns
-        it."""
+        its argument."""
         kernel = _kernel_of(call)
         options = [argument.keyword.value for argument in call.args if argument.keyword is not None]
         options = [option for option in options if option not in KERNEL_PARAMETERS]
@@ -148,7 +148,7 @@ class Host(cst.CSTTransformer):
         return cst.Name("as_kernel")
 
     def _kernel(self, node: cst.BaseExpression) -> cst.BaseExpression:
-        """Return the current spelling of a kernel: an undecorated function of this file is first passed to nki.jit."""
+        """Return the current spelling of a kernel. An undecorated function of this file is first passed to nki.jit."""
         shadowed = isinstance(node, cst.Name) and any(node.value in each for each in self._parameters)
         known = dotted_of(node) in self._names.undecorated
         if known and not shadowed:
@@ -162,7 +162,7 @@ class Host(cst.CSTTransformer):
         return node
 
     def _launched(self, kernel: cst.Subscript, arguments: Sequence[cst.Arg], simulated: bool = False) -> cst.Call:
-        """Rewrite `kernel[a, b](...)`: kernels that loop over the grid receive it as an argument."""
+        """Rewrite `kernel[a, b](...)`. Kernels that loop over the grid receive it as an argument."""
         if dotted_of(kernel.value) not in self._programs:
             cores = _on_cores(kernel)
             return cst.Call(_simulated(cores) if simulated else cores, arguments)

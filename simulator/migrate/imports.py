@@ -1,4 +1,4 @@
-"""Imports and decorators of earlier NKI versions, and the calls with which host code ran kernels."""
+"""Rewrite imports and decorators of earlier NKI versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DROPPED = (
 RUNNERS = frozenset({"nki.baremetal", "nki.benchmark", "nki.profile", "nki.trace"})
 # names of the runner parameter that takes the kernel, which is the first positional parameter
 KERNEL_PARAMETERS = ("kernel", "func", "fn", "function")
-OLD_OPTIONS = ("mode", "platform_target")  # options of nki.jit that NKI 0.7 does not have
+OLD_OPTIONS = ("mode", "platform_target")  # options of nki.jit that NKI 0.7 does not support
 _Annotated = TypeVar("_Annotated", cst.Parameters, cst.Annotation)
 ENTRY_POINTS = RUNNERS | {"nki.simulate_kernel"}
 GONE = ENTRY_POINTS | frozenset(
@@ -73,7 +73,7 @@ def is_gone(dotted: str, keep_runners: bool = False) -> bool:
 
 @dataclass(frozen=True)
 class Imported:
-    """An imported name, with the line that binds it in NKI 0.7, or "" if there is no equivalent."""
+    """An imported name, and the line that binds it in NKI 0.7 ("" if there is no equivalent)."""
 
     bound: str
     dotted: str
@@ -122,7 +122,7 @@ TENSOR_TYPES = ("nki.tensor", "nki.typing.tensor", "nki.typing.mutable_tensor", 
 
 
 class Decorators:
-    """Rewriter of decorators that define kernels, and of decorators that only the first compiler accepted."""
+    """Rewrites decorators that define kernels, and decorators that only the first compiler accepted."""
 
     def __init__(self, names: Names, notes: Notes, keep_runners: bool = False) -> None:
         self._names = names

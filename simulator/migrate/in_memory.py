@@ -1,4 +1,5 @@
-"""In-memory migration, with which unmodified scripts in older NKI dialects, and the modules they import, can be run.
+"""Migrate files in memory, so that unmodified scripts in older NKI dialects, and the modules that they import, can be
+run.
 
 with migrated_imports(print):            # prints one line for each migrated file
     ...
@@ -27,8 +28,9 @@ _INSTALLED = tuple(os.path.realpath(path) for path in {sysconfig.get_path(n) for
 
 
 def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
-    """Return the text of a file in NKI 0.7, and the name of the file for messages; return None if the file is not in an
-    older dialect or cannot be migrated.
+    """Return the text of a file in NKI 0.7, and the name of the file for messages.
+
+    Return None if the file is not in an older dialect or cannot be migrated.
 
     `tell` is called with a line that reports the migration, or with the reason why the file was not migrated.
     """
@@ -65,7 +67,7 @@ def migrated_imports(tell: Tell) -> Iterator[None]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finder of modules in older dialects, which searches the same locations as Python's own finder."""
+    """A finder of modules in older dialects, which searches the same locations as Python's own finder."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -86,9 +88,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loader of modules from migrated text.
+    """A loader of modules from migrated text.
 
-    The migration is done here and not in the finder, since the finder holds the import lock.
+    Modules are migrated in the loader and not in the finder, since the finder holds the import lock.
     """
 
     def __init__(self, fullname: str, path: str, tell: Tell) -> None:

@@ -1,4 +1,4 @@
-"""Instructions that have always written to `dst`: they keep it, and get operands that NKI 0.7 accepts."""
+"""Rewrite instructions that have always written to `dst`. Only their operands change, to those that NKI 0.7 accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from .views import View
 
 
 def cumulative(ex: Expressions, call: ast.Call) -> Result | None:
-    """Rewrite calls to nisa.tensor_scalar_cumulative to omit an imm1 that has no effect; NKI 0.7 rejects it."""
+    """Rewrite calls of nisa.tensor_scalar_cumulative.
+
+    An imm1 that has no effect is omitted, because NKI 0.7 rejects it.
+    """
     given = keywords_of(call, ())
     command = ex.ctx.names.dotted(given.get("reduce_cmd")) if "reduce_cmd" in given else "reset_reduce"
     if is_none(given.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):
@@ -31,7 +34,7 @@ def _is_true(node: ast.expr | None) -> bool:
 
 
 def _predicate(ex: Expressions, view: View, reverse: bool) -> str:
-    """Return a predicate, which must consist of unsigned integers; the first compilers also took other dtypes."""
+    """Return a predicate, which must consist of unsigned integers. The first compilers also accepted other dtypes."""
     if not reverse and view.tensor.dtype in (f"{ex.ctx.nl}.uint8", f"{ex.ctx.nl}.uint16"):
         return view.text
     return f"{ex.ctx.needs('as_predicate')}({view.text}{', reverse=True' if reverse else ''})"
@@ -51,7 +54,7 @@ def in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         return None
     reverse = op == "tensor_copy_predicated" and _is_true(given.get("reverse_pred"))
     reverse = reverse and ex.rewrite(given["src"]).tensor is not None
-    if reverse:  # a tile goes without reverse_pred
+    if reverse:  # a tile does not accept reverse_pred
         del given["reverse_pred"]
     order = ["dst", *(each for each in given if each != "dst")]
     arguments = ", ".join(f"{each}={_operand(ex, operands, op, each, given[each], reverse)}" for each in order)
@@ -63,7 +66,7 @@ def in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 
 
 def _operand(ex: Expressions, operands: Operands, op: str, parameter: str, node: ast.expr, reverse: bool) -> str:
-    """Return an argument as source text; `reverse` inverts the predicate."""
+    """Return an argument as source text. `reverse` inverts the predicate."""
     if parameter == "predicate":
         return _predicate(ex, operands.view(node), reverse)
     if parameter in ("dst", "src", "on_true", "data"):

@@ -21,7 +21,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Index:
-    """The sum base + factor * position + ... over all axes; `rank` is the rank of the corresponding NumPy array."""
+    """The sum base + factor * position + ... over all axes. `rank` is the rank of the corresponding NumPy array."""
 
     base: Sum = field(default_factory=Sum)
     axes: dict[int, Axis] = field(default_factory=dict)
@@ -41,7 +41,10 @@ class Index:
         return Index(self.base * factor, axes, self.rank)
 
     def placed(self, kept: tuple[bool, ...]) -> Index | None:
-        """Apply a subscript such as `index[:, None]`; `kept` states for each new dimension whether it is an old one."""
+        """Apply a subscript such as `index[:, None]`.
+
+        `kept` states for each new dimension whether it is an existing one.
+        """
         if sum(kept) != self.rank:
             return None
         places = [position - len(kept) for position, old in enumerate(kept) if old]
@@ -62,7 +65,7 @@ class Index:
 
 
 def without_unit_axes(grid: tuple[Index, ...]) -> tuple[Index, ...]:
-    """Return a grid without its axes of one position, which the first compilers left out of tiles."""
+    """Return a grid without its axes of one position, which the first compilers omitted from tiles."""
     unit = {at for index in grid for at, axis in index.axes.items() if axis.count == Sum(1)}
     rank = len(grid)
     kept = [at for at in range(-rank, 0) if at not in unit]
@@ -81,7 +84,7 @@ def arange(start: Sum, stop: Sum) -> Index:
 
 @dataclass(frozen=True)
 class Clip:
-    """The range of an axis that a mask keeps, of the `of` positions that its index array has.
+    """The range of an axis that a mask keeps, out of the `of` positions of its index array.
 
     `rank` is the number of axes of the mask, or 0 if unknown.
     """
@@ -105,8 +108,8 @@ class Mask:
         return Mask((*self.below, *other.below))
 
     def clips(self) -> tuple[Clips, list[Sum]] | None:
-        """Return the range that the mask keeps of each axis, and the sums that must not be positive for the ranges to
-        be non-empty; return None if the mask is not rectangular."""
+        """Return the range of each axis that the mask keeps, and the sums that must not be positive for the ranges to
+        be non-empty. Return None if the mask is not rectangular."""
         starts: dict[int, list[Sum]] = {}
         ends: dict[int, list[Sum]] = {}
         counts: dict[int, Sum] = {}

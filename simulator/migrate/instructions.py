@@ -136,7 +136,7 @@ class Operands:
             return
         result = expressions.rewrite(mask)
         value = result.value
-        if value is None:  # a Python condition
+        if value is None:  # it is a Python condition
             plain = result.text.isidentifier()  # it may be None, which means no mask
             self.condition = f"({result.text} is None or {result.text})" if plain else result.text
             return
@@ -173,7 +173,7 @@ class Operands:
         return View(result.text, tensor, tensor.shape, tensor.shape)
 
     def named(self, node: ast.expr) -> Result:
-        """Return an operand that can be repeated in the text: a computed value is first assigned to a name."""
+        """Return an operand that can be repeated in the text. A computed value is first assigned to a name."""
         result = self._expressions.rewrite(node)
         if result.tensor is None or isinstance(node, (ast.Name, ast.Subscript)) or result.text.isidentifier():
             return result
@@ -181,7 +181,7 @@ class Operands:
 
 
 def name(ctx: Context, result: Result) -> Result:
-    """Bind a new name to a tensor that an expression computes."""
+    """Bind a new name to a tensor that an expression computes, and return the name."""
     _may_hoist(ctx)
     fresh = ctx.fresh()
     ctx.emit(f"{fresh} = {result.text}")
@@ -238,7 +238,7 @@ _VIEWS = frozenset({"ap", "broadcast", "permute", "reshape"})  # tensor methods 
 
 
 def _viewed(node: ast.expr) -> ast.expr:
-    """Return the tensor of which an expression is a view; `t[0]` is kept, since `t` may be a list of tensors."""
+    """Return the tensor of which an expression is a view. `t[0]` is kept, since `t` may be a list of tensors."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:  # a helper: stretched(t, shape)
         return _viewed(node.args[0])
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
@@ -254,9 +254,11 @@ BIT_OPERATORS = ("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shi
 
 
 def in_float32(ex: Expressions, op: str, parameter: str, view: View, given: dict[str, ast.expr]) -> View:
-    """Return an operand that NKI 0.7 accepts in float32 only, converted unless the source shows that it is float32.
+    """Return an operand that NKI 0.7 accepts only in float32.
 
-    The first compiler converted columns such as the bias of `tensor_scalar` itself.
+    It is converted unless the source shows that it is float32.
+
+    The first compiler itself converted columns such as the bias of `tensor_scalar`.
     """
     declared = DECLARATIONS[op].operands.get(parameter)
     if not isinstance(declared, (Scalar, Tile)) or declared.dtypes != ("float32",):

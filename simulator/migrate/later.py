@@ -1,4 +1,4 @@
-"""Calls in the form of NKI 0.2 to 0.6, which already write to `dst`.
+"""Rewrite calls in the form of NKI 0.2 to 0.6, which already write to `dst`.
 
 Arguments that were renamed or removed are updated, and integers are replaced by enum members.
 """
@@ -28,7 +28,7 @@ DROPPED = {
 
 
 def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
-    """Rewrite a call for NKI 0.7; return None if it is unchanged."""
+    """Rewrite a call for NKI 0.7. Return None if it is unchanged."""
     if dotted in RANGES:
         return loop_range(ex, node)
     if not dotted.startswith("nki.") or not any(_is_old(dotted, keyword) for keyword in node.keywords):
@@ -50,7 +50,8 @@ def loop_range(ex: Expressions, node: ast.Call) -> Result:
 
 
 def _is_dtype(dotted: str, keyword: ast.keyword) -> bool:
-    """Return True for the dtype of an instruction that no longer has one, since that of `dst` determines it."""
+    """Return True for the dtype argument of an instruction that no longer has one, since the dtype of `dst` determines
+    it."""
     if keyword.arg != "dtype" or not dotted.startswith("nki.isa."):
         return False
     parameters = {parameter.name for parameter in api().signatures.get(dotted, ())}

@@ -1,4 +1,4 @@
-"""Layout of generated code: preserving the comments of replaced statements, and breaking long lines."""
+"""Lay out generated code: preserve the comments of replaced statements, and break long lines."""
 
 from __future__ import annotations
 

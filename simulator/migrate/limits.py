@@ -11,7 +11,7 @@ from typing import Any
 
 MAX_DEPTH = 1_000  # nodes from the module to the innermost expression, for example in a sum of 1,000 terms
 SECONDS = 120.0  # the longest public kernel file, with 6,700 lines, takes about 30 seconds
-STACK_BYTES = 512 << 20  # stack of the migrating thread: reserved address space; only the used part takes memory
+STACK_BYTES = 512 << 20  # stack of the migrating thread; only the part that is used takes memory
 RECURSION_LIMIT = 60 * MAX_DEPTH  # libcst and the migration use fewer than 60 frames per node
 
 
@@ -22,7 +22,7 @@ class LimitError(ValueError):
 class Deadline:
     """The time limit for migrating a file.
 
-    It is measured in processor time of the current thread, so that other busy threads do not count.
+    It is measured in processor time of the current thread, so that other threads do not count.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:

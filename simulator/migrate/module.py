@@ -1,4 +1,4 @@
-"""Migration of a whole file: its imports, the functions that use NKI, and the code around them."""
+"""Migrate a whole file: its imports, the functions that use NKI, and the code around them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PASSES = 3  # maximum number of passes; each pass uses the arguments and results
 
 @dataclass(frozen=True)
 class Migration:
-    """A migrated file: its text, and notes on changes and unsupported constructs by line of the old file."""
+    """A migrated file: its text, and notes on changes and unsupported constructs, with the lines of the old file."""
 
     text: str
     notes: tuple[Note, ...]
@@ -93,8 +93,8 @@ class Migrator:
         return Migration(module.code, tuple(sorted(self._notes.notes)))
 
     def _known(self) -> object:
-        """Return the input of the next pass: the arguments and results of functions, and the functions that could not
-        be fully migrated."""
+        """Return the input of the next pass: the arguments and results of functions, and the functions that were not
+        fully migrated."""
         called = [self._functions[name] for name in self._called if name in self._functions]
         return [(dict(each.given), each.returned) for each in called], set(self._failed)
 
@@ -194,7 +194,7 @@ class Migrator:
                 if used:
                     raise CannotError(f"{', '.join(sorted(used))} is used in another way than as an index")
                 ast.parse("\n".join(found or ()))  # an unusual construct may have produced invalid Python
-            except Exception as error:  # if an unusual construct fails in any way, it must be rewritten by hand
+            except Exception as error:  # an unusual construct that fails in any way must be rewritten by hand
                 if not isinstance(error, CannotError):
                     error = CannotError("a construct that the migration does not know")
                 self._failed.add(ctx.function.name if ctx.function else "")
@@ -220,7 +220,7 @@ class Migrator:
         return dotted in imports.GONE or dotted.startswith(imports.DROPPED)
 
     def _alias_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
-        """Return an empty list, or the alias with a note if it has a use for which there is no equivalent."""
+        """Return an empty list or, if the alias has a use without an equivalent, the alias with a note."""
         if not stored([self._pairs[small]]) & self._needed:
             return []
         message = "the name is used, but NKI 0.7 has no counterpart"
@@ -228,7 +228,7 @@ class Migrator:
         return [f"{MARK}{message}", small]
 
     def _import_lines(self, small: cst.BaseSmallStatement) -> list[str | cst.BaseSmallStatement]:
-        """Return the replacement of an import, or the import itself with a note if a removed name is still needed."""
+        """Return the replacement of an import or, if a removed name is still needed, the import itself with a note."""
         if not imports.is_old(small, self._keep_runners):
             return [small]
         lines: list[str | cst.BaseSmallStatement] = []
@@ -245,7 +245,8 @@ class Migrator:
         return list(dict.fromkeys(lines))
 
     def _replaced(self, node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
-        """Return the statements that replace a statement; the comments of a removed statement move to the next one."""
+        """Return the statements that replace a statement. Comments of a removed statement move to the next
+        statement."""
         body = in_place_of(node, lines)
         self._left += () if body or all(line.comment is None for line in node.leading_lines) else node.leading_lines
         return body
@@ -321,7 +322,7 @@ class Migrator:
         return [*before, changed]
 
     def _forget_changed(self, ctx: Context, loop: ast.For | ast.While) -> None:
-        """Discard what is known about index arrays that the loop reassigns."""
+        """Discard the known values of index arrays that the loop reassigns."""
         changed = stored(loop.body)
         ctx.scope.update({n: Ambiguous() for n in changed if is_index(ctx.scope.get(n))})
 

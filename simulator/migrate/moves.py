@@ -1,4 +1,4 @@
-"""Rewriting of nl.load and nl.store: masks become shorter slices, and vectors become columns."""
+"""Rewrite nl.load and nl.store: masks become shorter slices, and vectors become columns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Uses of named values that only the first NKI allowed: products that a later statement accumulates, and ranges that
-index a whole axis."""
+"""Find uses of named values that only the first NKI allowed: products that a later statement accumulates, and ranges
+that index a whole axis."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _pairs(block: list[ast.stmt], names: Names, in_psum: set[str]) -> Iterator[tuple[ast.Assign, ast.AugAssign, str]]:
-    """Yield pairs of a product's assignment and its addition, if no statement in between changes the operands."""
+    """Yield pairs of a product's assignment and its addition, provided that no statement in between changes the
+    operands."""
     for position, statement in enumerate(block):
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
         if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
@@ -92,12 +93,12 @@ def _is_psum(buffer: ast.expr, names: Names) -> bool:
 
 
 def _is_range(target: ast.expr, value: ast.expr, names: Names) -> TypeGuard[ast.Name]:
-    """True if the assignment of a value gives a name to a range."""
+    """Return True if an assignment binds a name to a range."""
     return isinstance(target, ast.Name) and isinstance(value, ast.Call) and names.dotted(value.func) in RANGES
 
 
 def whole_axes(tree: ast.AST, names: Names) -> set[str]:
-    """Return the names of ranges that are only used as indices, and so select a whole axis.
+    """Return the names of ranges that are used only as indices and therefore select a whole axis.
 
     An example is `rows = nl.affine_range(n)` in `t[rows, columns]`.
     """

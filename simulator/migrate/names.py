@@ -1,4 +1,4 @@
-"""Resolution of names in a file to NKI and NumPy modules, through the aliases that the file defines."""
+"""Resolve names in a file to NKI and NumPy modules, through the aliases that the file defines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..machine.chip import PARTITIONS
 from ..nki.dialect import OLD_NAMES
 
 OLD_PACKAGE = "neuronxcc"
-NUMPY_OPERATORS = {  # NumPy functions that are used as operators of instructions, with the equivalent NKI functions
+NUMPY_OPERATORS = {  # NumPy functions that are used as operators of instructions -> the equivalent NKI functions
     **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "exp", "log", "sqrt")},
     **{name: name for name in ("tanh", "sin", "square", "abs", "sign", "equal", "not_equal", "greater", "less")},
     **{name: name for name in ("greater_equal", "less_equal", "logical_and", "logical_or", "logical_xor", "invert")},
@@ -125,7 +125,7 @@ class Names:
         return found
 
     def factor(self, node: ast.expr) -> int:
-        """Return the product of the known factors of an expression, which divides it."""
+        """Return the product of the known factors of an expression; it divides the expression."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             return self.factor(node.left) * self.factor(node.right)
         if isinstance(node, ast.Constant):

@@ -1,5 +1,5 @@
-"""Pairing of the two syntax trees of a file: the libcst tree, which preserves the layout and is edited, and the ast
-tree, which is analysed."""
+"""Pair the two syntax trees of a file: the libcst tree, which preserves the layout and is edited, and the ast tree,
+which is analysed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _each(nodes: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
 
 
 def _blocks(node: Any) -> Iterator[Sequence[cst.CSTNode]]:
-    """Return the blocks of a statement in order; an `elif` is a block with a single statement."""
+    """Return the blocks of a statement in order. An `elif` is a block with a single statement."""
     body = getattr(node, "body", None)
     if isinstance(body, cst.BaseSuite):
         yield body.body

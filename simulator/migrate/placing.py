@@ -1,7 +1,9 @@
-"""First partitions of operands: engines start at partition 0, 32, 64 or 96, and DMAs at any.
+"""Handle the first partitions of operands.
 
-The first compilers moved operands that began elsewhere. Since NKI 0.7 refuses them, copies and numbers are written by
-a DMA, and other instructions get a note.
+Engines can start only at partition 0, 32, 64 or 96, whereas DMAs can start at any.
+
+The first compilers moved operands that began elsewhere. Since NKI 0.7 rejects them, copies and numbers are written by a
+DMA, and other instructions get a note.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from .names import is_stored
 from .notes import CHECK
 from .sums import Sum
 
-STEP = 32  # partitions between the possible starts of an engine
+STEP = 32  # distance in partitions between the possible starts of an engine
 
 
 def starts_anywhere(ctx: Context, tensor: Tensor | None) -> bool:
@@ -24,7 +26,8 @@ def starts_anywhere(ctx: Context, tensor: Tensor | None) -> bool:
 
 
 def note_start(ctx: Context, *tensors: Tensor | None) -> None:
-    """Add a note for operands of an engine that start where no engine can, at a number or in some turns of a loop."""
+    """Add a note for operands of an engine that start where no engine can, either always or in some iterations of a
+    loop."""
     for tensor in tensors:
         if tensor is None or tensor.region not in ("sbuf", "psum"):
             continue
@@ -54,7 +57,7 @@ def copied(ctx: Context, dst: Result, value: Result) -> str:
 
 
 def is_number(ctx: Context, node: ast.expr) -> bool:
-    """Return True for a number, and for a name to which the function only assigns numbers."""
+    """Return True for a number and for a name to which the function assigns only numbers."""
     if isinstance(node, ast.UnaryOp):
         return is_number(ctx, node.operand)
     if isinstance(node, ast.Constant):
@@ -73,7 +76,7 @@ def is_number(ctx: Context, node: ast.expr) -> bool:
 
 
 def outputs(ex: Expressions, node: ast.expr) -> str:
-    """Return the outputs of a kernel; tiles are stored to HBM first, which the first compilers did themselves."""
+    """Return the outputs of a kernel. Tiles are first stored to HBM, which the first compilers did themselves."""
     if isinstance(node, ast.Tuple):
         texts = [outputs(ex, element) for element in node.elts]
         changed = any(text != ex.ctx.source.of(element) for text, element in zip(texts, node.elts))

@@ -1,7 +1,7 @@
-"""Tiles that are created before a loop and overwritten in each of its iterations.
+"""Move tiles that are created before a loop and overwritten in each of its iterations into the loop.
 
-The first compiler allocated such a tile again in each iteration, so that an iteration does not wait until the tile has
-been read in the previous one. In NKI 0.7, a tile has a single address during its lifetime. The creation of the tile is
+The first compiler allocated such a tile again in each iteration, so that an iteration did not wait until the previous
+iteration had read the tile. In NKI 0.7, a tile has a single address during its lifetime. The creation of the tile is
 therefore moved into the loop if the tile carries no values between iterations. This is the case if each iteration
 overwrites the whole tile before reading it, or if the tile is created without values and all surrounding loops are
 `nl.affine_range`, whose iterations are independent by definition.
@@ -100,8 +100,8 @@ def _loop_of(tree: ast.FunctionDef, after: list[ast.stmt], maker: _Maker, names:
 
 
 def _loops_around(block: list[ast.stmt], name: str, needed: set[str]) -> list[ast.For]:
-    """Return the nested loops, from the outermost one, that contain all uses of a name in a block and leave the names
-    that are needed to create its tile unchanged."""
+    """Return the nested loops, beginning with the outermost, that contain all uses of a name in a block and do not
+    change the names that are needed to create its tile."""
     loops: list[ast.For] = []
     while True:
         users = [statement for statement in block if _mentions(statement, name)]

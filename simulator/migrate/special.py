@@ -1,4 +1,5 @@
-"""Instructions that need special treatment: iota and affine_select, which took index expressions, and memset."""
+"""Rewrite instructions that need special treatment: iota and affine_select, which took index expressions, and
+memset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of a function: each is replaced by equivalent lines in NKI 0.7, or kept if it is unchanged."""
+"""Rewrite statements of a function: replace each with equivalent lines in NKI 0.7, or keep it if it is unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IN_PLACE_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply",
 
 
 class Statements:
-    """Rewriter of simple statements."""
+    """Rewrites simple statements."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -48,7 +48,7 @@ class Statements:
         self.is_absorbed = False
         if isinstance(node, ast.Assign):
             if node in self.ctx.products:
-                self.is_absorbed = True  # handled by the statement that adds the product
+                self.is_absorbed = True  # the statement that adds the product handles it
                 return ""
             return self._assign(node)
         if isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -305,7 +305,7 @@ class Statements:
         ctx.emit(f"{lines}{ctx.nisa}.tensor_copy(dst={dst.text}, src={result.text})")
 
     def _loop_reduce(self, dst: View, call: ast.Call) -> None:
-        """Rewrite `t = nl.loop_reduce(x, op, loop_indices)`: the first iteration copies, and the others accumulate."""
+        """Rewrite `t = nl.loop_reduce(x, op, loop_indices)`: the first iteration copies, and the rest accumulate."""
         ctx = self.ctx
         given = keywords_of(call, ("x", "op", "loop_indices"))
         operator = ctx.names.operator(given["op"]) or f"{ctx.nl}.add"

@@ -1,4 +1,4 @@
-"""Calls of `nki.language`: creation, loads and stores, tile functions, and Python operators on tiles."""
+"""Rewrite calls of `nki.language` (creation, loads and stores, tile functions) and Python operators on tiles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) -> Result | None:
-    """Rewrite a call of `nki.language.<op>`; return None if its meaning is the same in NKI 0.7."""
+    """Rewrite a call of `nki.language.<op>`. Return None if its meaning is the same in NKI 0.7."""
     nl = ex.ctx.nl
     if f"nki.language.{op}" in RANGES:
         return loop_range(ex, call)
@@ -128,7 +128,7 @@ def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") -> Result:
     """Rewrite x <op> y if at least one operand is a tile.
 
-    Masked-out elements were undefined, so they can be computed as well.
+    Masked-out elements were undefined, so they may be computed as well.
     """
     nl = ex.ctx.nl
     note_start(ex.ctx, x.tensor, y.tensor)
@@ -219,7 +219,7 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 
 
 def _reduced_shape(shape: tuple[str, ...], reduced: list[int], left: list[int], keeps: bool) -> tuple[str, ...]:
-    """Return the shape of the result of a reduction; a tile keeps at least two dimensions."""
+    """Return the shape of the result of a reduction. A tile keeps at least two dimensions."""
     if keeps:
         return tuple("1" if at in reduced else extent for at, extent in enumerate(shape))
     if len(left) > 1 or not _are_last(reduced, len(shape)):
@@ -271,7 +271,10 @@ def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 
 
 def _broadcast(ex: Expressions, tile: Result, shape: ast.expr) -> Result:
-    """Rewrite a broadcast; a helper drops the dimensions of 1 that a grid of more axes gave the tile."""
+    """Rewrite a broadcast.
+
+    A helper drops the dimensions of size 1 that the tile has because of a grid with more axes.
+    """
     extents = tuple(ex.rewrite(e).text for e in shape.elts) if isinstance(shape, (ast.Tuple, ast.List)) else None
     known = tile.tensor.shape if tile.tensor is not None else None
     differs = extents is not None and known is not None and len(extents) != len(known)
@@ -307,7 +310,7 @@ def _where(ex: Expressions, given: dict[str, ast.expr]) -> Result:
 
 
 def operate(ex: Expressions, node: ast.expr) -> Result | None:
-    """Rewrite a Python operator applied to tiles; return None for an operator applied to numbers."""
+    """Rewrite a Python operator that is applied to tiles. Return None for an operator that is applied to numbers."""
     if isinstance(node, ast.UnaryOp):
         operand = ex.rewrite(node.operand)
         if operand.tensor is None:
@@ -335,7 +338,7 @@ def operate(ex: Expressions, node: ast.expr) -> Result | None:
 
 
 def method(ex: Expressions, call: ast.Call) -> Result | None:
-    """Rewrite a call of a tile method; return None if the object is not a tile or the call is unchanged."""
+    """Rewrite a call of a tile method. Return None if the object is not a tile or the call is unchanged."""
     assert isinstance(call.func, ast.Attribute)
     base = ex.rewrite(call.func.value)
     if base.tensor is None:

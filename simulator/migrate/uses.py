@@ -1,4 +1,4 @@
-"""Uses of the names in a function, determined from its source before any part of it is migrated."""
+"""Determine how a function uses its names, from its source before any part of it is migrated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from .names import Names
 
 
 def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
-    """Return the names that a function uses as tensors; the key "hbm of" holds the names that it loads from or stores
-    to."""
+    """Return the names that a function uses as tensors.
+
+    The key "hbm of" contains the names from which it loads or to which it stores.
+    """
     found: dict[str, set[str]] = {"hbm of": set()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -32,7 +34,7 @@ def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
 
 
 def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
-    """Return the number of dimensions of each tensor, from an unpacked shape or else from its longest index."""
+    """Return the number of dimensions of each tensor, as shown by an unpacked shape or else by its longest index."""
     found: dict[str, int] = {}
     exact: dict[str, int] = {}
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Subscripts: index arrays of the first NKI become slices or access patterns, which masks make shorter."""
+"""Rewrite subscripts: index arrays of the first NKI become slices or access patterns, which masks restrict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sums import Sum
 
 @dataclass(frozen=True)
 class Element:
-    """An element of a subscript: an index, or (if `index` is None) any other element as source text.
+    """An element of a subscript: an index or, if `index` is None, any other element as source text.
 
     `rows` is set if the element is a column of indices in SBUF, with one index per selected row.
     """
@@ -26,7 +26,7 @@ class Element:
 
 @dataclass(frozen=True)
 class View:
-    """The part of a tensor that a subscript selects; `full` is its shape before clipping by the mask."""
+    """The part of a tensor that a subscript selects. `full` is its shape before it is clipped by the mask."""
 
     text: str
     tensor: Tensor
@@ -61,8 +61,10 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
 
 
 def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | None) -> View:
-    """Rewrite a subscript of slices and numbers, which stay the same except that a column or row outside PSUM keeps two
-    dimensions."""
+    """Rewrite a subscript of slices and numbers.
+
+    It stays the same, except that a column or row outside PSUM keeps two dimensions.
+    """
     if clips:
         whole = _basic(text, tensor, elements, None)
         clipped = _basic(text, tensor, _clipped_slices(elements, tensor, clips), None)
@@ -81,7 +83,8 @@ def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | No
 
 
 def _first_row(elements: list[Element]) -> str:
-    """Return the first partition that a subscript of slices and numbers selects, or "" if it is that of the tensor."""
+    """Return the first partition that a subscript of slices and numbers selects, or "" if it is the first partition of
+    the tensor."""
     node = ast.parse(f"x[{elements[0].text}]", mode="eval").body if elements else None
     part = node.slice if isinstance(node, ast.Subscript) else None
     if isinstance(part, ast.Call) and part.args:
@@ -92,7 +95,8 @@ def _first_row(elements: list[Element]) -> str:
 
 
 def _clipped_slices(elements: list[Element], tensor: Tensor, clips: Clips) -> list[Element]:
-    """Return the elements of a subscript with its slices restricted by a mask, whose axes are counted from right."""
+    """Return the elements of a subscript with its slices restricted by a mask, whose axes are counted from the
+    right."""
     rank = tensor.rank or len(tensor.shape or ())
     if not rank or any(element.text == "..." for element in elements):
         raise CannotError("a mask on a tile of unknown rank that is taken by slices: shorten the slices with min(...)")

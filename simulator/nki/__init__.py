@@ -29,7 +29,7 @@ MODULES = {
     "nki.compiler": compiler,
     "nki.dtype": dtype,
 }
-"""The modules under the names that kernels import."""
+"""The modules, keyed by the names under which kernels import them."""
 
 _RUNNERS = ("baremetal", "benchmark", "profile", "simulate_kernel", "trace")  # running/runners.py
 

@@ -35,7 +35,7 @@ def table() -> dict[str, Any]:
 def missing(module: str, name: str) -> Any:
     """Return a placeholder for an NKI function that is not simulated yet, which raises an error when called.
 
-    Raise UnknownNameError if NKI has no such name; for a name of an earlier version, the message contains the
+    Raises UnknownNameError if NKI has no such name. For a name of an earlier version, the message contains the
     replacement.
     """
     known = {e["name"] for part in PARTS for e in table()[part] if e["module"] == module and "class" not in e}

@@ -1,4 +1,4 @@
-"""`nki.collectives`: the collectives that the simulator supports; calls of other collectives raise an error."""
+"""`nki.collectives`: the collectives that the simulator supports. Calls of other collectives raise an error."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ OLD_ARGUMENTS: dict[tuple[str, str], str] = {
     ("nki.jit", "mode"): "leave it out: the kind of the arguments decides; nki.simulate runs on the CPU",
     ("nki.jit", "platform_target"): "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE",
 }
-"""Replacements of removed arguments, by (function, keyword)."""
+"""Replacements of removed arguments, keyed by (function, keyword)."""
 
 ENUMS: dict[str, str] = {
     "engine": "nisa.engine",
@@ -63,7 +63,7 @@ ENUMS: dict[str, str] = {
     "reduce_cmd": "nisa.reduce_cmd",
     "dma_engine": "nisa.dma_engine",
 }
-"""Parameters that accepted integers up to NKI 0.2, and accept members of an enum since 0.3."""
+"""Parameters that accepted integers up to NKI 0.2 and have accepted members of an enum since 0.3."""
 
 
 def old_name(dotted: str) -> str | None:

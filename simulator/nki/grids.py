@@ -1,7 +1,7 @@
 """Grids of tiles and blocks, which index a tensor by the coordinates of its tiles (NKI 0.7).
 
 Grids are views and do not move data. A grid selects a rectangular range of whole tiles (the last tile along a dimension
-may be partial), and `.data` is the selected tensor, which can be passed to instructions. The names, attributes and
+may be partial). Its `.data` is the selected tensor, which can be passed to instructions. The names, attributes and
 errors are documented (en/latest/nki/api/generated/nki.language.tiles.html, and likewise for blocks, alloc_tiles,
 alloc_blocks and NkiGrid). The following is assumed, because the accessible pages do not specify it:
 
@@ -111,7 +111,7 @@ class NkiGrid:
 
     @property
     def index_step_elements(self) -> tuple[int, ...]:
-        """Return the number of elements by which one step along each coordinate advances."""
+        """Return the number of elements that one step along each coordinate advances."""
         return tuple(d.step for d in self._dimensions if not d.indexed)
 
     @property
@@ -134,7 +134,7 @@ class NkiGrid:
 
     @property
     def data(self) -> NkiTensor:
-        """Return the selection as one operand; raise NkiValidationError if it is not a single tensor."""
+        """Return the selection as one operand. Raise NkiValidationError if it is not a single tensor."""
         found = self._layout.view(self._dimensions)
         if found is None:
             raise NkiValidationError(
@@ -236,7 +236,7 @@ def blocks(source: Any, *, tile_shape: tuple[int, ...] | None = None, block_shap
 def alloc_tiles(
     *, tile_shape: Any, element_shape: Any, buffer: Any, dtype: Any, address: Any = None, name: str = ""
 ) -> NkiTileGrid:
-    """Allocate an uninitialised tensor of `element_shape`; return a grid of tiles of `tile_shape` over its last
+    """Allocate an uninitialised tensor of `element_shape`, and return a grid of tiles of `tile_shape` over its last
     dimensions."""
     layout, dimensions, shape = _allocated("alloc_tiles", tile_shape, element_shape, (buffer, dtype, address, name))
     return NkiTileGrid(layout, _steps("alloc_tiles", dimensions, shape), shape)
@@ -252,7 +252,7 @@ def alloc_blocks(
     address: Any = None,
     name: str = "",
 ) -> NkiBlockGrid:
-    """Allocate a tensor like `alloc_tiles`; return a grid of blocks of `block_shape` tiles."""
+    """Allocate a tensor, as `alloc_tiles` does, and return a grid of blocks of `block_shape` tiles."""
     block = _shape("alloc_blocks", "block_shape", block_shape)
     layout, dimensions, shape = _allocated("alloc_blocks", tile_shape, element_shape, (buffer, dtype, address, name))
     if len(block) != len(shape):

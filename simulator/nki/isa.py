@@ -49,12 +49,12 @@ class nc_version(IntEnum):  # noqa: N801 (name and values of nki.isa)
 
 
 def get_nc_version() -> nc_version:
-    """Return the version of the NeuronCore that the kernel runs on."""
+    """Return the version of the NeuronCore on which the kernel runs."""
     return nc_version(active("get_nc_version").target.generation)
 
 
 def get_nc_sub_version() -> int:
-    """Return the silicon revision within the version; the simulator models the first revision, 0."""
+    """Return the silicon revision within the version. The simulator models the first revision, 0."""
     return 0
 
 

@@ -1,6 +1,6 @@
 """`nki.language`: data types, memories, tensors, loops, and the operators that are passed to instructions as `op`.
 
-The math functions operate on whole tiles; each issues one or a few instructions and returns a new tile in SBUF.
+The math functions operate on whole tiles. Each issues one or a few instructions and returns a new tile in SBUF.
 """
 
 from __future__ import annotations
@@ -133,8 +133,10 @@ def is_sbuf(buffer: object) -> bool:
 
 
 def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
-    """Allocate an uninitialised tensor; `address` is (partition, byte within the partition), only for on-chip
-    memories."""
+    """Allocate an uninitialised tensor.
+
+    `address` is (partition, byte within the partition), for on-chip memories only.
+    """
     if not isinstance(buffer, MemoryRegion):
         raise NkiValidationError(
             f"ndarray {name or 'tensor'}: buffer {buffer!r} must be one of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, "
@@ -179,7 +181,7 @@ def empty_like(x: Any, dtype: Any = None, buffer: Any = None, name: str = "") ->
 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Load a tensor from HBM into a tile in SBUF; its first dimension becomes the partition dimension."""
+    """Load a tensor from HBM into a tile in SBUF. The first dimension becomes the partition dimension."""
     if src.shape[0] > PARTITIONS:
         raise NkiValidationError(
             f"nl.load: src {src.label} has more than {PARTITIONS} rows, one per partition; load it in slices"
@@ -258,7 +260,10 @@ _COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "les
 
 
 def _tiles_of(name: str, x: Any, y: Any) -> list[NkiTensor]:
-    """Return the tiles among two operands; raise NkiValidationError if there is none or their sizes do not match."""
+    """Return the tiles among two operands.
+
+    Raise NkiValidationError if there is none, or if their sizes do not match.
+    """
     tensors = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
     if not tensors:
         raise NkiValidationError(f"nl.{name}: x or y must be a tile")
@@ -343,14 +348,14 @@ for _name in ("average", "prelu", "bypass"):
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return the transpose of a 2-D tile; the result is in PSUM."""
+    """Return the transpose of a 2-D tile. The result is in PSUM."""
     result = ndarray((x.free_size, x.shape[0]), dtype or x.dtype, psum)
     nc_transpose(result, x)
     return result
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """Return x @ y (x.T @ y if transpose_x) for two tiles in SBUF; the result is in PSUM."""
+    """Return x @ y (x.T @ y if transpose_x) for two tiles in SBUF. The result is in PSUM."""
     _matmul_rules(x, y, transpose_x)
     if not transpose_x:
         turned = transpose(x)

@@ -1,10 +1,10 @@
 """Loops on the device (`nki.language`). The simulator runs every iteration.
 
-On the chip, the body is traced only once, and every iteration executes the instructions of the first. The simulator
-compares iterations and raises an error if the body changes. The tensors that a body allocates end with each iteration.
-Iterations overlap as if the loop were unrolled. All engines wait at the start and the end of a loop
-(`NeuronCore.fence`), as stated in public kernels. The cost of the branch after each iteration is unknown and is not
-included.
+On the chip, the body is traced only once, and every iteration executes the instructions of the first iteration. The
+simulator compares iterations and raises an error if the body changes. The tensors that a body allocates are freed at
+the end of each iteration. Iterations overlap as if the loop were unrolled. All engines wait at the start and the end of
+a loop (`NeuronCore.fence`), as stated in public kernels. The cost of the branch after each iteration is unknown and is
+not included.
 
 Sources: nki.language.fori_loop, while_loop (en/v2.33.0/nki/api/generated), nki/deep-dives/nki-loops.rst.
 """
@@ -31,7 +31,7 @@ sequential_range = static_range = affine_range
 
 
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
-    """Iterate from start (default 0) to stop, with each index in a register; bounds are integers or registers.
+    """Iterate from start (default 0) to stop, with each index in a register. The bounds are integers or registers.
 
     This function was removed in NKI 0.7. The simulator still executes it as a device loop, with a warning.
     """
@@ -46,9 +46,9 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> None:
-    """Call body_fun(i) for i from `lower` to `upper` (exclusive); bounds are integers, registers or int32 scalars.
+    """Call body_fun(i) for i from `lower` to `upper` (exclusive). The bounds are integers, registers or int32 scalars.
 
-    The index i is a scalar, or a register if one of the bounds is a register; it is passed by value. The return value
+    The index i is a scalar, or a register if one of the bounds is a register. It is passed by value. The return value
     of the body is ignored.
     """
     core, numbers, loaded = _count("fori_loop", lower, upper, step)
@@ -62,7 +62,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int
 
 
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
-    """Call body_fun with the condition as long as the condition is not 0; body_fun returns the next condition.
+    """Call body_fun with the condition as long as the condition is not 0. body_fun returns the next condition.
 
     The condition is a register. Scalars are assumed to be allowed as well, which the documentation does not specify.
     """
@@ -96,7 +96,7 @@ def _by_value(number: DeviceNumber) -> DeviceNumber:
 
 
 class _Loop:
-    """A running device loop: engines wait at its start and end, and its iterations must be identical."""
+    """A running device loop. Engines wait at its start and end, and its iterations must be identical."""
 
     def __init__(self, core: NeuronCore, what: str, *, keeps_tiles: bool = False) -> None:
         """`keeps_tiles`: the tensors that the body allocates remain valid after an iteration."""
@@ -125,7 +125,7 @@ class _Loop:
         """Finish an iteration."""
         self.count += 1
         self._allocated[1] = len(self._core.allocations)
-        del self._core.ended[self._inner :]  # of inner loops, which the own range includes
+        del self._core.ended[self._inner :]  # ranges of inner loops, which the range of this loop includes
         program = self._core.program
         issued = [_likeness(instruction) for instruction in program[self._start :]]
         self._start = len(program)
@@ -146,7 +146,7 @@ def _likeness(instruction: Any) -> tuple[Any, ...]:
 
 
 def _difference(first: list[Any], other: list[Any]) -> tuple[str, str]:
-    """Describe the first instruction in which two iterations differ, for each of the two."""
+    """Describe the first instruction in which two iterations differ, once for each iteration."""
     for a, b in zip(first, other):
         if a != b:
             return _shown(a), _shown(b)

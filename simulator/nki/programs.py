@@ -1,4 +1,4 @@
-"""The launch grid inside a kernel: the index of the current core, and the number of cores."""
+"""The launch grid, as seen by a kernel: the index of the current core, and the number of cores."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _ADD, _SUBTRACT, _MULTIPLY, _MAXIMUM = np.add, np.subtract, np.multiply, np.maxi
 _LESS, _GREATER, _NOT_EQUAL = np.less, np.greater, np.not_equal
 _FLOAT32 = "float32"
 _INTEGER_LIMIT = 2.0**31  # larger float32 values are already integers and exceed the range of int32
-# 2 pi as the sum of two terms; the first has only a few bits, so that its multiples are exact.
+# 2 pi as the sum of two terms. The first has only a few bits, so that its multiples are exact.
 _TURN, _TURN_REST = 6.28125, 2 * math.pi - 6.28125
 
 
@@ -65,7 +65,10 @@ def _full(shape: tuple[int, ...], value: float) -> NkiTensor:
 
 
 def _operands(name: str, x: Any, y: Any) -> tuple[NkiTensor, Any]:
-    """Return the operands with x as a tile; if x is a number, the tile has the shape of y and is filled with it."""
+    """Return the operands with x as a tile.
+
+    If x is a number, the tile has the shape of y and is filled with the number.
+    """
     if isinstance(x, NkiTensor):
         return x, y
     if not isinstance(y, NkiTensor):
@@ -78,7 +81,7 @@ def _result_type(x: Any, y: Any, dtype: Any) -> Any:
 
 
 def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return x / y, computed as x times the reciprocal of y; either operand may be a number."""
+    """Return x / y, computed as x times the reciprocal of y. Either operand may be a number."""
     result = _result_type(x, y, dtype)
     if not isinstance(y, NkiTensor):
         return _combine(x, _MULTIPLY, 1.0 / y if y else math.copysign(math.inf, y), result)
@@ -101,7 +104,7 @@ def logical_not(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def _nearest(x: NkiTensor) -> NkiTensor:
-    """Round to the nearest integer by casting to int32 and back; values too large for int32 are unchanged."""
+    """Round to the nearest integer by casting to int32 and back. Values that are too large for int32 are unchanged."""
     whole: NkiTensor = _tile(x.shape, "int32")
     tensor_copy(whole, x)
     near = _tile(x.shape, _FLOAT32)
@@ -188,7 +191,7 @@ def _cast(x: NkiTensor, dtype: Any) -> NkiTensor:
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Select x where the condition is not 0, and y elsewhere; x and y are numbers or tiles like `condition`."""
+    """Select x where the condition is not 0, and y elsewhere. x and y are numbers or tiles like `condition`."""
     tiles = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
     found = dtype or (tiles[0].dtype if tiles else condition.dtype)
     result = _tile(condition.shape, found)
@@ -228,7 +231,7 @@ def _spread(x: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
 
 
 def _dropped(x: NkiTensor, axis: Any, keepdims: bool) -> NkiTensor:
-    """Remove the reduced axes; a tile keeps at least two dimensions."""
+    """Remove the reduced axes. A tile keeps at least two dimensions."""
     axes = _axes(x, axis)
     if keepdims:
         return x
@@ -271,7 +274,7 @@ def softmax(x: NkiTensor, axis: Any = -1, dtype: Any = None) -> NkiTensor:
 def rms_norm(
     x: NkiTensor, w: NkiTensor, axis: Any, n: int, epsilon: float = 1e-06, dtype: Any = None, compute_dtype: Any = None
 ) -> NkiTensor:
-    """Return x / sqrt(sum(x^2) / n + epsilon) * w, with the sum over the last axes; w is a tile like x."""
+    """Return x / sqrt(sum(x^2) / n + epsilon) * w, with the sum over the last axes. w is a tile like x."""
     inner = compute_dtype or _FLOAT32
     total = _reduced(_scalar(x, np.square, None, inner), _ADD, axis)
     spread = _scalar(total, _MULTIPLY, 1 / n, op1=_ADD, operand1=epsilon)
@@ -285,7 +288,7 @@ def rms_norm(
 
 
 def broadcast_to(x: NkiTensor, shape: tuple[int, ...], dtype: Any = None) -> NkiTensor:
-    """Broadcast x along dimensions of size 1; return x itself if the shape is unchanged.
+    """Broadcast x along dimensions of size 1. Return x itself if the shape is unchanged.
 
     Partitions are broadcast with a shuffle.
     """

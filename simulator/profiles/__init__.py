@@ -1,4 +1,4 @@
-"""Profiles measured on a chip, in the same form as predictions.
+"""Profiles measured on a chip, represented in the same form as predictions.
 
 measured.py  the representation of a measured run
 read.py      reader of neuron-explorer's exports, in JSON or Parquet

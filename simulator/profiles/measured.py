@@ -10,19 +10,21 @@ ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 
 class ProfileError(Exception):
-    """Raised if a profile cannot be read; the message is one line with the location, the problem and the allowed
-    values."""
+    """Raised if a profile cannot be read.
+
+    The message is one line with the location, the problem and the allowed values.
+    """
 
 
 class MeasuredInstruction(NamedTuple):
-    """An executed instruction; times are in nanoseconds from the start of the profile."""
+    """An executed instruction. Times are in nanoseconds from the start of the profile."""
 
     id: int
     engine: str  # one of ENGINES
     opcode: str  # neuron-explorer's opcode, except that a MATMUL that transposes is called TRANSPOSE
     start_ns: int
     end_ns: int
-    after: tuple[int, ...]  # ids of the instructions that it waited for
+    after: tuple[int, ...]  # ids of the instructions for which it waited
     line: str  # source line of the kernel, "" if the profile has none
     ours: bool  # True for instructions of the kernel, False for instructions of the runtime
 
@@ -41,7 +43,7 @@ class MeasuredPacket(NamedTuple):
 
 
 class MeasuredRun(NamedTuple):
-    """The run of one core, sorted by start time. `missing` lists the data that the profile lacks."""
+    """The run of one core, sorted by start time. `missing` lists data that the profile does not contain."""
 
     name: str
     total_ns: int

@@ -60,7 +60,7 @@ _OPCODES = {  # names from neuron-explorer's JSON of the same runs; other opcode
 
 
 class _Message(Mapping[int, "list[int | bytes]"]):
-    """The fields of a Protocol Buffers message: the values of each field by field number, in order."""
+    """The fields of a Protocol Buffers message. Each field number maps to the values of the field, in order."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self.where = where
@@ -141,7 +141,7 @@ class _Code(NamedTuple):
 
 
 class _Execution(NamedTuple):
-    """An executed instruction; times are in picoseconds."""
+    """An executed instruction. Times are in picoseconds."""
 
     engine: int
     position: int
@@ -152,8 +152,10 @@ class _Execution(NamedTuple):
 
 
 def read_ntff(path: Path, core: int) -> MeasuredRun:
-    """Read the raw profile of one core of a logical core; raise ProfileError with a one-line reason if it is
-    invalid."""
+    """Read the raw profile of one core of a logical core.
+
+    Raise ProfileError with a one-line reason if it is invalid.
+    """
     name = path.name
     try:
         size = path.stat().st_size
@@ -342,7 +344,7 @@ def _semaphore_values(executions: list[_Execution]) -> dict[int, list[tuple[int,
 
 
 def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
-    """Return the instructions that each instruction waited for, according to its semaphores.
+    """Return the instructions for which each instruction waited, according to its semaphores.
 
     An instruction waits for at most one semaphore; additional waits are separate instructions that precede it.
     """

@@ -1,10 +1,10 @@
 """Engine times and critical path of a measured run, in the same form as predictions.
 
-The path is traced back from the instruction that ended last. The predecessor of an instruction on the path is the one
-that ended last among the instructions that it waited for according to the profile and the previous instruction on the
-same engine. Without this information, it is the instruction that ended last on any engine. A step is the time of one
-instruction on its engine or the gap between two instructions. A gap of up to SHORT_NS is attributed to `semaphore`; a
-longer gap is attributed to `dma` while packets moved, and otherwise to `waiting`.
+The path is traced back from the instruction that ended last. The candidates for the predecessor of an instruction are
+the instructions for which it waited, according to the profile, and the previous instruction on the same engine; the
+predecessor is the candidate that ended last. If there are no candidates, it is the instruction that ended last on any
+engine. A step is the time of one instruction on its engine or the gap between two instructions. A gap of up to SHORT_NS
+is attributed to `semaphore`; a longer gap is attributed to `dma` while packets moved, and otherwise to `waiting`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ _WAITS = frozenset(("EVENT_SEMAPHORE", "EVENT_SEMAPHORE_WAIT", "SEMAPHORE_WAIT")
 
 
 class EngineTime(NamedTuple):
-    """The time in which an engine executed any instruction, its fraction of the run, and the number of
-    instructions."""
+    """The time in which an engine executed any instruction, its fraction of the run, and the number of instructions."""
 
     engine: str
     busy_us: float
@@ -30,7 +29,7 @@ class EngineTime(NamedTuple):
 
 
 class PathStep(NamedTuple):
-    """A step of the critical path; times are in nanoseconds from the start of the profile."""
+    """A step of the critical path. Times are in nanoseconds from the start of the profile."""
 
     start_ns: int
     end_ns: int
@@ -54,7 +53,7 @@ def engines(run: MeasuredRun) -> list[EngineTime]:
 
 
 def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
-    """Return the packet and byte counts, keyed by the origin of their descriptors."""
+    """Return the numbers of packets and bytes, keyed by the origin of their descriptors."""
     found: dict[str, tuple[int, int]] = {}
     for packet in run.packets:
         count, size = found.get(packet.maker, (0, 0))
@@ -106,18 +105,18 @@ def critical_path(run: MeasuredRun) -> list[PathStep]:
 
 def _before(
     start: int,
-    told: Sequence[MeasuredInstruction],
+    waited_for: Sequence[MeasuredInstruction],
     previous: MeasuredInstruction | None,
     by_end: Sequence[MeasuredInstruction],
     ends: Sequence[int],
 ) -> MeasuredInstruction | None:
-    """Return the last instruction that an instruction which started at `start` waited for.
+    """Return the last instruction for which an instruction that started at `start` waited.
 
-    The result always started earlier, so that tracing the path terminates. `told` contains the instructions whose
-    results were waited for, and `previous` is the preceding instruction on the same engine.
+    The result always started earlier, so that tracing the path terminates. `waited_for` contains the instructions whose
+    results the instruction waited for, and `previous` is the preceding instruction on the same engine.
     """
-    told = [i for i in told if i.start_ns < start and i.ours and i.opcode not in _WAITS]
-    last = max(told, key=lambda i: min(i.end_ns, start), default=None)
+    waited_for = [i for i in waited_for if i.start_ns < start and i.ours and i.opcode not in _WAITS]
+    last = max(waited_for, key=lambda i: min(i.end_ns, start), default=None)
     if previous is not None and previous.start_ns < start:
         # A result that arrived just before the start is preferred as the cause, even if the engine was still busy.
         if last is not None and (last.end_ns >= previous.end_ns or start - SHORT_NS <= last.end_ns <= start):
@@ -146,7 +145,7 @@ def _between(start: int, end: int, moving: Sequence[tuple[int, int]]) -> list[Pa
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge spans that overlap or are adjacent; return them in order."""
+    """Merge spans that overlap or are adjacent, and return them in order."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

@@ -30,14 +30,14 @@ LATEST_NS = 3_600_000_000_000  # one hour, longer than any kernel
 _MAKERS = {"hardware_dynamic": "hardware", "software_dynamic": "software"}
 _RUNTIME = frozenset(("NOTIFY", "DRAIN", "NOP", "COMPARE_BRANCH"))
 _NAME = 80  # maximum length of a name
-MIN_PARSED, EXPANSION = 512 << 20, 16  # memory limit for parsed JSON: the minimum, and per byte of text
+MIN_PARSED, EXPANSION = 512 << 20, 16  # memory limits for parsed JSON: the minimum, and the bytes per byte of text
 OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # approximate sizes in CPython
 
 
 def read_profile(path: Path, core: int = 0) -> MeasuredRun:
     """Read the JSON of a whole profile, a folder of Parquet tables, or a raw NTFF file.
 
-    Raise ProfileError with a one-line reason if it cannot be read.
+    Raises ProfileError with a one-line reason if the profile cannot be read.
     """
     if path.is_dir():
         return _run(path.name, _Parquet(path), core)

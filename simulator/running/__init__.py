@@ -1,1 +1,4 @@
-"""Launching kernels: single launches, replays, launches on several ranks, and scripts; and the result of a launch."""
+"""Launch kernels: single launches, replays, launches on several ranks, and scripts.
+
+Also defines the result of a launch.
+"""

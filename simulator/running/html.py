@@ -1,4 +1,4 @@
-"""Rendering of a launch as self-contained HTML for notebooks."""
+"""Render a launch as self-contained HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..timing.trace import place, title_of
 
 WIDTH, ROW, LABEL = 960, 18, 130  # in pixels: width of the drawing, height of a row, width of the labels
 SHOWN_LINES = 5
-MOST_QUEUES = 4  # maximum number of DMA queues drawn; the figures include all queues
+MOST_QUEUES = 4  # maximum number of DMA queues that are drawn; the figures include all queues
 _COLOURS = {"tensor": "#2f6fb0", "vector": "#3a9a5c", "scalar": "#c07a1a", "gpsimd": "#8a5bb5", "dma": "#777777"}
 
 
@@ -34,7 +34,7 @@ def fragment(run: Any) -> str:
 
 
 def _timeline(run: Any) -> str:
-    """Render the timeline as an SVG with a row for every engine; events less than a pixel apart are merged."""
+    """Render the timeline as an SVG with a row for every engine. Events less than a pixel apart are merged."""
     events = run.timeline
     launch = 1000 * run.launch_us
     end = 1000 * run.latency_us or 1.0

@@ -1,4 +1,4 @@
-"""Installation of the simulator as the package that `import nki` finds."""
+"""Install the simulator as the package that `import nki` finds."""
 
 from __future__ import annotations
 

@@ -44,11 +44,11 @@ class TensorSpec:
 
 LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"  # number of cores per logical core (nki/get-started/about/lnc.rst, SDK 2.33)
 
-Edge = tuple[str, tuple[str, ...]]  # the name of an instruction, and the names of the instructions it must follow
+Edge = tuple[str, tuple[str, ...]]  # the name of an instruction, and the names of the instructions that it must follow
 
 
 class Kernel:
-    """A function decorated with `nki.jit`: a call from another kernel inlines it, a call with arrays simulates it."""
+    """A function decorated with `nki.jit`. A call from another kernel inlines it; a call with arrays simulates it."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Kernel:
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
         """Return the kernel with additional dependencies.
 
-        Each edge is a pair of the name of an instruction and the name or names of the instructions it must follow.
+        Each edge is a pair: the name of an instruction, and the name or names of the instructions that it must follow.
         """
         pairs = tuple((after, (first,) if isinstance(first, str) else tuple(first)) for after, first in edges)
         return Kernel(self.function, self.programs, (*self.schedule, *pairs), self.configs)
@@ -97,7 +97,7 @@ def jit(
     specialization_config: SpecializationConfig | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Turn a function into a kernel (`nki.jit`); the decorator can be used with or without parentheses.
+    """Turn a function into a kernel (`nki.jit`). The decorator can be used with or without parentheses.
 
     The configurations (configs.py) are checked but do not affect the simulation. The arguments `mode` and
     `platform_target` of earlier versions are accepted with a note and ignored, because the launcher determines them.
@@ -126,7 +126,7 @@ def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Simulated:
-    """A kernel returned by `nki.simulate`: call it with arrays to run it on one core or, with [2], on two cores."""
+    """A kernel returned by `nki.simulate`. Call it with arrays to run it on one core or, with [2], on two cores."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -159,7 +159,7 @@ observers: list[Callable[[Run, list[str]], None]] = []  # called with every laun
 
 
 def _check_programs(cores: list[NeuronCore], kernel: Kernel, returned: Any) -> None:
-    """Reorder the program of each core by the schedule of a kernel, and check that it fits in memory."""
+    """Reorder the program of each core according to the schedule of a kernel, and check that it fits in memory."""
     for core in cores:
         _follow(core.program, kernel.schedule)
         keep_scratch(core.program, _tensors(returned))
@@ -241,7 +241,7 @@ def notify(
 
 
 def _cores(core: NeuronCore, kernel: Kernel) -> list[NeuronCore]:
-    """Return the cores that a kernel runs on: `core` and, for a launch on two cores, its partner."""
+    """Return the cores on which a kernel runs: `core` and, for a launch on two cores, its partner."""
     core.programs = degree(kernel)
     if core.programs != CORES:
         return [core]
@@ -278,7 +278,7 @@ def degree(kernel: Kernel) -> int | None:
 
 
 def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
-    """Return the kernel for a logical core of `lnc` (1 or 2) cores, which overrides the environment."""
+    """Return the kernel for a logical core of `lnc` (1 or 2) cores. This overrides the environment."""
     if lnc not in range(1, CORES + 1):
         raise NkiValidationError(f"lnc, the number of cores in a logical core, must be 1 or 2, got {lnc!r}")
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
@@ -306,7 +306,7 @@ def predict(core: NeuronCore) -> ProgramTiming:
 
 
 def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
-    """Add the dependencies of `with_schedule` to a program; every name must be the name of an instruction."""
+    """Add the dependencies of `with_schedule` to a program. Every name must be the name of an instruction."""
 
     def named(name: str) -> list[Instruction]:
         instructions = [instruction for instruction in program if instruction.name == name]

@@ -19,7 +19,7 @@ from .kernel import Kernel, TensorSpec, degree, execute, notify, on_cores, predi
 from .replay import Recording, Replayed, Replays
 from .run import Run
 
-_PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of shape-only runs, oldest first
+_PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of shape-only runs, the oldest first
 _REMEMBERED = 200  # maximum number of remembered programs
 _REPLAYS = Replays()
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -45,10 +45,10 @@ def run(
     `dge`: whether hardware generates DMA descriptors (trn2 and newer), as it does unless the compiler is run with
     --disable-dge. `profiled`: whether the launch overhead is counted as in a profile's total_time rather than as in a
     benchmark. `functional`: if False, only shapes are propagated, no values are computed, and arguments may be
-    TensorSpecs. `constants`: other values of timing constants (timing/constants/), to predict a hypothetical machine,
-    which the note of the run then states. `pure`: the kernel depends only on its arguments, not on helper functions
-    that change in a notebook, so that a repeated launch can be replayed. `sanitize`: True checks for races, overlaps,
-    and lost and uninitialised values (sanitizer.py), "numeric" checks for NaN, infinities, saturation and lost digits
+    TensorSpecs. `constants`: other values of timing constants (timing/constants/), to predict a hypothetical machine;
+    the note of the run then says so. `pure`: the kernel depends only on its arguments, not on helper functions that
+    change in a notebook, so that a repeated launch can be replayed. `sanitize`: True checks for races, overlaps, and
+    lost and uninitialised values (sanitizer.py), "numeric" checks for NaN, infinities, saturation and lost digits
     (numeric.py), and "all" performs both checks; the results are in `findings` of the run. `lnc`: the number of cores
     of the logical core, 1 or 2; by default, NEURON_LOGICAL_NC_CONFIG or the kernel's launch grid determines it.
     """
@@ -114,7 +114,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
 
 
 def launch_key(kernel: Any, arrays: tuple[Any, ...], target: Target, dge: bool, parameters: dict[str, Any]) -> Any:
-    """Return a key that contains everything a shape-only run depends on, or None if there is no such key."""
+    """Return a key that contains everything on which a shape-only run depends, or None if there is no such key."""
     values = [*arrays, *parameters.values()]
     # The key includes the representations of values, because -0.0 equals 0.0 and (1,) equals (1.0,).
     shapes = [

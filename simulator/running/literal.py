@@ -1,8 +1,8 @@
-"""Arguments for kernels whose source contains all sizes: shapes are inferred from how the kernel uses each parameter.
+"""Infer arguments for kernels whose source contains all sizes, from how the kernel uses each parameter.
 
-From `nisa.dma_copy(dst=tile, src=a)`, it follows that `a` has the shape of the tile; `a[0:128, i : i + 512]` requires
-only that it has at least 128 rows, and enough columns. A kernel that uses a parameter in any other way, for example as
-a number or to read its shape, is not literal.
+For example, `nisa.dma_copy(dst=tile, src=a)` implies that `a` has the shape of the tile; `a[0:128, i : i + 512]`
+requires only that `a` has at least 128 rows and enough columns. A kernel that uses a parameter in any other way, for
+example as a number or to read its shape, is not literal.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ def _shape_of(
 def _constraint(
     node: ast.Name, parents: dict[ast.AST, ast.AST], scope: FunctionScope, tensors: LocalTensors
 ) -> tuple[set[Shape], list[Extents]] | None:
-    """Return the shapes and the extents that a use of a parameter requires; None if it is not an operand in HBM."""
+    """Return the shapes and the extents that a use of a parameter requires.
+
+    Return None if it is not an operand in HBM.
+    """
     parent = parents[node]
     if isinstance(parent, ast.Attribute) and isinstance(node.ctx, ast.Load):
         return (set(), []) if parent.attr == "dtype" or _is_shape_of_output(parent, parents) else None
@@ -115,8 +118,8 @@ def _constraint(
 def _operand_of(
     node: ast.Name, parents: dict[ast.AST, ast.AST], scope: FunctionScope, tensors: LocalTensors
 ) -> tuple[ast.expr | None, Shape | None, bool] | None:
-    """Return (index, shape of the other operand if known, whether it is moved as it is) of an operand of an
-    instruction; None for any other use."""
+    """Return (index, shape of the other operand if known, whether the data is moved unchanged) for an operand of an
+    instruction. Return None for any other use."""
     use: ast.AST = parents[node]
     index = None
     if isinstance(use, ast.Subscript) and use.value is node:
@@ -142,7 +145,7 @@ def _is_shape_of_output(attribute: ast.Attribute, parents: dict[ast.AST, ast.AST
 
 
 def _extents(index: ast.expr, other: Shape | None, scope: FunctionScope, is_open: bool) -> Extents | None:
-    """Return the extents that an index requires, or None if they are unknown. With `is_open`, `:` allows any extent."""
+    """Return the extents that an index requires, or None if they are unknown. If `is_open`, `:` allows any extent."""
     entries = list(index.elts) if isinstance(index, ast.Tuple) else [index]
     sliced = [entry for entry in entries if isinstance(entry, ast.Slice)]
     found: list[int | AtLeast] = []
@@ -157,7 +160,8 @@ def _extents(index: ast.expr, other: Shape | None, scope: FunctionScope, is_open
 
 
 def _enough(entry: ast.expr, scope: FunctionScope) -> AtLeast:
-    """Return the extent that an index or a slice with known bounds requires; LARGE is enough for any other."""
+    """Return the extent that an index or a slice with known bounds requires, or LARGE, which is enough for any other
+    slice."""
     if not isinstance(entry, ast.Slice):
         at = number_of(scope, entry)
         return AtLeast() if at is None else AtLeast(at + 1)

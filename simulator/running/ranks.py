@@ -1,4 +1,4 @@
-"""Launches on several ranks: NeuronCores of one simulated chip that communicate through collectives."""
+"""Launch kernels on several ranks, which are NeuronCores of one simulated chip that communicate through collectives."""
 
 from __future__ import annotations
 

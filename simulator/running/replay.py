@@ -1,4 +1,4 @@
-"""Replays of launches on other arrays, which recompute the values of all instructions without running the kernel again.
+"""Replay launches on other arrays: recompute the values of all instructions without running the kernel again.
 
 Unless a kernel reads registers, its instructions depend on the shapes and dtypes of its arguments, but never on their
 values. A launch on other arrays of the same shapes therefore performs the same NumPy operations: a `Recording` stores
@@ -6,8 +6,8 @@ them while the kernel runs, and a `Replay` repeats them on new arguments without
 computing the timing. Tiles whose lifetimes do not overlap share memory, including across replays. Values that depend
 only on constant arguments, such as a network's weights, are computed once (`fixed_tiles`).
 
-Launches that are not determined by shapes are not replayed. These are launches with instructions that compute outside
-of `NeuronCore.perform`, with run-time addresses or loops, or with tensors at explicit addresses, and launches on two
+Launches that are not determined by shapes are not replayed: launches with instructions that compute outside of
+`NeuronCore.perform`, with run-time addresses or loops, or with tensors at explicit addresses, and launches on two
 cores.
 """
 
@@ -34,7 +34,7 @@ MAX_LAUNCHES = 1_000  # maximum number of launches remembered
 MAX_BYTES = 5 << 28  # maximum bytes of all tiles of a launch, which are kept during recording; 1.1 GB for VGG-11
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
-Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory by dtype and number of elements
+Buffers = dict[tuple[np.dtype[Any], int], list[Array]]  # free memory, keyed by dtype and number of elements
 
 
 class Recording:
@@ -55,7 +55,7 @@ class Recording:
         self.steps.clear()
 
     def allocated(self, size: int, is_placed: bool) -> None:
-        """Record the allocation of a tile of `size` bytes; `is_placed`: at an address that the kernel chose."""
+        """Record the allocation of a tile of `size` bytes. `is_placed`: whether the kernel chose its address."""
         self._bytes += size
         if is_placed or self._bytes > MAX_BYTES:
             self.spoil()
@@ -78,7 +78,7 @@ class Recording:
         self.note(fill, (storage,))
 
     def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers) -> Replay | None:
-        """Return a replay of the launch, which issued `issued` instructions, or None if it cannot be replayed."""
+        """Return a replay of the launch, which issued `issued` instructions. Return None if it cannot be replayed."""
         told = self.performed == issued and not set(registers) - {"scalar"}
         tensors = all(isinstance(output, StridedMemory) for output in self.outputs)
         if not (self.repeatable and told and tensors) or any(_refilled_as_bits(step) for step in self.steps):
@@ -136,7 +136,10 @@ class Replay:
         return outputs
 
     def _fixed_storages(self, recording: Recording, given: set[int]) -> tuple[set[int], int]:
-        """Return the ids of the storages that never change, and their bytes without the arguments; none if too many."""
+        """Return the ids of the storages that never change, and their bytes, excluding arguments.
+
+        If there are too many bytes, return no storages.
+        """
         changing = {id(tensor.storage) for tensor, fixed in zip(self._arguments, recording.fixed) if not fixed}
         found = fixed_tiles(recording.steps, changing)
         size = sum(size for key, size in found.items() if key not in given)
@@ -146,7 +149,7 @@ class Replay:
         return [array for tensor, array in zip(self._arguments, arrays) if id(tensor.storage) in self._fixed]
 
     def _knows(self, arrays: Sequence[Array]) -> bool:
-        """Return True if the fixed arguments are those of the previous call."""
+        """Return True if the fixed arguments are the same as in the previous call."""
         if self._known is None or self._known[0] != rounds():
             return False
         return all(
@@ -177,7 +180,7 @@ def fixed_tiles(steps: Sequence[Step], changing: set[int]) -> dict[int, int]:
     These storages receive the same values in every replay.
     """
     sizes = {id(s): s.size * s.dtype.held.itemsize for _, operands in steps for s in _storages(operands)}
-    sources: defaultdict[int, set[int]] = defaultdict(set)  # the storages that each storage is computed from
+    sources: defaultdict[int, set[int]] = defaultdict(set)  # the storages from which each storage is computed
     varying = set(changing)
     for step in steps:
         key, operands = id(_written(step)), step[1][1:]
@@ -200,7 +203,10 @@ def _written(step: Step) -> Storage:
 def _lifetimes(
     steps: list[Step], given: set[int], kept: set[int]
 ) -> tuple[dict[int, list[Storage]], dict[int, list[Storage]]]:
-    """Return the storages that are first used, and last used, by each step; a step after the last one ends `kept`."""
+    """Return the storages that each step uses first, and those that it uses last.
+
+    An additional step at the end uses the `kept` storages last.
+    """
     used = [(storage, number) for number, (_, operands) in enumerate(steps) for storage in _storages(operands)]
     storages = {id(storage): storage for storage, _ in used if id(storage) not in given}
     last = {id(storage): len(steps) if id(storage) in kept else number for storage, number in used}
@@ -254,19 +260,21 @@ class Replayed:
 
 
 class Replays:
-    """The launches seen so far and their replays. The key of a launch contains everything it depends on.
+    """The launches seen so far, and their replays. The key of a launch contains everything on which it depends.
 
     The oldest launches are dropped first.
     """
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: seen once; False: cannot be replayed
+        self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: seen once; False: not replayable
         self._buffers: Buffers = {}
         self._lock = threading.Lock()  # replays share memory, so only one can run at any time
 
     def seen(self, key: Any) -> Replayed | bool:
-        """Return the launch to replay, True if the launch should be recorded because it was seen before, or False if
-        neither applies."""
+        """Return the launch to replay.
+
+        Otherwise, return True if the launch was seen before and should be recorded, and False if not.
+        """
         if key is None:
             return False
         found = self._seen.get(key)

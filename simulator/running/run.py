@@ -35,8 +35,8 @@ class Parts(NamedTuple):
 class Critical(NamedTuple):
     """The time on the critical path including the launch, in microseconds.
 
-    `by_resource` contains the time by resource (timing/critical_path.py), and `by_line` the time by kernel line (file,
-    number) and resource. The times in each of them add up to the latency.
+    `by_resource` contains the time of each resource (timing/critical_path.py), and `by_line` the time of each resource
+    for each kernel line (file, number). The times in each of them add up to the latency.
     """
 
     by_resource: dict[str, float]
@@ -48,7 +48,7 @@ TWO_CORES_NOTE = "the time for two cores to synchronise is scaled, because no me
 
 
 class Run:
-    """The result of one launch. Times are predictions; if `note` is not None, it must be shown with them (trn3)."""
+    """The result of one launch. Times are predictions. If `note` is not None, it must be shown with them (trn3)."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class Run:
         return self.prediction.memory
 
     def memory_use(self, region: str = "sbuf") -> MemoryUse:
-        """Return the use of "sbuf" or "psum" over time on the core that finishes last, and the tiles alive at the
-        peak."""
+        """Return the use of "sbuf" or "psum" over time on the core that finishes last, and the tiles that are live at
+        the peak."""
         require(region in REGIONS, f"memory_use: region must be one of {', '.join(REGIONS)}, got {region!r}")
         prediction = self.prediction
         last = max(range(prediction.cores), key=lambda core: prediction.schedules[core].makespan)
@@ -131,7 +131,7 @@ class Run:
         """Return the model FLOPs utilization as defined by AWS's profiler (profile-schema-reference.rst).
 
         It is the number of matmul operations divided by the number of operations that the PE array could perform in the
-        whole time at its 16-bit peak of 2 * 128 * 128 * clock, which is also used for float32.
+        total time at its 16-bit peak of 2 * 128 * 128 * clock. The same peak is used for float32.
         """
         return min(self.prediction.matmul_flops, self.hardware_flops) / (self._peak * self.latency_us)
 
@@ -155,7 +155,7 @@ class Run:
 
     @property
     def mbu(self) -> float:
-        """Return the HBM bytes relative to those that the core's HBM stack could transfer in the total time."""
+        """Return the HBM bytes relative to the bytes that the core's HBM stack could transfer in the total time."""
         return self.hbm_bytes / (self.prediction.machine.hbm_stack_rate * 1000 * self.latency_us)
 
     @property
@@ -168,7 +168,10 @@ class Run:
 
     @cached_property
     def critical(self) -> Critical:
-        """Return the time on the critical path by resource and by kernel line; the line of the launch is ("", 0)."""
+        """Return the time on the critical path for each resource and for each kernel line.
+
+        The line of the launch is ("", 0).
+        """
         lines = critical_times(self.critical_path, lambda step: step.line)
         launch = round(1e6 * self.latency_us) - sum(sum(spent.values()) for spent in lines.values())
         lines.setdefault(("", 0), {})["launch"] = launch
@@ -205,7 +208,7 @@ class Run:
         return max(spent, key=lambda name: spent[name], default="launch")
 
     def what_if(self, resource: str, times: float = 2.0) -> float:
-        """Return the latency in microseconds if a resource were `times` as fast; the same instructions are rescheduled.
+        """Return the latency in microseconds if a resource were `times` as fast. The same instructions are rescheduled.
 
         Raise NkiValidationError for an unknown resource, or for a factor that is not positive.
         """
@@ -223,10 +226,10 @@ class Run:
 
     @property
     def latency_error(self) -> float | None:
-        """Return the likely relative error of `latency_us`; two of three measurements are within it.
+        """Return the likely relative error of `latency_us`: two out of three measurements are within it.
 
-        The error is infinite if no kernel of the same kind was measured on the target. It is None if no kernel at all
-        was measured on the target, or if timing constants were changed.
+        The error is infinite if no kernel of the same kind was measured on the target. It is None if no kernel of any
+        kind was measured on the target, or if timing constants were changed.
         """
         if self.prediction.changed:
             return None

@@ -30,8 +30,10 @@ class NcLatency:
         self.predicted_us = microseconds
 
     def get_latency_percentile(self, percentile: float) -> float:
-        """Return the predicted latency in microseconds for any percentile from 0 to 100; raise ValueError for
-        others."""
+        """Return the predicted latency in microseconds for any percentile from 0 to 100.
+
+        Raise ValueError for other numbers.
+        """
         if not 0 <= percentile <= 100:
             raise ValueError(f"percentile must be from 0 to 100, got {percentile}")
         return self.predicted_us
@@ -41,7 +43,7 @@ class NcLatency:
 
 
 class BenchmarkResult:
-    """The result of `nki.benchmark`; `nc_latency` is the latency on the NeuronCore."""
+    """The result of `nki.benchmark`. `nc_latency` is the latency on the NeuronCore."""
 
     def __init__(self, microseconds: float) -> None:
         self.nc_latency = NcLatency(microseconds)
@@ -97,7 +99,7 @@ def baremetal(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def trace(kernel: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Turn a function into a kernel; `nki.trace` is the old name of `nki.jit`."""
+    """Turn a function into a kernel. `nki.trace` is the old name of `nki.jit`."""
     return _decorated(kernel, _kernel)
 
 

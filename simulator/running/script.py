@@ -23,7 +23,7 @@ from .run import Run
 
 FAILED, INTERRUPTED = 1, 130
 DEFAULT_TARGET = "trn2"
-MAX_SCRIPT_BYTES = 4 << 20  # compiling takes up to a thousand bytes of memory per byte of source
+MAX_SCRIPT_BYTES = 4 << 20  # compilation takes up to a thousand bytes of memory per byte of source
 MAX_SCRIPT_LINES = 200_000
 
 Observer = Callable[[Run, list[str]], None]
@@ -44,7 +44,9 @@ def run_script(
     sanitize: bool | str = False,
     edits: Edits | None = None,
 ) -> int:
-    """Run a script and return its exit status; `arguments` contains its path and its arguments in sys.argv.
+    """Run a script and return its exit status.
+
+    `arguments` contains the path of the script and its arguments in sys.argv.
 
     `observe` is called with every launch. If `target` is None, NEURON_PLATFORM_TARGET_OVERRIDE determines the target,
     which is trn2 by default. NKI_SIMULATOR is set, as AWS documents for code that detects the simulator. Tracebacks on
@@ -104,7 +106,7 @@ def _run_changed(script: str, edits: Edits) -> None:
 
 
 def assigned(statement: ast.stmt) -> set[str]:
-    """Return a set with the name that a statement `NAME = ...` assigns; the set is empty for other statements."""
+    """Return a set with the name that a statement `NAME = ...` assigns. The set is empty for other statements."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets = [statement.target]
@@ -112,7 +114,7 @@ def assigned(statement: ast.stmt) -> set[str]:
 
 
 def _check_length(script: str, shown: str) -> None:
-    """Raise NkiValidationError for a script whose compilation would need too much memory."""
+    """Raise NkiValidationError for a script whose compilation would require too much memory."""
     advice = "keep data in a file that it reads"
     if (size := os.path.getsize(script)) > MAX_SCRIPT_BYTES:
         most = f"at most {MAX_SCRIPT_BYTES >> 20} MiB"
@@ -152,7 +154,7 @@ def dmas(run: Run) -> list[int]:
 
 
 def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
-    """Return a JSON-serialisable summary of a launch; times are predictions, and sizes are in bytes."""
+    """Return a JSON-serialisable summary of a launch. Times are predictions, and sizes are in bytes."""
     moved = dmas(run)
     return {
         "kernel": run.name,
@@ -183,7 +185,7 @@ def lines_of(run: Run, most: int) -> list[str]:
 
 
 def _show(error: BaseException, script: str) -> None:
-    """Print a traceback that omits the frames of the simulator; print none if the script is not valid Python."""
+    """Print a traceback that omits the frames of the simulator. Print none if the script is not valid Python."""
     trace = without_ours(error)
     while trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next

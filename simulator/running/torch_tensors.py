@@ -1,4 +1,4 @@
-"""Conversion between PyTorch tensors and arrays of the simulator.
+"""Convert between PyTorch tensors and arrays of the simulator.
 
 PyTorch is used only if the caller has already imported it. NumPy has no narrow floating-point types, and PyTorch cannot
 pass such types to NumPy, so their values are transferred as bits.
@@ -41,7 +41,10 @@ def array_of(tensor: Any) -> Array:
 
 
 def tensor_of(array: Array) -> Any:
-    """Return a tensor with the array's values; float8_e4m3, which PyTorch lacks, is converted to float32."""
+    """Return a tensor with the values of an array.
+
+    float8_e4m3, which PyTorch does not support, is converted to float32.
+    """
     import torch
 
     array = np.ascontiguousarray(array)

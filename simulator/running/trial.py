@@ -1,4 +1,4 @@
-"""Run the kernels of a file on example shapes to find errors that the simulator reports; used by `trninfer lint`.
+"""Run the kernels of a file on example shapes, to find errors that the simulator reports, for `trninfer lint`.
 
     python -m trninfer.simulator.running.trial FILE [--shapes SHAPES] [--target TARGET]
 
@@ -40,7 +40,7 @@ from .run import Run
 
 RULE = "refused"
 UNWRITTEN = ("uninitialised", "unwritten", "not begun")  # kinds of faults that the sanitizer finds without values
-SMALL_BYTES = 1 << 26  # the sanitizer keeps a record of each element
+SMALL_BYTES = 1 << 26  # limit for sanitized arguments; the sanitizer keeps a record of each element
 CONVENTION = ("ARGS", "ARGUMENTS", "INPUTS")
 """Conventional names for the arguments of a kernel in modules that do not call it."""
 
@@ -62,7 +62,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -> list[Finding]:
-    """Run each kernel of a file on the shapes that are specified or found for it.
+    """Run each kernel of a file on the shapes that are specified, or found in the file, for it.
 
     Args:
         path: the file.
@@ -165,7 +165,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _execute(statement: ast.stmt, space: dict[str, Any], path: Path) -> None:
-    """Execute a statement; if it fails, the names that it defines remain undefined."""
+    """Execute a statement. If it fails, the names that it defines remain undefined."""
     with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
         exec(compile(ast.Module([statement], []), str(path), "exec"), space)
 
@@ -173,7 +173,7 @@ def _execute(statement: ast.stmt, space: dict[str, Any], path: Path) -> None:
 def _arguments(
     name: str, given: dict[str, list[TensorSpec]] | None, tree: ast.Module, space: dict[str, Any], path: Path
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Yield the arguments to run a kernel with."""
+    """Yield the arguments with which to run a kernel."""
     if given is not None:
         specs = given.get(name, given.get(""))
         if specs is not None:
@@ -233,7 +233,7 @@ def _findings_of(found: Run, name: str, path: Path, target: str) -> Iterator[Fin
 def _tried(
     kernel: Kernel, arguments: list[Any], keywords: dict[str, Any], path: Path, target: str
 ) -> Iterator[Finding]:
-    """Run a kernel on shapes; yield a finding for each error and warning."""
+    """Run a kernel on shapes, and yield a finding for each error and warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = None
@@ -273,7 +273,7 @@ def _line(error: BaseException, path: Path) -> int:
 
 
 def print_refusals(*arguments: str) -> None:
-    """Print the findings for a file as JSON; the arguments are `FILE [--shapes SHAPES] [--target TARGET]`."""
+    """Print the findings for a file as JSON. The arguments are `FILE [--shapes SHAPES] [--target TARGET]`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--shapes")

@@ -1,4 +1,4 @@
-"""Predicted times of launches, stored in a JSON file for comparison with later versions of a kernel.
+"""Store predicted times of launches in a JSON file, for comparison with later versions of a kernel.
 
     entry = entry_of(run)                  # the record of a launch, for storage
     text = slower(entry, run, 0.01)        # the slower lines and resources; "" if there are none
@@ -39,7 +39,8 @@ class _Line(NamedTuple):
 
 
 def entry_of(run: Run) -> Entry:
-    """Return the record of a launch: its target, its latency, and its critical path by resource and line."""
+    """Return the record of a launch: its target, its latency, and the time of each resource and line on its critical
+    path."""
     lines = [{"text": text, "critical_us": line.critical} for text, line in _lines(run).items() if line.critical]
     return {
         "kernel": run.name,
@@ -51,7 +52,7 @@ def entry_of(run: Run) -> Entry:
 
 
 def read(path: Path) -> dict[str, Entry]:
-    """Return the entries of a file by name, or an empty dictionary if the file does not exist.
+    """Return the entries of a file, keyed by name, or an empty dictionary if the file does not exist.
 
     Raises:
 
@@ -104,7 +105,7 @@ def write(path: Path, entries: dict[str, Entry]) -> None:
 
 
 def slower(entry: Entry, run: Run, tolerance: float) -> str:
-    """Describe by resource and line why a launch is slower than its baseline.
+    """Describe which resources and lines make a launch slower than its baseline.
 
     Return "" unless the launch is slower by more than the relative `tolerance`.
     """
@@ -139,7 +140,7 @@ def _changes(before: dict[str, float], now: dict[str, float]) -> list[tuple[str,
 
 
 def _lines(run: Run) -> dict[str, _Line]:
-    """Return the lines of a run by text; equal lines are numbered in file order."""
+    """Return the lines of a run, keyed by text. Equal lines are numbered in the order of the file."""
     found: dict[str, _Line] = {}
     counts: dict[str, int] = {}
     for line in sorted(run.lines, key=lambda line: (line.file, line.line)):

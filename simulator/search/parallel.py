@@ -1,5 +1,7 @@
-"""Parallel execution in forked processes, which inherit the objects of this process, since kernels cannot be
-pickled."""
+"""Run work in parallel in forked processes.
+
+They inherit the objects of this process, because kernels cannot be pickled.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 _T = TypeVar("_T")
-_work: list[Callable[[int], object]] = []  # the work of this process, which forked processes inherit
+_work: list[Callable[[int], object]] = []  # the current work, which forked processes inherit
 
 
 def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], processes: int | None = None) -> list[_T]:
@@ -17,7 +19,7 @@ def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], proce
 
     `lost` returns the result for an index whose process was killed. If fork is unavailable, the work runs sequentially.
     """
-    import multiprocessing  # imported here, since few launches need it
+    import multiprocessing  # imported here because few launches need it
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 

@@ -1,4 +1,4 @@
-"""Ranking of the variants of a kernel by predicted time, to find the fastest one.
+"""Rank the variants of a kernel by predicted time, to find the fastest.
 
     found = simulator.rank({"v1": softmax, "v3": (softmax, {"tile": 512})}, TensorSpec((4096, 512), "float32"))
     print(found)                              # a table, with the fastest variant first
@@ -57,7 +57,7 @@ class Difference:
 
     @property
     def is_distinguishable(self) -> bool:
-        """Return True if the difference exceeds the error bound within which two of three such differences lie."""
+        """Return True if the difference exceeds its uncertainty, within which two out of three such differences lie."""
         return self.uncertainty is not None and max(self.share, 1 / (1 + self.share) - 1) > self.uncertainty
 
     @property
@@ -95,7 +95,7 @@ class Ranking(Sequence[Ranked]):
     def difference(self, name: str, other: str) -> Difference:
         """Return the relative difference between the times of the variants `name` and `other`.
 
-        KeyError is raised if either variant is unknown or has no predicted time.
+        Raises KeyError if either variant is unknown or has no predicted time.
         """
         times = {variant.name: variant.latency_us for variant in self if variant.latency_us is not None}
         return Difference(times[name] / times[other] - 1, DIFFERENCES.get(self.target))
@@ -186,7 +186,7 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: str, options: dict[str, A
 def _try(
     variant: tuple[str, Any, dict[str, Any]], arrays: tuple[Any, ...], target: str, wanted: Any, tolerance: float
 ) -> Ranked:
-    """Run a variant (name, kernel, parameters); any exception is recorded as its problem."""
+    """Run a variant (name, kernel, parameters). Any exception is recorded as its problem."""
     name, kernel, options = variant
     try:
         launch = run(kernel, *arrays, target=target, functional=wanted is not None, **options)
@@ -226,5 +226,5 @@ def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[fl
 
 
 def _shown(form: str, value: float | None) -> str:
-    """Format a figure; empty if there is none."""
+    """Format a figure; "" if there is none."""
     return "" if value is None else form.format(value)

@@ -1,4 +1,4 @@
-"""Runs of a script with different values of its constants, to compare times and the results of the script's checks.
+"""Run a script with different values of its constants, to compare times and the results of the script's checks.
 
     axes = [read_axis("TILE_N=128,256,512"), read_axis("BUFFERS=1,2")]
     print(sweep(["kernel.py"], axes))      # six variants, with the fastest first
@@ -57,7 +57,7 @@ def sweep(
     target: str | None = None,
     processes: int | None = None,
 ) -> Ranking:
-    """Run a script once for every combination of values, in parallel; for `arguments`, see `run_script`.
+    """Run a script once for every combination of values, in parallel. For `arguments`, see `run_script`.
 
     The output of the script is discarded. A variant is unusable if the script raises an exception, exits with a
     non-zero status, or launches no kernel.

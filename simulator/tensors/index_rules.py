@@ -1,4 +1,4 @@
-"""Rules for indices that are known only at run time, and their representation in error messages."""
+"""Rules for indices that are known only at run time, and the representation of indices in error messages."""
 
 from __future__ import annotations
 

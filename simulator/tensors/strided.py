@@ -27,9 +27,9 @@ class Form:
 
     Forms are unique objects, returned by `form_of`. `size` is the total number of elements, and `free_size` the number
     per partition. The view has `outer` rows, each spanning `extent` elements; `pitch` is the distance between rows in
-    elements, or 0 for that of the memory. `step` and `run` describe a comb, in elements (see `views.comb`). `distinct`
-    is the number of distinct elements, or 0 if some elements repeat. `pattern` contains the strides, and the shape
-    followed by the bytes per element.
+    elements, or 0 for that of the memory. `step` and `run`, in elements, describe runs at regular distances (see
+    `views.comb`). `distinct` is the number of distinct elements, or 0 if some elements repeat. `pattern` contains the
+    strides, and the shape followed by the bytes per element.
     """
 
     __slots__ = ("distinct", "extent", "free_size", "outer", "pattern", "pitch", "run", "size", "step")
@@ -63,8 +63,9 @@ def form_of(
     region: MemoryRegion,
     place: tuple[int, int, bool, bool],
 ) -> Form:
-    """Return the form of a view at `place` = (row, first, large, shifted). Views in different places have different
-    forms.
+    """Return the form of a view at `place` = (row, first, large, shifted).
+
+    Views at different places have different forms.
 
     `row`: the number of elements per partition (on chip) or in total (HBM).
     `first`: the first partition.
@@ -158,7 +159,10 @@ class StridedMemory(NKIObject):
 
     @property
     def values(self) -> Array:
-        """Return the values, as float32 or integers: a view of the storage, or a copy if it contains bit patterns."""
+        """Return the values, as float32 or integers.
+
+        The result is a view of the storage, or a copy if the storage contains bit patterns.
+        """
         view = self._values
         if view is None or self._source is not self.storage.array:
             view = self._array()

@@ -43,7 +43,7 @@ class NkiTensor(TensorViews):
     answers = False  # True if the tensor is the result of a comparison of tiles
 
     def __bool__(self) -> bool:
-        """Return True, as for any object; for the result of a comparison, return whether it is true for all elements.
+        """Return True, as for any object. For the result of a comparison, return whether it is true for all elements.
 
         This makes `assert nl.equal(a, b)` work as in the examples of nki.language.
         """

@@ -34,7 +34,7 @@ _INT32 = ("int32", "uint32")
 
 
 def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]) -> None:
-    """Reject indirect columns as operands if an instruction does not accept them, and set the number of partitions
+    """Reject indirect columns as operands of instructions that do not accept them, and set the number of partitions
     that contain their offsets."""
     views = [tensor for tensor in (*writes, *reads) if isinstance(tensor, ColumnsTensor)]
     if not views:

@@ -1,6 +1,6 @@
 """Errors for Python operators and NumPy functions on tensors, which NKI does not support.
 
-Each message contains the alternative in NKI.
+Each message names the alternative in NKI.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TensorViews(WithoutOperators):
-    """View operations at addresses that are known during tracing; a subclass handles other addresses."""
+    """View operations at addresses that are known during tracing. A subclass handles other addresses."""
 
     __slots__ = ()
 

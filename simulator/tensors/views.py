@@ -1,4 +1,4 @@
-"""Computation of the shape and strides of views after indexing, slicing or reshaping."""
+"""Compute the shape and strides of views after indexing, slicing or reshaping."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int,
 
 
 def integers(values: Any, what: str) -> tuple[int, ...]:
-    """Convert a sequence to Python integers; raise NkiValidationError if it is not a sequence of integers."""
+    """Convert a sequence to Python integers. Raise NkiValidationError if it is not a sequence of integers."""
     try:
         return tuple(index(value) for value in values)
     except TypeError:
@@ -96,7 +96,7 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
-    """Return a shape as a tuple; a single number is a shape with one dimension."""
+    """Return a shape as a tuple. A single number is a shape with one dimension."""
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
@@ -163,7 +163,7 @@ def strides_of_reshape(
 
 
 def reaches_outside(view: Any, shape: Sequence[int], strides: Sequence[int], start: int) -> bool:
-    """True if an access pattern that begins at element `start` leaves the storage."""
+    """Return True if an access pattern that begins at element `start` extends beyond the storage."""
     first = 1 if view.storage.on_chip else 0
     reach = sum(stride * (count - 1) for stride, count in zip(strides[first:], shape[first:]))
     if not first:

@@ -1,6 +1,6 @@
-"""Buffers in SBUF and PSUM, which are allocated to versions of tiles in program order as earlier versions are freed.
+"""Allocate buffers in SBUF and PSUM to versions of tiles, in program order, as earlier versions are freed.
 
-A tile in PSUM starts at a bank boundary (nki/migration/index.rst), so at most eight tiles are alive simultaneously,
+A tile in PSUM starts at a bank boundary (nki/migration/index.rst), so at most eight tiles are live at a time,
 regardless of their size (A1: up to eight outstanding accumulation groups). If a program needs more than eight when
 executed in program order, tiles share banks to avoid a deadlock.
 
@@ -54,8 +54,8 @@ class Buffers:
     def give(self, time: float) -> list[Given]:
         """Reuse the buffers that are free at `time`.
 
-        Return the instructions whose versions were allocated a buffer, each with the version that previously occupied
-        the buffer (None if free space was available).
+        Return the instructions whose versions received a buffer, each with the version that previously occupied the
+        buffer (None if there was free space).
         """
         given: list[Given] = []
         sbuf, psum = self._sbuf, self._psum
@@ -67,7 +67,7 @@ class Buffers:
         return given
 
     def force(self, time: float) -> int:
-        """Allocate a buffer for the first waiting version even if memory is full; in PSUM, share a bank if possible."""
+        """Allocate a buffer for the first waiting version even if memory is full. In PSUM, share a bank if possible."""
         memory = self._psum if self._psum.waiting else self._sbuf
         index, version = memory.waiting.popleft()
         memory.force(version)
@@ -110,7 +110,7 @@ class _Memory:
         self.next_release = releases[0][0] if waiting and releases else _NEVER
 
     def take(self, version: Version) -> bool:
-        """Allocate a buffer for a version; return False if there is no room."""
+        """Allocate a buffer for a version. Return False if there is no space."""
         raise NotImplementedError
 
     def put_back(self, version: Version) -> None:

@@ -1,4 +1,4 @@
-"""The time of a kernel by source line: its time on the critical path and its total busy time."""
+"""Attribute the time of a kernel to its source lines: the time on the critical path and the total busy time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_TEXT = 60  # maximum number of characters shown of a source line
 class LineTime(NamedTuple):
     """Times of a source line of the kernel, in microseconds.
 
-    `critical` is its time on the critical path by resource, `critical_us` the sum. `busy_us` is the total busy time of
-    its instructions on engines and DMA queues.
+    `critical` is the time of each resource on the critical path that is spent on the line, and `critical_us` is the
+    sum. `busy_us` is the total busy time of its instructions on engines and DMA queues.
 
     `text` is the line itself, "" if the source is not available.
     """
@@ -73,7 +73,7 @@ def describe_line(line: LineTime) -> str:
 
 
 def describe_critical(run: Any) -> str:
-    """Format the critical path by resource: `launch 10.20 us, vector 2.10, ...`."""
+    """Format the time of each resource on the critical path: `launch 10.20 us, vector 2.10, ...`."""
     parts = sorted(run.critical.by_resource.items(), key=lambda part: -part[1])
     words = [f"{name} {time:.2f}" for name, time in parts if name in RESOURCES]
     return ", ".join([f"{words[0]} us", *words[1:]]) if words else "nothing"

@@ -1,12 +1,11 @@
-"""Peak use of SBUF and PSUM in program order, and the error raised if it exceeds the capacity.
+"""Determine the peak use of SBUF and PSUM in program order, and raise an error if it exceeds the capacity.
 
-A compiler may reorder independent instructions. A program that does not fit as written is therefore checked again with
-every tile in PSUM read as soon as its sum is complete, and with tiles in SBUF filled just before their first use. In
-the latter case, the order without late filling must still fit in all of SBUF, including the part that the compiler
-reserves.
+A compiler may reorder independent instructions. A program that does not fit as written is therefore checked again, with
+every tile in PSUM read as soon as its sum is complete, and with every tile in SBUF filled just before its first use.
+Even then, the original order must fit in all of SBUF, including the part that the compiler reserves.
 
-A tile is alive from its first write to its last access; a tile that is never read is alive until the kernel releases
-it. Tiles at explicit addresses occupy their space for the whole program.
+A tile is live from its first write to its last access. A tile that is never read is live until the kernel releases it.
+Tiles at explicit addresses occupy their space for the whole program.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from .dependencies import analyse
 
 _QUADRANTS = 4  # number of quadrants, each with 32 partitions
 _ALL = range(_QUADRANTS)
-_SHOWN = 4  # number of the largest tiles listed in an error message
+_SHOWN = 4  # number of the largest tiles that an error message lists
 
 
 class Memory(NamedTuple):
-    """Peak memory use of a program: bytes per SBUF partition, and number of PSUM banks."""
+    """The peak memory use of a program: bytes per SBUF partition, and number of PSUM banks."""
 
     sbuf_bytes: int
     psum_banks: int
@@ -66,7 +65,7 @@ def lives(program: list[Instruction]) -> list[Life]:
 
 
 def check(program: list[Instruction], target: Target) -> Memory:
-    """Return the peak memory use of a program; raise CapacityError if it exceeds the target's capacity."""
+    """Return the peak memory use of a program. Raise CapacityError if it exceeds the capacity of the target."""
     try:
         return _peaks(program, target, target.usable_sbuf_bytes)
     except CapacityError:
@@ -98,8 +97,10 @@ def read_early(program: list[Instruction], successors: list[list[int]]) -> list[
 
 
 def load_late(program: list[Instruction], successors: list[list[int]]) -> list[Instruction]:
-    """Return the program with memsets and DMAs into SBUF moved down to the first use of their tiles; `successors`: by
-    index of the instruction (see `Dependencies`)."""
+    """Return the program with memsets and DMAs into SBUF moved down to the first use of their tiles.
+
+    `successors`: see `Dependencies`.
+    """
     position = {instruction.index: place for place, instruction in enumerate(program)}
     places = list(range(len(program)))  # for each instruction, the instruction that it must precede
     for place in range(len(program) - 1, -1, -1):
@@ -112,7 +113,7 @@ def load_late(program: list[Instruction], successors: list[list[int]]) -> list[I
 
 
 def _peaks(program: list[Instruction], target: Target, sbuf_bytes: int) -> Memory:
-    """Check the program in the given order, with `sbuf_bytes` available per SBUF partition; see `check`."""
+    """Check the program in the given order, as `check` does, with `sbuf_bytes` available per SBUF partition."""
     tiles = lives(program)
     sbuf = [life for life in tiles if life.allocation.region is SBUF]
     psum = [life for life in tiles if life.allocation.region is PSUM]
@@ -168,7 +169,7 @@ class Quadrants:
         self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> int:
-        """Allocate a tile; return the number of bytes then in use in its partitions."""
+        """Allocate a tile, and return the number of bytes that are then in use in its partitions."""
         held, size = self._held, tile.row_bytes
         if tile.partitions > 64:
             held[0] += size
@@ -201,7 +202,7 @@ class Banks:
         self._places: dict[int, range] = {}
 
     def take(self, tile: Allocation) -> bool:
-        """Allocate a tile; return False if no space is available."""
+        """Allocate a tile. Return False if there is no space."""
         size = tile.row_bytes
         if size > PSUM_BANK_BYTES:
             return self._take_whole(tile, -(-size // PSUM_BANK_BYTES))
@@ -216,7 +217,7 @@ class Banks:
         return False
 
     def _take_whole(self, tile: Allocation, count: int) -> bool:
-        """Allocate `count` consecutive empty banks; return False if there are none."""
+        """Allocate `count` consecutive empty banks. Return False if there are none."""
         for bank in range(PSUM_BANKS - count + 1):
             if not any(self._taken[bank : bank + count]):
                 for taken in self._taken[bank : bank + count]:

@@ -2,8 +2,8 @@
 
 Time is divided into windows. The clock runs at the full rate in a window if the utilization of the PE array exceeded a
 threshold in the previous window, and otherwise at half the rate (documented in SUM; the period and the two states were
-observed in public profiles, row i43). Array rows that an instruction leaves empty count as idle: V measures float32
-matmuls of 64 rows at half speed, no matter how long they run.
+observed in public profiles, row i43). Array rows that an instruction leaves empty count as idle: in measurements V (see
+constants/), float32 matmuls of 64 rows run at half speed, no matter how long they take.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class PeClock:
     """The Tensor Engine's clock.
 
     `window` is the length of a window in nanoseconds (0 if the clock never changes). `threshold` is the utilization in
-    one window above which the clock runs at the full rate in the next.
+    a window above which the clock runs at the full rate in the next window.
     """
 
     def __init__(self, window: float, threshold: float) -> None:
@@ -23,7 +23,7 @@ class PeClock:
         self.threshold = threshold
         self._index = 0
         self._busy = 0.0  # busy time in the current window so far
-        self._left = 0.0  # nanoseconds by which the last instruction extends beyond the current window
+        self._left = 0.0  # nanoseconds by which the last instruction exceeds the current window
         self._rows = 0.0  # the fraction of the array used by the last instruction
         self._warm = False
 

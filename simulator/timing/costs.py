@@ -43,7 +43,7 @@ class Costs:
         return Cost(busy + gap / self.target.scalar_ghz, busy + fill / self.target.scalar_ghz)
 
     def activation(self, data: Any, table: str, unit: engine = engine.scalar) -> Cost:
-        """Return the cost of an elementwise function looked up in `table` ("" for none); a bias is always read.
+        """Return the cost of an elementwise function that is looked up in `table` ("" for none). A bias is always read.
 
         On the GpSimd Engine (NeuronCore-v4), for which no time is published, one pass over the data is assumed.
         """
@@ -125,7 +125,8 @@ class Costs:
     def tensor_scalar(self, unit: engine, dst: Any, data: Any, operands: int) -> Cost:
         """Return the cost of tensor_scalar on the Vector, Scalar or GpSimd Engine.
 
-        `operands` is the number of operands that are columns, with one value per partition; the others are numbers.
+        `operands` is the number of operands that are columns with one value per partition; the other operands are
+        numbers.
         """
         if unit is engine.gpsimd:
             return self.gpsimd(dst.free_size)
@@ -151,7 +152,7 @@ class Costs:
             return self.gpsimd(self.machine.gpsimd_two_inputs_pace * count)
         in_psum = first.storage.region is PSUM or second.storage.region is PSUM
         narrow = self._fast_type(first._dtype) and self._fast_type(second._dtype)
-        if self.generation == 2:  # two inputs share SBUF's read port unless they are narrow (OLD, tensor_tensor)
+        if self.generation == 2:  # two inputs share the read port of SBUF unless they are narrow (OLD, tensor_tensor)
             single = in_psum or (narrow and _dense(first) and _dense(second))
             pace = 1.0 if single else self.machine.vector_two_inputs_pace
             return self.vector(count * pace * self._strided(dst, first, second))
@@ -205,7 +206,7 @@ class Costs:
     def _copy_pace(self, dst: Any, src: Any) -> float:
         """Return the cycles per element of a copy on the Vector Engine.
 
-        In the performance modes of trn2 and newer, this is a quarter or a half (A2, Vector Engine).
+        In the performance modes of trn2 and newer, the number is a quarter or a half (A2, Vector Engine).
         """
         m = self.machine
         if self.generation == 2:
@@ -242,7 +243,7 @@ class Costs:
         return dtype.bfloat16_like or (self.generation >= 4 and dtype.is_float and dtype.itemsize == 1)  # A3
 
     def matmul(self, stationary_columns: int, moving_columns: int, dtype: DType, stationary_stride: int) -> Cost:
-        """Return the cost of a matmul, during which the stationary tile of the next one is loaded.
+        """Return the cost of a matmul. The stationary tile of the next matmul is loaded at the same time.
 
         A float32 matmul consists of two instructions of two passes each. `stationary_stride` is the distance between
         adjacent stationary elements in bytes. Unused rows do not make a matmul faster (PG).
@@ -275,7 +276,7 @@ class Costs:
             streaming *= m.transpose_fp32_cycles * (m.transpose_fp32_stride if stride >= m.wide_stride else 1.0)
             cold = m.cold_clock * streaming
         latency = streaming + m.matmul_gap_ns + m.matmul_fill_ns
-        if self.generation >= 4:  # overlaps other work
+        if self.generation >= 4:  # the transpose overlaps other work
             streaming, cold = streaming * m.background_transpose, cold * m.background_transpose
         least = m.matmul_interval_cycles / self.target.tensor_ghz
         return Cost(max(streaming + m.matmul_gap_ns, least), latency, max(cold, m.cold_clock * least))

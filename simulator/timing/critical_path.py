@@ -1,8 +1,8 @@
-"""The critical path of a schedule: the resource that each nanosecond from the first trigger to the last result is
-attributed to.
+"""Trace the critical path of a schedule: the resource to which each nanosecond from the first trigger to the last
+result is attributed.
 
-The path is traced back from the instruction that ends last. Each step leads to the last event that the instruction
-waited for: an operand, the engine, a buffer, a DMA queue, or the other core. The time in between is attributed to an
+The path is traced back from the instruction that ends last. Each step leads to the last event for which the instruction
+waited: an operand, the engine, a buffer, a DMA queue, or the other core. The time in between is attributed to an
 instruction and to one of these resources:
 
 tensor, vector,    execution on an engine, until the next instruction or the reader of the result can proceed; for the
@@ -55,10 +55,10 @@ MEETINGS = frozenset({"core_barrier"})  # instructions that only synchronise the
 
 
 class Step(NamedTuple):
-    """An interval of the critical path that an instruction spent on one of RESOURCES.
+    """An interval of the critical path, which an instruction spent on one of RESOURCES.
 
     Times are in nanoseconds from the first trigger. `position` is the index of the instruction in the program, and
-    `line` contains the file and line of the kernel. `waited` describes the last event that the instruction waited for:
+    `line` contains the file and line of the kernel. `waited` describes the last event for which the instruction waited:
     a value of WAITS, or "" if it did not wait.
     """
 
@@ -73,12 +73,12 @@ class Step(NamedTuple):
 
     @property
     def picoseconds(self) -> int:
-        """Return the length in whole picoseconds; the lengths of all steps of a path add up to the makespan."""
+        """Return the length in whole picoseconds. The lengths of all steps of a path add up to the makespan."""
         return round(self.end_ns * 1000) - round(self.start_ns * 1000)
 
 
 def critical_times(steps: Iterable[Step], owner: Callable[[Step], _Key]) -> dict[_Key, dict[str, int]]:
-    """Return the picoseconds of the steps, summed by owner and resource."""
+    """Return the picoseconds of the steps, summed for each owner and resource."""
     times: dict[_Key, dict[str, int]] = {}
     for step in steps:
         spent = times.setdefault(owner(step), {})
@@ -103,7 +103,7 @@ def pair_critical_path(
 
 
 class _Walk:
-    """A backward trace of the critical path; `steps` are appended in reverse order."""
+    """A backward trace of the critical path. `steps` are appended in reverse order."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Walk:
         return self.steps
 
     def _step(self, core: int, index: int, start: float, resource: str) -> None:
-        """Attribute the time from `start` to the part of the path that is already traced to an instruction and a
+        """Attribute the time between `start` and the part of the path that is already traced to an instruction and a
         resource."""
         if start < self.time:
             waited = WAITS.get(self.schedules[core].cause[index] & (KINDS - 1), "")
@@ -159,14 +159,16 @@ class _Walk:
             self.time = start
 
     def _resource(self, core: int, index: int) -> str:
-        """Return the resource used while an instruction occupies its engine or, for a DMA, while it is triggered."""
+        """Return the resource that is used while an instruction occupies its engine or, for a DMA, while it is
+        triggered."""
         queue = self.schedules[core].queue[index]
         if index in self.schedules[core].phases:
             return "gpsimd" if queue == POOL else "dma_issue"
         return "other_core" if self.programs[core][index].op in MEETINGS else QUEUES[queue]
 
     def _through_dma(self, core: int, index: int) -> int:
-        """Step back from the last byte of a DMA to the descriptors of the first DMA in its queue; return that DMA."""
+        """Step back from the last byte of a DMA to the descriptors of the first DMA in its queue, and return that
+        DMA."""
         phases = self.schedules[core].phases
         found = phases[index]
         bound = found.bound
@@ -201,7 +203,7 @@ class _DmaQueues:
     def __init__(self, phases: dict[int, Phases]) -> None:
         self._order = list(phases)
         self._numbers = {index: number for number, index in enumerate(self._order)}
-        self._served: list[list[int]] = [[] for _ in range(PIPE)]  # DMA indices by engine
+        self._served: list[list[int]] = [[] for _ in range(PIPE)]  # DMA indices, for each engine
         self._piped = [number for number, found in enumerate(phases.values()) if found.begins]
         for number, found in enumerate(phases.values()):
             for engine in range(found.place, found.place + len(found.begins)):

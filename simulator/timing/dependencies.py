@@ -1,4 +1,4 @@
-"""The dependencies of each instruction of a program, and the buffers it accesses.
+"""Determine the dependencies of each instruction of a program, and the buffers that it accesses.
 
 Dependencies (read after write, write after read, write after write) are determined from the regions that instructions
 actually access. A tile has one physical address, no matter how often it is written (nki/migration/index.rst, "What are
@@ -7,10 +7,10 @@ several tiles. The compiler of NKI 0.7 renames tiles only if the kernel's Compil
 (non_ssa_legalization).
 
 `renames` models the compiler of NKI's first beta (rows k08 to k11): a write that replaces the entire contents of a tile
-in SBUF without reading it starts a new version of the tile, which is stored in a separate buffer. The scheduler tracks
-memory use and thereby limits the number of versions.
+in SBUF without reading it starts a new version of the tile, which is stored in a separate buffer. Since the scheduler
+tracks memory use, the number of versions is limited.
 
-A tile that is written only in disjoint byte ranges (such as a stack of rows) is treated as one tile per range.
+If a tile (such as a stack of rows) is written only in disjoint byte ranges, each range is treated as a separate tile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ORDER = 3  # the predecessor has started
 
 _NOBODY: list[int] = []  # shared empty list; never modified
 _MANY = 4  # minimum number of segments for which caching the overlaps of a read is worthwhile
-BUCKETS = 64  # number of buckets that an HBM tensor's extent is divided into to find overlapping accesses
+BUCKETS = 64  # number of buckets into which the extent of an HBM tensor is divided, to find overlapping accesses
 
 
 class Version:
@@ -42,7 +42,7 @@ class Version:
     def __init__(self, size: int, psum: bool) -> None:
         self.size = size
         self.psum = psum
-        self.left = 0  # number of accesses not scheduled yet
+        self.left = 0  # number of accesses that are not scheduled yet
         self.free_at = 0.0
         self.last = -1  # the instruction whose access frees the buffer
         self.bank = -1  # PSUM bank of a buffer that fits in one; PSUM_BANKS if no bank had space
@@ -61,7 +61,7 @@ class Segment:
 
 
 class Unit:
-    """A tile or a byte range of a tile, the unit for which dependencies are tracked.
+    """A tile or a byte range of a tile, for which dependencies are tracked together.
 
     If `uniform` is True, all writes are to the same rectangle; `writer` is the last instruction that wrote it, and
     `readers` are the instructions that have read it since. Otherwise, accesses are tracked by segment.
@@ -79,7 +79,7 @@ class Unit:
         self.version: Version | None = None
         if not uniform:
             self.segments: list[Segment] = []
-            self._touched: dict[Access, list[Segment]] = {}  # segments by read, cached if there are many
+            self._touched: dict[Access, list[Segment]] = {}  # segments for each read, cached if there are many
 
     def touched(self, access: Access) -> list[Segment]:
         """Return the segments that a read overlaps."""
@@ -101,7 +101,7 @@ class Dependencies(NamedTuple):
     """Dependencies between the instructions of a program.
 
     For instruction i, `successors[i]` contains (instruction, kind) pairs encoded as instruction * 4 + kind, `waits[i]`
-    is the number of dependencies that it waits for, and `uses[i]` contains the versions that it accesses. `births`
+    is the number of dependencies for which it waits, and `uses[i]` contains the versions that it accesses. `births`
     contains (first instruction, version) pairs in program order. `placed` contains the bytes per partition of SBUF and
     PSUM that are occupied by tiles at explicit addresses.
     """
@@ -144,7 +144,7 @@ class _Analysis:
                 self._hbm[allocation] = _HbmTensor(max(a.high for a in places))
 
     def _written(self) -> dict[Allocation, list[Access]]:
-        """Return the distinct regions that are written of each allocation; usually there is only one."""
+        """Return the distinct regions of each allocation that are written. Usually there is only one."""
         written: dict[Allocation, list[Access]] = {}
         seen: set[tuple[Allocation, int, int, int, int, int]] = set()
         for access in (access for instruction in self.program for access in instruction.writes):

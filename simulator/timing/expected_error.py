@@ -1,7 +1,7 @@
 """The likely error of a prediction, depending on the resource that bounds the kernel.
 
-The errors are computed, not chosen. Each published row of a target is predicted with its family left out of all fits;
-of the rows with the same bound, two thirds of those of every repository are within the error.
+The errors are computed, not chosen. Each published row of a target is predicted with its family excluded from all fits.
+For each bound, the error is such that, of every repository's rows with that bound, two thirds are within it.
 benchmarks/expected_errors.py computes the errors from benchmarks/data/left-out.csv, and a test checks that they agree
 (docs/predictions.md).
 """
@@ -24,8 +24,8 @@ ERRORS: dict[str, dict[str, float]] = {
     "trn3": {"short": 0.3, REST: 0.3},
 }
 DIFFERENCES = {"trn2": 0.11}
-"""Expected error of the ratio between the times of two kernels of one family: two thirds of the ratios are within it,
-even if any one family is excluded. Targets with few measured families are left out."""
+"""The expected error of the ratio between the times of two kernels of one family: two thirds of the ratios are within
+it, even if any one family is excluded. Targets with few measured families are omitted."""
 SHORT_US = 100.0  # shorter kernels (excluding the launch) are dominated by instructions that the compiler adds
 
 
@@ -47,15 +47,15 @@ def kind_of(bound_by: str, issue_bound: bool, launch_us: float, latency_us: floa
 
 
 KIND_OF_RESOURCE = {"launch": "launch", "tensor": "tensor", "gpsimd": "gpsimd", "dma_issue": "issue"}
-KIND_OF_RESOURCE |= {"dma_bandwidth": "dma"}  # all other resources have the kind "latency"
-COUNTS = 1 / 6  # minimum share of the critical path for a kind to be included in the error of a kernel
+KIND_OF_RESOURCE |= {"dma_bandwidth": "dma"}  # all other resources are of the kind "latency"
+COUNTS = 1 / 6  # a kind is included in the error of a kernel if it has at least this share of the critical path
 
 
 def expected_error(target: str, kind: str) -> float | None:
-    """Return the relative error that two of three measurements are within.
+    """Return the relative error within which two out of three measurements are.
 
-    The result is NOT_VALIDATED if no kernel of this kind was measured on the target, and None if no kernel at all was
-    measured on the target.
+    The result is NOT_VALIDATED if no kernel of this kind was measured on the target, and None if no kernel of any kind
+    was.
     """
     errors = ERRORS.get(target)
     return None if errors is None else errors.get(kind, NOT_VALIDATED)
@@ -64,8 +64,8 @@ def expected_error(target: str, kind: str) -> float | None:
 def weakest_error(target: str, kind: str, by_resource: Mapping[str, float]) -> float | None:
     """Return the expected error of a kernel.
 
-    This is the largest error among the kernel's kind and the kinds that dominate its critical path (`by_resource`). For
-    kinds on the critical path without measurements, the error of REST is used.
+    The result is the largest error of the kernel's kind and the kinds that dominate its critical path (`by_resource`).
+    For kinds on the critical path that have no measurements, the error of REST is used.
     """
     own = expected_error(target, kind)
     if own is None or own == NOT_VALIDATED:

@@ -1,4 +1,4 @@
-"""Contents of SBUF and PSUM over the time of a schedule, tile by tile, and the tiles at the peak.
+"""Determine the contents of SBUF and PSUM over the time of a schedule, tile by tile, and the tiles at the peak.
 
 A tile occupies its bytes in each partition from its first write to its last access. If the compiler renames tiles, a
 tile that is completely rewritten moves to another buffer (dependencies.py). Tiles at explicit addresses occupy their
@@ -23,7 +23,7 @@ class TileLife(NamedTuple):
 
     `bytes` is its size per partition, `start_ns` and `end_ns` are the times of its first write and last access, and
     `line` is the source line that allocates the tile. `idle_ns` is the length of the interval around the peak in which
-    no instruction accesses the tile, if it is alive at the peak.
+    no instruction accesses the tile, if the tile is live at the peak.
     """
 
     name: str
@@ -38,8 +38,8 @@ class TileLife(NamedTuple):
 class MemoryUse(NamedTuple):
     """The use of one memory over time.
 
-    `points` contains (time, bytes): from each time on, this number of bytes per partition is in use. `owners` are the
-    tiles alive at the peak, largest first.
+    `points` contains (time, bytes): from each time on, this many bytes per partition are in use. `owners` are the tiles
+    that are live at the peak, the largest first.
     """
 
     capacity: int

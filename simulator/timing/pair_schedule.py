@@ -1,8 +1,8 @@
-"""Schedules of two cores that synchronise at barriers and exchanges.
+"""Schedule two cores that synchronise at barriers and exchanges.
 
 Each core is scheduled separately. An instruction that synchronises the cores starts when both cores can start it;
 scheduling is repeated until no start time changes. The cores share one HBM stack: if both transfer data, each gets at
-most half of the bandwidth available to two cores.
+most half of the bandwidth that is available to two cores.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .constants import Machine
 from .schedule import schedule
 from .scheduled import Schedule
 
-_PASSES = 40  # minimum number of passes allowed; one per meeting is enough, as each pass settles at least one more
+_PASSES = 40  # minimum limit on the number of passes; one per meeting is enough, as each settles at least one more
 _SETTLED_NS = 0.01
 
 
@@ -24,7 +24,7 @@ def of_two_cores(constants: Machine) -> dict[str, float]:
 
 
 def _moves_bytes(program: list[Instruction]) -> bool:
-    """True if a program moves any bytes to or from HBM."""
+    """Return True if a program moves any bytes to or from HBM."""
     return any(instruction.hbm_bytes for instruction in program)
 
 
@@ -34,7 +34,7 @@ def pair_schedule(
     target: Target,
     constants: Machine,
 ) -> tuple[Schedule, Schedule]:
-    """Return the schedules of core 0 and core 1; `meetings` contains pairs of instructions that wait for each other."""
+    """Return the schedules of core 0 and core 1. `meetings` contains pairs of instructions that wait for each other."""
     shared = constants
     if all(map(_moves_bytes, programs)):
         shared = Machine({**vars(constants), **of_two_cores(constants)})

@@ -1,4 +1,4 @@
-"""Contention for the ports of SBUF and PSUM that several engines share.
+"""Model contention for the ports of SBUF and PSUM that several engines share.
 
 On trn1, the Vector and Scalar Engines take turns accessing PSUM, and the Vector and GpSimd Engines take turns accessing
 SBUF (A1). From trn2 on, the Vector and Scalar Engines can access PSUM concurrently unless they access the same bank
@@ -25,13 +25,13 @@ class Ports:
         self._placed = psum_placed  # True if the kernel allocated tiles at explicit addresses in PSUM
         self._free = [0.0] * PSUM_BANKS
         self._holders = [-1] * PSUM_BANKS  # the last instruction that reserved each port
-        self.held_by = -1  # the instruction that the last `take` waited for
+        self.held_by = -1  # the instruction for which the last `take` waited
 
     def take(
         self, instruction: Instruction, unit: engine, versions: list[Version], start: float, interval: float
     ) -> float:
-        """Reserve the ports of an instruction that could start on `unit` at `start`; return the time at which they are
-        available."""
+        """Reserve the ports of an instruction that could start on `unit` at `start`, and return the time at which they
+        are available."""
         if self._shared:
             held = self._whole(instruction)
         elif unit in _AT_PSUM and (self._placed or any([version.psum for version in versions])):

@@ -1,4 +1,4 @@
-"""Timing of a program's instructions on one or two cores.
+"""Time a program's instructions on one or two cores.
 
 Scheduling is lazy, so that a functional run whose timing is never requested does not incur the cost.
 """
@@ -24,11 +24,11 @@ from .what_if import faster_machine, faster_program
 
 
 class Event(NamedTuple):
-    """One instruction on the timeline; times are in nanoseconds from the kernel's first trigger.
+    """One instruction on the timeline. Times are in nanoseconds from the kernel's first trigger.
 
     An instruction occupies its engine from `start_ns` to `end_ns`. A DMA is triggered at `issued_ns`, and its data move
-    from `start_ns` to `end_ns`; its `engine` is a queue such as "dma load 0" or "dma store 0", with as many queues as
-    there are concurrent DMAs. The result can be read at `done_ns`. Events with the same `engine` do not overlap.
+    from `start_ns` to `end_ns`; its `engine` is a queue such as "dma load 0" or "dma store 0". There are as many queues
+    as concurrent DMAs. The result can be read at `done_ns`. Events with the same `engine` do not overlap.
     """
 
     engine: str  # tensor, vector, scalar, gpsimd, or a DMA queue
@@ -53,7 +53,7 @@ class EngineUse(NamedTuple):
 
 
 class ProgramTiming:
-    """The timing of one program on one target, shared by all launches of the program."""
+    """The timing of one program on one target, which all launches of the program share."""
 
     cores = 1
 
@@ -89,9 +89,9 @@ class ProgramTiming:
     def faster_makespan(self, resource: str, times: float) -> float:
         """Return the makespan in nanoseconds if a resource (timing/critical_path.py) were `times` as fast.
 
-        Each engine executes the instruction that can start first, so changed durations can result in a worse order.
-        Nevertheless, the returned makespan with a faster resource is at most the current makespan, because the current
-        order remains possible and no instruction would start later in that order.
+        Each engine executes the instruction that can start first, so changed durations may result in a worse order.
+        Nevertheless, for a faster resource, the returned makespan is at most the current makespan, because the current
+        order remains possible and no instruction would start later in it.
         """
         programs = tuple(faster_program(program, resource, times) for program in self.programs)
         found = self._makespan_of(programs, faster_machine(self.machine, resource, times))
@@ -104,8 +104,10 @@ class ProgramTiming:
 
     @cached_property
     def reuse(self) -> Reuse | None:
-        """Return the tiles whose reuse costs the most time, and the predicted gain without reuse; None if it is
-        small."""
+        """Return the tiles whose reuse costs the most time, and the predicted gain without reuse.
+
+        Return None if the gain is small.
+        """
         if self.machine.tile_renaming > 0:
             return None
         return find_reuse(self.programs, self.makespan, lambda p: self._makespan_of(p, self.machine))
@@ -159,8 +161,10 @@ def peak_flops(target: Target) -> float:
 
 
 class PairTiming(ProgramTiming):
-    """The timing of a launch on two cores. `program` contains the instructions of core 0 followed by those of core
-    1."""
+    """The timing of a launch on two cores.
+
+    `program` contains the instructions of core 0, followed by the instructions of core 1.
+    """
 
     cores = 2
 
@@ -203,7 +207,7 @@ class PairTiming(ProgramTiming):
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:
-        """Return the events of both cores; the names of the engines are prefixed, as in "core 0 tensor"."""
+        """Return the events of both cores. The names of the engines are prefixed, as in "core 0 tensor"."""
         events = [
             event._replace(engine=f"core {core} {event.engine}")
             for core, program in enumerate(self.programs)
@@ -254,13 +258,13 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
 
 
 def _busy(s: Schedule) -> dict[str, float]:
-    """Return the busy nanoseconds of each engine, and of DMA according to three definitions."""
+    """Return the busy nanoseconds of each engine, and those of DMA according to three definitions."""
     busy = dict(zip(QUEUES, s.busy))
     return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
 
 
 def _with_queues(events: list[Event]) -> Iterator[Event]:
-    """Assign DMAs to queues such that DMAs in the same queue do not overlap; yield the events in order."""
+    """Assign DMAs to queues so that DMAs in the same queue do not overlap, and yield the events in order."""
     free: dict[str, list[tuple[float, int]]] = {"dma load": [], "dma store": []}
     for event in events:
         queues = free.get(event.engine)

@@ -1,10 +1,10 @@
 """Find tiles whose reuse costs time, and predict the gain from allocating a separate tile for each use.
 
-A tile has one address, so that a write waits for the last reader of the previous contents (dependencies.py). To compute
+A tile has one address, so a write waits for the last reader of the previous contents (dependencies.py). To compute
 the gain, the recorded program is scheduled again with a separate allocation for each use of the tile, as if the kernel
-had allocated a new tile for each use. The data flow is unchanged: a tile is split only at points where no value written
-before is read afterwards. Therefore the program needs no more memory in program order, and if memory is full, the
-schedule waits until some is freed. Tiles at explicit addresses are not split.
+had allocated a new tile for each use. The data flow is unchanged, because a tile is split only at points where no value
+that was written before is read afterwards. Therefore the program needs no additional memory in program order; if memory
+is full, the schedule waits until some is freed. Tiles at explicit addresses are not split.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..machine.instruction import Access, Allocation, Instruction
 from ..machine.memory import PSUM, SBUF
 from .dependencies import contains
 
-LEAST_SHARE = 0.03  # smallest share of the makespan worth reporting
-_NEEDED_SHARE = 0.01  # a tile is listed with others only if the gain without it is smaller by this share
-_MOST_TILES = 8  # maximum number of tiles tried, starting with those that have the most uses
-_MOST_SCHEDULED = 300_000  # maximum number of instructions scheduled for one launch, summed over all trials
+LEAST_SHARE = 0.03  # smallest share of the makespan that is worth reporting
+_NEEDED_SHARE = 0.01  # a tile is listed with others only if the gain without it is smaller by at least this share
+_MOST_TILES = 8  # maximum number of tiles that are tried, beginning with the tiles that have the most uses
+_MOST_SCHEDULED = 300_000  # maximum number of scheduled instructions for one launch, summed over all trials
 _ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]+)?=[^=]")
 
 Programs = tuple[list[Instruction], ...]
@@ -105,7 +105,7 @@ def _needed(
 ) -> tuple[list[Allocation], float]:
     """Return the tiles that have to be split to reach the shortest makespan, and the makespan.
 
-    A tile is not needed if the makespan without splitting it is longer by at most `tolerance`.
+    A tile is not needed if the makespan is at most `tolerance` longer without splitting it.
     """
     best = time(tiles)
     for tile in reversed(tiles):
@@ -203,7 +203,10 @@ def _shown(tile: Allocation, splits: list[int], programs: Programs) -> ReusedTil
 
 
 def _name(tile: Allocation) -> str:
-    """Return the tile's name; if it has none, the variable assigned by its source line, or else its shape and dtype."""
+    """Return the tile's name.
+
+    If it has none, return the variable that its source line assigns, or else its shape and dtype.
+    """
     name, _, shape, dtype = tile.identity
     assigned = _ASSIGNED.match(linecache.getline(*tile.at)) if tile.at[0] else None
     return name or (assigned.group(1) if assigned else f"{'x'.join(map(str, shape))} {dtype}")

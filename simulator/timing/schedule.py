@@ -1,16 +1,16 @@
 """Schedule a program's instructions with a discrete-event simulation of the engines, the DMA engines and memory.
 
-The compiler's schedule is not visible in NKI. The model assumes:
+The compiler's schedule is not visible in NKI. The model makes the following assumptions:
 - Each engine executes one instruction at a time. Of the instructions that can start, it executes the first in program
-  order: the compiler reorders independent instructions so that none is delayed by an earlier instruction whose operands
-  are not ready (`nl.no_reorder` prevents reordering).
+  order, because the compiler reorders independent instructions so that none is delayed by an earlier instruction whose
+  operands are not ready (`nl.no_reorder` prevents reordering).
 - Loads from HBM are issued in the order of their first use, not in the order of the kernel (rows o20 to o26, o44), and
-  before stores that could be issued at the same time: in profiles, loads have separate queues.
-- A load from a tensor that the kernel has stored waits only for the stores that write the bytes it reads, not for the
-  whole tensor: each DMA has its own semaphore (profiles of p01 to p04).
+  before stores that could be issued at the same time, because loads have separate queues in profiles.
+- A load from a tensor that the kernel has stored waits only for the stores that write the bytes that it reads, not for
+  the whole tensor, because each DMA has its own semaphore (profiles of p01 to p04).
 - GpSimd generates descriptors between its other instructions; a waiting store does not block a load (k07).
 - All other DMA triggers share one issue slot, as in the published profiles. The exception is triggers that the kernel
-  assigns to the Scalar Engine: its descriptor generator operates concurrently with the other one and with computation
+  assigns to the Scalar Engine, whose descriptor generator operates concurrently with the other one and with computation
   (A2: two instances). DMAs then overlap as far as the 16 DMA engines allow; each engine serves them in issue order.
 - DMAs on GpSimd's dedicated DMA engines (sendrecv with dma_engine.gpsimd_dma) are not queued on the 16 engines (A2).
 - Every tile occupies a buffer from its first write to its last access (dependencies.py). Buffers are allocated in
@@ -74,7 +74,7 @@ def schedule(
     """Return the schedule of a program on a target.
 
     `constants` replaces the timing constants of the target. Instructions in `releases` do not start before the given
-    time. `clock` is the clock of the Tensor Engine; if it is None, one is created from the constants.
+    time. `clock` is the clock of the Tensor Engine; if it is None, a clock is created from the constants.
     """
     simulation = _Simulation(program, target, constants or machine(target.name), releases)
     if clock is not None:
@@ -96,7 +96,7 @@ class _Simulation:
         self.start, self.end, self.done = [0.0] * count, [0.0] * count, [0.0] * count
         self.queue = [_queue_of(instruction) for instruction in program]
         self.cost = [instruction.cost for instruction in program]
-        self.queued = [0.0] * (SECOND + 1)  # nanoseconds queued per engine by instructions with a choice of engines
+        self.queued = [0.0] * (SECOND + 1)  # queued nanoseconds of instructions with a choice of engines
         self.ready = [0.0] * count  # earliest possible start, given the dependencies resolved so far
         self.cause, self.since = [NOTHING] * count, [0.0] * count
         self.phases: dict[int, Phases] = {}
@@ -165,7 +165,8 @@ class _Simulation:
         )
 
     def _turns(self, loads_by_use: bool) -> list[int]:
-        """Return the issue priority of each instruction; modulo the program's length, it is the instruction's index."""
+        """Return the issue priority of each instruction. Modulo the length of the program, the priority is the index of
+        the instruction."""
         count = len(self.program)
         turns = list(range(0, 2 * count * count, 2 * count + 1)) if count else []
         dmas = [instruction.dma for instruction in self.program if instruction.dma is not None]
@@ -176,7 +177,7 @@ class _Simulation:
         return turns
 
     def _look_ahead(self, limit: int) -> None:
-        """Limit the look-ahead of each engine: all but `limit` - 1 earlier instructions must have started."""
+        """Limit the look-ahead of each engine: all earlier instructions except `limit` - 1 must have started."""
         # The instructions of each engine in program order. Instructions that have started are replaced with NOTHING.
         self.orders: list[list[int]] = [[] for _ in range(SECOND + 1)]
         self.place = [-1] * len(self.program)
@@ -241,7 +242,7 @@ class _Simulation:
             self.next[queue] = ready
 
     def _choose_engine(self, index: int) -> None:
-        """Choose the engine that would finish an instruction first, among those that it may run on."""
+        """Choose the engine that would finish an instruction first, among the engines on which it may run."""
         instruction, ready = self.program[index], self.ready[index]
         best = _NEVER
         for unit, cost in ((instruction.engine, instruction.cost), *instruction.options):
@@ -393,7 +394,7 @@ _RUN: list[Callable[[_Simulation, int, Instruction, float], Times]] = [
 
 
 def _queue_of(instruction: Instruction) -> int:
-    """Return the queue of an instruction; DMAs whose descriptors GpSimd generates are in the queue of GpSimd."""
+    """Return the queue of an instruction. DMAs whose descriptors GpSimd generates are in the queue of GpSimd."""
     if instruction.dma is not None and (instruction.dma.software or instruction.dma.second):
         return POOL if instruction.dma.software else SECOND
     return _QUEUE[instruction.engine]

@@ -20,10 +20,10 @@ PIPE, DESCRIPTORS = 16, 17
 class Phases(NamedTuple):
     """The progress of a DMA.
 
-    Its first byte can move at `first_byte`, which is `latency` after its first descriptors were generated; each
-    subsequent engine can start later by `skew`. Starting with engine `place`, the engines begin the transfer at the
-    times `begins`. In the pipe, which models the limit on their total throughput, it begins at `pipe_begin`. The last
-    byte arrives at `last`, a time determined by `bound` (an engine, PIPE or DESCRIPTORS).
+    Its first byte can move at `first_byte`, which is `latency` after its first descriptors were generated. Each
+    subsequent engine can start `skew` later. Starting with engine `place`, the engines begin the transfer at the times
+    `begins`. In the pipe, which models the limit on their total throughput, the transfer begins at `pipe_begin`. The
+    last byte arrives at `last`, a time determined by `bound` (an engine, PIPE or DESCRIPTORS).
     """
 
     first_byte: float
@@ -36,12 +36,12 @@ class Phases(NamedTuple):
     bound: int
 
     def could_begin(self, on: int) -> float:
-        """Return the earliest time at which data could have started to move on an engine or in the PIPE without
+        """Return the earliest time at which data could have begun to move on an engine or in the PIPE without
         queueing."""
         return self.first_byte + self.skew * (on - self.place) if on < PIPE else self.first_byte
 
     def begun(self, on: int) -> float:
-        """Return the time at which data started to move on an engine or in the PIPE."""
+        """Return the time at which data began to move on an engine or in the PIPE."""
         return self.pipe_begin if on == PIPE else self.begins[on - self.place]
 
 
@@ -53,9 +53,9 @@ class Schedule(NamedTuple):
     contains the table loads of the Scalar Engine. `busy` contains the busy time of each queue in QUEUES and of SECOND,
     `dma_busy` contains the busy time of each DMA engine, and `dma_active` is the time during which any data moved.
 
-    The remaining fields are used by critical_path.py. The last event that instruction i waited for occurred at
-    `since[i]`; `cause[i]` is the index of the instruction that caused it, multiplied by KINDS, plus the kind of the
-    event, or NOTHING. `phases` contains the phases of each DMA, in the order of the triggers.
+    The remaining fields are used by critical_path.py. The last event for which instruction i waited occurred at
+    `since[i]`. `cause[i]` is NOTHING, or the index of the instruction that caused the event, multiplied by KINDS, plus
+    the kind of the event. `phases` contains the phases of each DMA, in the order of the triggers.
     """
 
     queue: list[int]

@@ -1,4 +1,4 @@
-"""Timelines as Chrome trace JSON, which can be opened in Perfetto (ui.perfetto.dev) and chrome://tracing.
+"""Write timelines as Chrome trace JSON, which can be opened in Perfetto (ui.perfetto.dev) and chrome://tracing.
 
 There is one track for each engine and DMA queue. Times are in microseconds, and `args` contains the kernel's source
 line.
@@ -39,8 +39,8 @@ def _span_of_step(step: Any, begin: float) -> dict[str, Any]:
 def chrome_trace(launches: Launches) -> dict[str, Any]:
     """Return a trace of consecutive launches.
 
-    Each launch consists of a name, the launch overhead in microseconds, a timeline, the spans of its layers as (name,
-    start_ns, end_ns), if any, and the steps of its critical path, which are named after their resources in the trace.
+    Each launch consists of a name, the launch overhead in microseconds, a timeline, the spans of its layers (if any) as
+    (name, start_ns, end_ns), and the steps of its critical path, which the trace names after their resources.
     """
     spans: list[tuple[str, dict[str, Any]]] = []
     clock = 0.0

@@ -1,4 +1,7 @@
-"""`nki` in a process whose parent has installed the simulator; importing this module installs it in the process."""
+"""`nki` in a process whose parent has installed the simulator.
+
+Importing this module installs the simulator in the process.
+"""
 
 from trninfer.simulator.running.install import install
 

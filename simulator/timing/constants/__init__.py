@@ -2,16 +2,17 @@
 
 movement.py   launch, control, DMA and HBM
 engines.py    instruction costs on the Tensor, Vector, Scalar and GpSimd Engines
-table.py      both combined into one table, and `machine(target)`, which returns the column of a target
+table.py      combines both into one table, and defines `machine(target)`, which returns the column of a target
 
 The mark of a constant states its origin:
 
 documented    by AWS (or by a JEDEC standard)
 measured      on hardware, read from public profiles
 third-party   from a published calibration
-fitted        to the latencies of kernels; `rows` contains their ids in the project's measurement files (k.. for
-              kernels, i.. for instructions)
-scaled        not published, but taken from another target; this is stated with every prediction that uses the constant
+fitted        to the latencies of kernels; `rows` contains their ids in the measurement files of benchmarks/ (k.. for
+kernels,
+              i.. for instructions)
+scaled        not published, but taken from another target; every prediction that uses the constant says so
 
 Abbreviations of sources in aws-neuron-sdk: PG is nki_perf_guide; A1, A2 and A3 are the architecture guides of trn1,
 trn2 and trn3; BW is nki-dma-bandwidth-guide; DO is nki-dma-overview; DG is nki-dge; KO is kernel-optimization; SUM is

@@ -1,4 +1,4 @@
-"""A constant of the timing model, and constructors for the rows of the tables."""
+"""The type of a timing constant, and constructors for the rows of the tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Constant:
-    """A timing constant of one target. `rows` contains the ids of the kernel rows it depends on, whatever its mark."""
+    """A timing constant of one target.
+
+    `rows` contains the ids of the kernel rows on which it depends, whatever its mark.
+    """
 
     value: float
     unit: str
@@ -48,7 +51,7 @@ def same_on_trn3(trn1: Constant, trn2: Constant) -> Row:
 
 
 def cycles(trn2: Constant) -> Row:
-    """Return the row of a cycle count known for trn2, which is assumed to be the same on the other targets."""
+    """Return the row of a cycle count that is known for trn2 and assumed to be the same on the other targets."""
     return scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2), trn2, scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2)
 
 

@@ -1,4 +1,4 @@
-"""The table of all timing constants, and the machine built from the column of a target."""
+"""The table of all timing constants, and the machine that is built from the column of a target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Machine:
 
 
 def constants(target: str) -> dict[str, Constant]:
-    """Return the constants of a target ("trn1", "trn2" or "trn3") by name."""
+    """Return the constants of a target ("trn1", "trn2" or "trn3"), keyed by name."""
     column = TARGETS.index(target)
     return {name: row[column] for name, row in TABLE.items()}
 
@@ -43,7 +43,7 @@ def machine(target: str) -> Machine:
 
 
 def fitted_constants() -> list[tuple[str, str, Constant]]:
-    """Return (target, name, constant) for all constants fitted to kernel rows."""
+    """Return (target, name, constant) for all constants that are fitted to kernel rows."""
     return [
         (target, name, constant)
         for target in TARGETS
@@ -53,7 +53,7 @@ def fitted_constants() -> list[tuple[str, str, Constant]]:
 
 
 def scaled_note(target: str) -> str | None:
-    """Return the note shown with every prediction for a target, or None.
+    """Return the note that is shown with every prediction for a target, or None.
 
     The note states that the latencies of trn3 are scaled, or that constants are overridden.
     """
@@ -75,7 +75,7 @@ def scaled_note(target: str) -> str | None:
 
 
 def change(target: str, values: Mapping[str, Any]) -> None:
-    """Replace the values of some of a target's constants from now on, to predict a different machine.
+    """Replace the values of some constants of a target from now on, to predict a different machine.
 
     Raise NkiValidationError for a name that is not in the table or a value that no machine can have.
     """
@@ -88,7 +88,7 @@ def change(target: str, values: Mapping[str, Any]) -> None:
 
 @contextmanager
 def changed(target: str, values: Mapping[str, Any]) -> Iterator[None]:
-    """Change constants like `change`, but only within the context."""
+    """Change constants as `change` does, but only within the context."""
     before = {name: _overrides.get((target, name)) for name in values}
     try:
         change(target, values)
@@ -117,7 +117,7 @@ _overrides: dict[tuple[str, str], float] = {}
 def override(target: str, name: str, value: float | None) -> None:
     """Set a constant to another value from now on, or restore the value in the table if `value` is None.
 
-    This is meant for fits and leave-one-out studies.
+    This function is meant for fits and leave-one-out studies.
     """
     if name not in TABLE:
         raise KeyError(name)
