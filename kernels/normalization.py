@@ -7,6 +7,8 @@ float32 and accumulate in PSUM if there are several tiles of channels.
 """
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
@@ -16,6 +18,20 @@ from .tiling.tiles import sbuf_tile
 # elements per partition over all tiles of channels: 24 KiB, so that about four copies of them fit in SBUF
 NORM_ELEMENTS = 6144
 GPSIMD_TURN = 5  # GpSimd multiplies one in this many tiles, since it is about this many times slower
+MATMUL_TILES = 2  # up to this number of tiles, matmuls subtract the mean: the square of it, instead of one per tile
+MATMUL_CHANNELS = 256  # bfloat16 represents integers exactly up to this number
+
+
+class Centring(Enum):
+    """The way in which layer norm subtracts the mean of n channels.
+
+    NONE: the mean is zero. MATMUL: products with n times the identity minus a matrix of ones give n times the
+    difference, in PSUM. VECTOR: the Vector Engine subtracts the mean.
+    """
+
+    NONE = 0
+    MATMUL = 1
+    VECTOR = 2
 
 
 def norm_block(tiles):
@@ -31,63 +47,144 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
     return tile
 
 
-def layer_norm_tiles(results, tiles_of_channels, ones, channels, numbers, turn=0):
-    """Normalize tiles [channels, images, rows, columns] over all channels of each pixel, into `results` of any dtype.
+@dataclass(frozen=True)
+class PixelNorm:
+    """The constants of layer norm.
 
-    ones: two matrices, in the dtypes of the tiles and of their squares, with ones where two partitions share an image.
-    They are [128, 128] for all tiles, or match a single tile with several packed images. channels: the number of
-    channels of an image. numbers: the scales and the shifts, each a list of float32 columns (one per tile) or None, and
-    epsilon, a float32 column [128, 1]. turn: the number of tiles normalized so far, which determines the tiles that
-    GpSimd multiplies.
+    `ones` sums squares: a matrix with ones where two partitions share an image, in the dtype of the squares.
+    `centring` has the matrices that sum tiles, in their dtype: in the mode VECTOR, ones; in the mode MATMUL, one for
+    the tile itself and, if there are several tiles, one for another tile. `scales` and `shifts` are float32 columns
+    for each tile, or None for both.
     """
-    scales, shifts, epsilon = numbers
-    sums = _sum_over_channels(tiles_of_channels, ones[0])
-    centred = []
+
+    channels: int  # of an image
+    mode: Centring
+    dtype: Any  # of the tiles
+    ones: nl.NkiTensor
+    centring: tuple[nl.NkiTensor, ...]
+    epsilon: nl.NkiTensor  # float32 [128, 1]; multiplied by channels ** 2 in the mode MATMUL
+    scales: Any
+    shifts: Any
+
+    @property
+    def rounds_deviations(self):
+        """True if the deviations have the dtype of the tiles: the Vector Engine multiplies two bfloat16 tiles twice as
+        fast. Otherwise they are float32."""
+        return self.mode is Centring.NONE and self.scales is None and self.dtype == nl.bfloat16
+
+
+@dataclass(frozen=True)
+class CentredTiles:
+    """Tiles with a mean of zero at each pixel, and their variance, which is in PSUM."""
+
+    tiles: list[nl.NkiTensor]
+    variance: nl.NkiTensor
+
+
+def centring_mode(tiles, channels, dtype, is_centred):
+    """Return how layer norm subtracts the mean of `tiles` tiles of channels."""
+    if is_centred:
+        return Centring.NONE
+    most = 1 if dtype == nl.float32 else MATMUL_TILES
+    return Centring.MATMUL if tiles <= most and channels <= MATMUL_CHANNELS else Centring.VECTOR
+
+
+def centre_tiles(tiles_of_channels, norm: PixelNorm):
+    """Subtract from tiles [channels, images, rows, columns] the mean over all channels of each pixel, and compute the
+    variance."""
+    centred = _centred(tiles_of_channels, norm)
     squares = []
+    for tile in centred:
+        square = sbuf_tile(tile.shape, norm.ones.dtype)
+        nisa.activation(dst=square, op=nl.square, data=tile, scale=norm.channels**-0.5)
+        squares.append(square)
+    return CentredTiles(centred, _sum_over_channels(squares, norm.ones))
+
+
+def _centred(tiles_of_channels, norm: PixelNorm):
+    if norm.mode is Centring.NONE:
+        return tiles_of_channels
+    if norm.mode is Centring.MATMUL:
+        return [
+            _sum_over_channels(
+                tiles_of_channels, norm.centring[-1], {t: norm.centring[0]}, tiles_of_channels[t].shape[0]
+            )
+            for t in range(len(tiles_of_channels))
+        ]
+    centred = []
+    sums = _sum_over_channels(tiles_of_channels, norm.centring[0])
     for tile in tiles_of_channels:
         difference = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.scalar_tensor_tensor(
             dst=difference,
             data=sums[0 : tile.shape[0]],
             op0=nl.multiply,
-            operand0=1.0 / channels,
+            operand0=1.0 / norm.channels,
             op1=nl.subtract,
             operand1=tile,
             reverse1=True,
         )
-        square = sbuf_tile(tile.shape, ones[1].dtype)
-        nisa.activation(dst=square, op=nl.square, data=difference, scale=channels**-0.5)
         centred.append(difference)
-        squares.append(square)
-    variance = _sum_over_channels(squares, ones[1])
-    deviation = nl.ndarray(variance.shape, dtype=nl.float32, buffer=nl.sbuf)
+    return centred
+
+
+def scale_tiles(results, centred: CentredTiles, norm: PixelNorm, block, turn):
+    """Divide centred tiles by their standard deviation, into `results` of any dtype.
+
+    block: the number of the block of pixels; `turn`: the number of tiles that were normalized before. GpSimd computes
+    the deviations of every other block, and multiplies some of all tiles.
+    """
+    deviation = _deviation(centred.variance, norm, on_gpsimd=block % 2 == 1)
+    for index in range(len(results)):
+        tile = centred.tiles[index]
+        normal = results[index]
+        if norm.scales is not None:
+            normal = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+        is_for_gpsimd = norm.mode is not Centring.MATMUL and (turn + index) % GPSIMD_TURN == 1
+        engine = nisa.engine.gpsimd if is_for_gpsimd else nisa.engine.vector
+        nisa.tensor_tensor(dst=normal, data1=tile, data2=deviation[0 : tile.shape[0]], op=nl.multiply, engine=engine)
+        if norm.scales is not None:
+            nisa.activation(
+                dst=results[index], op=nl.copy, data=normal, scale=norm.scales[index], bias=norm.shifts[index]
+            )
+
+
+def _deviation(variance, norm: PixelNorm, on_gpsimd):
+    """Return (variance + epsilon) ** -0.5, computed by the Vector Engine, or by GpSimd from a copy in SBUF."""
+    dtype = norm.dtype if norm.rounds_deviations else nl.float32
+    deviation = sbuf_tile(variance.shape, dtype)
+    epsilon = norm.epsilon[0 : variance.shape[0]]
+    if on_gpsimd:
+        copy = nl.ndarray(variance.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=copy, op=nl.copy, data=variance)
+        nisa.tensor_scalar(
+            dst=deviation, data=copy, op0=nl.add, operand0=epsilon, op1=nl.rsqrt, operand1=0.0,
+            engine=nisa.engine.gpsimd,
+        )  # fmt: skip
+        return deviation
     nisa.tensor_scalar(
         dst=deviation,
         data=variance,
         op0=nl.add,
-        operand0=epsilon[0 : ones[1].shape[1]],
+        operand0=epsilon,
         op1=nl.power,
         operand1=-0.5,
         engine=nisa.engine.vector,
     )
-    for index in range(len(centred)):
-        count = centred[index].shape[0]
-        normal = results[index]
-        if scales is not None:
-            normal = nl.ndarray(centred[index].shape, dtype=nl.float32, buffer=nl.sbuf)
-        engine = nisa.engine.gpsimd if (turn + index) % GPSIMD_TURN == 1 else nisa.engine.vector
-        nisa.tensor_tensor(dst=normal, data1=centred[index], data2=deviation[0:count], op=nl.multiply, engine=engine)
-        if scales is not None:
-            nisa.activation(dst=results[index], op=nl.copy, data=normal, scale=scales[index], bias=shifts[index])
+    return deviation
 
 
-def _sum_over_channels(tiles_of_channels, ones):
-    """Return ones^T @ channels: float32 [columns of ones, images, rows, columns] in PSUM."""
+def _sum_over_channels(tiles_of_channels, ones, instead=None, partitions=0):
+    """Return the sum of ones^T @ tile over tiles of channels: float32 [columns of ones, images, rows, columns] in PSUM.
+
+    instead: other matrices than `ones`, by tile. partitions: number of columns used, or 0 for all."""
     _, images, rows, columns = tiles_of_channels[0].shape
-    sums = nl.ndarray((ones.shape[1], images, rows, columns), dtype=nl.float32, buffer=nl.psum)
+    count = partitions or ones.shape[1]
+    sums = nl.ndarray((count, images, rows, columns), dtype=nl.float32, buffer=nl.psum)
     for index in range(len(tiles_of_channels)):
         tile = tiles_of_channels[index]
-        nisa.nc_matmul(dst=sums, stationary=ones[0 : tile.shape[0]], moving=tile, accumulate=index > 0)
+        matrix = (instead or {}).get(index, ones)
+        nisa.nc_matmul(dst=sums, stationary=matrix[0 : tile.shape[0], 0:count], moving=tile, accumulate=index > 0)
     return sums
 
 

@@ -125,7 +125,12 @@ class Norm(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerNorm(Norm):
-    """A normalization with the statistics of each pixel over its channels."""
+    """A normalization with the statistics of each pixel over its channels.
+
+    If `is_centred`, the mean of the operand's channels is zero at each pixel.
+    """
+
+    is_centred: bool = False
 
     cuts_rows: ClassVar[bool] = True
 

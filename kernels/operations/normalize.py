@@ -3,23 +3,36 @@
 Images packed along the partitions are also treated as groups of channels, so that each image has separate sums.
 
     for block of pixels across all tiles:
-        sums = ones^T @ values, ones^T @ values^2               # PSUM; over the channels of each pixel
-        result = (values - mean) / sqrt(variance + epsilon) * scale + shift
+        centred = values - mean                                 # by matmuls or by the Vector Engine
+        variance = ones^T @ centred^2                           # PSUM; over the channels of each pixel
+        result = centred / sqrt(variance + epsilon) * scale + shift
 
 | tile | shape | bounds |
 |---|---|---|
-| ones | [channels, channels] | one for each dtype that is summed |
+| ones, centring | [channels, channels] | one for each dtype that is summed |
 | values, result | [channels, images, rows, columns] of each tile | as many pixels as fit in a PSUM bank |
 | scale, shift | [channels, 1] | float32 |
 """
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
 
 from ..group_normalization import group_matrices, group_norm_tiles
-from ..normalization import Response, layer_norm_tiles, local_response_tiles, norm_block, response_bands
+from ..normalization import (
+    Centring,
+    PixelNorm,
+    Response,
+    centre_tiles,
+    centring_mode,
+    local_response_tiles,
+    norm_block,
+    response_bands,
+    scale_tiles,
+)
 from ..program import GroupNorm, LayerNorm, LocalResponseNorm
 from ..tiling.tiles import PARTITIONS, Tile, even_tiles
 
@@ -46,20 +59,25 @@ def normalize_groups(launch, number, operation: GroupNorm, operands):
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     norm = _open(launch, operation, value, output)
+    nisa.memset(dst=norm.epsilon, value=operation.epsilon, engine=nisa.engine.gpsimd)
     each = operation.channels // operation.groups
     group_norm_tiles(norm.targets, norm.sources, norm.parts, each, norm.numbers)
     return output
 
 
 def normalize_pixels(launch, number, operation: LayerNorm, operands):
-    """Normalize each pixel over its channels, processing blocks of pixels across all tiles."""
+    """Normalize each pixel over its channels, processing blocks of pixels across all tiles. A block is centred before
+    the previous one is scaled, so that no engine waits for the variance."""
     (value,) = operands
     output = launch.output_of(operation, value.heights)
     norm = _open(launch, operation, value, output)
-    ones = _ones(value, norm.parts)
+    constants = _constants(launch, operation, value, norm)
+    waiting: list[Any] = []
     for n, (results, data) in enumerate(_blocks(norm.targets, norm.sources)):
-        turn = n * len(data)
-        layer_norm_tiles(results, data, ones, value.channels, norm.numbers, turn)
+        waiting.append(partial(scale_tiles, results, centre_tiles(data, constants), constants, n, n * len(data)))
+        if n > 0:
+            waiting.pop(0)()
+    waiting.pop()()
     return output
 
 
@@ -101,29 +119,63 @@ def _open(launch, operation, value, output):
         shifts=[launch.constants(size, column + 1) for size, column in zip(sizes, columns)],
         epsilon=epsilon,
     )
-    nisa.memset(dst=epsilon, value=operation.epsilon, engine=nisa.engine.gpsimd)
     return norm
 
 
-def _ones(value, parts):
-    """Return the matrices for `layer_norm_tiles`.
+def _constants(launch, operation: LayerNorm, value, norm: _Normalized):
+    """Return the constants of layer norm. A single channel uses matrices for 128 channels, since a single 16-bit column
+    cannot be an operand. Squares of bfloat16 values are kept in bfloat16, since the Tensor Engine needs four passes for
+    float32 and rounding hardly affects their sum."""
+    sizes = [part.size for part in norm.parts]
+    is_alone = len(sizes) == 1 and sizes[0] > 1
+    same = group_matrices(norm.parts, value.channels)[0][0][1] if is_alone else None
+    own = value.tiles[0].dtype
+    mode = Centring.VECTOR
+    if min(sizes) > 1 or operation.is_centred:
+        mode = centring_mode(len(sizes), value.channels, own, operation.is_centred)
+    if mode is Centring.MATMUL:
+        nisa.memset(dst=norm.epsilon, value=operation.epsilon * value.channels**2, engine=nisa.engine.gpsimd)
+        centring = _centring_matrices(launch, own, value.channels, same, len(sizes))
+    else:
+        nisa.memset(dst=norm.epsilon, value=operation.epsilon, engine=nisa.engine.gpsimd)
+        centring = (_matrix(own, same),) if mode is Centring.VECTOR else ()
+    return PixelNorm(
+        channels=value.channels,
+        mode=mode,
+        dtype=own,
+        ones=_matrix(nl.bfloat16 if own == nl.bfloat16 else nl.float32, same),
+        centring=centring,
+        epsilon=norm.epsilon,
+        scales=norm.numbers[0],
+        shifts=norm.numbers[1],
+    )
 
-    For a single channel, the matrices have 128 channels, since a single 16-bit column cannot be an operand. Squares of
-    bfloat16 values are kept in bfloat16, since the Tensor Engine needs four passes for float32 and rounding hardly
-    affects their sum.
-    """
-    is_alone = len(parts) == 1 and parts[0].size > 1
-    same = group_matrices(parts, value.channels)[0][0][1] if is_alone else None
-    own, ones = value.tiles[0].dtype, []
-    for dtype in (own, nl.bfloat16 if own == nl.bfloat16 else nl.float32):
-        size = PARTITIONS if same is None else parts[0].size
-        matrix = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)
-        if same is None:
-            nisa.memset(dst=matrix, value=1.0, engine=nisa.engine.gpsimd)
-        else:
-            nisa.tensor_copy(dst=matrix, src=same, engine=nisa.engine.gpsimd)
-        ones.append(matrix)
-    return ones
+
+def _matrix(dtype, same, value=1.0):
+    """Return a matrix [128, 128] of a number, or a copy of `same`, if it is given."""
+    if same is None:
+        matrix = nl.ndarray((PARTITIONS, PARTITIONS), dtype=dtype, buffer=nl.sbuf)
+        nisa.memset(dst=matrix, value=value, engine=nisa.engine.gpsimd)
+        return matrix
+    matrix = nl.ndarray(same.shape, dtype=dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=matrix, src=same, engine=nisa.engine.gpsimd)
+    return matrix
+
+
+def _centring_matrices(launch, dtype, channels, same, tiles):
+    """Return the matrices that centre a tile, times `channels`: for the tile itself, and for another tile."""
+    other = _matrix(dtype, None, -1.0) if tiles > 1 else None
+    size = PARTITIONS if same is None else same.shape[0]
+    own = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=own,
+        data=launch.identity()[0:size, 0:size],
+        op0=nl.multiply,
+        operand0=float(channels),
+        op1=nl.add if same is None else nl.subtract,
+        operand1=other if same is None else same,
+    )
+    return (own,) if other is None else (own, other)
 
 
 def _block(tile, images, rows, columns):

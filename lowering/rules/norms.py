@@ -16,7 +16,8 @@ def layer_norm(builder: GraphBuilder, layer: LayerNorm) -> None:
     _check(builder, layer)
     if not builder.places[layer.inputs[0]].are_all:
         builder.gather(layer.inputs[0])
-    builder.add_by_channel(LayerNormOperation, layer, builder.shapes[layer.inputs[0]], **_fields(builder, layer))
+    after, fields = builder.shapes[layer.inputs[0]], _fields(builder, layer)
+    builder.add_by_channel(LayerNormOperation, layer, after, is_centred=layer.is_centred, **fields)
 
 
 @lowers(GroupNorm)

@@ -32,6 +32,7 @@ from ..layers import (
     Pool,
 )
 from . import fold
+from .centre import centre_streams
 from .gated_sums import GatedSums
 from .layer_table import free_name, needed, reading
 from .linear import LinearLayers
@@ -54,6 +55,7 @@ def fuse_layers(
     for fuse in _AFTER_SINKING:
         fusing.run(fuse)
     fusing.merge_linear()
+    fusing.centre()
     return fusing.result()
 
 
@@ -107,6 +109,10 @@ class _Fusing:
             merged = linear.merged(layer, self.reads, set(self.outputs))
             self.layers.update({each.name: each for each in merged})
         self._drop_unread()
+
+    def centre(self) -> None:
+        """Subtract the mean from streams that only layer norms read."""
+        self.layers, self.tensors = centre_streams(self.layers, self.tensors, self._update_shapes(), self.outputs)
 
     def source(self, layer: Layer) -> Layer | None:
         """Return the layer that computes the first input of `layer` if no other layer reads it, otherwise None."""

@@ -52,11 +52,13 @@ class LocalResponseNorm(Layer):
 class LayerNorm(Layer):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift over the channels of each pixel, or over the features.
 
-    Tensors: `<name>.scale` [channels] and `<name>.shift` [channels].
+    If `is_centred`, the mean is zero already and not subtracted. Tensors: `<name>.scale` [channels] and `<name>.shift`
+    [channels].
     """
 
     channels: int
     epsilon: float = 1e-5
+    is_centred: bool = False
 
     kind: ClassVar[str] = "layer_norm"
 
@@ -80,7 +82,7 @@ class LayerNorm(Layer):
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
         """Normalise over the channels."""
         (x,) = inputs
-        centred = x - x.mean(axis=1, keepdims=True)
+        centred = x if self.is_centred else x - x.mean(axis=1, keepdims=True)
         variance = (centred * centred).mean(axis=1, keepdims=True)
         normal = centred / np.sqrt(variance + np.float32(self.epsilon))
         return normal * by_channel(tensors["scale"], x) + by_channel(tensors["shift"], x)

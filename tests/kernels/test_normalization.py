@@ -50,6 +50,20 @@ def test_layer_norm(shape: tuple[int, ...], dtype: Any, target: str, epsilon: fl
     assert (np.abs(result.astype(np.float64) - expected) <= allowed).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("channels", "is_centred"), [(96, False), (192, False), (256, False), (40, True), (300, True)])
+def test_layer_norm_of_several_blocks(channels: int, is_centred: bool, dtype: Any) -> None:
+    """The mean is subtracted by matmuls, or is zero; GpSimd computes the deviations of the second block."""
+    x = normal((1, channels, 25, 30), dtype) * dtype(0.5) + dtype(0 if is_centred else 3)
+    scale, shift = np.ones(channels, np.float32), np.zeros(channels, np.float32)
+    result = run_alone(LayerNorm("l", channels, 1e-6, is_centred), x, tensors={"scale": scale, "shift": shift})
+    wide = x.astype(np.float64)
+    expected = (
+        wide / np.sqrt((wide**2).mean(axis=1, keepdims=True)) if is_centred else layer_norm_of(x, scale, shift, 0)
+    )
+    assert (np.abs(result.astype(np.float64) - expected) <= 1e-5 + 2.1 * ROUNDING[dtype] * np.abs(expected)).all()
+
+
 @pytest.mark.parametrize("channels", [1, 2, 130])
 def test_one_pixel_makes_no_single_column_of_16_bits(channels: int) -> None:
     x = normal((1, channels, 1, 1), ml_dtypes.bfloat16)
