@@ -13,6 +13,9 @@ the partitions and tokens along the free axis.
         for unit:
             sums[c, q] += values[k, c]^T turned[k, unit, q]                 # PSUM; zeros for channels of other heads
 
+With 16 bits and many keys, the weights are not divided by their sum. Another product, with ones in place of the values,
+sums the weights of each head onto the partitions of its channels, and divides the sums.
+
 | tile | shape | bounds |
 |---|---|---|
 | scores | [queries, units, keys] | 128 queries; a PSUM bank, 512 keys; more keys are copied to SBUF |
@@ -43,8 +46,8 @@ from ..tiling.tiles import (
     whole_words,
 )
 from .attention_bias import Bias, Unit
-from .attention_operands import Tokens, head_pieces
-from .attention_values import TurnedValues
+from .attention_operands import Tokens, head_pieces, tiles_of_whole_words
+from .attention_values import OnesOfHeads, TurnedValues, divide
 
 GROUPS_AHEAD = 2  # groups of heads whose exponentials are computed while the Tensor Engine multiplies other groups
 FEW_KEYS = PARTITIONS  # below this number of keys, one instruction computes the softmax of several heads
@@ -54,7 +57,7 @@ BANKS_OF_SCORES = 2  # number of score tiles that wait in PSUM for their exponen
 def attend(launch, number, operation: Attention, operands):
     """Compute softmax(scale * queries^T keys + bias), times the values."""
     output = launch.output_of(operation, [tile.size for tile in tiles(operation.channels, PARTITIONS)])
-    work = _Work(launch, operation, operands, output, Bias(launch, operation))
+    work = _Work(launch, operation, operands, output, Bias(launch, operation), OnesOfHeads(launch.dtype))
     waiting: list[Any] = []  # second halves, which run after the first halves of later groups
     for image in range(output.images):
         for finish in _Image(work, image).halves():
@@ -64,18 +67,6 @@ def attend(launch, number, operation: Attention, operands):
     for finish in waiting:
         finish()
     return output
-
-
-def _of_whole_words(parts, dtype):
-    """Extend odd tiles by one element, at their start or end, because 16-bit transposes require even sizes."""
-    if itemsize(dtype) == 4 or len(parts) == 1:
-        return parts
-    even = []
-    for part in parts:
-        odd = part.size % 2
-        before = odd if part.start > 0 else 0
-        even.append(Tile(part.index, part.start - before, part.size + odd, part.end + odd - before))
-    return even
 
 
 @dataclass(frozen=True)
@@ -91,6 +82,7 @@ class _Work:
     operands: Any
     output: Any
     bias: Bias
+    ones: OnesOfHeads
     masks: dict[tuple[int, int, int], nl.NkiTensor] = field(default_factory=dict)
 
 
@@ -115,25 +107,31 @@ class _Image:
         self._key_tiles = tiles(self._keys.count, PARTITIONS)
         self._values = TurnedValues(launch, Tokens(values, image, operation.by_rows), operation.heads, self._key_tiles)
         self._sums: dict[int, nl.NkiTensor] = {}  # sums of the current sequences, by output tile
+        self._totals: dict[int, nl.NkiTensor] = {}  # sums of the weights, by output tile
+        self._ones = work.ones
+        self._groups = self._groups_of_units()
+        self._by_groups = self._keys.count < FEW_KEYS and max(map(len, self._groups)) > 1  # one softmax for all units
+        self._divides_sums = not (self._by_groups or operation.is_linear or launch.dtype == nl.float32)
         self._turn = 0
         self._result = self._open_result()
 
     def halves(self):
         """Compute the attention weights of a block of queries for several units together, and yield functions that
         multiply the values by these weights."""
-        each = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
-        count = each if self._keys.count < FEW_KEYS else min(each, 2)
-        groups = self._groups(max(1, count))
         blocks = even_tiles(self._queries.count, self._block())
         for block in blocks:
-            for own in groups:
-                parts = _of_whole_words(even_tiles(block.size, PARTITIONS), self._launch.dtype)
+            for own in self._groups:
+                parts = tiles_of_whole_words(even_tiles(block.size, PARTITIONS), self._launch.dtype)
                 weights = [self._weights(own, part.moved(block.start)) for part in parts]
-                is_last = own is groups[len(groups) - 1] and block.end == self._queries.count
+                is_last = own is self._groups[-1] and block.end == self._queries.count
                 yield partial(self._multiply_values, own, block, (parts, weights), is_last)
 
-    def _groups(self, most):
-        """Return groups of at most `most` units: all heads of some sequences, or some heads of one sequence."""
+    def _groups_of_units(self):
+        """Return groups of units that fit in a PSUM bank: all heads of some sequences, or some heads of one sequence;
+        two heads if there are many keys."""
+        most = max(1, nl.tile_size.psum_bank_fmax // max(1, self._keys.count))
+        if self._keys.count >= FEW_KEYS:
+            most = min(most, 2)
         heads = self._operation.heads
         if most >= heads:
             return [
@@ -187,14 +185,17 @@ class _Image:
         if self._operation.is_linear:
             self._copy_scores(units, queries, weights)
             return whole
+        if self._divides_sums:
+            self._exponentials(units, queries, weights, None)
+            return whole
         sums = nl.ndarray((queries.size, len(units), 1), dtype=nl.float32, buffer=nl.sbuf)
-        if len(units) > 1 and keys < FEW_KEYS:
+        if self._by_groups:
             self._exponentials_of_units(units, queries, weights, sums)
         else:
             self._exponentials(units, queries, weights, sums)
         shares = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=shares, data=sums)
-        if len(units) > 1 and keys < FEW_KEYS:
+        if self._by_groups:
             nisa.tensor_tensor(dst=weights, data1=weights, data2=shares.broadcast(2, keys), op=nl.multiply)
         else:
             for n in range(len(units)):
@@ -257,6 +258,12 @@ class _Image:
         below = nl.ndarray((queries.size, len(units), 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(dst=below, data=largest[:, :, 0:1], op0=nl.multiply, operand0=-scale)
         parts = sums
+        if sums is None:
+            for n in range(len(units)):
+                for block, data in zip(blocks, scores, strict=True):
+                    dst = weights[:, n, block.start : block.end]
+                    nisa.activation(dst=dst, op=nl.exp, data=data[:, n], bias=below[:, n], scale=scale)
+            return
         if len(blocks) > 1:
             parts = nl.ndarray((queries.size, len(units), len(blocks)), dtype=nl.float32, buffer=nl.sbuf)
         for n in range(len(units)):
@@ -313,35 +320,45 @@ class _Image:
             )
 
     def _add_values(self, unit: Unit, block: Tile, turned, at_once):
-        """Add the contribution of a head's values to the sums. After the last head, store the sums."""
+        """Add the contribution of a head's values to the sums; store the sums after the last head."""
         place = unit.row % at_once
         for piece in self._out_heads[unit.head]:
             size = several_columns(piece.size, self._launch.dtype)
             if place == 0 and piece.is_first:
                 rows = min(at_once, self._rows - unit.row)
                 self._sums[piece.tile] = nl.ndarray((size, rows, block.size), dtype=nl.float32, buffer=nl.psum)
+                if self._divides_sums:
+                    self._totals[piece.tile] = nl.ndarray((size, rows, block.size), dtype=nl.float32, buffer=nl.psum)
             sums = self._sums[piece.tile]
             for keys in self._key_tiles:
-                nisa.nc_matmul(
-                    dst=sums[:, place],
-                    stationary=self._values.of_piece(piece, unit.row, keys),
-                    moving=turned[0 : keys.size, keys.index],
-                    accumulate=not (piece.is_first and keys.index == 0),
-                )
+                moving, adds = turned[0 : keys.size, keys.index], not (piece.is_first and keys.index == 0)
+                values = self._values.of_piece(piece, unit.row, keys)
+                nisa.nc_matmul(dst=sums[:, place], stationary=values, moving=moving, accumulate=adds)
+                if self._divides_sums:
+                    ones = self._ones.of_piece(piece, size)[0 : keys.size]
+                    totals = self._totals[piece.tile][:, place]
+                    nisa.nc_matmul(dst=totals, stationary=ones, moving=moving, accumulate=adds)
             if piece.is_last and place == sums.shape[1] - 1:
                 self._store(piece.tile, unit.row - place, block)
 
     def _store(self, tile, row, block: Tile):
         """Copy the sums of an output tile to the output, for a block of queries or for several sequences."""
-        sums = self._sums[tile][0 : self._output.tiles[tile].shape[0]]
+        height = self._output.tiles[tile].shape[0]
+        sums = self._sums[tile][0:height]
+        totals = self._totals.pop(tile)[0:height] if tile in self._totals else None
         count = min(
             block.size, self._operation.rows * self._operation.columns if self._rows == 1 else self._operation.columns
         )
         if self._rows > 1 or self._operation.by_rows:
             dst = self._result[tile][:, row : row + sums.shape[1], block.start : block.start + count]
-            self._evict(dst, sums[:, :, 0:count])
+            sums, totals = sums[:, :, 0:count], None if totals is None else totals[:, :, 0:count]
         else:
-            self._evict(self._result[tile][:, block.start : block.start + count], sums[:, 0, 0:count])
+            dst = self._result[tile][:, block.start : block.start + count]
+            sums, totals = sums[:, 0, 0:count], None if totals is None else totals[:, 0, 0:count]
+        if totals is None:
+            self._evict(dst, sums)
+        else:
+            divide(dst, sums, totals)
 
     def _open_result(self):
         """Return the target of each output tile: the output buffer, or a temporary tile without a margin."""

@@ -6,7 +6,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from ..program import NO_SIDES
-from ..tiling.tiles import itemsize, sbuf_tile
+from ..tiling.tiles import Tile, itemsize, sbuf_tile
 
 QUADRANT = 32  # operands begin at partitions that are multiples of this
 MASKED_BYTES = 20 * 1024  # zero-padded queries of up to this many bytes per partition stay for the next tile of queries
@@ -140,3 +140,15 @@ def _mask(piece: Piece):
         )
         column = kept
     return column
+
+
+def tiles_of_whole_words(parts, dtype):
+    """Extend odd tiles by one element, at their start or end, because 16-bit transposes require even sizes."""
+    if itemsize(dtype) == 4 or len(parts) == 1:
+        return parts
+    even = []
+    for part in parts:
+        odd = part.size % 2
+        before = odd if part.start > 0 else 0
+        even.append(Tile(part.index, part.start - before, part.size + odd, part.end + odd - before))
+    return even

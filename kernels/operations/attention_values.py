@@ -1,5 +1,5 @@
-"""The values of attention, transposed so that keys are on the partitions, because the second product contracts over
-keys."""
+"""The stationary operands of the second product of attention: the values, transposed because the product contracts over
+keys, and ones, which sum the weights."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -74,3 +74,30 @@ class TurnedValues:
         nisa.memset(dst=copy, value=0.0, engine=nisa.engine.gpsimd)
         nisa.tensor_copy(dst=copy[0:channels], src=tokens, engine=nisa.engine.gpsimd)
         return copy
+
+
+class OnesOfHeads:
+    """Matrices [128, channels of a tile] with ones in the columns of a head, which sum the weights of the head onto the
+    partitions of its channels."""
+
+    def __init__(self, dtype) -> None:
+        self._dtype = dtype
+        self._made: dict[tuple[int, int, int], nl.NkiTensor] = {}
+
+    def of_piece(self, piece: Piece, columns):
+        """Return the matrix of a piece, with the given number of columns."""
+        key = piece.first, piece.end, columns
+        if key not in self._made:
+            ones = sbuf_tile((PARTITIONS, columns), self._dtype)
+            if piece.first > 0 or piece.end < columns:
+                nisa.memset(dst=ones, value=0.0, engine=nisa.engine.gpsimd)
+            nisa.memset(dst=ones[:, piece.first : piece.end], value=1.0, engine=nisa.engine.gpsimd)
+            self._made[key] = ones
+        return self._made[key]
+
+
+def divide(dst, sums, totals):
+    """Compute dst = sums / totals, both in PSUM."""
+    copy = nl.ndarray(totals.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=copy, op=nl.copy, data=totals)
+    nisa.scalar_tensor_tensor(dst=dst, data=copy, op0=nl.power, operand0=-1.0, op1=nl.multiply, operand1=sums)
