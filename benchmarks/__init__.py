@@ -1,1 +1,1 @@
-"""Measurements of the project itself: errors of predicted times, and the speed of the simulator."""
+"""Measure trninfer itself: the errors of predicted times, and the speed of the simulator."""

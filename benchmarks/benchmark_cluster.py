@@ -1,21 +1,23 @@
-"""Speedup by workers: pictures per second of one process and of several workers, and memory use over many pictures.
+"""Measure the speedup of workers (pictures per second, compared with one process) and the memory use over many
+pictures.
 
     python -m trninfer.benchmarks.benchmark_cluster [--pictures 96] [--side 224] [--workers 1 2] [--batch-size 4]
     python -m trninfer.benchmarks.benchmark_cluster --memory [--pictures 20000]
 
 The first command runs a residual network with random weights (workloads.py) on the simulator over JPEG photos of
-640x480. Each process and worker has one BLAS thread, as in the command line, and processes some pictures before the
-clock starts. One-time work (a worker's imports, tracing each kernel) is reported separately, as the seconds until all
-were ready. As in `trninfer classify`, a single process decodes ahead in threads, and each worker decodes its own
-pictures. "independent" is the same number of processes without any communication: the upper limit on this machine.
+640x480 pixels. Each process and worker has one BLAS thread, as when it is started from the command line, and processes
+some pictures before the clock starts. One-time work (the imports of a worker, the tracing of each kernel) is reported
+separately, as the seconds until all workers were ready. As in `trninfer classify`, a single process decodes ahead in
+threads, and each worker decodes its own pictures. "independent" is the rate of the same number of processes without any
+communication, which is the upper limit on this machine.
 
-"idle" is the fraction of the time in which the answering processes had no work, and "waited" the fraction in which they
-waited for a processor. If it exceeds a few percent, the machine is busy and the rates are too low; then use the last
-figure, the ratio of the rates without waiting.
+"idle" is the fraction of the time in which the working processes had no work, and "waited" the fraction in which they
+waited for a processor. If "waited" exceeds a few percent, the machine is busy and the rates are too low. In that case,
+use the last figure, the ratio of the rates without waiting.
 
-With --memory, it runs digits-cnn on a Ray cluster of two nodes on this machine, sends pictures as paths, and prints the
-resident set of the driver and of each worker (including shared pages) after each tenth of the run. Linux only; --memory
-needs the extra `cluster`.
+With --memory, the script runs digits-cnn on a Ray cluster of two nodes on this machine, sends pictures as paths, and
+prints the resident set of the driver and of each worker (including shared pages) after each tenth of the run. The
+script requires Linux, and --memory requires the extra `cluster`.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ STORE_BYTES = 100 << 20
 
 
 class Run(NamedTuple):
-    """Times of a run over pictures: the seconds until everything was ready, and the seconds for a number of
+    """The times of a run over pictures: the seconds until everything was ready, and the seconds for a number of
     pictures."""
 
     name: str
@@ -55,7 +57,7 @@ class Run(NamedTuple):
     pictures: int
     seconds: float
     processor: float  # processor seconds of all its processes
-    running: float  # average seconds that answering processes ran on a processor
+    running: float  # average seconds that working processes ran on a processor
     waiting: float  # average seconds that they waited for a processor
 
     @property
@@ -120,8 +122,8 @@ def _tell(run: Run, alone: Run | None) -> Run:
 
 
 class Clock:
-    """Resources used by processes since construction: wall time, processor time, and the run and wait times of their
-    main threads."""
+    """Measures the resources that processes have used since construction: wall time, processor time, and the run and
+    wait times of their main threads."""
 
     def __init__(self, everyone: list[int], answering: list[int]) -> None:
         self._everyone = {process: processor_seconds(process) for process in everyone}
@@ -129,7 +131,7 @@ class Clock:
         self._began = time.perf_counter()
 
     def run(self, name: str, starting: float, pictures: int) -> Run:
-        """Return the totals until now as a `Run`."""
+        """Return the totals up to now as a `Run`."""
         seconds = time.perf_counter() - self._began
         spent = sum(processor_seconds(process) - earlier for process, earlier in self._everyone.items())
         took = [
@@ -141,7 +143,7 @@ class Clock:
 
 
 def _scheduled(process: int) -> tuple[float, float]:
-    """Return the seconds that a process's main thread has run, and those that it waited for a processor."""
+    """Return the seconds that the main thread of a process has run, and the seconds that it waited for a processor."""
     running, waiting, _ = Path(f"/proc/{process}/schedstat").read_text().split()
     return int(running) / 1e9, int(waiting) / 1e9
 
@@ -185,7 +187,7 @@ def _count(session: BatchSession, batches: Iterable[Any]) -> int:
 
 
 def _run_independent(folder: Path, count: int, workers: int, options: argparse.Namespace) -> Run:
-    """Run processes concurrently, each of which processes all pictures; they start when the last one is ready."""
+    """Run processes concurrently, each of which processes all pictures. They start when the last process is ready."""
     command = [sys.executable, "-m", __spec__.name, "--one", str(folder)]
     command += ["--batch-size", str(options.batch_size), "--side", str(options.side)]
     began = time.perf_counter()
@@ -266,7 +268,7 @@ def _memory(session: SharedSession, paths: list[str], count: int, batch_size: in
 
 
 if __name__ == "__main__":
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # NumPy reads it on import, which is over by now
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # NumPy reads the variable on import, which has already happened
         again = [sys.executable, "-m", __spec__.name, *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     main()

@@ -1,10 +1,10 @@
-"""Compare the speed of the simulator at a convolution with PyTorch on the same cores.
+"""Compare the speed of the simulator for a convolution with PyTorch on the same cores.
 
     python benchmarks/benchmark_conv2d.py [--image 224] [--repeats 3] [--profile]
 
-The kernel is `fused_conv2d_maxpool` with 256 input channels and 256 filters of 3x3. The best of `--repeats` counts
-(PyTorch in float16 runs once, as it is slow on many CPUs). The functional simulation is compared with
-torch.nn.functional.conv2d in float32 and, for the record, in the same dtype.
+The kernel is `fused_conv2d_maxpool` with 256 input channels and 256 filters of 3x3. The best of `--repeats` runs counts
+(PyTorch in float16 runs once, because it is slow on many CPUs). The functional simulation is compared with
+torch.nn.functional.conv2d in float32 and, for reference, in the same dtype.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHANNELS, FILTERS, KERNEL_SIZE = 256, 256, 3
 
 
 def best_seconds(run: Callable[[], object], repeats: int) -> float:
-    """Return the shortest of `repeats` runs, which other work on the machine affects least."""
+    """Return the seconds of the shortest of `repeats` runs, which other work on the machine affects least."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()

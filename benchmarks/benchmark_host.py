@@ -1,12 +1,12 @@
-"""Measure host time (not device time) for one picture: starting the command, and preprocessing.
+"""Measure the host time (not the device time) for one picture: starting the command, and preprocessing.
 
     python benchmarks/benchmark_host.py [--repeats 10]
 
-Commands are started alternately, so that load affects all of them equally, after one uncounted run, which caches the
-launch plan and writes bytecode to a separate folder, since installed packages have bytecode. The minimum of wall and
-processor time counts, with one BLAS thread; ratios are relative to a bare `import numpy`. Pictures of samples/ are
-decoded and preprocessed in this process; the minimum processor time counts. benchmark_networks.py compares whole
-networks on the simulator with PyTorch.
+Commands are started alternately, so that load affects all of them equally. One uncounted run first caches the launch
+plan and writes bytecode to a separate folder, because installed packages have bytecode. The minimum wall and processor
+times count, with one BLAS thread; ratios are relative to a bare `import numpy`. The pictures of samples/ are decoded
+and preprocessed in this process, and the minimum processor time counts. benchmark_networks.py compares whole networks
+on the simulator with PyTorch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def started(arguments: Sequence[str], bytecode: str) -> tuple[float, float]:
-    """Run Python with arguments and a bytecode folder; return wall and processor seconds."""
+    """Run Python with arguments and a bytecode folder. Return the wall and the processor seconds."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": bytecode}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
@@ -53,7 +53,7 @@ def started(arguments: Sequence[str], bytecode: str) -> tuple[float, float]:
 
 
 def print_starts(repeats: int) -> None:
-    """Print the minimum times of the commands, and their ratios to NumPy's import."""
+    """Print the minimum times of the commands, and their ratios to the time of importing NumPy."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as bytecode:
         for arguments in COMMANDS.values():

@@ -1,9 +1,9 @@
-"""Compare the speed of the simulator at the kernels with NumPy and PyTorch on the same cores.
+"""Compare the speed of the simulator for the kernels with NumPy and PyTorch on the same cores.
 
     python benchmarks/benchmark_kernels.py [--repeats 3] [--threads 1] [--only matmul]
 
-Covers every kernel except the convolution, which has its own benchmark. The best of `--repeats` counts, in float32;
-ratios are the simulation time divided by the time of the library. `--threads` applies to PyTorch; NumPy reads
+Every kernel is covered except the convolution, which has a separate benchmark. The best of `--repeats` runs counts, in
+float32. Ratios are the simulation time divided by the time of the library. `--threads` applies to PyTorch; NumPy reads
 OMP_NUM_THREADS.
 """
 
@@ -30,7 +30,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at a shape, and the same computation in NumPy and in PyTorch (which gets the arrays as tensors)."""
+    """A kernel at a shape, and the same computation in NumPy and in PyTorch (which receives the arrays as tensors)."""
 
     name: str
     kernel: Any

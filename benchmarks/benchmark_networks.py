@@ -1,15 +1,15 @@
-"""Compare the speed of the simulator at whole networks with PyTorch, and print the predicted speed of the chip.
+"""Compare the speed of the simulator for whole networks with PyTorch, and print the predicted speed of the chip.
 
     python benchmarks/benchmark_networks.py [--networks resnet18 ...] [--repeats 5] [--threads N] [--profile]
 
-Needs torchvision. Each network gets random weights and statistics, is exported to ONNX, imported, and run on one
-picture of 224 x 224. Wall times, measured alternately so that load affects both alike:
+The script requires torchvision. Each network gets random weights and statistics, is exported to ONNX, imported, and run
+on one picture of 224 x 224 pixels. The following wall times are measured alternately, so that load affects both alike:
 
   import    seconds to read the ONNX file and compare it with ONNX Runtime
-  shapes    seconds to predict the time from shapes alone, for the first time in this process
-  first     seconds of the first picture on the simulator, in float32: every kernel is traced and checked
-  again     seconds of a later one, the best of `--repeats`: repeated launches are replayed
-  ratio     of `again` to the best of PyTorch's
+  shapes    seconds to predict the time from shapes only, for the first time in this process
+  first     seconds for the first picture on the simulator, in float32, when every kernel is traced and checked
+  again     seconds for a later picture, the best of `--repeats`, when repeated launches are replayed
+  ratio     ratio of `again` to the best time of PyTorch
   cpu ratio the same ratio for processor seconds, which other work on the machine affects less
 
 Predicted times are for trn2 in bfloat16 with the default launches, and are printed together with the network's floor
@@ -43,7 +43,7 @@ TARGET = "trn2"
 
 
 def imported(name: str, network: Any) -> tuple[Model, float]:
-    """Return the network, exported to ONNX and imported, and the seconds of the import."""
+    """Export a network to ONNX and import it. Return the imported network and the seconds of the import."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / f"{name}.onnx"
@@ -61,7 +61,7 @@ def seconds_of(run: Any) -> tuple[float, float]:
 
 
 def measure(name: str, repeats: int, profile: bool) -> str:
-    """Measure one network; return its table row."""
+    """Measure one network and return its table row."""
     network = random_network(name)
     model, import_seconds = imported(name, network)
     backend = open_simulated_backend(TARGET)

@@ -2,9 +2,10 @@
 
     python -m trninfer.benchmarks.benchmark_serve [--pictures 200] [--clients 10] [--model digits-cnn] [--max-batch 16]
 
-Draws the pictures into a temporary folder. `classify` processes them in one run with batches of --max-batch; then the
-clients send them to a server one by one, each over its own connection, as fast as it answers. The rate of `classify` is
-measured from the first prediction, that of the server from the time it is ready; latencies are measured by the clients.
+The pictures are drawn into a temporary folder. `classify` processes them in one run with batches of --max-batch. Then
+the clients, each with a separate connection, send them to a server one by one, as fast as it responds. The rate of
+`classify` is measured from the first prediction, and the rate of the server from the time at which it is ready. The
+clients measure latencies.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def classify_rate(folder: Path, model: str, batch: int) -> float:
 
 
 def start_server(model: str, batch: int) -> tuple[subprocess.Popen[str], int]:
-    """Start a server; return it and its port when it is ready."""
+    """Start a server, wait until it is ready, and return it and its port."""
     words = ["serve", "--model", model, "--port", 0, "--max-batch", batch, "--log-format", "json", "--backend", "sim"]
     command = [sys.executable, "-m", "trninfer", *map(str, words)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

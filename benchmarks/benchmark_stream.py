@@ -2,10 +2,10 @@
 
     python benchmarks/benchmark_stream.py [--pictures 10000] [--side 28] [--batch-size 16]
 
-Draws small pictures into a temporary folder and classifies them in one run, with the answers as CSV through a pipe. For
-each tenth of the run it prints pictures per second, processor time per picture (which other load hardly affects) and
-the resident set of the process, then compares the last tenth with the first. Rates count from the first answer, to
-exclude startup. Process figures are from /proc: Linux only.
+Small pictures are drawn into a temporary folder and classified in one run, which writes CSV to a pipe. For each tenth
+of the run, the script prints the pictures per second, the processor time per picture (which other load hardly affects)
+and the resident set of the process. It then compares the last tenth with the first. Rates are measured from the first
+result on, to exclude startup. The script requires Linux, because it reads /proc.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TENTHS = 10
 
 
 class Sample(NamedTuple):
-    """Progress of a run at one point in time."""
+    """The progress of a run at one point in time."""
 
     answered: int
     seconds: float
@@ -54,13 +54,15 @@ def resident_bytes(process: int) -> int:
 
 def processor_seconds(process: int) -> float:
     """Return the processor time of a process, in user and kernel mode."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()  # fields after the command name
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()  # the fields after the command name
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def watch(command: list[str], count: int) -> Iterator[Sample]:
-    """Run a command that writes a header and a line per picture; take a sample at the first answer and after each
-    tenth."""
+    """Run a command that writes a header and a line per picture.
+
+    Yield a sample at the first line and after each tenth.
+    """
     with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
         next(running.stdout)

@@ -2,7 +2,7 @@
 
     python benchmarks/benchmark_walk.py [--repeats 5] [ROW ...]
 
-Prints microseconds of processor time per instruction, the minimum of `--repeats`; rows are those of data/.
+Prints the microseconds of processor time per instruction, the minimum of `--repeats` runs. Rows are ids in data/.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS = ("o13", "o08", "o01", "k09", "k31", "k24")  # prefill, experts, decode, c
 
 
 def processor_us(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Return the minimum processor time of `repeats` runs in microseconds, and the last result."""
+    """Return the minimum processor time of `repeats` runs, in microseconds, and the last result."""
     best, result = float("inf"), None
     for _ in range(repeats):
         start = time.process_time()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Error statistics for a set of rows: count, mean and maximum absolute percentage error, and Spearman's rank
+    """Error statistics of a set of rows: the count, the mean and maximum absolute percentage error, and Spearman's rank
     correlation (NaN if there are fewer than two rows or all values are equal)."""
 
     rows: int
@@ -26,7 +26,7 @@ def percentage_error(predicted: float, measured: float) -> float:
 
 
 def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSummary:
-    """Summarise the errors of at least one prediction. ValueError for none or for unequal numbers."""
+    """Summarise the errors of predictions. Raises ValueError if there are none, or if the numbers of values differ."""
     if len(predicted) != len(measured) or not predicted:
         raise ValueError(
             f"{len(predicted)} predictions for {len(measured)} measurements; both must be the same number, at least 1"
@@ -36,7 +36,7 @@ def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSum
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return Spearman's rank correlation: Pearson's of the ranks, where ties share their mean rank."""
+    """Return Spearman's rank correlation, which is Pearson's correlation of the ranks. Ties share their mean rank."""
     first, second = _ranks(a), _ranks(b)
     first, second = first - first.mean(), second - second.mean()
     spread = np.sqrt((first @ first) * (second @ second))

@@ -1,14 +1,14 @@
-"""Expected errors of predictions, computed from rows that were predicted with their family left out.
+"""Compute expected errors of predictions from rows that were predicted with their family excluded from the fits.
 
     python benchmarks/latency_accuracy.py --save
     python benchmarks/expected_errors.py
 
-The first command saves the errors in data/left-out.csv, the second prints the contents of
+The first command saves the errors in data/left-out.csv. The second prints the contents of
 simulator/timing/expected_error.py. For each target and kind of bound, the error is the smallest whole percentage that
-contains two thirds of the rows of each repository. For other kernels it is the percentage that contains two thirds of
-the families, each represented by its worst row; this is also the minimum for kinds with fewer than FEWEST rows, in
-total or without one repository. A target with fewer than FEW_FAMILIES families gets at least the errors of the least
-certain target.
+contains two thirds of the rows of each repository. For other kernels, it is the percentage that contains two thirds of
+the families, each represented by its worst row. This is also the minimum for kinds with fewer than FEWEST rows, in
+total or without one repository. The errors of a target with fewer than FEW_FAMILIES families are at least those of the
+least certain target.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSIDE = 2 / 3
 
 
 class Record(NamedTuple):
-    """A predicted row, and its percentage error with its family left out."""
+    """A predicted row, and its percentage error with its family excluded from the fits."""
 
     id: str
     device: str
@@ -43,8 +43,8 @@ class Record(NamedTuple):
 def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float]) -> list[Record]:
     """Return the records of predictions and their errors.
 
-    A kernel that repeats the instructions of a profile is replaced by the prediction of its source, which is how new
-    kernels are predicted.
+    The prediction of a kernel that repeats the instructions of a profile is replaced with the prediction from its
+    source, because new kernels are predicted from source.
     """
     as_written = predict_as_written(p.row for p in predictions)
     errors = [as_written[p.row.id].error if p.row.id in as_written else e for p, e in zip(predictions, errors)]
@@ -66,7 +66,7 @@ def load() -> list[Record]:
 
 
 def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
-    """Return the errors by target and by kind or REST, in whole percent."""
+    """Return the errors in whole percent, keyed by target and then by kind or REST."""
     devices = sorted({record.device for record in records})
     worst = {device: _worst_of_families([r for r in records if r.device == device]) for device in devices}
     rests = {device: _share(rows) for device, rows in worst.items()}
@@ -84,8 +84,10 @@ def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
 
 
 def differences(records: Sequence[Record]) -> dict[str, float]:
-    """Return the relative error of ratios between two kernels of one family, by target; targets with few families are
-    left out."""
+    """Return the relative error of ratios between two kernels of one family for each target.
+
+    Targets with few families are omitted.
+    """
     families = {row.id: family(row) for row in load_all_kernel_rows()}
     found: dict[str, float] = {}
     for device in sorted({record.device for record in records}):
@@ -122,8 +124,8 @@ def _worst_of_families(records: Sequence[Record]) -> list[Record]:
 
 
 def _whoever_measured(records: Sequence[Record], rest: float) -> float:
-    """Return the error of a kind that contains two thirds of each repository's rows, so that it holds for a new
-    repository too; at least `rest` if too few rows are left without one repository."""
+    """Return the error of a kind that contains two thirds of the rows of each repository, so that it applies to a new
+    repository too. It is at least `rest` if too few rows remain without one repository."""
     authors: dict[str, list[Record]] = {}
     repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
     for record in records:
@@ -133,8 +135,8 @@ def _whoever_measured(records: Sequence[Record], rest: float) -> float:
 
 
 def _next_share(records: Sequence[Record]) -> float:
-    """Return the smallest whole percentage that contains one more row with a probability of two thirds, if it is like
-    these."""
+    """Return the smallest whole percentage that contains a further row of the same kind with a probability of two
+    thirds."""
     errors = sorted(abs(record.error) for record in records)
     return math.ceil(errors[min(len(errors), math.ceil(INSIDE * (len(errors) + 1))) - 1]) / 100
 
@@ -145,8 +147,8 @@ def inside(record: Record, errors: dict[str, dict[str, float]]) -> bool:
 
 
 def coverage_by_kind(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
-    """Return, for each kind of a target ("trn2 tensor"), the number of rows within the error derived from all other
-    repositories, and the total."""
+    """Return, for each kind of a target ("trn2 tensor"), the number of rows that are within the error derived from all
+    other repositories, and the total number of rows."""
     found: dict[str, tuple[int, int]] = {}
     for record, is_inside in zip(records, _unseen(records)):
         within, count = found.get(f"{record.device} {record.kind}", (0, 0))
@@ -155,8 +157,8 @@ def coverage_by_kind(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
 
 
 def coverage(records: Sequence[Record]) -> tuple[int, int]:
-    """Return the number of rows within their expected error, and of those within the error derived from all other
-    repositories."""
+    """Return the number of rows that are within their expected error, and the number that are within the error derived
+    from all other repositories."""
     everything = expected_errors(records)
     return sum(inside(record, everything) for record in records), sum(_unseen(records))
 

@@ -1,4 +1,4 @@
-"""Predict the measured instructions, using timelines of kernels that run them back to back."""
+"""Predict the measured instructions from timelines of kernels that run them back to back."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trninfer.kernels import vector_add_stream
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.timing.program_timing import Event
 
-REPEATS = 12  # repetitions of an instruction; the first ones are not in steady state
+REPEATS = 12  # repetitions of an instruction; the first are not in steady state
 MATMULS = 160  # enough for the Tensor Engine's clock to warm up
 DMA_ENGINES = 16
 
 
 @dataclass(frozen=True)
 class InstructionPrediction:
-    """A measured instruction and its predicted microseconds; None with a reason if they cannot be compared.
+    """A measured instruction and its predicted microseconds (None, with a reason, if they cannot be compared).
 
     `remark` may also explain why a prediction must differ.
     """
@@ -35,7 +35,7 @@ class InstructionPrediction:
 
     @property
     def error(self) -> float:
-        """Return the error in percent of the measurement; defined only with a prediction."""
+        """Return the error in percent of the measurement. It is defined only if there is a prediction."""
         assert self.predicted_us is not None
         return percentage_error(self.predicted_us, self.row.latency_us)
 
@@ -77,19 +77,22 @@ def _intervals(events: Sequence[Event]) -> list[float]:
 
 
 def _interval(events: Sequence[Event]) -> float:
-    """Return the interval between equal instructions, using the later half: the earlier ones are not in steady
-    state."""
+    """Return the interval between equal instructions in the later half.
+
+    Earlier instructions are not in steady state.
+    """
     found = _intervals(events)
     return statistics.median(found[len(found) // 2 :])
 
 
 def _duration(events: Sequence[Event]) -> float:
-    """Return the time from the start of an instruction until its result can be read, like a bar in a profile."""
+    """Return the time from the start of an instruction until its result can be read, which is the length of a bar in a
+    profile."""
     return statistics.median(event.done_ns - event.start_ns for event in events[len(events) // 2 :])
 
 
 def _span(transfers: Sequence[Event]) -> float:
-    """Return the time from the first byte of some DMAs to their last, like the packets in a profile."""
+    """Return the time from the first to the last byte of DMAs, as the packets in a profile show it."""
     return max(event.end_ns for event in transfers) - min(event.start_ns for event in transfers)
 
 
@@ -100,7 +103,10 @@ def _matmuls(columns: int, dtype: str, stride: int = 1) -> list[Event]:
 
 
 def _warm(columns: int, dtype: str, stride: int = 1) -> Callable[[], float]:
-    """Return the issue interval of a matmul instruction at full clock; a float32 matmul is two instructions."""
+    """Return the issue interval of a matmul instruction at full clock.
+
+    A float32 matmul consists of two instructions.
+    """
     share = 2 if dtype == "float32" else 1
     return lambda: _interval(_matmuls(columns, dtype, stride)) / share
 
@@ -147,12 +153,14 @@ def _maximum(columns: int, dtype: str, halves: bool) -> Callable[[], float]:
 
 
 def _transposes(dtype: str) -> list[Event]:
-    """Transpose the taps of 3x3 filters in SBUF, as measured: columns are nine elements apart."""
+    """Transpose the taps of 3x3 filters in SBUF as in the measured kernel, with columns that are nine elements
+    apart."""
     return _events("nc_transpose", instructions.transposes, _spec(dtype, 128, 128, 9), count=MATMULS)
 
 
 def _dma_element(size: int, software: bool = False) -> Callable[[], float]:
-    """Return the additional time of an element of `size` bytes on a DMA engine, from the difference of two loads."""
+    """Return the additional time of an element of `size` bytes on a DMA engine, computed from the difference of two
+    loads."""
     few = 8
 
     def measure() -> float:
@@ -193,7 +201,7 @@ def _tile_loads() -> float:
 _NO_WEIGHT_LOAD = "the model has one event for a matmul and its weight load; i10 and i13 show the weight load"
 _INPUT = "a number that the model uses as an input"
 
-# Nanoseconds by row id, or the reason why they cannot be compared.
+# Maps each row id to its nanoseconds, or to the reason why it cannot be compared.
 ROWS: dict[str, Callable[[], float] | str] = {
     "i01": _between_triggers,
     "i02": _dependent_activations,

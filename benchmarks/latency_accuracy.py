@@ -1,12 +1,12 @@
-"""Errors of the predicted latencies against published measurements.
+"""Compute the errors of predicted latencies relative to published measurements.
 
     python benchmarks/latency_accuracy.py [--markdown] [--save]
 
-Every row of `data/latency-kernels*.csv` is predicted by the simulator from a kernel of the same structure, every row of
-`data/latency-instructions.csv` from a kernel that runs the instruction back to back. The output has the error of each
-row; summaries by file, by device, by kernel and by whether a constant of the model depends on the row; errors with the
-row or its family (one author's variants of one kernel on one chip) left out; and the order of versions of one kernel
-and the ratios between them. Rows with large errors are included.
+The simulator predicts every row of `data/latency-kernels*.csv` from a kernel of the same structure, and every row of
+`data/latency-instructions.csv` from a kernel that runs the instruction back to back. The output contains the error of
+each row; summaries for each file, device and kernel, and for rows on which a constant of the model depends; errors with
+the row or its family (one author's variants of one kernel on one chip) excluded from the fits; and the order of the
+versions of a kernel and the ratios between them. Rows with large errors are included.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
 
 
 def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
-    """Return the errors over all rows and by file, device, kernel and whether a constant depends on the row."""
+    """Return the errors over all rows, for each file, device and kernel, and for rows with and without a constant that
+    depends on them."""
     splits: list[Callable[[PredictedRow], str]] = [
         lambda p: "all",
         lambda p: FILES[p.row.id[0]],
@@ -157,7 +158,7 @@ def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float]
 
 
 def constant_table() -> Table:
-    """Return the constants of the model that depend on kernel rows, regardless of their mark, and the rows."""
+    """Return the constants of the model that depend on kernel rows, regardless of their mark, and these rows."""
     rows = {row.id: row for row in load_all_kernel_rows()}
     lines: list[Sequence[str]] = []
     for target in TARGETS:

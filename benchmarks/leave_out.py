@@ -1,11 +1,11 @@
-"""Leave-one-out errors: the prediction of a row if it, or its family, had not been used to fit constants.
+"""Compute leave-one-out errors: the errors of predictions if a row, or its family, had not been used to fit constants.
 
-Rows without fitted constants are predicted unseen; their errors are used unchanged. For any other row, all constants
-fitted to the left-out rows are refitted jointly to the other rows of the device, by least squares of the relative
-errors, with predictions linearised in the constants. Whole-number constants are chosen among whole numbers instead. A
-constant that the other rows do not determine takes the value that documents give (`PRIORS`), or that of the
-other device if it was found independently there. Otherwise it is removed from the model: a time becomes zero, a rate
-unlimited, and a share 1.
+No constant is fitted to some rows; their errors are used unchanged. For any other row, all constants that were fitted
+to the excluded rows are refitted jointly to the other rows of the device, by least squares of the relative errors, with
+predictions linearised in the constants. Whole-number constants are chosen among whole numbers instead. A constant that
+the other rows do not determine is set to its documented value (`PRIORS`), or to the value of the other device if that
+was determined independently. Otherwise, it is removed from the model: a time becomes zero, a rate unlimited, and a
+share 1.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from trninfer.benchmarks.error_statistics import percentage_error
 from trninfer.benchmarks.predictions import Change, PredictedRow, predict_latencies
 from trninfer.simulator.timing.constants import Constant, Machine, constants, machine
 
-# relative change of a constant for computing slopes: large compared with rounding errors, small compared with 1
+# relative change of a constant for computing slopes; large compared with rounding errors, small compared with 1
 STEP = 0.05
 # Rows determine a constant if their total latency changes by at least this fraction of a relative change of the
 # constant. As their errors are about 5 %, the constant is then known to about 20 %.
 DETERMINED = 0.25
 UNLIMITED = 1e3  # factor on a rate that effectively removes it from the model
-WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers: refitted among half, the same and double
+WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers, which are refitted among half, the same and double
 OTHER_DEVICE = {"trn1": "trn2", "trn2": "trn1"}
 HBM_ACCESS = 32  # bytes of the smallest access to a pseudo channel of HBM2e and HBM3 (JEDEC JESD235, JESD238)
 
 
 def _least_element(m: Machine) -> float:
-    """Return the nanoseconds of an element transferred by one access to HBM of the smallest size, and of its
+    """Return the nanoseconds of an element that one HBM access of the smallest size transfers, and of its
     descriptor."""
     return HBM_ACCESS / m.dma_peak + m.descriptor_ns
 
@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 
 def leave_one_out(predictions: Sequence[PredictedRow], studies: dict[str, Study] | None = None) -> list[float]:
-    """Return the error of each row in percent, with that row left out."""
+    """Return the error of each row in percent, with that row excluded from the fits."""
     return leave_out(predictions, lambda prediction: prediction.row.id, studies)
 
 
@@ -51,9 +51,9 @@ def leave_out(
     group: Callable[[PredictedRow], Hashable],
     studies: dict[str, Study] | None = None,
 ) -> list[float]:
-    """Return the error of each row in percent, with all rows of its group and device left out.
+    """Return the error of each row in percent, with all rows of its group and device excluded from the fits.
 
-    `studies` caches results for the same predictions, by device, between calls.
+    `studies` caches results for the same predictions, keyed by device, between calls.
     """
     studies = {} if studies is None else studies
     errors = [prediction.error for prediction in predictions]
@@ -77,7 +77,7 @@ def _groups(rows: Sequence[PredictedRow], group: Callable[[PredictedRow], Hashab
 
 
 class Study:
-    """The rows of one device, and the slopes of their latencies by constant."""
+    """The rows of one device, and the slopes of their latencies with respect to each constant."""
 
     def __init__(self, device: str, rows: Sequence[PredictedRow]) -> None:
         self.device = device
@@ -110,16 +110,18 @@ class Study:
         return [float(latencies[i]) for i in members]
 
     def _best_whole(self, name: str, kept: NDArray[np.int64]) -> Floats:
-        # the first if all are equally good
+        # the first candidate if all are equally good
         choices = [self.predicted, self.changed(name, 0.5), self.changed(name, 2.0)]
         return min(choices, key=lambda c: float(np.sum(((c - self.measured) / self.measured)[kept] ** 2)))
 
     def _undetermined(self, name: str) -> float:
-        """Return the factor that changes the constant to the value in PRIORS, else to the value of the other device, or
-        that removes the constant if the latter was not found independently."""
+        """Return the factor that changes a constant to the value in PRIORS, or else to the value of the other device.
+
+        If that value was not determined independently, return the factor that removes the constant.
+        """
         own = self.constants[name]
         if own.value == 0:
-            return 1.0  # it already has no effect
+            return 1.0  # the constant already has no effect
         if name in PRIORS:
             return PRIORS[name](machine(self.device)) / own.value
         if self.device in OTHER_DEVICE:

@@ -1,8 +1,8 @@
 """Compare single instructions of 57 hardware profiles with the model's costs (data/measured/).
 
-A row is compared if it has the time of an undisturbed instruction: until its result was visible (`duration`), and from
-its start to the start of the next instruction of the same kind (`interval`), each as the tenth percentile of at least
-FEWEST.
+A row is compared if it contains a time of an undisturbed instruction, as the tenth percentile of at least FEWEST
+executions: the time until its result was visible (`duration`), or the time from its start to the start of the next
+instruction of the same kind (`interval`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLD = 1.6  # multiple of the full clock's interval
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i32": "int32", "u32": "uint32"}
 ENGINES = {"ACT": nisa.engine.scalar, "DVE": nisa.engine.vector}
 DMA_ENGINES = 16
-STRIDED = 36  # bytes between the weights of the matmuls of 14 columns: taps of 3x3 filters in two tiles (load_weights)
+STRIDED = 36  # bytes between weights in matmuls of 14 columns: taps of 3x3 filters in two tiles (load_weights)
 ALONE = 1.05  # a DMA element's interval is undisturbed if the median is at most this multiple of the tenth percentile
 
 Row = dict[str, str]
@@ -38,7 +38,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """A measured row and the model's prediction, in nanoseconds; `remark` explains why there is no cost to compare."""
+    """A measured row and the model's prediction, in nanoseconds. `remark` explains why there is no cost to compare."""
 
     name: str
     what: str  # "duration" or "interval"
@@ -71,12 +71,16 @@ def _known(name: str) -> str:
 
 
 def _cold(row: Row, cost: Cost) -> bool:
-    """True if even the fastest of the matmuls ran at half clock, so that the row says nothing about the full clock."""
+    """True if even the fastest of the matmuls ran at half the clock rate, so that the row contains no information on
+    the full rate."""
     return float(row["matmul_to_matmul_p10"]) > COLD * cost.interval and int(row["matmul_to_matmul_n"]) < 30
 
 
 def compare_measured() -> list[MeasuredRow]:
-    """Return every row of the file, once per quantity; once with a remark if the model has no cost."""
+    """Return every row of the file, once per quantity.
+
+    If the model has no cost for a row, return it once with a remark.
+    """
     with FILE.open(newline="", encoding="utf-8") as file:
         return [found for row in csv.DictReader(file) for found in _compared(row)]
 
@@ -101,8 +105,10 @@ def _compared(row: Row) -> Iterator[MeasuredRow]:
 
 
 def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
-    """Return the cost of a DMA element that follows another, with hardware descriptors on queues with a corresponding
-    name, otherwise with prepared descriptors."""
+    """Return the cost of a DMA element that follows another.
+
+    On queues whose name says so, hardware generates the descriptors; otherwise, they are prepared.
+    """
     low, middle = row["same_interval_p10"], row["same_interval_p50"]
     size = re.search(r"(\d+) B", row["shape_in>out"])
     if not size or int(row["same_interval_n"] or 0) < FEWEST or float(middle) > ALONE * float(low):
@@ -114,7 +120,7 @@ def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
         predicted = m.semaphore_ns
     elif single:
         predicted = element_time(float(size[1]), m, single=True)
-    else:  # a packet, regardless of the rows it gathers
+    else:  # a packet, regardless of the rows that it gathers
         predicted = int(size[1]) / m.dma_peak + m.descriptor_ns
     if "PoolDynamic" in row["opcode"] + row["sub"] and 4 < int(size[1]) < m.packet / DMA_ENGINES * 2:
         predicted = element_time(float(size[1]), m, single=False) + m.swdge_element_ns  # pieces of a store
@@ -122,7 +128,7 @@ def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
 
 
 def _cost(row: Row) -> Cost | str:
-    """Return the model's cost of a row's instruction, or the reason why it has none."""
+    """Return the model's cost of the instruction of a row, or the reason why there is none."""
     build = _BUILDERS.get((row["engine"], row["opcode"]))
     if build is None:
         return "the sequencer's own, or an opcode whose meaning is not known"
@@ -135,7 +141,7 @@ def _cost(row: Row) -> Cost | str:
 
 
 def _operands(row: Row) -> tuple[list[NkiTensor], NkiTensor]:
-    """Return tiles with the row's shapes: inputs and output."""
+    """Return tiles with the shapes of a row: the inputs and the output."""
     inputs, _, output = row["shape_in>out"].partition(">")
     shapes = inputs.split(",")
     regions = row["src"].split(",") if row["src"] else []
@@ -149,7 +155,7 @@ def _operands(row: Row) -> tuple[list[NkiTensor], NkiTensor]:
 
 
 def _tile(partitions: int, shape: str, dtype: str, region: str) -> NkiTensor:
-    """Return a tile; `2@224x222` is 2 groups 224 elements apart, of 222 adjacent elements."""
+    """Return a tile. `2@224x222` means 2 groups of 222 adjacent elements, which are 224 elements apart."""
     free = []
     for part in shape.split("x"):
         count, _, step = part.partition("@")
@@ -168,7 +174,7 @@ def _copy(row: Row) -> None:
 def _activation(row: Row) -> None:
     (src,), dst = _operands(row)
     function = row["sub"].split()[0]
-    if function == "copy":  # tensor_scalar on this engine; the flag marks a scale per partition
+    if function == "copy":  # a tensor_scalar on this engine; the flag marks a scale per partition
         column = nl.ndarray((int(row["partitions"]), 1), nl.float32, nl.sbuf)
         scale = column if "01010001" in row["sub"] else 0.5
         nisa.tensor_scalar(dst, src, nl.multiply, scale, engine=nisa.engine.scalar)
@@ -214,7 +220,8 @@ def _matmul_cost(columns: int, moving: int, dtype: str, transposes: bool, stride
 
 
 def _matmul(row: Row) -> Cost:
-    """Return the cost of one matmul instruction (float32 has two), from the end of the weight load to the result."""
+    """Return the cost of one matmul instruction (float32 requires two), from the end of the weight load to the
+    result."""
     flags, _, columns = row["sub"].split()
     transposes = flags.endswith("1")
     moving = int(row["elements_in"])

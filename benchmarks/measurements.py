@@ -1,4 +1,4 @@
-"""The published measurements in `data/`, and how to launch a prediction of each."""
+"""Read the published measurements in `data/`, and create the launch that predicts each of them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 # default.
 PROFILE_WITHOUT_DGE = "profile total_time"
 PROFILE_WITH_DGE = "neuron explorer total time"
-HARNESS_WITHOUT_DGE = "(=> --disable-dge)"  # noted for benchmarks run with the profiling flag
+HARNESS_WITHOUT_DGE = "(=> --disable-dge)"  # noted for benchmarks that were run with the profiling flag
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A row of a measurements file. `latency_us` is the published time; `device` is the target's name."""
+    """A row of a measurements file. `latency_us` is the published time, and `device` is the name of the target."""
 
     id: str
     source: str
@@ -61,12 +61,13 @@ def load_kernel_rows() -> list[Measurement]:
 
 
 def load_other_rows() -> list[Measurement]:
-    """Load measured kernels by authors outside this project (latency-kernels-others.csv)."""
+    """Load the measured kernels of other authors (latency-kernels-others.csv)."""
     return _load("latency-kernels-others.csv")
 
 
 def load_attention_rows() -> list[Measurement]:
-    """Load attention in phases and fused, from a third repository (latency-kernels-attention.csv)."""
+    """Load the measurements of attention, in phases and fused, from a third repository
+    (latency-kernels-attention.csv)."""
     return _load("latency-kernels-attention.csv")
 
 
@@ -76,7 +77,7 @@ def load_all_kernel_rows() -> list[Measurement]:
 
 
 def is_others(row: Measurement) -> bool:
-    """True if the measured kernel was written outside this project."""
+    """True if the measured kernel was not written for this project."""
     return row.id[0] in "op"
 
 
@@ -91,13 +92,13 @@ def repository(row: Measurement) -> str:
 
 
 def kernel_name(row: Measurement) -> str:
-    """Return the kernel of a row, with the rungs of the matmul ladder as one."""
+    """Return the kernel of a row. All optimization steps of the matmul count as one kernel."""
     if is_others(row):
         return next(name for word, name in _OTHERS.items() if word in row.kernel)
     return _family(row)
 
 
-_OTHERS = {  # kernel name by the first of these words in the row's text
+_OTHERS = {  # the kernel name for the first of these words that the text of a row contains
     "fp8": "fused MoE, fp8",
     "fused MoE": "fused MoE, bf16",
     "MoE": "sparse MoE",
@@ -153,7 +154,7 @@ def _family(row: Measurement) -> str:
 
 def _vector_add_tiled(row: Measurement) -> _Built:
     vector = TensorSpec((_number(row.shapes, "n"),), DTYPES[row.dtype])
-    by_hardware = row.device != "trn1"  # addresses of a loop that the compiler of NKI's first beta did not unroll
+    by_hardware = row.device != "trn1"  # addresses in a loop that the compiler of NKI's first beta did not unroll
     return (
         vector_add_tiled,
         (vector, vector),
@@ -209,5 +210,5 @@ def _number(text: str, name: str) -> int:
 
 
 def _shapes(text: str) -> list[tuple[int, ...]]:
-    """Return the bracketed shapes in a text, `X[1,256] @ W[3,3]` as [(1, 256), (3, 3)]."""
+    """Return the bracketed shapes in a text, such as [(1, 256), (3, 3)] for `X[1,256] @ W[3,3]`."""
     return [tuple(int(extent) for extent in shape.split(",")) for shape in re.findall(r"\[([\d,]+)\]", text)]

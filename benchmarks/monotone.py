@@ -2,9 +2,9 @@
 
     python benchmarks/monotone.py [--count 100] [--seed 0]
 
-Counts the violations of four rules: bfloat16 is not slower than float32; an additional row or column does not make a
-kernel faster, nor slower by more than its own work; more work is never faster; doubling the speed of a resource makes
-nothing slower. Every violation is printed.
+The script counts the violations of four rules. bfloat16 is not slower than float32. An additional row or column does
+not make a kernel faster, and makes it slower by at most the added work. More work is never faster. Doubling the speed
+of a resource makes nothing slower. Every violation is printed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Kernel:
     maker: str = "unknown"
 
     def run(self, constants: Mapping[str, float] | None = None) -> simulator.Run:
-        """Time the kernel, with changed constants of the machine if given."""
+        """Time the kernel. If `constants` are given, they change the constants of the machine."""
         shape = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Launches of kernels by other authors: shapes, and the differences of each variant."""
+"""Launches of kernels by other authors: the shapes, and the parameters of each variant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS: dict[str, Any] = {"gate_up_by": "row", "down_by": "row"}
 _FP8 = moe_fused_fp8.Version(scales="at once", all_first=True, padded_first=True)
 _HARDWARE = Version(hardware=True, masks_first=True)
 
-# Arguments of the kernels other than arrays, by row.
+# Arguments of the kernels other than arrays, keyed by row.
 PARAMETERS: dict[str, dict[str, Any]] = {
     "o01": {},
     "o02": {},
@@ -132,7 +132,7 @@ def _fused(size: dict[str, int]) -> tuple[TensorSpec, ...]:
 
 def _fused_fp8(size: dict[str, int], row_id: str) -> tuple[Any, ...]:
     features, inner, experts = (size[name] for name in "HIE")
-    columns = features // 4 if row_id in ("o34", "o35") else features  # features with scales
+    columns = features // 4 if row_id in ("o34", "o35") else features  # only the features that have scales
     gates = [TensorSpec((experts, features, 2 * inner), "int8"), TensorSpec((experts, 2 * inner), "float32")]
     if PARAMETERS[row_id]["version"].packed:
         gates = [TensorSpec((experts, features // 128 + 1, 128, 2 * inner), "int8"), None]

@@ -1,4 +1,4 @@
-"""Predictions of the measured kernels, and their dependence on the simulator's fitted constants."""
+"""Predict the measured kernels, and determine how they depend on the simulator's fitted constants."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class PredictedRow:
     row: Measurement
     predicted_us: float
     fitted: tuple[str, ...]
-    expected_error: float | None = None  # the simulator's own estimate, relative
-    kind: str = ""  # the kind of bound that the estimate depends on
+    expected_error: float | None = None  # the relative error that the simulator itself expects
+    kind: str = ""  # the kind of bound on which the estimate depends
 
     @property
     def error(self) -> float:
@@ -47,22 +47,24 @@ def fitted_to(row: Measurement) -> tuple[str, ...]:
 
 
 def predict_all(rows: list[Measurement]) -> list[PredictedRow]:
-    """Predict every row, on all processor cores."""
+    """Predict every row, using all processor cores."""
     found = _predict((row, None) for row in rows)
     return [PredictedRow(row, latency, fitted_to(row), error, kind) for row, (latency, error, kind) in zip(rows, found)]
 
 
 def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
-    """Return microseconds for each row, with a constant changed if a change is given, on all processor cores.
+    """Return the microseconds of each row, using all processor cores. If a change is given, one constant is changed.
 
-    Each task has its own process, so that overridden constants and cached launches are not shared.
+    Each task runs in a separate process, so that overridden constants and cached launches are not shared.
     """
     return [latency for latency, _, _ in _predict(tasks)]
 
 
 def predict_as_written(rows: Iterable[Measurement]) -> dict[str, PredictedRow]:
-    """Predict the rows whose kernel follows the instructions of a profile from their source instead; return results by
-    id."""
+    """Predict rows whose kernel follows the instructions of a profile from their source instead.
+
+    Return the results, keyed by id.
+    """
     found = {}
     for row in rows:
         launch = launch_of(row)

@@ -1,12 +1,12 @@
-"""Predictions of published kernels from their own source, compared with their published times.
+"""Predict published kernels from their own source, and compare the predictions with the published times.
 
     python benchmarks/published_rows.py                       prints the saved table
     python benchmarks/published_rows.py --sources DIR --save  predicts every row and saves the table
 
-DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits listed in
-`runtime/measure/published.csv`. The kernels are migrated by `trninfer migrate` and nothing else is changed except the
-constants that their authors changed. The last column explains why a published time was measured with a program other
-than the source.
+DIR contains checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits listed in
+`runtime/measure/published.csv`. The kernels are migrated as by `trninfer migrate`, and only the constants that their
+authors changed are changed. If a published time was measured with a program other than the source, the last column
+explains why.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def key_of(published: PublishedKernel) -> str:
-    """Return the name by which a row is saved: its id, or the case of a suite."""
+    """Return the name under which a row is saved: its id, or the case of a suite."""
     return published.row or f"{published.suite}: {published.case}"
 
 

@@ -1,8 +1,8 @@
 """Compare predicted and measured ratios between versions of one kernel, to see whether the model can choose between
 them.
 
-Versions are rows of one author and kernel, measured on one chip with the same method, shapes and dtype. `CHANGES` are
-pairs that differ in one thing, by the kind of difference.
+The versions of a kernel are rows by one author, measured on one chip with the same method, shapes and dtype. `CHANGES`
+contains pairs of versions that differ in one respect, grouped by the kind of difference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trninfer.benchmarks.measurements import family, kernel_name
 from trninfer.benchmarks.predictions import PredictedRow
 
 FEWEST = 3  # minimum number of versions to rank
-NOTICEABLE = 0.03  # relative difference of two measured times: runs of one version differ by 1 to 3 %
+NOTICEABLE = 0.03  # smallest relevant difference of two measured times; runs of one version differ by 1 to 3 %
 
 # A first version that takes thirty times as long as the tuned ones. It is excluded because any order of the tuned
 # versions would look good next to it.
@@ -75,8 +75,8 @@ CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
 
 
 class Ranked(NamedTuple):
-    """The versions of one kernel: their number, the mean error of times and of ratios between any two (in percent), and
-    Spearman's rank correlation."""
+    """The versions of one kernel: their number, the mean error (in percent) of their times and of the ratios between
+    any two of them, and Spearman's rank correlation."""
 
     name: str
     rows: int
@@ -86,7 +86,7 @@ class Ranked(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change between two versions: the measured and predicted change in time, in percent."""
+    """A change between two versions: the measured and the predicted change of the time, in percent."""
 
     kind: str
     before: str
@@ -102,7 +102,7 @@ class Changed(NamedTuple):
 
     @property
     def right(self) -> bool:
-        """True if the prediction has the sign of a noticeable change, or agrees that there is none."""
+        """True if the predicted change has the sign of the measured one, or if both are too small to be noticeable."""
         if not self.noticeable:
             return abs(self.predicted) < 100 * NOTICEABLE
         return self.measured * self.predicted > 0
@@ -129,7 +129,7 @@ def ranked_families(predictions: Sequence[PredictedRow]) -> list[Ranked]:
 
 
 def ratio_errors(members: Sequence[PredictedRow]) -> Iterator[float]:
-    """Return the error of the ratio of any two versions' times, slower over faster, in percent of the measured
+    """Yield the error of the ratio between the times of any two versions (slower to faster), in percent of the measured
     ratio."""
     for one, other in combinations(members, 2):
         fast, slow = sorted((one, other), key=lambda p: p.row.latency_us)

@@ -1,4 +1,4 @@
-"""Reproducible pictures and networks for measurements, including a large network with random weights."""
+"""Create reproducible pictures and networks for measurements, including a large network with random weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES = 10
 
 
 def draw_photos(folder: Path, count: int, size: tuple[int, int]) -> None:
-    """Draw JPEG files of `size` (width, height) with coarse and fine colour, so that decoding costs as much as for
+    """Draw JPEG files of `size` (width, height) with coarse and fine colour, so that decoding takes as long as for
     photos."""
     random = np.random.default_rng(0)
     width, height = size
@@ -30,8 +30,11 @@ def draw_photos(folder: Path, count: int, size: tuple[int, int]) -> None:
 
 
 def residual_network(side: int, width: int = 64) -> Model:
-    """Return a residual network for photos of side x side pixels: four stages of one block, of `width` to 8 * `width`
-    channels, with random weights scaled to preserve the magnitude of values."""
+    """Return a residual network for photos of side x side pixels.
+
+    It has four stages of one block each, with `width` to 8 * `width` channels. The weights are random, and scaled to
+    preserve the magnitude of values.
+    """
     layers: list[Layer] = [Conv2d("stem", 3, width, (3, 3), (1, 1, 1, 1), activation="relu", stride=(2, 2))]
     channels = width
     for stage in range(4):
@@ -62,7 +65,7 @@ def residual_network(side: int, width: int = 64) -> Model:
 
 
 def _block(name: str, source: str, channels: int, out: int, stride: int) -> list[Layer]:
-    """Add two 3x3 convolutions and a residual connection, which is convolved if its shape differs."""
+    """Return two 3x3 convolutions and a residual connection, which is convolved if its shape differs."""
     around = (1, 1, 1, 1)
     first = Conv2d(
         f"{name}.1", channels, out, (3, 3), around, activation="relu", stride=(stride, stride), inputs=(source,)

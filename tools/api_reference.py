@@ -1,4 +1,4 @@
-"""The reference of the Python interface as Markdown, from signatures and docstrings."""
+"""Generate the Markdown reference of the Python interface from signatures and docstrings."""
 
 from __future__ import annotations
 

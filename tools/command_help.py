@@ -1,5 +1,7 @@
-"""The help of every command, read from the functions of the commands, because the layout of `--help` depends on the
-version of typer."""
+"""Read the help of every command from the functions of the commands.
+
+The output of `--help` is not used, because its layout depends on the version of typer.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from ..app.main import open_app
 
 @dataclass(frozen=True)
 class OptionHelp:
-    """An option or argument: its syntax and its help."""
+    """The syntax and the help of an option or argument."""
 
     usage: str
     text: str
@@ -26,7 +28,7 @@ class OptionHelp:
 
 @dataclass(frozen=True)
 class CommandHelp:
-    r"""A command: its name, a one-line summary, further paragraphs and its options.
+    r"""A command: its name, a one-line summary, further paragraphs, and its options.
 
     A paragraph that starts with `\b` preserves its line breaks.
     """
@@ -38,7 +40,7 @@ class CommandHelp:
 
 
 def read_commands() -> list[CommandHelp]:
-    """Return the help text of every command, in the order listed by `trninfer --help`."""
+    """Return the help text of every command, in the order in which `trninfer --help` lists them."""
     commands = [(command.name, command.callback) for command in open_app().registered_commands]
     return [_read(name or call.__name__, call) for name, call in commands if call is not None]
 
@@ -49,7 +51,8 @@ def unwrap(text: str) -> str:
 
 
 def split_example(text: str) -> tuple[str, str]:
-    """Return the first line of a paragraph with preserved line breaks, and the lines below it without indentation."""
+    """Return the first line of a paragraph whose line breaks are preserved, and the lines below it without
+    indentation."""
     first, *lines = text.splitlines()[1:]
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     return first.strip(), "\n".join(line[indent:] for line in lines)
@@ -69,7 +72,7 @@ def _read(name: str, call: Callable[..., Any]) -> CommandHelp:
 
 
 def _annotated(hint: Any) -> Any:
-    """Return the Annotated type of a parameter; Python 3.10 wraps it in Optional if the default is None."""
+    """Return the Annotated type of a parameter. Python 3.10 wraps it in Optional if the default is None."""
     if hasattr(hint, "__metadata__"):
         return hint
     return next((part for part in typing.get_args(hint) if hasattr(part, "__metadata__")), hint)

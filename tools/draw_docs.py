@@ -1,8 +1,8 @@
-"""Draws the pictures of docs/ from real runs on the simulator: `python -m trninfer.tools.draw_docs`.
+"""Draw the pictures of docs/ from real runs on the simulator: `python -m trninfer.tools.draw_docs`.
 
 - `terminal.svg`: what `trninfer classify` prints for the samples, 80 columns wide. - `report.png`: the top of the page
-that `trninfer bench --report` writes, as Chromium shows it (`--browser NAME` if it is not called `chromium`; without a
-browser the picture is kept, with a note).
+  that `trninfer bench --report` writes, as Chromium shows it (`--browser NAME` if it is not called `chromium`). Without
+  a browser, the existing picture is kept and a note is printed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHARACTER, LINE, MARGIN = 8.4, 17, 16  # pixels
 
 
 def run_trninfer(*arguments: str) -> str:
-    """Return the standard output of a command line run in the repository; RuntimeError if it fails."""
+    """Run a command line in the repository and return its standard output. Raises RuntimeError if it fails."""
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "trninfer", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
@@ -61,7 +61,7 @@ def without_host_time(text: str) -> str:
 
 
 def draw_report(browser: str, picture: Path) -> None:
-    """Save a picture of the report page in a browser, in 256 colours; raise CalledProcessError if that fails."""
+    """Save a picture of the report page in a browser, in 256 colours. Raise CalledProcessError if that fails."""
     from PIL import Image
 
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def draw_report(browser: str, picture: Path) -> None:
 
 
 def main() -> int:
-    """Draw the pictures; return the exit status, which is 1 if there is no browser."""
+    """Draw the pictures, and return the exit status, which is 1 if there is no browser."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--browser", default="chromium", help="a Chromium or Chrome, for report.png")
     browser = parser.parse_args().browser

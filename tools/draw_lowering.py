@@ -127,7 +127,7 @@ def _text(kind: str, x: int, y: int, text: str) -> str:
 
 
 def main() -> int:
-    """Draw the picture; return the exit status."""
+    """Draw the picture, and return the exit status."""
     PICTURE.write_text(draw(), encoding="utf-8")
     return 0
 

@@ -1,4 +1,4 @@
-"""Names of the networks of real_exports.py by package and family, separated by spaces."""
+"""Names of the networks of real_exports.py for each package and family, separated by spaces."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _onnx(folder: Path, random: random.Random) -> list[str]:
 
 
 def _profile(folder: Path, random: random.Random) -> list[str]:
-    """Return a profile as exported by neuron-explorer, or bytes that begin like a raw profile."""
+    """Return a profile as neuron-explorer exports it, or bytes that begin like a raw profile."""
     if random.random() < 0.3:
         path = folder / "x.ntff"
         path.write_bytes(random.choice((b"NTFF", b"\x0a", b"")) + random.randbytes(random.choice((0, 60, 3000))))
@@ -212,7 +212,7 @@ def command_line(kind: str, folder: Path, random: random.Random) -> list[str]:
 
 
 def examine(arguments: Sequence[str], folder: Path) -> str | None:
-    """Run a command line in this process, in `folder`; return the violation, or None if there is none."""
+    """Run a command line in this process, in `folder`. Return the violation, or None if there is none."""
     out, err = io.StringIO(), io.StringIO()
     before = os.getcwd()
     os.chdir(folder)
@@ -258,8 +258,10 @@ def _broken(arguments: Sequence[str], status: int, out: str, err: str, folder: P
 def fuzz(
     seed: int, runs: int | None, seconds: float, kinds: Sequence[str] = tuple(KINDS)
 ) -> tuple[Counter[str], list[Fault]]:
-    """Run `runs` command lines, or as many as can be started within `seconds`; return counts by kind and status, and
-    the faults."""
+    """Run `runs` command lines, or as many as can be started within `seconds`.
+
+    Return counts for each kind and status, and the faults.
+    """
     counts: Counter[str] = Counter()
     faults: list[Fault] = []
     end = time.monotonic() + seconds
@@ -281,7 +283,7 @@ def fuzz(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz according to the arguments, print counts and faults; return 1 if there are faults."""
+    """Fuzz according to the arguments, and print counts and faults. Return 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
     parser.add_argument("--runs", type=int, help="how many command lines, in place of --seconds")

@@ -1,4 +1,4 @@
-"""The table in docs/instructions.md: the declared operands, rules and cost of each instruction."""
+"""Generate the table in docs/instructions.md: the declared operands, rules and cost of each instruction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def _row(declaration: Declaration) -> str:
 
 
 def _engines(declaration: Declaration) -> str:
-    """Return the engines, the default first, each with its first target if that is later than the instruction's."""
+    """Return the engines, beginning with the default, each with its first target if that is later than the first target
+    of the instruction."""
     later = declaration.engine_generations
     shown = ", ".join(e.name + (f" ({_SINCE[later[e]]})" if e in later else "") for e in declaration.engines)
     return shown if declaration.generation == 2 else f"{shown}; from {_SINCE[declaration.generation]} on"

@@ -1,7 +1,7 @@
 """Write docs/nki-api.md: every function of NKI 0.7, whether it is simulated, timed and checked.
 
     python -m trninfer.tools.list_nki_api            writes the page
-    python -m trninfer.tools.list_nki_api --check    exits with 1 where it is not up to date
+    python -m trninfer.tools.list_nki_api --check    exits with 1 if it is not up to date
 
 Nothing is listed by hand. A function is refused if calling it raises NotSimulatedError; it is timed if it issues an
 instruction, and checked if it raises NkiValidationError, directly or through a function that it calls.
@@ -47,8 +47,8 @@ class Row(NamedTuple):
     """A function of the API."""
 
     name: str  # qualified name
-    version: str  # the only version that has it; "" if both do
-    page: str  # version of the documentation page it was compared with; "" for the stubs
+    version: str  # the only version that contains it; "" if both do
+    page: str  # version of the documentation page with which it was compared; "" for the stubs
     simulated: bool
     timed: bool
     checked: bool
@@ -68,7 +68,7 @@ def rows() -> list[Row]:
         simulated = function is not None and not _refused(entry, owner, function)
         uses = _uses(function, _DEPTH) if simulated else frozenset()
         checked = not uses.isdisjoint(("NkiValidationError", "OperatorError", "ShapeError"))
-        timed = not uses.isdisjoint(("issue", "fence")) and entry["module"] != "nki.collectives"  # these take no time
+        timed = not uses.isdisjoint(("issue", "fence")) and entry["module"] != "nki.collectives"  # takes no time
         page = table()["pages"].get(entry["qualname"], "")
         version = "0.6" if "instead" in entry else entry.get("since", "")
         found.append(Row(entry["qualname"], version, page, simulated, timed, checked))
@@ -76,7 +76,7 @@ def rows() -> list[Row]:
 
 
 def _link(row: Row) -> str:
-    """Return a link to the documentation page that a function was compared with, or to the stubs if there is none."""
+    """Return a link to the documentation page with which a function was compared, or to the stubs if there is none."""
     name = row.name.removesuffix(".__init__")
     return f"[{row.page}]({PAGES}/{row.page}/nki/api/generated/{name}.html)" if row.page else "stubs"
 
@@ -104,7 +104,7 @@ def _names(function: Any) -> frozenset[str]:
 
 @cache
 def _uses(function: Any, depth: int) -> frozenset[str]:
-    """Return the names used by a function and by the simulator's functions and methods that it calls."""
+    """Return the names that a function, and the simulator's functions and methods that it calls, use."""
     names = set(_names(function))
     module = inspect.getmodule(function)
     space = dict(vars(module)) if module else {}
@@ -134,7 +134,7 @@ def page() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page or, with --check, only compare it; return the exit status."""
+    """Write the page or, with --check, only compare it. Return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
     if parser.parse_args(arguments).check:

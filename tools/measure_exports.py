@@ -4,7 +4,7 @@
 each network of real_exports.py with random weights, imports it and compares it with ONNX Runtime, plans one picture in
 bfloat16 on trn2 and predicts its time, each in a separate process. Results are appended to the file RESULTS, one line
 of JSON each; networks that already have a result are skipped. `--page` writes the table of docs/networks.md from the
-file and, for networks that it does not have, from the rows of the page.
+file and, for networks that are not in the file, from the existing rows of the page.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def try_export(export: Export) -> dict[str, Any]:
-    """Export, import and predict a network; return the figures for its row, or the reason for failure."""
+    """Export, import and predict a network. Return the figures for its row, or the reason for failure."""
     from ..models.errors import ModelError
     from ..models.files import Model
     from ..models.importing import import_network
@@ -89,7 +89,7 @@ def try_export(export: Export) -> dict[str, Any]:
         path = Path(folder) / "network.onnx"
         try:
             export.write(path)
-        except Exception as error:  # any exception of the package
+        except Exception as error:  # any exception of the package may occur
             return {"not_exported": _one_line(error)}
         try:
             imported = import_network(path)
@@ -116,7 +116,7 @@ def try_export(export: Export) -> dict[str, Any]:
 
 
 def table_of(results: dict[str, dict[str, Any]]) -> str:
-    """Return the counts by family, and one row for each network."""
+    """Return the counts for each family, and one row for each network."""
     newest = max((result.get("date", "") for result in results.values()), default="")
     newest_rows = f"rows of {newest or 'a date'} | their median"
     heading = f"| family | tried | accepted | in one launch | median times floor | {newest_rows} |"
@@ -141,7 +141,7 @@ def table_of(results: dict[str, dict[str, Any]]) -> str:
 
 
 def rows_of(page: str) -> dict[str, dict[str, Any]]:
-    """Return the results in the table of a page, by the keys of networks that still exist."""
+    """Return the results in the table of a page, keyed by network. Networks that no longer exist are omitted."""
     block = _BLOCK.search(page)
     rows = [line.strip("| ").split(" | ") for line in block[0].splitlines() if line.startswith("| ")] if block else []
     cells = [
@@ -160,7 +160,7 @@ def rows_of(page: str) -> dict[str, dict[str, Any]]:
 
 
 def _median(results: list[dict[str, Any]]) -> str:
-    """Return the median of the times of the floor, or nothing if there are none."""
+    """Return the median of the times relative to the floor, or "" if there are none."""
     found = sorted(result["times_floor"] for result in results)
     return f"{found[len(found) // 2]:.1f}" if found else ""
 
@@ -168,7 +168,7 @@ def _median(results: list[dict[str, Any]]) -> str:
 def _result(
     differs: str, planned: str, predicted: str, floors: str, otherwise: str = "", date: str = ""
 ) -> dict[str, Any]:
-    """Return the result in the cells of a row."""
+    """Return the result that the cells of a row contain."""
     result: dict[str, Any] = {"date": date} if date else {}
     if differs:
         result["differs_by"] = float(differs)

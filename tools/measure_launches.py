@@ -44,8 +44,9 @@ SIZES = (160, 192, USUAL, 225, 320, 448, 640, 896)
 
 @dataclass(frozen=True)
 class Large:
-    """A network of `real_exports`, its batches, and the published microseconds of a picture and physical core (dtype),
-    measured with torch_neuronx.trace on trn2: neuronx-distributed-inference, pull requests 116 and 151."""
+    """A network of `real_exports`, its batches, and the published microseconds per picture and physical core (with the
+    dtype). They were measured with torch_neuronx.trace on trn2 (neuronx-distributed-inference, pull requests 116 and
+    151)."""
 
     export: Export
     batches: tuple[int, ...]
@@ -93,7 +94,7 @@ def sizes() -> Iterator[Sequence[str]]:
 
 
 def large() -> Iterator[Sequence[str]]:
-    """Yield one row per network and batch size, with the published time and the predicted one in separate columns."""
+    """Yield one row per network and batch size, with the published and the predicted time in separate columns."""
     yield "network", "size", "pictures", "published, measured", "predicted", "times its floor", "planned in"
     load_packages([each.export for each in LARGE])
     for each in LARGE:

@@ -2,12 +2,12 @@
 
 `python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as defined by
 torchvision, with random weights and batch statistics, exports it with PyTorch's exporters, imports it, and compares its
-results for random pictures with ONNX Runtime in float32, bfloat16 and float16, in the batch sizes that the import
-checks for a network of its size. It requires torch, torchvision, onnx, onnxscript and onnxruntime and, for VGG, 4 GB of
-memory. All networks take about half an hour on two cores; only the rows of the named networks are replaced.
+results for random pictures with ONNX Runtime in float32, bfloat16 and float16, with the batch sizes that an import
+checks for a network of that size. It requires torch, torchvision, onnx, onnxscript and onnxruntime and, for VGG, 4 GB
+of memory. All networks take about half an hour on two cores; only the rows of the named networks are replaced.
 
-Predicted times are for the default launches on trn2. Wall times were measured on the host machine with one thread: for
-the import, and for the simulator's computation of the results.
+Predicted times are for the default launches on trn2. Wall times are those of the host machine with one thread, for the
+import and for the simulator's computation of the results.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Row:
-    """The results of a network for one exporter: differences of probabilities, predicted times and launches for each
-    dtype.
+    """The results of a network for one exporter: the differences of probabilities, the predicted times and the launches
+    for each dtype.
 
     `batched_us`: the time per picture in a batch of 16 in bfloat16. Times in seconds are wall times.
     """
@@ -168,22 +168,25 @@ def measure(name: str, exporter: str) -> Row:
 
 
 def _batches(model: Model, exporter: str, dtype: str) -> tuple[int, ...]:
-    """Return the batch sizes to run; only one for float16, and for the second exporter, whose network is identical."""
+    """Return the batch sizes to run.
+
+    There is only one for float16, and for the second exporter, whose network is identical.
+    """
     if exporter != EXPORTERS[0] or dtype == DTYPES[2]:
         return (1,)
     return batches_of(model.network) or (1,)
 
 
 def _launches(session: Session) -> int:
-    """Describe the launches: one for the whole network, several if the network is cut (the note begins with their
-    number), or one per row."""
+    """Return the number of launches: one for the whole network, several if the network is split (the note begins with
+    their number), or one per row."""
     if session.rows[0].kernel != "run_network":
         return len(session.rows)
     return int(session.launches_note.split()[0]) if session.launches_note else 1
 
 
 def random_network(name: str) -> Any:
-    """Return a torchvision network with random weights and batch statistics, identical for each call."""
+    """Return a torchvision network with random weights and batch statistics, which are the same in each call."""
     import torch
 
     # torchvision registers operators that a build of torch without its libraries does not support; no network uses
@@ -241,7 +244,7 @@ def filled(page: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 def rows_of(page: str) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
-    """Return the page's rows by network and exporter."""
+    """Return the rows of the page, keyed by network and exporter."""
     block = _BLOCK.search(page)
     for line in block[0].splitlines()[3:-1] if block else ():
         cells = tuple(cell.strip() for cell in line.strip("|").split("|"))

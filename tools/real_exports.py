@@ -42,7 +42,7 @@ class Export:
         return f"{self.family}/{self.name}/{self.size}/{self.exporter}"
 
     def write(self, path: Path) -> None:
-        """Build the network and write it as ONNX; exceptions of its package are propagated."""
+        """Build the network and write it as ONNX. Exceptions of its package are propagated."""
         package = self.family.partition(":")[0]
         MAKERS[package](self, path)
 
@@ -84,7 +84,7 @@ def _torch() -> Any:
 
 def _torchvision() -> Any:
     torch = _torch()
-    # builds of torchvision for another torch version register operators that are not called here
+    # builds of torchvision for another version of torch register operators that are not called here
     torch.library.register_fake = lambda *given, **more: lambda function: function
     return import_module("torchvision")
 
@@ -97,9 +97,11 @@ def _export(model: Any, export: Export, path: Path) -> None:
 
 
 def _settled(model: Any) -> Any:
-    """Return a model in evaluation mode, with random batch statistics. Weights that are initialized to almost zero,
-    such as layer scales and last layers, are also randomized; otherwise the results of preceding layers would hardly
-    affect the comparison."""
+    """Return a model in evaluation mode, with random batch statistics.
+
+    Weights that are initialized to almost zero, such as layer scales and last layers, are also randomized. Otherwise,
+    the results of preceding layers would hardly affect the comparison.
+    """
     torch = _torch()
     for module in model.modules():
         if getattr(module, "running_var", None) is not None:

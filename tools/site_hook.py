@@ -35,14 +35,18 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Return the page with links into the repository at `repo_url`, or with plain text instead if it is not set."""
+    """Return the page with links into the repository at `repo_url`, or with plain text instead of links if it is not
+    set."""
     folder = posixpath.dirname(posixpath.join("docs", page.file.src_uri))
     own = posixpath.splitext(posixpath.basename(page.file.src_uri))[0]
     return show_files(adapt(markdown, folder, config.get("repo_url") or ""), own)
 
 
 def adapt(markdown: str, folder: str, repository: str) -> str:
-    """Return the Markdown of a page in `folder`, adapted for the site. `repository`: its URL; "" if it has none."""
+    """Return the Markdown of a page in `folder`, adapted for the site.
+
+    `repository`: the URL of the repository, or "".
+    """
 
     def replace(match: re.Match[str]) -> str:
         text, path, anchor = match[1], posixpath.normpath(posixpath.join(folder, match[2])), match[3] or ""
@@ -56,7 +60,8 @@ def adapt(markdown: str, folder: str, repository: str) -> str:
 
 
 def show_files(markdown: str, folder: str) -> str:
-    """Return Markdown with pictures and links in place of the comments that name files written by a page's commands."""
+    """Return Markdown with pictures and links in place of the comments that name files that the commands of a page
+    write."""
 
     def replace(match: re.Match[str]) -> str:
         name, text = match.groups()

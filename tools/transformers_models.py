@@ -1,4 +1,4 @@
-"""Small vision networks of transformers for `real_exports`: one configuration for each, without downloads."""
+"""Small vision networks of transformers for `real_exports`, each with one configuration and without downloads."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Runs the commands of docs/tutorial-*.md and fills in their output.
+"""Run the commands of docs/tutorial-*.md and fill in their output.
 
     <!-- file: train.py -->         the fence below it is written to a file
-    <!-- run: trninfer models -->   the command, run by a shell; below it, up to `<!-- end -->`, what it printed
-    <!-- once: trninfer load ... -->   the same of figures that differ each time: what the page has is kept while the
-                                    command prints the same but for the numbers
-    <!-- site: report.html: What is said of it -->   on the site a link to a file that the commands wrote
+    <!-- run: trninfer models -->   a shell runs the command; its output follows, up to `<!-- end -->`
+    <!-- once: trninfer load ... -->   the same for output whose numbers differ each time: the page keeps its
+                               output as long as the command prints the same apart from numbers
+    <!-- site: report.html: What is said of it -->   on the site, a link to a file that the commands wrote
 
-All commands of a page run in order in a new folder with a link to samples/. This machine's own times and the names of
+All commands of a page run in order in a new folder with a link to samples/. Times of the host machine and the names of
 folders are removed from the output.
 
-`python -m trninfer.tools.update_docs` fills in the pages; `python -m trninfer.tools.tutorials PAGE FOLDER` copies the
-files that the site links to into a folder, which is how `mkdocs build` gets them.
+`python -m trninfer.tools.update_docs` fills in the pages. `python -m trninfer.tools.tutorials PAGE FOLDER` copies the
+files to which the site links into a folder, for `mkdocs build`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HOST = re.compile(r"\n*(?:^(?:backend sim: .* on this machine|auto chose the si
 
 
 def fill_tutorial(text: str) -> str:
-    """Return a page with the current output of its commands; raise RuntimeError if one fails."""
+    """Return a page with the current output of its commands. Raise RuntimeError if one fails."""
     with _folder() as folder:
         return _run(text, folder)
 
@@ -102,7 +102,7 @@ def _folder() -> Iterator[Path]:
         folder = Path(name).resolve()
         (folder / "samples").symlink_to(ROOT / "samples")
         (folder / ".bin").mkdir()
-        for name, words in (("trninfer", "-m trninfer"), ("python", "")):  # `exec`: a server's process is the one named
+        for name, words in (("trninfer", "-m trninfer"), ("python", "")):  # `exec`: a server gets the process ID
             script = folder / ".bin" / name
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             script.chmod(0o755)
@@ -113,7 +113,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _end_left_over(folder: Path) -> None:
-    """Terminate the processes whose numbers a page's commands left in .pid files."""
+    """Terminate the processes whose IDs the commands of a page left in .pid files."""
     for file in folder.glob("*.pid"):
         with suppress(OSError, ValueError):
             os.kill(int(file.read_text()), signal.SIGTERM)

@@ -1,12 +1,14 @@
-"""Fill in the parts of README.md and docs/ that are generated, between `<!-- generated: NAME -->` and `<!-- end -->`,
-and write the manual page docs/trninfer.1. Run it in a clone.
+"""Fill in the generated parts of README.md and docs/, between `<!-- generated: NAME -->` and `<!-- end -->`, and write
+the manual page docs/trninfer.1. Run it in a clone.
 
-- `python -m trninfer.tools.update_docs` fills in all of them; accuracy takes a minute or two, the others seconds.
-- `python -m trninfer.tools.update_docs help models` fills in those, `tutorial-study` the outputs on that page.
-- `python -m trninfer.tools.update_docs man` writes the manual page alone.
-- `--check` writes nothing, and exits with 1 where a part is not up to date.
+- `python -m trninfer.tools.update_docs` fills in all parts. The accuracy takes a minute or two, all others take
+  seconds.
+- `python -m trninfer.tools.update_docs help models` fills in these parts; `tutorial-study` fills in the outputs on that
+  page.
+- `python -m trninfer.tools.update_docs man` writes only the manual page.
+- `--check` writes nothing, and exits with 1 if a part is not up to date.
 
-The pictures in docs/ are made by `draw_docs.py` and `draw_lowering.py`.
+`draw_docs.py` and `draw_lowering.py` draw the pictures in docs/.
 """
 
 from __future__ import annotations
@@ -94,7 +96,8 @@ def _accuracy_report() -> str:
 
 
 def accuracy_table() -> str:
-    """Return the table of prediction errors relative to published measurements, by kernel, and its summary lines."""
+    """Return the table of prediction errors of each kernel relative to published measurements, and its summary
+    lines."""
     table, ends = summary_of(_accuracy_report())
     return f"{table}\n\n{ends}"
 
@@ -140,7 +143,7 @@ def table_of(report: str, title: str) -> str:
 
 
 def summary_of(report: str) -> tuple[str, str]:
-    """Extract from the output of `latency_accuracy --markdown` the table of sums, and the last lines as a list."""
+    """Return the table of sums in the output of `latency_accuracy --markdown`, and its last lines as a list."""
     table = table_of(report, "Kernels, summary")
     wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
     ends = [line for line in report.splitlines() if wanted.search(line)]
@@ -174,7 +177,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 def find_blocks(pages: Iterable[Path]) -> dict[str, Path]:
-    """Return the page of each block; raise ValueError for an unknown or repeated block."""
+    """Return the page of each block. Raise ValueError for an unknown or repeated block."""
     found: dict[str, Path] = {}
     for page in pages:
         for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
@@ -196,10 +199,10 @@ def fill(text: str, contents: Mapping[str, str]) -> str:
 
 
 def _is_stale(name: str, pages: Mapping[str, Path], check: bool) -> bool:
-    """Return True if a part was not up to date; update it unless only checking."""
+    """Return True if a part was not up to date. Unless `check`, update it."""
     page = TUTORIALS[name] if name in TUTORIALS else pages.get(name, MAN_PAGE)
     contents = {name: BLOCKS[name]()} if name in pages else {}
-    # read it only now, because computing the contents may have taken minutes
+    # read the page only now, because computing the contents may have taken minutes
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     filled = fill_tutorial(text) if name in TUTORIALS else man_page() if name == "man" else fill(text, contents)
     if filled != text and not check:
@@ -208,7 +211,7 @@ def _is_stale(name: str, pages: Mapping[str, Path], check: bool) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Update the pages, or check them; return the exit status."""
+    """Update or check the pages, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "names",

@@ -48,7 +48,7 @@ def attention_decode(hidden, wq, wk, wv, wo, q_norm, k_norm, key_cache, value_ca
 
 
 def _projected(weight, token):
-    """Project the token, given as [128, 1] columns, by weight [128, H], tile by tile."""
+    """Project the token, which is stored as [128, 1] columns, with weight [128, H], tile by tile."""
     sums = nl.zeros((P, 1), dtype=nl.float32, buffer=nl.psum)
     for t in range(token.shape[1]):
         nisa.nc_matmul(sums, stationary=weight[0:P, t * P : (t + 1) * P], moving=token[0:P, t : t + 1])
@@ -71,7 +71,7 @@ def _normalized(data, weight, ones):
 
 
 def _repeated(column, count):
-    """Repeat the column `count` times, with one copy each."""
+    """Repeat the column `count` times, with a separate copy for each."""
     dst = sbuf(count)
     for c in range(count):
         nisa.tensor_copy(dst[0:P, c : c + 1], column)
@@ -97,7 +97,7 @@ def _queries(wq, token, heads, weight, cosine, sine, ones):
 
 
 def _new_score(key, queries, heads, ones):
-    """Return the scores of the new token's own key, on every partition."""
+    """Return the scores of the new token's own key on every partition."""
     return _summed(two(nl.multiply, _repeated(key, heads), queries), ones)
 
 
@@ -111,7 +111,7 @@ def _row_maximum(scores, heads, zeroed=False):
 
 
 def _negative_maximum(largest, heads):
-    """Return - largest [heads, 1] on every partition, [128, heads]: one copy per column, then a transpose."""
+    """Return -largest [heads, 1] on every partition, [128, heads], by means of one copy per column and a transpose."""
     negative = scaled(largest, nl.multiply, -1.0)
     wide = nl.ndarray((heads, P), dtype=nl.float32, buffer=nl.sbuf)
     for c in range(P):
@@ -122,7 +122,7 @@ def _negative_maximum(largest, heads):
 
 
 def _attended(queries, key_cache, value_cache, score, value, heads, ones):
-    """Return softmax over the cached keys and the new one, times the values, [128, heads] bfloat16."""
+    """Return the softmax over the cached keys and the new key, multiplied by the values, [128, heads] bfloat16."""
     tiles = key_cache.shape[0] // P
     keys, values = [], []
     for t in range(tiles):

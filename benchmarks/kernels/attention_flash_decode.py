@@ -2,7 +2,7 @@
 measured rows o18 and o19.
 
 Weights are loaded as tiles of 128 x 128 in 256-byte rows. The maximum of each tile is broadcast to all partitions
-through HBM. o18 processes one query head at a time, o19 all heads of a key (`packed`).
+through HBM. Row o18 processes one query head at a time; row o19 processes all heads of a key together (`packed`).
 """
 
 import nki
@@ -19,8 +19,8 @@ def attention_flash_decode(
     """hidden [1, 1, H], wq [Hq d, H], wk and wv [Hk d, H], norms [d], caches [1, Hk, S, d], cos and sin [1, d],
     position [1, 1] (not read) -> [1, 1, Hq d].
 
-    `merged`: heads of one key share its loads, because the compiler merged them (the profile of o18 contains 404 DMAs,
-    its source 572).
+    `merged`: whether the heads of a key share its loads, because the compiler merged them (the profile of o18 contains
+    404 DMAs, but its source contains 572).
     """
     heads, keys = wq.shape[0] // P, wk.shape[0] // P
     out = nl.ndarray((1, 1, heads * P), dtype=nl.bfloat16, buffer=nl.shared_hbm)
@@ -44,7 +44,7 @@ def attention_flash_decode(
 
 
 class _State:
-    """Shared state of the kernel's parts; `columns` heads are processed together."""
+    """The state that the parts of the kernel share. `columns` heads are processed together."""
 
     def __init__(self, wq, wk, wv, key_cache, value_cache, columns, merged):
         self.wq, self.wk, self.wv = wq, wk, wv
@@ -73,7 +73,7 @@ def _zeros(rows, columns):
 
 
 def _projected(state, weight, head, shared):
-    """Project the token by weight[head], [128, 1]."""
+    """Project the token with weight[head], [128, 1]."""
     features = weight.shape[1]
     sums = _zeros(P, 1)
     for t in range(len(state.token)):
@@ -114,7 +114,7 @@ def _one_head(state, head, key_head, weights, turns):
     turned = [_turned(vector) for vector in normal]
     query, key = (_rotated(vector, turn, turns) for vector, turn in zip(normal, turned))
     query = scaled(query, nl.multiply, P**-0.5)
-    narrow, _ = copied(query, nl.bfloat16), copied(key, nl.bfloat16)  # the second is not used
+    narrow, _ = copied(query, nl.bfloat16), copied(key, nl.bfloat16)  # the second result is not used
     return _attended(state, key_head, narrow, query, key, value)
 
 
@@ -133,7 +133,7 @@ def _packed_heads(state, key_head, weights, turns):
 
 
 def _packed(columns):
-    """Concatenate columns, with one copy each."""
+    """Concatenate columns, with a separate copy for each."""
     dst = sbuf(len(columns), columns[0].dtype)
     for c in range(len(columns)):
         nisa.tensor_copy(dst[0:P, c : c + 1], columns[c])
@@ -163,7 +163,7 @@ def _rescaled(largest, new_largest, sums, total):
 
 
 def _attended(state, key_head, narrow, queries, key, value):
-    """Return softmax over the cached keys and the new one, times the values."""
+    """Return the softmax over the cached keys and the new key, multiplied by the values."""
     columns = state.columns
     total, largest, sums = sbuf(columns), sbuf(columns), sbuf(columns)
     for tile, number in ((total, 0.0), (largest, -1e9), (sums, 0.0)):

@@ -1,11 +1,12 @@
 """softmax(q^T k) v^T in three phases that exchange scores through HBM, and fused (allenkchau/trainium-kernel-fusion).
 
-q, k and v are [128, sequence], the result [sequence, 128]; scores are float32 regardless of the dtype of the arguments.
+q, k and v are [128, sequence], and the result is [sequence, 128]. Scores are float32 regardless of the dtype of the
+arguments.
 
-`as_compiled` issues the instructions found in the profiles: the compiler of NKI's first beta interleaved the loops over
-blocks of 128 queries. One instruction reduces the maxima, the sums and the reciprocals of a whole group of blocks,
-which synchronises the group; four transposes share a PSUM bank and a copy; DMAs of two or four blocks are merged.
-Otherwise, the instructions follow the source.
+With `as_compiled`, the kernel issues the instructions found in the profiles: the compiler of NKI's first beta
+interleaved the loops over blocks of 128 queries. One instruction computes the maxima, the sums or the reciprocals of a
+whole group of blocks, which synchronises the group. Four transposes share a PSUM bank and a copy, and DMAs of two or
+four blocks are merged. Otherwise, the instructions follow the source.
 """
 
 import nki
@@ -14,8 +15,8 @@ import nki.language as nl
 
 P = 128
 COLUMNS = 512  # columns of a matmul, and of a PSUM bank
-STORED = 4096  # bytes per partition moved by a DMA of scores, as compiled
-RESULTS = 4  # blocks of the result stored by a DMA, as compiled
+STORED = 4096  # bytes per partition that a DMA of scores moves, as compiled
+RESULTS = 4  # blocks of the result that a DMA stores, as compiled
 
 
 def _tile(*free, dtype=nl.float32):
@@ -52,7 +53,7 @@ def _copied(src):
 def _exponentials(scores):
     """Return exp(scores - maximum) of a group of blocks, and the reciprocal of each row sum, [128, blocks].
 
-    `scores` are tiles of 512 columns, by block.
+    `scores` contains the tiles of 512 columns of each block.
     """
     count, size = len(scores[0]), len(scores)
     maxima, sums = _tile(size, count), _tile(size, count)
@@ -74,7 +75,7 @@ def _exponentials(scores):
 
 
 def _transposed(tile, at_once):
-    """Return the transposes of the squares of a tile of 512 columns; `at_once` share a PSUM bank."""
+    """Return the transposes of the squares of a tile of 512 columns. `at_once` transposes share a PSUM bank."""
     squares = _tile(COLUMNS)
     for first in range(0, COLUMNS, at_once * P):
         flipped = nl.ndarray((P, at_once * P), dtype=tile.dtype, buffer=nl.psum)
@@ -85,7 +86,7 @@ def _transposed(tile, at_once):
 
 
 def _weighted(weights, values):
-    """Return the sum over all keys of transposed weights times values, in PSUM."""
+    """Return the sum over all keys of the transposed weights multiplied by the values, in PSUM."""
     sums = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.psum)
     for weight, value in zip(weights, values):
         for j in range(0, COLUMNS, P):
@@ -98,7 +99,7 @@ def _halves(tile):
 
 
 def _store(result, blocks, tiles):
-    """Store the results of some blocks, adjacent in a tile, with one DMA."""
+    """Store the results of several blocks, which are adjacent in a tile, with one DMA."""
     rows = result[blocks[0] * P : (blocks[-1] + 1) * P, 0:P].reshape((len(blocks), P, P))
     nisa.dma_copy(dst=rows.permute((1, 0, 2)), src=tiles)
 
@@ -147,7 +148,7 @@ def attention_phases(q_hbm, k_hbm, v_hbm, as_compiled=False):
 
 
 def _loaded_scores(scores_hbm, together, blocks):
-    """Load the scores of some blocks as tiles of 512 columns, with the same DMAs that stored them."""
+    """Load the scores of several blocks as tiles of 512 columns, with the same DMAs as they were stored."""
     tiles = []
     for stored in together:
         if stored[0] in blocks:

@@ -4,8 +4,8 @@ o17.
     for each key head: keys and values of all tiles of 128 positions (projected, keys normalised and rotated)
         for each of its query heads, each tile of queries: project, normalise, rotate; softmax(queries @ keys) @ values
 
-The rows differ in the parameters of `attention_prefill`; `launch_of` (measurements.py) contains those of each row.
-Columns are broadcast to 128 columns by DMAs of 4-byte elements, which determines the latency of these kernels.
+The rows differ in the parameters of `attention_prefill`; `launch_of` (measurements.py) returns the parameters of each
+row. Columns are broadcast to 128 columns by DMAs of 4-byte elements, which determines the latency of these kernels.
 """
 
 import nki
@@ -36,8 +36,8 @@ def attention_prefill(
     """hidden [1, S, H], wq [Hq d, H], wk and wv [Hkv d, H] (or transposed), norms [d], cos and sin [S, d] -> [S, Hq d].
 
     softmax: "tiles" and "columns" keep running maxima as tiles or columns; "whole" and "whole in tiles" compute all
-    scores first. mask [S, S] is loaded if given, otherwise computed. hidden_first: the input is loaded and transposed
-    once; cache: keys and values are stored too.
+    scores first. mask [S, S] is loaded if given, and otherwise computed. hidden_first: whether the input is loaded and
+    transposed only once. cache: whether keys and values are stored too.
     """
     _, length, _ = hidden.shape
     heads, key_heads = wq.shape[transposed_weights] // P, wk.shape[transposed_weights] // P
@@ -97,7 +97,7 @@ def attention_prefill(
 
 
 def _attend(softmax, queries, keys, values, s, mask):
-    """Return the attention of a tile of queries; for "whole in tiles" only the masked scores."""
+    """Return the attention of a tile of queries or, for "whole in tiles", only the masked scores."""
     if softmax == "tiles":
         return flash_tiles(queries, keys, values, s, mask)
     if softmax == "columns":
@@ -115,7 +115,7 @@ def _stored(tile, cache, s, head):
 
 
 def _weight_tile(weight, head, t, already_transposed):
-    """Load a tile [features, 128] of a head's weights."""
+    """Load a tile [features, 128] of the weights of a head."""
     if already_transposed:
         return loaded(weight[t * P : t * P + P, head * P : head * P + P])
     return transposed(loaded(weight[head * P : head * P + P, t * P : t * P + P]))
@@ -136,8 +136,10 @@ def _hidden_tile(rows, s, t):
 
 
 def _project(rows, s, weights, first):
-    """Return a tile of rows times each of the weights, in PSUM; the rows are read from SBUF if `first` contains
-    them."""
+    """Return the products of a tile of rows with each of the weights, in PSUM.
+
+    The rows are read from SBUF if `first` contains them.
+    """
     sums = []
     for _ in weights:
         sums.append(nl.zeros((P, P), dtype=nl.float32, buffer=nl.psum))

@@ -49,7 +49,7 @@ def _update(state, largest, count, total):
 
 
 def flash_tiles(queries, keys, values, s, mask):
-    """Keep running maxima and sums as tiles of equal columns, broadcast by DMAs for each key tile."""
+    """Keep running maxima and sums as tiles of equal columns, which DMAs broadcast for each key tile."""
     state = _state(P)
     for k in range(len(keys)):
         if mask is None:
@@ -72,7 +72,7 @@ def flash_tiles(queries, keys, values, s, mask):
 
 
 def flash_columns(queries, keys, values, s):
-    """Keep running maxima and sums as columns; process four tiles of keys at a time, then the remainder."""
+    """Keep running maxima and sums as columns. Process four tiles of keys at a time, then the remainder."""
     state = _state(1)
     whole = len(keys) // BATCH * BATCH
     for k in range(0, whole, BATCH):
@@ -108,7 +108,10 @@ def _inverse(count):
 
 
 def softmax_whole(queries, keys, values, s, finish):
-    """Compute all masked scores, the maximum of each row, then exponentials; return only the scores unless `finish`."""
+    """Compute all masked scores, the maximum of each row, and then exponentials.
+
+    Unless `finish`, return only the scores.
+    """
     wide = masked(scored(queries, _wide(keys, 0)), s * P)
     tail = []
     for k in range(BATCH, len(keys)):

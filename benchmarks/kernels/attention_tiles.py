@@ -1,4 +1,4 @@
-"""Parts shared by the measured attention kernels: tiles of 128 x 128, projection, normalisation and rotation."""
+"""Parts that the measured attention kernels share: tiles of 128 x 128, projection, normalisation and rotation."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -50,7 +50,7 @@ def reduced(op, data):
 
 
 def spread(column, columns=P):
-    """Return a column copied to `columns` columns by a DMA that reads each element repeatedly."""
+    """Return a column that a DMA copies to `columns` columns by reading each element repeatedly."""
     dst = sbuf(columns)
     nisa.dma_copy(dst=dst, src=column.ap(pattern=[[1, P], [0, columns]], offset=0))
     return dst
@@ -63,7 +63,7 @@ def loaded(src, dtype=nl.bfloat16):
 
 
 def norm_weight(weight):
-    """Return a weight [128] as columns of a tile: loaded, cast to float32, broadcast."""
+    """Load a weight [128], cast it to float32, and broadcast it as columns of a tile."""
     column = loaded(weight.reshape((P, 1)))
     return spread(copied(column))
 
@@ -101,7 +101,7 @@ def rotated_columns(data, cos, sin):
 
 
 def masked(scores, offset):
-    """Return scores in which those of keys after the query are set to the smallest number."""
+    """Return the scores, with the smallest number for keys after the query."""
     dst = sbuf(scores.shape[1])
     nisa.affine_select(
         dst=dst,

@@ -24,12 +24,12 @@ class Version:
 
     masked: bool = True  # cached tokens at and after the position are masked; the new key and value are outputs too
     queries_first: bool = True  # the weights of queries and values are loaded before the keys are computed
-    outputs_first: bool = False  # the weights of the output projection are loaded before the other projections
+    outputs_first: bool = False  # the weights of the output projection are loaded before those of the other projections
     hardware: bool = False  # the hardware generates the descriptors of all copies
     keys_by_dma: bool = False  # a DMA, not the Tensor Engine, transposes the cached keys
     masks_first: bool = False  # masks are broadcast when the keys are loaded
     shifted: bool = True  # an additional instruction adds one to the mask's threshold
-    spread_by_dma: bool = False  # DMAs broadcast the queries' columns: they read each element once per head
+    spread_by_dma: bool = False  # DMAs broadcast the columns of queries by reading each element once per head
     one_pass: bool = False
 
 
@@ -119,7 +119,7 @@ def _sums(s, weight):
 
 
 def _projected(s, weight):
-    """Project the token by weight [128, H], [128, 1]."""
+    """Project the token with weight [128, H], [128, 1]."""
     return copied(_sums(s, weight))
 
 
@@ -146,7 +146,7 @@ def _put_out(s, column, out):
 
 
 def turned(data, rows, columns):
-    """Transpose a tile on the Tensor Engine and return the result in SBUF; `data` may repeat elements."""
+    """Transpose a tile on the Tensor Engine and return the result in SBUF. `data` may repeat elements."""
     flipped = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(flipped, data)
     return copied(flipped)
@@ -158,7 +158,7 @@ def spread(column, count):
 
 
 def _queries(s, packed, columns):
-    """Return the queries of all heads, [128, heads] bfloat16; `columns`: a weight, cos and sin, in HBM and in SBUF."""
+    """Return the queries of all heads, [128, heads] bfloat16. `columns`: a weight, cos and sin, in HBM and in SBUF."""
     heads = packed.shape[1]
 
     def wide(source, column):
@@ -194,7 +194,7 @@ def _project_out(s, result, weights, out):
 
 
 class _Masks:
-    """Masks of - 1e9 for positions of the cache that are not filled yet."""
+    """Masks of -1e9 for positions of the cache that are not filled yet."""
 
     def __init__(self, s, position):
         self.shifted = s.version.shifted
@@ -277,7 +277,7 @@ def _with_new_token(score, negative, value, sums):
 
 
 def two_passes(s, queries, caches, position, score, value):
-    """Find the largest score, then sum: all tiles of keys and values are loaded first."""
+    """Find the largest score, then sum. All tiles of keys and values are loaded first."""
     heads, tiles = queries.shape[1], caches[0].shape[0] // P
     masks = _Masks(s, position) if s.version.masked else None
     keys, columns, wide = [], [], []

@@ -1,6 +1,7 @@
-"""Products of 2048 x 2048 as an autotuner generated them: the loops and instructions of the measured rows o43 to o46.
+"""Products of 2048 x 2048 matrices, as an autotuner generated them: the loops and instructions of the measured rows o43
+to o46.
 
-All of them zero a tile in PSUM, accumulate into it and copy it out, using the same tile for all products.
+All kernels zero a tile in PSUM, accumulate into it and copy it out. They use the same tile for all products.
 """
 
 import nki
@@ -46,7 +47,8 @@ def _accumulate(sums, pairs):
 
 @nki.jit
 def matmul_accumulated(lhs_t, rhs):
-    """Multiply lhs_t [K, M] by rhs [K, N] -> [M, N] bfloat16, in blocks whose sums are accumulated in SBUF: row o43."""
+    """Multiply lhs_t [K, M] by rhs [K, N] -> [M, N] bfloat16, in blocks whose sums are accumulated in SBUF (row
+    o43)."""
     (depth, rows), columns = lhs_t.shape, rhs.shape[1]
     out = nl.ndarray((rows, columns), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     block = M_TILES * P
@@ -77,8 +79,11 @@ def matmul_accumulated(lhs_t, rhs):
 
 @nki.jit
 def matmul_preloaded(lhs, rhs_t, lhs_transposed):
-    """Multiply lhs [K, M] or [M, K] (`lhs_transposed`) by rhs_t [N, K] -> [M, N]. All tiles are loaded first, and
-    those stored in the other order are transposed by DMAs. Row o44, and o45 with `lhs_transposed`."""
+    """Multiply lhs [K, M] or [M, K] (`lhs_transposed`) by rhs_t [N, K] -> [M, N].
+
+    All tiles are loaded first, and DMAs transpose the tiles that are stored in the other order. This is row o44 or,
+    with `lhs_transposed`, row o45.
+    """
     columns, depth = rhs_t.shape
     rows = lhs.shape[0] if lhs_transposed else lhs.shape[1]
     out = nl.ndarray((rows, columns), dtype=nl.bfloat16, buffer=nl.shared_hbm)
@@ -99,8 +104,10 @@ def matmul_preloaded(lhs, rhs_t, lhs_transposed):
 
 
 def _scores(q, k):
-    """Return (q @ k.T).T as tiles [128 keys, 128 queries], by key and query; a tile of queries is loaded for
-    each use."""
+    """Return (q @ k.T).T as tiles [128 keys, 128 queries], indexed by key and query.
+
+    Tiles of queries are loaded again for each use.
+    """
     tiles, depth = q.shape[0] // P, q.shape[1] // P
     scores = _grid(k.shape[0] // P, tiles, P)
     half = depth // 2
@@ -128,7 +135,7 @@ def _scores(q, k):
 
 @nki.jit
 def double_matmul(q, k, v):
-    """Return (q @ k.T) @ v, all [2048, 2048]: row o46."""
+    """Return (q @ k.T) @ v, where all matrices are [2048, 2048] (row o46)."""
     rows, columns = q.shape[0], v.shape[1]
     out = nl.ndarray((rows, columns), dtype=nl.bfloat16, buffer=nl.shared_hbm)
     scores = _scores(q, k)

@@ -1,10 +1,10 @@
-"""Convolution with fused bias and max pooling as measured, in two versions.
+"""Convolution with fused bias and max pooling, in the two versions that were measured.
 
-`conv2d_single_rows` computes one output row per PSUM tile. The input rows are loaded again for each output row; the
+`conv2d_single_rows` computes one output row per PSUM tile. The input rows are loaded again for each output row, and the
 stationary operand is read with a stride. `conv2d_row_groups` computes as many pairs of output rows per PSUM tile as
 fit, with contiguous weights.
 
-Both take filters in the layout used by frameworks and transpose each tap on the Tensor Engine first.
+Both accept filters in the layout of frameworks and first transpose each tap on the Tensor Engine.
 """
 
 import nki
@@ -55,8 +55,8 @@ def conv2d_single_rows(x, w, bias, pool_size=1):
     Notes:
         The taps of a channel pair are the innermost dimensions of the weights in SBUF, as they are in HBM, so that the
         stationary operand is read with a stride of (Cout / 128) * (Cin / 128) * k * k elements. The measured kernel
-        declared one buffer of an input row and one of the rows to pool; the compiler of its time replicated them as
-        often as space permitted, so here they are allocated anew each time.
+        declared one buffer for an input row and one for the rows to pool, which the compiler of that time replicated as
+        often as space permitted. This kernel therefore allocates them anew each time.
     """
     shape, _, columns = _output_shape(x, w, pool_size)
     out = nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
@@ -107,7 +107,8 @@ def conv2d_single_rows(x, w, bias, pool_size=1):
 
 
 def _load_weights(w):
-    """Load stationary tiles [in, out] by out-channel tile, tap and in-channel tile: one load per out-channel tile."""
+    """Load stationary tiles [in, out], indexed by out-channel tile, tap and in-channel tile, with one load per
+    out-channel tile."""
     filter_size = w.shape[2]
     weights = []
     for o in range(w.shape[0] // TILE):
@@ -127,7 +128,7 @@ def _load_weights(w):
 
 
 def _pool_pairs(sums, out_dtype):
-    """Return the maxima over 2x2 windows of [128, rows, columns]: first over pairs of rows, then over pairs of
+    """Return the maxima over 2x2 windows of [128, rows, columns], first over pairs of rows and then over pairs of
     columns."""
     rows, columns = sums.shape[1], sums.shape[2]
     tall = nl.ndarray((TILE, rows // 2, columns), dtype=out_dtype, buffer=nl.sbuf)
@@ -153,7 +154,7 @@ def conv2d_row_groups(x, w, bias, pool_size=1):
     Returns:
         [B, Cout, (H - k + 1) / pool_size, (W - k + 1) / pool_size] in HBM, of x's dtype.
     Notes:
-        Input rows are loaded once for each output row that needs them: up to k times.
+        Input rows are loaded once for each output row that needs them, that is, up to k times.
     """
     shape, rows, columns = _output_shape(x, w, pool_size)
     assert rows % 2 == 0, f"the number of output rows must be even, got {rows}"

@@ -1,6 +1,6 @@
-"""Matrix multiplication blocked in all three dimensions, as in the top rung of the measured ladder.
+"""Matrix multiplication that is blocked in all three dimensions, as in the last of the measured optimization steps.
 
-The lower three rungs (tiled, hoisted loads, blocked free dimension) were measured with the structure of
+The first three steps (tiled, hoisted loads, blocked free dimension) were measured with the structure of
 `trninfer.kernels.matmul_tiled`, `matmul_hoist_load` and `matmul_block_free_dimension`, which are used unchanged.
 """
 
@@ -15,7 +15,7 @@ TILE_N = 512  # columns of a moving operand
 
 @nki.jit
 def matmul_blocked(lhsT, rhs, tiles_in_block_m=16, tiles_in_block_n=2, tiles_in_block_k=8):
-    """Multiply matrices; partial results of a block of N and all of M stay in SBUF during the loop over blocks of K.
+    """Multiply matrices. Partial results of a block of N and all of M stay in SBUF during the loop over blocks of K.
 
     Dimensions:
         M, N, K: multiples of the blocks, 128 * tiles_in_block_m, 512 * tiles_in_block_n, 128 * tiles_in_block_k.
@@ -23,7 +23,7 @@ def matmul_blocked(lhsT, rhs, tiles_in_block_m=16, tiles_in_block_n=2, tiles_in_
         lhsT: [K, M] in HBM, the left operand transposed.
         rhs: [K, N] in HBM, of the dtype of lhsT.
     Returns:
-        [M, N] in HBM, of the dtype of lhsT. Partial results are rounded to it at each block of K.
+        [M, N] in HBM, of the dtype of lhsT. Partial results are rounded to this dtype after each block of K.
     """
     K, M = lhsT.shape
     N = rhs.shape[1]

@@ -1,8 +1,8 @@
 """One token through the experts that a router chose for it: the loops and instructions of the measured rows o02 to o11.
 
 The weights of an expert are addressed at run time (`scalar_offset`), so GpSimd generates the descriptors of their DMAs.
-The rows differ in the size of DMAs and the width of the second product; `launch_of` (measurements.py) contains the
-parameters of each.
+The rows differ in the size of DMAs and the width of the second product; `launch_of` (measurements.py) returns the
+parameters of each row.
 
     for expert k of the token:
         sums[2 I] = gate_up[k].T @ hidden      a tile or a row of tiles per DMA
@@ -34,8 +34,9 @@ def moe_sparse(
 ):
     """hidden [1, H], gate_up [E, H, 2 I], down [E, I, H], experts [1, K] int32, routing [1, K] -> [1, H].
 
-    gate_up_by: a DMA loads a "tile" of 128 x 128, a "row" of tiles, all rows first ("rows first"), or a row used as the
-    moving operand ("moving"). down_by: a DMA loads a "tile" of `group` x 128 columns or a "row".
+    gate_up_by: what a DMA loads: a "tile" of 128 x 128, a "row" of tiles, all rows before any matmul ("rows first"), or
+    a row that is used as the moving operand ("moving"). down_by: a DMA loads a "tile" of `group` x 128 columns or a
+    "row".
     """
     _, features = hidden.shape
     count = experts.shape[1]
@@ -83,7 +84,7 @@ def _psum_tiles(shape, count):
 
 
 def _load_hidden(hidden, at_once):
-    """Load the hidden state as columns [128, 1], with one DMA each or a single DMA."""
+    """Load the hidden state as columns [128, 1], with one DMA per column or a single DMA."""
     tiles = hidden.shape[1] // P
     columns = []
     if at_once:
@@ -100,7 +101,7 @@ def _load_hidden(hidden, at_once):
 
 
 def _load_weights(weights, expert, row, column, columns):
-    """Load weights[expert, row : row + 128, column : column + columns] for an expert known at run time."""
+    """Load weights[expert, row : row + 128, column : column + columns] for an expert that is known only at run time."""
     width = weights.shape[2]
     tile = nl.ndarray((P, columns), dtype=weights.dtype, buffer=nl.sbuf)
     source = weights.ap(
@@ -155,7 +156,7 @@ def _activate_columns(sums):
 
 
 def _activate_row(sums):
-    """Compute silu(gate) * up for a row [1, 2 I], and convert it to columns by transposes of 32 elements."""
+    """Compute silu(gate) * up for a row [1, 2 I], and convert it to columns with transposes of 32 elements."""
     width = sums.shape[1] // 2
     row = nl.ndarray((1, 2 * width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=row, src=sums)
@@ -171,7 +172,7 @@ def _activate_row(sums):
 
 
 def _down(down, expert, acts, products, by, group):
-    """Set products to down[expert].T @ act, processing groups of columns sequentially."""
+    """Compute products = down[expert].T @ act, processing groups of columns sequentially."""
     width = group * P
     rows = []
     if by == "row":
@@ -188,7 +189,7 @@ def _down(down, expert, acts, products, by, group):
 
 
 def _add_weighted(totals, products, weight):
-    """Add weight * products to totals."""
+    """Compute totals += weight * products."""
     for g in range(len(totals)):
         copy = nl.ndarray(totals[g].shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=copy, src=products[g])

@@ -1,7 +1,7 @@
 """A whole MoE block for one token on two cores, in bfloat16: the loops and instructions of the measured rows o27 to
 o33.
 
-Each core computes half of the output's columns for all eight experts chosen by the router; the cores do not
+Each core computes half of the columns of the output for all eight experts that the router chose. The cores do not
 communicate. The address of an expert's weights is known only at run time. The versions differ in the number of experts
 loaded together, in the number of buffers, and in the PSUM tiles of the accumulation.
 """
@@ -36,8 +36,8 @@ SUMS = 4  # PSUM columns for gates and inner features of an expert, two tiles ea
 class Version:
     """The choices in which the versions differ."""
 
-    wave: int = 4  # experts loaded before the first of them is computed
-    buffers: int = 4  # experts whose weights fit into the buffers
+    wave: int = 4  # number of experts that are loaded before the first of them is computed
+    buffers: int = 4  # number of experts whose weights fit into the buffers
     # How PSUM tiles are allocated: "apart" for each wave, once per "expert", or shared and "zeroed first" or "zeroed
     # after" the next loads.
     sums: str = "zeroed first"
@@ -47,7 +47,7 @@ class Version:
 
 
 class _Experts:
-    """Weight buffers, and operands shared by all experts."""
+    """The weight buffers, and the operands that all experts share."""
 
     def __init__(self, token, gate_up, down, indices, version):
         self.token, self.gate_up, self.down, self.indices = token, gate_up, down, indices
@@ -84,7 +84,7 @@ class _Experts:
             nisa.dma_copy(dst=dst, src=source)
 
     def compute(self, number, place, sums, weights):
-        """Add an expert's output, using the given PSUM columns for gates, inner features and output."""
+        """Add the output of an expert. The given PSUM columns are used for gates, inner features and output."""
         inner, output = sums
         for padded, start in zip(self.padded, (P, self.inner + P)):
             source = self.gates[place][0:P, 0 : self.tiles, start : start + LAST]

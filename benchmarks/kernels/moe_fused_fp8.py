@@ -1,8 +1,8 @@
 """The fused MoE block of moe_fused.py with weights in 8-bit floats and a scale for each output: the loops and
 instructions of the measured rows o34 to o40.
 
-Four experts are computed, then the other four. The versions differ in where scales are applied, in whether the second
-four have separate weight buffers, and in how descriptors are generated.
+Four experts are computed first, then the other four. The versions differ in where scales are applied, in whether the
+second four experts have separate weight buffers, and in how descriptors are generated.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Version:
     scales: str = "apart"  # applied "apart" from the router's weights, "joined" with them, or to all columns "at once"
     all_first: bool = False  # True if all eight experts are loaded first
     padded_first: bool = False  # the second tiles of a wave are padded before any of it is computed
-    hardware: str = ""  # the loads of experts with hardware-generated descriptors: "scales" or "all"
+    hardware: str = ""  # which loads of experts have hardware-generated descriptors: "scales" or "all"
     packed: bool = False  # the scales of gates are stored with the weights, in an additional plane after them
 
 
@@ -75,7 +75,7 @@ class _Expert:
 
 
 class _Block:
-    """Weights in HBM, and operands shared by all experts."""
+    """The weights in HBM, and the operands that all experts share."""
 
     def __init__(self, token, weights, version):
         self.token, self.version = token, version
@@ -148,7 +148,7 @@ class _Block:
         return dst
 
     def compute(self, chosen, sums, weights):
-        """Add an expert's output, using the given PSUM columns for gates, inner features and output."""
+        """Add the output of an expert. The given PSUM columns are used for gates, inner features and output."""
         expert, (inner, output) = self.experts[chosen % len(self.experts)], sums
         if not self.version.padded_first:
             self.pad(chosen)
@@ -216,7 +216,7 @@ def _zeroed(sums):
 def moe_fused_fp8(hidden, gamma, router, gate_up, gate_scales, down, down_scales, version):
     """hidden [1, 1, H], gamma [1, H], router [H, E], gate_up [E, H, 2 I] (packed: [E, H / 128 + 1, 128, 2 I] with the
     scales in the last plane, and gate_scales None), gate_scales [E, 2 I], down [E, I, H], down_scales [E, columns] ->
-    [1, H]; only the columns that have scales are written, beginning with the first."""
+    [1, H]. Only the columns that have scales are written, beginning with the first."""
     token = normalized(hidden, gamma, by_dma=False)
     values, indices = chosen_experts(logits(token, router, token.shape[1], STATIC))
     block = _Block(token, (gate_up, gate_scales, down, down_scales), version)

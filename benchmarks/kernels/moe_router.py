@@ -1,5 +1,5 @@
 """The first part of the measured fused MoE blocks (rows o27 to o40), on both cores: RMS norm, router, softmax, and the
-eight largest probabilities. Also contains helpers shared by the blocks."""
+eight largest probabilities. This module also contains helpers that the blocks share."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -32,7 +32,7 @@ def combined(first, second, op=nl.multiply, dtype=nl.float32):
 
 
 def by_column(data, column, op=nl.multiply):
-    """Return data <op> one number per partition."""
+    """Return data <op> column, where the column has one number per partition."""
     dst = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst, data=data, op0=op, operand0=column)
     return dst
@@ -54,7 +54,7 @@ def spread_rows(dst):
 
 
 def columns_of(vector, by_dma):
-    """Return a vector of H as columns [128, H / 128], transposed by a DMA or by the Tensor Engine."""
+    """Return a vector of H elements as columns [128, H / 128], which a DMA or the Tensor Engine transposes."""
     count = vector.shape[-1] // P
     rows = vector.reshape((count, P))
     if by_dma:
@@ -87,7 +87,7 @@ def normalized(hidden, gamma, by_dma):
 
 
 def logits(token, router, batch, mode):
-    """Return the router's scores [1, E]; each DMA loads the weights of `batch` columns of the token."""
+    """Return the router's scores [1, E]. Each DMA loads the weights for `batch` columns of the token."""
     experts = router.shape[1]
     sums = psum(1, experts)
     weights = nl.ndarray((P, batch, experts), dtype=router.dtype, buffer=nl.sbuf)
@@ -113,7 +113,7 @@ def chosen_experts(scores):
 
 
 def affinities(values):
-    """Return the probabilities of the chosen experts divided by their sum, on all partitions, [128, 8]."""
+    """Return the probabilities of the chosen experts, divided by their sum, on all partitions, [128, 8]."""
     inverse = computed(nl.reciprocal, reduced(nl.add, values))
     weights = by_column(values, inverse)
     everywhere = tile(P, CHOSEN)

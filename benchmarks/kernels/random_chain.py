@@ -1,4 +1,4 @@
-"""Random kernels in a common style: tiles of a matrix are loaded, processed by a chain of steps and stored."""
+"""Random kernels of a common structure: tiles of a matrix are loaded, processed by a chain of steps, and stored."""
 
 import nki
 import nki.isa as nisa
@@ -10,11 +10,12 @@ STEPS = ("add", "scale", "exp", "max", "turn", "multiply", "share", "copy", "nar
 
 @nki.jit
 def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknown"):
-    """Process a matrix [rows, columns] in tiles of up to 128 rows; w [128, 128] is the operand of "multiply".
+    """Process a matrix [rows, columns] in tiles of up to 128 rows. w [128, 128] is the operand of "multiply".
 
-    steps: names of STEPS, in order. turned: tiles are columns of `a` [columns, rows], read element by element.
-    together: number of tiles per step before the next step. buffers: number of SBUF tiles that loads rotate through, 0
-    for a new one each time. maker: the generator of descriptors, a member of `dge_mode`.
+    steps: names of STEPS, in order. turned: whether tiles are columns of `a` [columns, rows], which are read element by
+    element. together: the number of tiles to which a step is applied before the next step. buffers: the number of SBUF
+    tiles that loads use in rotation; 0 for a new tile each time. maker: the generator of descriptors, a member of
+    `dge_mode`.
     """
     rows, columns = (a.shape[1], a.shape[0]) if turned else a.shape
     mode = getattr(nisa.dge_mode, maker)
@@ -87,7 +88,7 @@ def _taken(step, tile, weights, kept, start, mode):
 
 
 def _multiplied(result, tile, weights, turn):
-    """Set result to the transpose of tile by the Tensor Engine ("turn"), or to weights.T @ tile."""
+    """Set result to the transpose of tile, computed by the Tensor Engine ("turn"), or to weights.T @ tile."""
     size, columns = tile.shape
     for start in range(0, columns, P if turn else 512):
         width = min(P if turn else 512, columns - start)

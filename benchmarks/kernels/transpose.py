@@ -1,4 +1,4 @@
-"""Matrix transposition as measured: one 128x128 tile at a time, on the Tensor Engine."""
+"""Matrix transposition as it was measured: one 128x128 tile at a time, on the Tensor Engine."""
 
 import nki
 import nki.isa as nisa
@@ -18,7 +18,7 @@ def matrix_transpose(a):
     Returns:
         [N, M] in HBM, of the dtype of a.
     Notes:
-        Every DMA moves rows of 128 elements. PSUM was evicted by the Scalar Engine.
+        Every DMA moves rows of 128 elements. The Scalar Engine evicts PSUM, as in the measured kernel.
     """
     rows, columns = a.shape
     assert rows % TILE == 0 and columns % TILE == 0, f"rows and columns must be multiples of {TILE}, got {a.shape}"

@@ -1,4 +1,4 @@
-"""Vector addition as measured: tiles of up to 128 numbers, one per partition.
+"""Vector addition as it was measured, with tiles of up to 128 numbers, one per partition.
 
 The streamed version was measured with the structure of `trninfer.kernels.vector_add_stream`, which is used unchanged.
 """
@@ -17,7 +17,7 @@ def vector_add_tiled(a, b, row_chunk, by_hardware=False):
     Args:
         a, b: [n] in HBM, of the same dtype.
         row_chunk: numbers per tile, 1 to 128.
-        by_hardware: True if hardware makes the descriptors, as for addresses in a loop that was not unrolled.
+        by_hardware: True if hardware generates the descriptors, as for addresses in a loop that was not unrolled.
     Returns:
         [n] in HBM, of the dtype of a.
     """

@@ -1,4 +1,4 @@
-"""Scores of boxes: average precision, precision and recall."""
+"""Score boxes: average precision, precision and recall."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class BoxScore(NamedTuple):
-    """Mean average precision over all classes, and precision and recall of the answers above a confidence."""
+    """The mean average precision over all classes, and the precision and recall of the boxes above a confidence."""
 
     mean_average_precision: float
     precision: float
@@ -17,7 +17,7 @@ class BoxScore(NamedTuple):
 
 
 def iou_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the IoU [n, m] of boxes [n, 4] with boxes [m, 4], given as corners."""
+    """Return the IoU [n, m] of boxes [n, 4] with boxes [m, 4], all specified by their corners."""
     low = np.maximum(first[:, None, :2], second[None, :, :2])
     high = np.minimum(first[:, None, 2:], second[None, :, 2:])
     shared = np.clip(high - low, 0, None).prod(-1)
@@ -27,8 +27,8 @@ def iou_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def suppress(boxes: np.ndarray, iou: float) -> np.ndarray:
-    """Remove from boxes [n, 6] (class, confidence, corners) those that overlap a more confident box of the same
-    class."""
+    """Remove boxes that overlap a more confident box of the same class from `boxes`, [n, 6] (class, confidence,
+    corners)."""
     boxes = boxes[np.argsort(-boxes[:, 1], kind="stable")]
     kept: list[int] = []
     overlaps = iou_of(boxes[:, 2:], boxes[:, 2:])
@@ -39,11 +39,11 @@ def suppress(boxes: np.ndarray, iou: float) -> np.ndarray:
 
 
 def score(answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], classes: int, confidence: float) -> BoxScore:
-    """Score answers [n, 6] (class, confidence, corners) to pictures with boxes [m, 5] (class, corners) at an IoU of
-    0.5.
+    """Score predicted boxes [n, 6] (class, confidence, corners) of pictures with true boxes [m, 5] (class, corners).
 
-    An answer is correct if it is the most confident one for a box of its class with an IoU of at least 0.5. Average
-    precision is the area under the precision-recall curve, made monotone (as for PASCAL VOC since 2010).
+    A predicted box is correct if it is the most confident prediction for a true box of its class, with an IoU of at
+    least 0.5. Average precision is the area under the precision-recall curve, made monotone (as for PASCAL VOC since
+    2010).
     """
     rows = []  # class, confidence, correct
     totals = np.zeros(classes)
@@ -67,7 +67,7 @@ def score(answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], classes: 
 
 
 def _average_precision(rows: np.ndarray, total: float) -> float:
-    """Return the area under the precision-recall curve of answers (class, confidence, correct) to one class."""
+    """Return the area under the precision-recall curve of the predictions (class, confidence, correct) of one class."""
     right = rows[np.argsort(-rows[:, 1], kind="stable"), 2].cumsum()
     recall = np.concatenate([[0.0], right / total])
     precision = np.concatenate([right / np.arange(1, len(right) + 1), [0.0]])

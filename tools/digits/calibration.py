@@ -1,8 +1,8 @@
-"""Calibrated probabilities: temperature scaling and the calibration error.
+"""Calibrate probabilities with temperature scaling, and compute the calibration error.
 
-Nine out of ten answers with a probability of 0.9 should be correct. The reliability diagram shows the fraction of
-correct answers in each bin; the expected calibration error is the mean deviation, weighted by the number of answers in
-each bin.
+If probabilities are calibrated, nine out of ten predictions with a probability of 0.9 are correct. The reliability
+diagram shows the fraction of correct predictions in each bin. The expected calibration error is the mean deviation,
+weighted by the number of predictions in each bin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BINS = 15
 
 
 class Bin(NamedTuple):
-    """Answers whose probability lies in one of BINS equal parts of the interval 0..1."""
+    """The predictions whose probability is in one of BINS equal parts of the interval 0..1."""
 
     answers: int
     probability: float  # mean probability
@@ -32,7 +32,7 @@ def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
-    """Return the non-empty bins of answers [N, classes] with labels [N], in order of probability."""
+    """Return the non-empty bins of predictions [N, classes] with labels [N], in order of probability."""
     said = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == labels
     bins = np.minimum((said * BINS).astype(int), BINS - 1)

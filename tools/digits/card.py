@@ -1,4 +1,4 @@
-"""The card of `digits-cnn`: digits_cnn_card.md, filled in with the results of a training run."""
+"""Write the card of `digits-cnn`: digits_cnn_card.md, filled in with the results of a training run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IN_SHORT = {
 
 
 class Round(NamedTuple):
-    """A round of the training: the network, its teachers and its length."""
+    """A round of training: the network, its teachers and its length."""
 
     network: Network
     steps: int
@@ -42,19 +42,19 @@ class Round(NamedTuple):
     rising: float  # fraction of the steps during which the rate rises
     seed: int = 0
     after: int | None = None  # the round whose averaged weights initialize this one
-    taught_by: tuple[int, ...] = ()  # rounds whose averaged weights are the teachers; empty: trained on labels
-    shares: int = 0  # index of the training's batch shares
+    taught_by: tuple[int, ...] = ()  # rounds whose averaged weights are the teachers; empty to train on labels
+    shares: int = 0  # index of the batch shares in the training
     sure: tuple[str, ...] = ()  # sources whose labels are used even when teachers are available
-    validation_fonts: bool = False  # includes the validation fonts
+    validation_fonts: bool = False  # whether the validation fonts are included
 
 
 class Training(NamedTuple):
-    """The training of a network: sources, their shares of a batch, rounds, and fitted values."""
+    """The training of a network: its sources, their shares of a batch, the rounds, and the fitted values."""
 
     sources: Mapping[str, Rendering]
     shares: Sequence[Mapping[str, int]]
     rounds: Sequence[Round]
-    most_refused: float  # fraction of the validation fonts' digits
+    most_refused: float  # as a fraction of the digits in validation fonts
     offset: float
     temperature: float
 
@@ -76,7 +76,7 @@ def _describe(layer: Layer) -> str:
 
 
 def verdict(scores: Sequence[Score], parts: Sequence[Score], error: float) -> str:
-    """Return the goals that were reached and those that were not."""
+    """Return a sentence on the goals that were reached and the goals that were not."""
     shares = {on: count / total for on, count, total in (*scores, *parts)}
     reached = {IN_SHORT[on]: shares[on] >= least for on, least in AT_LEAST.items()}
     reached |= {on: shares[on] <= most for on, most in AT_MOST.items()}
@@ -98,8 +98,10 @@ def write_card(
     bins: Sequence[Bin],
     differing: int,
 ) -> None:
-    """Write the card of a trained, calibrated and scored network; `differing` answers of the kernels differ from its
-    own."""
+    """Write the card of a trained, calibrated and scored network.
+
+    `differing` predictions of the kernels differ from its own.
+    """
     totals = {on: total for on, _, total in (*scores, *parts)}
     error = round(calibration_error(bins), 4)
     answers = sum(each.answers for each in bins)

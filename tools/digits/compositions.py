@@ -1,8 +1,8 @@
-"""Pictures with several digits, and their boxes: the training and scoring data of `digits-detect`.
+"""Compose pictures with several digits and their boxes, the training and scoring data of `digits-detect`.
 
 A composition is a grey sheet of paper with printed or handwritten digits: single digits, a number in one row, or
 several rows, of one size or many. Letters, drawings, ruled lines and frames, which have no boxes, are mixed in. Fonts,
-forms of handwriting and drawings are split as for digits-cnn: no family, form or kind of drawing occurs on two sides.
+forms of handwriting and drawings are split as for digits-cnn: no family, form or kind of drawing occurs in two splits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PADDING = 114 / 255  # padding around a picture that is not square, as in YOLO's
 INK_SIDE = 96  # side at which glyphs are stored
 SIDES = {"training": 201, "validation": 202, "held-out": 203}
 LETTERS = [letter for letter in string.ascii_letters + "&%#?@+=" if letter not in ALSO_DIGITS]
-SMALLEST, LARGEST = 0.09, 0.8  # heights of digits, as shares of the longer side of the picture
+SMALLEST, LARGEST = 0.09, 0.8  # heights of digits, as fractions of the longer side of the picture
 
 
 class Composition(NamedTuple):
@@ -42,7 +42,7 @@ class Composition(NamedTuple):
 
 
 class _Sources:
-    """The inks of one side: the glyphs of its fonts, its handwriting and its drawings."""
+    """The inks of one split: the glyphs of its fonts, its handwriting and its drawings."""
 
     def __init__(self, side: str) -> None:
         families = HELD_OUT_FAMILIES
@@ -61,7 +61,8 @@ class _Sources:
         }[side]
 
     def font(self, rng: np.random.Generator) -> Path | None:
-        """Return a random font, with equal shares of families, or None for handwriting in one case out of seven."""
+        """Return a random font, with equal probabilities for families, or None (handwriting) in one case out of
+        seven."""
         if rng.random() < 1 / 7:
             return None
         files = self._fonts[int(rng.integers(len(self._fonts)))]
@@ -80,10 +81,10 @@ class _Sources:
     def distraction(self, font: Path | None, rng: np.random.Generator) -> Image.Image:
         """Return the ink of a letter or a drawing."""
         if font is not None and rng.random() < 0.7:
-            with contextlib.suppress(ValueError):  # some fonts have no letters
+            with contextlib.suppress(ValueError):  # some fonts do not contain letters
                 return _glyph(LETTERS[int(rng.integers(len(LETTERS)))], font)
         while True:
-            with contextlib.suppress(ValueError):  # a drawing may leave its sheet empty
+            with contextlib.suppress(ValueError):  # a drawing may be empty
                 return fit_ink(shapes.draw_shape(self._drawings[int(rng.integers(len(self._drawings)))], rng))
 
 
@@ -108,7 +109,7 @@ class _Sheet:
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def is_free(self, box: tuple[int, int, int, int], gap: float) -> bool:
-        """True if a box is inside the picture and no other box is closer to it than `gap`."""
+        """True if a box is inside the picture, at a distance of at least `gap` from all other boxes."""
         height, width = self.tones.shape
         if box[0] < 1 or box[1] < 1 or box[2] > width - 1 or box[3] > height - 1:
             return False
@@ -118,7 +119,7 @@ class _Sheet:
         )
 
     def put(self, ink: Image.Image, corner: tuple[int, int], pen: float, digit: int | None, gap: float) -> bool:
-        """Draw ink with its corner at a position, if that area is free."""
+        """Draw ink with its corner at `corner`, if that area is free."""
         x, y = corner
         box = (x, y, x + ink.width, y + ink.height)
         if not self.is_free(box, gap):
@@ -132,7 +133,7 @@ class _Sheet:
 
 
 def _turned(ink: Image.Image, height: float, angle: float, shear: float, squeeze: float) -> Image.Image:
-    """Return ink of a height in pixels, rotated and slanted, cropped to the drawn area."""
+    """Return ink scaled to a height in pixels, rotated and slanted, and cropped to the drawn area."""
     scale = height / ink.height
     size = (max(2, round(ink.width * scale * squeeze)), max(2, round(height)))
     small = ink.resize(size, Image.Resampling.BOX if scale < 1 else Image.Resampling.BICUBIC)
@@ -161,7 +162,7 @@ class _Style(NamedTuple):
 def _row(
     sheet: _Sheet, sources: _Sources, style: _Style, length: int, start: tuple[int, int], rng: np.random.Generator
 ) -> None:
-    """Draw a number of several digits along a line from a start position, as far as it fits."""
+    """Draw a number with several digits along a line from a start position. Digits that do not fit are omitted."""
     x, y = float(start[0]), float(start[1])
     slope = -math.tan(math.radians(style.angle))
     spacing = style.height * rng.uniform(0.04, 0.35)
@@ -202,7 +203,7 @@ def _furnish(sheet: _Sheet, pen: float, rng: np.random.Generator) -> None:
 
 
 def compose(side: str, index: int) -> tuple[Image.Image, np.ndarray]:
-    """Return picture number `index` of a side (mode L), and its digits: float32 [n, 5] of class, x1, y1, x2, y2."""
+    """Return picture number `index` of a split (mode L), and its digits as float32 [n, 5] (class, x1, y1, x2, y2)."""
     rng = np.random.default_rng([SIDES[side], index])
     sources = _sources(side)
     longer = int(rng.uniform(SIDE, 2 * SIDE))
@@ -272,13 +273,13 @@ def _example(task: tuple[str, int]) -> Composition:
 
 
 def compositions(side: str, count: int, processes: int = 2) -> list[Composition]:
-    """Return the first `count` compositions of a side."""
+    """Return the first `count` compositions of a split."""
     with Pool(processes) as pool:
         return pool.map(_example, [(side, index) for index in range(count)], chunksize=64)
 
 
 def draw_sheet(path: Path, examples: Sequence[Composition], columns: int = 8) -> None:
-    """Draw compositions with their boxes as one PNG."""
+    """Draw compositions, with their boxes, in one PNG file."""
     rows = -(-len(examples) // columns)
     sheet = Image.new("RGB", (columns * (SIDE + 4), rows * (SIDE + 4)), "white")
     for number, example in enumerate(examples):

@@ -1,8 +1,9 @@
-"""The module behind `digits-detect`, and its training: a small convolutional detector without anchors.
+"""The PyTorch module of `digits-detect`, a small convolutional detector without anchors, and its training.
 
-Each cell of two grids, 16x16 for digits of up to about 32 pixels and 8x8 for larger ones, predicts a box and a score
-for each digit. In training, every cell near the centre of a digit learns its box, but only the cell with the best box
-so far learns to report the digit. Therefore hardly any duplicate boxes have to be suppressed.
+There are two grids: 16x16 for digits of up to about 32 pixels, and 8x8 for larger digits. Each cell predicts a box, and
+a score for each digit. In training, every cell near the centre of a digit learns the box of the digit, but only the
+cell whose box is currently the best learns to report the digit. As a result, hardly any duplicate boxes have to be
+suppressed.
 """
 
 from __future__ import annotations
@@ -22,22 +23,25 @@ from .training import seed_everything
 
 CLASSES = 10
 STRIDES = (8, 16)
-SPLIT = 32.0  # pixels: the longer side of a digit above which the coarse grid answers
-OVERLAP = 1.25  # factor around SPLIT within which both grids learn the box
+SPLIT = 32.0  # pixels: digits whose longer side exceeds this are reported by the coarse grid
+OVERLAP = 1.25  # both grids learn the box of digits within this factor of SPLIT
 STEPS, BATCH, LEARNING_RATE, WEIGHT_DECAY = 2600, 32, 4e-3, 0.02
 AVERAGE_DECAY = 0.998
 
 
 def block(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    """Return a 3x3 convolution, batch normalization and relu."""
+    """Return a 3x3 convolution, followed by batch normalization and a ReLU."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
     )
 
 
 def head(channels: int) -> nn.Conv2d:
-    """Return the last convolution: x and y relative to the corner of a cell, in strides, the logarithms of width and
-    height in strides, and a logit for each digit."""
+    """Return the last convolution.
+
+    Its outputs are x and y relative to the corner of a cell, in strides, the logarithms of width and height in strides,
+    and a logit for each digit.
+    """
     last = nn.Conv2d(channels, 4 + CLASSES, 1)
     nn.init.normal_(last.weight, std=0.01)
     with torch.no_grad():
@@ -49,8 +53,10 @@ def head(channels: int) -> nn.Conv2d:
 
 
 class Detector(nn.Module):
-    """A module from [N, 1, 128, 128] to [N, 14, 320]: the outputs of `head` for each cell, which `decode` converts to
-    boxes in pixels."""
+    """A module that maps [N, 1, 128, 128] to [N, 14, 320], the outputs of `head` for each cell.
+
+    `decode` converts them to boxes in pixels.
+    """
 
     grid: torch.Tensor
     step: torch.Tensor
@@ -85,8 +91,8 @@ class Detector(nn.Module):
 
 
 class Batch(NamedTuple):
-    """Images [N, 1, SIDE, SIDE] in 0..1, and for each digit in them: the index of the image, the class, and the box as
-    corners."""
+    """Images [N, 1, SIDE, SIDE] in 0..1 and, for each digit in them, the index of the image, the class, and the corners
+    of the box."""
 
     images: torch.Tensor
     owners: torch.Tensor
@@ -126,7 +132,7 @@ def augment(images: torch.Tensor, boxes: Sequence[torch.Tensor]) -> Batch:
 
 
 def batches(examples: Sequence[Composition]) -> Iterator[Batch]:
-    """Yield endless augmented batches."""
+    """Yield augmented batches endlessly."""
     images = torch.from_numpy(np.stack([example.image for example in examples]))
     boxes = [torch.from_numpy(example.boxes) for example in examples]
     while True:
@@ -152,7 +158,8 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tensor:
-    """Return the loss of answers [N, 14, cells]: of the boxes of cells near a digit, and the scores of all cells."""
+    """Return the loss of predictions [N, 14, cells]: the loss of the boxes of cells near a digit, plus that of the
+    scores of all cells."""
     boxes, logits = model.decode(answers), answers[:, 4:].transpose(1, 2)
     targets = torch.zeros_like(logits)
     count = max(1, len(batch.boxes))
@@ -189,7 +196,7 @@ def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tenso
 
 
 def train(examples: Sequence[Composition], steps: int, seed: int) -> Detector:
-    """Train on compositions and return the running average."""
+    """Train on compositions and return the running average of the weights."""
     seed_everything(seed)
     model = Detector().to(memory_format=torch.channels_last)  # type: ignore[call-overload, unused-ignore]
     average = copy.deepcopy(model).eval()

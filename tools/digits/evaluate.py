@@ -1,4 +1,4 @@
-"""Score the bundled models on held-out data, and write the held-out sets as files for other programs to score.
+"""Score the bundled models on held-out data, or write the held-out sets as files for other programs to score.
 
 - `python -m trninfer.tools.digits.evaluate` scores both models with the golden NumPy model.
 - `python -m trninfer.tools.digits.evaluate --dtype float8_e4m3` scores `digits-cnn` with the kernels in a dtype, on
@@ -7,7 +7,8 @@
   digits), DIRECTORY/fonts/*.png (distorted renderings), DIRECTORY/none/*.png (scripts and pictograms), digits-X.bin and
   digits-Y.bin (features and labels). The name of a picture begins with its label.
 - `python -m trninfer.tools.digits.evaluate --score ANSWERS.json` scores the answers of `trninfer classify --format
-  json` for these pictures, matched by name. An unanswered digit is wrong; an unanswered non-digit counts as refused.
+  json` for these pictures, matched by name. A digit without an answer is wrong; a non-digit without an answer counts as
+  refused.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ def score_answers(path: Path) -> None:
 
 
 def _truth(name: str) -> str:
-    """Return the label of a picture, with which its file name begins."""
+    """Return the label of a picture, which is the beginning of its file name."""
     return Path(name).name.partition("-")[0]
 
 
 def main() -> None:
-    """Score with the golden model, or as specified by the options."""
+    """Score with the golden model, or as the options specify."""
     parser = argparse.ArgumentParser(description="Score the bundled models on held-out data.")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--write-heldout", type=Path, metavar="DIRECTORY", help="write the held-out sets as files")

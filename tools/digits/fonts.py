@@ -1,9 +1,9 @@
 """The fonts in which digits are rendered: families, their Debian packages, and the held-out families.
 
-Fonts are split by family, and related families are on the same side: Carlito is a version of Lato, and Inter began as
-one of Roboto; Arimo, Liberation Sans, FreeSans and Nimbus Sans all follow Helvetica or Arial; Hack is derived from
-DejaVu Sans Mono; Noto Sans is close to Open Sans. The lists were fixed before anything was scored on them, and do not
-change.
+Fonts are split by family, and related families are in the same split: Carlito is a version of Lato, and Inter began as
+a version of Roboto; Arimo, Liberation Sans, FreeSans and Nimbus Sans all follow Helvetica or Arial; Hack is derived
+from DejaVu Sans Mono; Noto Sans is close to Open Sans. The lists were fixed before any network was scored on them, and
+do not change.
 """
 
 from __future__ import annotations
@@ -316,7 +316,10 @@ VALIDATION_FAMILIES = (
 
 
 def find_fonts(families: dict[str, str]) -> dict[str, list[Path]]:
-    """Return the files of each family, sorted; FileNotFoundError, naming the packages, if a family is not installed."""
+    """Return the sorted files of each family.
+
+    Raises FileNotFoundError, which names the packages, if a family is not installed.
+    """
     found = {
         family: [PILLOW_DEFAULT] if pattern == PILLOW_PATTERN else sorted(FONT_DIRECTORY.glob(pattern))
         for family, pattern in families.items()
@@ -331,9 +334,9 @@ def find_fonts(families: dict[str, str]) -> dict[str, list[Path]]:
 
 
 def load_font(path: Path, size: int) -> ImageFont.FreeTypeFont:
-    """Load a font file, or Pillow's own font, at a size in pixels."""
+    """Load a font file, or Pillow's built-in font, at a size in pixels."""
     if path == PILLOW_DEFAULT:
         font = ImageFont.load_default(size)
-        assert isinstance(font, ImageFont.FreeTypeFont)  # otherwise Pillow lacks FreeType
+        assert isinstance(font, ImageFont.FreeTypeFont)  # otherwise, Pillow was built without FreeType
         return font
     return ImageFont.truetype(str(path), size)

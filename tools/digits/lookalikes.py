@@ -1,10 +1,11 @@
-"""Signs that look like digits. They are excluded from the class none on all sides, since no reader could distinguish
-them from digits.
+"""Detect characters that look like digits.
 
-They are detected in two ways, both without a network. First, by Unicode's table of confusables (UTS #39), which assigns
-each character a skeleton: a character may be mistaken for a digit if its skeleton is a digit, or a letter that some
-people write like a digit (`is_confusable`). Second, by shape (`Lookalikes`): the distorted ink of a sign is compared
-with the digits of the training fonts and with handwritten variants.
+They are excluded from the class none in all splits, since no reader could distinguish them from digits.
+
+There are two criteria, neither of which uses a network. The first is Unicode's table of confusables (UTS #39), which
+assigns each character a skeleton: a character may be mistaken for a digit if its skeleton is a digit or a letter that
+some people write like a digit (`is_confusable`). The second is the shape (`Lookalikes`): the distorted ink of a
+character is compared with the digits of the training fonts and with handwritten variants.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def is_confusable(character: str) -> bool:
 
 
 def centred(ink: Image.Image) -> np.ndarray:
-    """Return ink without margin as a unit vector of LIKENESS_SIDE squared with mean 0, for comparing shapes."""
+    """Return ink without margin as a unit vector of LIKENESS_SIDE squared elements with mean 0, for comparing
+    shapes."""
     side = LIKENESS_SIDE
     small = ink.copy()
     small.thumbnail((side, side), Image.Resampling.BOX)
@@ -68,7 +70,8 @@ def centred(ink: Image.Image) -> np.ndarray:
 
 
 def distorted(ink: Image.Image) -> list[Image.Image]:
-    """Return ink without margin, rotated, sheared and squeezed by all of TURNS and SQUEEZES, unchanged and bolder."""
+    """Return all distortions of ink without margin: rotated, sheared and squeezed by all of TURNS and SQUEEZES, with
+    the original and with bolder strokes."""
     small = ink.copy()
     small.thumbnail((_INK_SIDE, _INK_SIDE), Image.Resampling.BOX)
     made = []
@@ -88,7 +91,7 @@ def distorted(ink: Image.Image) -> list[Image.Image]:
 
 
 class Lookalikes:
-    """Detects signs that look like one of the given digits."""
+    """Detects characters that look like one of the given digits."""
 
     def __init__(self, digits: list[Image.Image]) -> None:
         self._digits = np.stack([centred(ink) for ink in digits])
@@ -109,7 +112,7 @@ class Lookalikes:
 
 @cache
 def lookalikes() -> Lookalikes:
-    """Return the detector for the digits of the training fonts and the variants; every side uses the same."""
+    """Return the detector for the digits of the training fonts and the variants. All splits use the same detector."""
     fonts = [files[0] for files in find_fonts(TRAINING_FAMILIES).values()]
     inks = [font_ink(digit, font) for font in fonts for digit in range(10)]
     for index in range(VARIANTS):

@@ -1,8 +1,8 @@
 """Generate the pictures and the feature batch in samples/: `python -m trninfer.tools.digits.make_samples [DIRECTORY]`.
 
 The name of each picture begins with its digit and describes the picture; pictures with several digits are in a separate
-folder. Fonts and handwriting are held out: no network was trained on them. The same command always produces the same
-pixels.
+folder. The fonts and the handwriting are held out: no network was trained on them. The same command always produces the
+same pixels.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def texture(size: tuple[int, int], grain: float, rng: np.random.Generator) -> np
 def letter(
     digit: int, size: tuple[int, int], at: tuple[int, int], height: int, font: Path, turn: float = 0
 ) -> Image.Image:
-    """Draw a digit in a font as ink (mode L, 255 is ink), centred at a point and turned by some degrees."""
+    """Draw a digit in a font as ink (mode L, 255 is ink), centred at a point and rotated by `turn` degrees."""
     ink = Image.new("L", size)
     ImageDraw.Draw(ink).text(at, str(digit), fill=255, font=load_font(font, height), anchor="mm")
     return ink.rotate(turn, Image.Resampling.BICUBIC, center=at)
@@ -71,7 +71,7 @@ def axes(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_pictures() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
-    """Return every sample by file name, with the options for saving it."""
+    """Return every sample, keyed by file name, with the options for saving it."""
     rng = np.random.default_rng(2026)
     fonts = {family: files[0] for family, files in find_fonts(HELD_OUT_FAMILIES).items()}
     pictures: dict[str, tuple[Image.Image, dict[str, Any]]] = {}
@@ -83,7 +83,7 @@ def make_pictures() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
     size = (420, 360)
     ink = handwritten(3, 3, size, (200, 185), 210).rotate(-4, Image.Resampling.BICUBIC)
     lines = np.zeros((size[1], 1, 3), np.float32)
-    lines[30::60] = (-22, -14, 0)  # the faint rules of an exercise book
+    lines[30::60] = (-22, -14, 0)  # the faint lines of an exercise book
     grain = 2.2 * texture(size, 0.8, rng) + 2 * texture(size, 6, rng) + lines
     picture = compose(ink, (246, 244, 236), (28, 40, 110), grain=grain)
     pictures["3-handwriting.png"] = (picture.filter(ImageFilter.GaussianBlur(0.6)), {})
@@ -128,15 +128,17 @@ def make_pictures() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
     grain = 4 * texture(size, 0.9, rng) + 3 * texture(size, 9, rng)
     photo = compose(ink, (228, 224, 216), (40, 38, 44), light=shadow, grain=grain)
     exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was held upright: show after a quarter turn clockwise
+    exif[0x0112] = 6  # the camera was held upright, so viewers must rotate the picture clockwise by 90 degrees
     photo = photo.transpose(Image.Transpose.ROTATE_90)
     pictures["9-phone-photo.jpg"] = (photo, {"quality": 82, "exif": exif})
     return pictures
 
 
 def row(text: str, size: tuple[int, int], start: tuple[int, int], height: int, font: Path, gap: int) -> Image.Image:
-    """Return the ink of the digits of a number in a font, in a row from the left; `start` is the centre of the first
-    digit."""
+    """Return the ink of the digits of a number in a font, in a row from the left.
+
+    `start` is the centre of the first digit.
+    """
     ink = Image.new("L", size)
     draw, x = ImageDraw.Draw(ink), start[0]
     for digit in text:
@@ -146,7 +148,7 @@ def row(text: str, size: tuple[int, int], start: tuple[int, int], height: int, f
 
 
 def make_several() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
-    """Return every sample with several digits by file name, with the options for saving it."""
+    """Return every sample with several digits, keyed by file name, with the options for saving it."""
     rng = np.random.default_rng(2027)
     fonts = {family: files[0] for family, files in find_fonts(HELD_OUT_FAMILIES).items()}
     pictures: dict[str, tuple[Image.Image, dict[str, Any]]] = {}

@@ -1,8 +1,9 @@
-"""Realistic pictures of digits: rendered in many fonts or handwritten, then distorted and badly lit.
+"""Render realistic pictures of digits, which are printed in many fonts or handwritten, then distorted and badly lit.
 
 `photograph` turns ink into a picture: it varies shift, scale, rotation, shear, stroke width, blur, noise, uneven light,
-dark on light or light on dark, and occasionally colour. Every picture is then preprocessed like a user's picture.
-`python -m trninfer.tools.digits.render_digits SHEET.png` draws a sheet of pictures next to the network's inputs.
+dark on light or light on dark, and occasionally colour. Every picture is then preprocessed in the same way as a user's
+picture. `python -m trninfer.tools.digits.render_digits SHEET.png` draws a sheet of pictures next to the network's
+inputs.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ USUAL, SMALL = (28.0, 110.0), (8.0, 28.0)  # the longer side of a digit in a pic
 
 
 class Rendering(NamedTuple):
-    """The preprocessed pictures of a stream, and the number of pictures that preprocessing refused."""
+    """The preprocessed pictures of a stream, and the number of pictures that preprocessing rejected."""
 
     images: np.ndarray  # float32 [N, 1, 32, 32]
     labels: np.ndarray  # int32 [N]
     numbers: np.ndarray  # int32 [N]: index of each picture in its stream
-    refused: int  # number of refused pictures, which are left out
+    refused: int  # number of rejected pictures, which are omitted
 
 
 def font_ink(text: int | str, font: Path) -> Image.Image:
-    """Draw a digit, or any text, in a font as ink (mode L, 255 is ink) without margin; its longer side is INK_SIDE.
+    """Draw a digit, or any text, in a font as ink (mode L, 255 is ink) without margin. The longer side is INK_SIDE.
 
-    Raises ValueError if the font draws nothing for it.
+    Raises ValueError if the font draws nothing for the text.
     """
     large = load_font(font, INK_SIDE)
     left, top, right, bottom = large.getbbox(str(text))
@@ -59,7 +60,7 @@ def font_ink(text: int | str, font: Path) -> Image.Image:
 
 
 def fit_ink(canvas: Image.Image) -> Image.Image:
-    """Crop the empty margin and scale the longer side to INK_SIDE; raise ValueError if there is no ink."""
+    """Crop the empty margin and scale the longer side to INK_SIDE. Raise ValueError if there is no ink."""
     box = canvas.getbbox()
     if box is None:
         raise ValueError("no ink")
@@ -97,8 +98,10 @@ def photograph(
 
 
 def change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Make strokes thicker or thinner by up to a thirtieth of the digit on each side; in half of the cases, leave them
-    unchanged."""
+    """Make strokes thicker or thinner by up to a thirtieth of the digit on each side.
+
+    In half of the cases, leave them unchanged.
+    """
     choice = rng.random()
     radius = int(rng.integers(1, INK_SIDE // 30 + 1))
     if choice < 0.25:
@@ -121,7 +124,7 @@ def distort_ink(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.
     scale = size / max(ink.size)
     rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     forward = rotation @ np.array([[1, shear], [0, 1]]) @ np.diag([scale * stretch, scale / stretch])
-    half = np.abs(forward) @ (np.array(ink.size) / 2)  # half the sides of the distorted digit's box
+    half = np.abs(forward) @ (np.array(ink.size) / 2)  # half the side lengths of the box of the distorted digit
     forward *= min(1.0, float((np.array(canvas) / 2 * 0.94 / half).min()))
     half = np.abs(forward) @ (np.array(ink.size) / 2)
     room = np.maximum(np.array(canvas) / 2 * 0.97 - half, 0)
@@ -144,7 +147,8 @@ def two_tones(rng: np.random.Generator, channels: int) -> tuple[np.ndarray, np.n
 
 
 def light_on(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Return the light on each pixel [H, W], 0 to 1: even, falling off to one side, a lamp's spot, or a soft shadow."""
+    """Return the light on each pixel [H, W], 0 to 1: even, falling off to one side, the spot of a lamp, or a soft
+    shadow."""
     x, y = np.meshgrid(np.linspace(-1, 1, canvas[0]), np.linspace(-1, 1, canvas[1]))
     kind = rng.random()
     floor = rng.uniform(0.35, 0.9)
@@ -163,8 +167,10 @@ def light_on(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 
 
 def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple[Image.Image, int]:
-    """Return picture number `index` of a stream of renderings, and its digit; families have equal shares, and digits
-    are used in turn."""
+    """Return picture number `index` of a stream of renderings, and its digit.
+
+    Families have equal probabilities, and digits are used in turn.
+    """
     rng = np.random.default_rng([STREAMS[stream], index])
     digit = index % 10
     files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
@@ -173,7 +179,7 @@ def font_picture(stream: str, index: int, fonts: dict[str, list[Path]]) -> tuple
 
 
 def handwriting_picture(index: int, features: np.ndarray, labels: np.ndarray) -> tuple[Image.Image, int]:
-    """Return picture number `index` of distorted handwriting; the training digits are used in turn."""
+    """Return picture number `index` of distorted handwriting, and its digit. The training digits are used in turn."""
     rng = np.random.default_rng([STREAMS["training handwriting"], index])
     ink = enlarge(features[index % len(features)], INK_SIDE)
     box = ink.getbbox()
@@ -191,7 +197,7 @@ def _handwriting_example(task: tuple[int, np.ndarray, np.ndarray]) -> tuple[np.n
 
 
 def try_preprocess(picture: Image.Image) -> np.ndarray | None:
-    """Return the network's input for a picture, or None if preprocessing refuses it."""
+    """Return the network's input for a picture, or None if preprocessing rejects it."""
     try:
         return preprocess(picture, INPUT)
     except InputError:
@@ -199,7 +205,7 @@ def try_preprocess(picture: Image.Image) -> np.ndarray | None:
 
 
 def collect(examples: list[tuple[np.ndarray | None, int]]) -> Rendering:
-    """Collect (image, label) of a whole stream, in order, into a rendering."""
+    """Collect the (image, label) pairs of a whole stream, in order, in a rendering."""
     readable = [(image, label, number) for number, (image, label) in enumerate(examples) if image is not None]
     return Rendering(
         np.stack([image for image, _, _ in readable]),

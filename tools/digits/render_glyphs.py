@@ -1,19 +1,19 @@
-"""Network inputs made directly from glyphs, without pictures, in much larger numbers than pictures.
+"""Render network inputs directly from glyphs, without pictures. Far more inputs can be created in this way.
 
-Finding the ink takes nine tenths of the time of a picture (`render_digits.py`); here ink is distorted, blurred and
-centred at once, so that a network sees ten times as many shapes of digits and non-digits:
+Finding the ink takes nine tenths of the time of a picture (`render_digits.py`). Here, ink is distorted, blurred and
+centred in one step, so that a network sees ten times as many shapes of digits and non-digits. The kinds of glyphs are:
 
 - digits: every training font family; handwriting: the training forms;
 - letters, scripts (the training scripts of `signs.py`, and FURTHER_SCRIPTS) and pictograms;
-- common signs: COMMON, even if some unusual font draws a 4 or an 8 like one of them;
+- common characters: COMMON, even if an unusual font draws a 4 or an 8 like one of them;
 - drawings: the training kinds of `shapes.py`;
 - variants: handwritten forms of digits that few fonts contain (`variants.py`);
-- turned digits: mirrored, upside down or lying, if the result is not a digit;
-- strokes: a few random lines, arcs and loops, like a sign of an imaginary script;
+- turned digits: mirrored, upside down or on their side, if the result is not a digit;
+- strokes: a few random lines, arcs and loops, like a character of an imaginary script;
 - overlaps: two overlapping glyphs;
-- written digits, made-up signs: written stroke by stroke, with the same pens (`strokes.py`).
+- written digits and synthetic characters: written stroke by stroke, with the same pens (`strokes.py`).
 
-All of these are used for training; none of the validation or held-out families is among them.
+All kinds are used for training. They contain no validation or held-out families.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ TURNS: dict[int, tuple[Image.Transpose, ...]] = {
 
 
 class Glyphs:
-    """The glyphs of each kind by number, generated reproducibly."""
+    """The glyphs of each kind, which are numbered and generated reproducibly."""
 
     def glyph(self, kind: str, index: int) -> tuple[np.ndarray, int]:
         """Return glyph number `index` of a kind as float32 [1, 32, 32], and its class."""
@@ -219,7 +219,7 @@ class Glyphs:
         """Draw a digit and another glyph, each shifted from the middle."""
         canvas = Image.new("L", (2 * INK_SIDE, 2 * INK_SIDE))
         first = self._digit("digits", int(rng.integers(10)), rng)
-        other = int(rng.integers(20))  # half of them digits
+        other = int(rng.integers(20))  # half of them are digits
         second = self._digit("digits", other, rng) if other < 10 else self._sign("letters", rng)
         for ink in (first, second):
             at = [int(INK_SIDE - side / 2 + rng.uniform(-0.3, 0.3) * INK_SIDE) for side in ink.size]
@@ -228,14 +228,14 @@ class Glyphs:
 
 
 def _none(ink: Image.Image) -> Image.Image:
-    """Return made-up ink that is certainly a non-digit; ValueError if it may be a digit."""
+    """Return synthetic ink that is certainly a non-digit. Raise ValueError if it may be a digit."""
     if lookalikes().alike(ink) > MAX_LIKENESS:
         raise ValueError("like a digit")
     return ink
 
 
 def as_input(ink: Image.Image, rng: np.random.Generator) -> np.ndarray:
-    """Distort ink as in a picture, blur it, and centre it as the preprocessing does, float32 [1, 32, 32]."""
+    """Distort ink as in a picture, blur it, and centre it as the preprocessing does. Returns float32 [1, 32, 32]."""
     drawn = distort_ink(change_strokes(ink, rng), SIDE * 0.75, (SIDE, SIDE), rng)
     drawn = drawn.filter(ImageFilter.GaussianBlur(max(0.0, rng.uniform(-0.5, 2.0))))
     values = np.asarray(drawn, np.float32) / 255
@@ -249,7 +249,7 @@ def as_input(ink: Image.Image, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_strokes(rng: np.random.Generator) -> Image.Image:
-    """Draw two to six strokes between points of a grid, straight, bent or closed, with one pen."""
+    """Draw two to six straight, bent or closed strokes between points of a grid with one pen."""
     canvas = Image.new("L", (INK_SIDE, INK_SIDE))
     draw = ImageDraw.Draw(canvas)
     width = int(rng.integers(8, 30))
@@ -280,20 +280,20 @@ def draw_strokes(rng: np.random.Generator) -> Image.Image:
 
 @cache
 def _sign_ink(character: str, path: Path) -> Image.Image | None:
-    """Draw a sign in a font as ink; None if it looks like a digit."""
+    """Draw a character in a font as ink. Return None if it looks like a digit."""
     ink = font_ink(character, path)
     return None if lookalikes()(ink) else ink
 
 
 @cache
 def _characters(group: str, path: Path) -> str:
-    """Return the characters of a font that belong to a group of signs."""
+    """Return the characters of a font that belong to a group."""
     every = {"letters": signs.text_signs, "scripts": signs.script_signs, "pictograms": signs.pictogram_signs}
     return "".join(c for c in every[group](path) if signs.teaches(c) and not is_confusable(c))
 
 
 def _any_file(fonts: dict[str, list[Path]], rng: np.random.Generator) -> Path:
-    """Return a random font file, with equal shares of families."""
+    """Return a random font file, with equal probabilities for families."""
     files = fonts[list(fonts)[int(rng.integers(len(fonts)))]]
     return files[int(rng.integers(len(files)))]
 
@@ -308,6 +308,6 @@ def _example(task: tuple[str, int]) -> tuple[np.ndarray, int]:
 
 
 def render_glyphs(kind: str, processes: int = 2) -> Rendering:
-    """Render all glyphs of a kind; labels are digits, or NONE."""
+    """Render all glyphs of a kind. Labels are digits or NONE."""
     with Pool(processes) as pool:
         return collect(pool.map(_example, [(kind, index) for index in range(COUNTS[kind])], chunksize=100))

@@ -1,9 +1,9 @@
-"""Pictures of non-digits, with the same light and distortions as digits (`photograph`).
+"""Render pictures of non-digits, with the same light and distortions as digits (`photograph`).
 
-Groups: letters of text fonts, other scripts, pictograms, drawings, parts of digits, several digits in a row. Sides:
-`training`, `validation` (never used for training; settings and the temperature are chosen on it) and `held-out`. The
-signs of each side are listed in `signs.py`, `shapes.py` and `fonts.py`; no family is on two sides. `python -m
-trninfer.tools.digits.render_nondigits SHEET.png [SIDE]` draws a sheet of them.
+The groups are letters of text fonts, other scripts, pictograms, drawings, parts of digits, and several digits in a row.
+The splits are `training`, `validation` (never used for training; settings and the temperature are chosen on it) and
+`held-out`. The characters of each split are listed in `signs.py`, `shapes.py` and `fonts.py`; no family is in two
+splits. `python -m trninfer.tools.digits.render_nondigits SHEET.png [SIDE]` draws a sheet of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNTS = {
     "validation": (400, 900, 600, 300, 200, 150),
     "held-out": (200, 1200, 700, 300, 200, 200),
 }
-SIGN_GROUPS = ("scripts", "pictograms")  # groups whose held-out families are alphabets and symbols never trained on
+SIGN_GROUPS = ("scripts", "pictograms")  # their held-out families are never used for training
 # Halves of digits that are not themselves digits (unlike the right half of a 4, which resembles a 1, or the upper half
 # of an 8, which resembles a 0).
 PARTS = {0: "tblr", 2: "blr", 3: "tb", 4: "tl", 5: "tb", 6: "tr", 8: "lr", 9: "l"}
@@ -46,7 +46,7 @@ _Fonts = dict[str, list[Path]]
 
 
 class NonDigits:
-    """The pictures of one side by `group` and number, generated reproducibly."""
+    """The pictures of one split, which are numbered within each `group` and generated reproducibly."""
 
     def __init__(self, side: str) -> None:
         self._side = side
@@ -67,14 +67,14 @@ class NonDigits:
         while True:
             try:
                 ink = make[group](rng)
-            except (ValueError, OSError):  # nothing was drawn, or the font has no outline for it
+            except (ValueError, OSError):  # nothing was drawn, or the font has no outline for the character
                 continue
             if group == "several digits" or not lookalikes()(ink):
                 return photograph(ink, rng)
 
     @cached_property
     def _text_fonts(self) -> _Fonts:
-        """Return the families of this side from which digits and letters are taken."""
+        """Return the families of this split from which digits and letters are taken."""
         if self._side == "held-out":
             return find_fonts(HELD_OUT_FAMILIES)
         validating = self._side == "validation"
@@ -102,7 +102,7 @@ class NonDigits:
 
     @cached_property
     def _handwriting(self) -> np.ndarray:
-        """Return the features of this side's handwritten digits, [N, 64]."""
+        """Return the features [N, 64] of this split's handwritten digits."""
         training, held_out = load_split()
         cut = FORM_STARTS[8]
         by_side = {
@@ -125,7 +125,7 @@ class NonDigits:
         return font_ink(_any_sign(self._allowed(signs.pictogram_signs(path)), rng), path)
 
     def _allowed(self, characters: str) -> str:
-        """Return the characters allowed on this side: those used in training must certainly be non-digits."""
+        """Return the characters that are allowed in this split. In training, they must certainly be non-digits."""
         return "".join(filter(signs.teaches, characters)) if self._side == "training" else characters
 
     def _drawing(self, rng: np.random.Generator) -> Image.Image:
@@ -203,7 +203,10 @@ def _any_sign(characters: str, rng: np.random.Generator) -> str:
 
 
 def _contrast(drawing: Image.Image) -> Image.Image:
-    """Convert a coloured drawing (mode RGBA) on white paper to ink without margin, the darkest part being full ink."""
+    """Convert a coloured drawing (mode RGBA) on white paper to ink without margin.
+
+    The darkest part becomes full ink.
+    """
     values = (255 - np.asarray(drawing.convert("L"), np.float32)) * (np.asarray(drawing.getchannel("A")) / 255)
     return fit_ink(Image.fromarray((values * (255 / max(float(values.max()), 1))).astype(np.uint8)))
 
@@ -221,7 +224,8 @@ def _example(task: tuple[str, str, int]) -> tuple[np.ndarray | None, int]:
 
 
 def _teaches(image: np.ndarray, group: str) -> bool:
-    """True if the network's input is a non-digit too: preprocessing may have removed accents, rings and neighbours."""
+    """True if the network's input is a non-digit too, since preprocessing may have removed accents, rings and
+    neighbours."""
     rows, columns = np.nonzero(image[0] > 0.2)
     if group == "several digits" and np.ptp(columns) < ROW_ASPECT * np.ptp(rows):
         return False
@@ -229,7 +233,7 @@ def _teaches(image: np.ndarray, group: str) -> bool:
 
 
 def render_nondigits(side: str, group: str, processes: int = 2) -> Rendering:
-    """Render all preprocessed pictures of a side and group; labels are NONE."""
+    """Render all preprocessed pictures of a split and group. Labels are NONE."""
     count = COUNTS[side][list(GROUPS).index(group)]
     with Pool(processes) as pool:
         return collect(pool.map(_example, [(side, group, index) for index in range(count)], chunksize=50))

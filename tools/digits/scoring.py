@@ -19,7 +19,7 @@ Score = tuple[str, int, int]  # name, number correct, total
 
 
 class Answers(NamedTuple):
-    """A network's answers for a set of pictures; pictures that preprocessing refused have none."""
+    """A network's predictions for a set of pictures. Pictures that preprocessing rejected have none."""
 
     logits: np.ndarray  # float32 [N, classes]
     labels: np.ndarray  # int32 [N]
@@ -36,18 +36,18 @@ class Answers(NamedTuple):
         return len(self.labels) + self.refused
 
     def count_correct(self) -> int:
-        """Return the number of correct answers; a refused picture is not correct."""
+        """Return the number of correct predictions. A rejected picture is not correct."""
         return int((self.classes == self.labels).sum())
 
     def count_none(self, none: int) -> int:
-        """Return the number of pictures labelled as non-digits: class `none`, and refused ones."""
+        """Return the number of pictures that were classified as class `none` or rejected."""
         return int((self.classes == none).sum()) + self.refused
 
 
 def answer(
     network: Network, tensors: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, refused: int = 0
 ) -> Answers:
-    """Return the golden model's answers to inputs x [N, ...]."""
+    """Return the golden model's predictions for inputs x [N, ...]."""
     logits = [run_network(network, tensors, part).logits for part in np.array_split(x, math.ceil(len(x) / 256))]
     return Answers(np.concatenate(logits), labels, refused)
 

@@ -1,4 +1,4 @@
-"""The sets of pictures that `digits-cnn` is trained and scored on, cached in a folder, and their scores."""
+"""The sets of pictures on which `digits-cnn` is trained and scored, cached in a folder, and their scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCORED_ON_SIGNS = "non-digits refused, held-out scripts and pictograms"
 
 
 class Sets:
-    """The sets of rendered pictures by name, cached in a folder if one is given."""
+    """The sets of rendered pictures, keyed by name and cached in a folder if one is given."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class Sets:
             return Rendering(kept["images"], kept["labels"], kept["numbers"], int(kept["refused"]))
 
     def nondigits(self, side: str) -> dict[str, Rendering]:
-        """Return the pictures without a digit, by group."""
+        """Return the pictures without a digit, keyed by group."""
         return {
             group: self.get(f"{side} {group}", lambda group=group: render_nondigits(side, group))  # type: ignore[misc]
             for group in GROUPS
@@ -63,7 +63,7 @@ def _fonts(sets: Sets, stream: str, count: int) -> Rendering:
 
 
 def glyph_sets(sets: Sets) -> dict[str, Rendering]:
-    """Return the sets of the first training: plain handwriting, and glyphs of each kind."""
+    """Return the sets of the first training stage: plain handwriting, and glyphs of each kind."""
     return {
         "plain handwriting": plain_handwriting(*load_split()[0]),
         **{
@@ -74,8 +74,8 @@ def glyph_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def picture_sets(sets: Sets) -> dict[str, Rendering]:
-    """Return the additional training sets: pictures of handwriting, of fonts, of small digits in fonts, and of
-    non-digits."""
+    """Return the additional training sets: pictures of handwriting, of digits in fonts, of small digits in fonts, and
+    of non-digits."""
     return {
         "handwriting": sets.get("training handwriting", lambda: render_handwriting(HANDWRITING_PICTURES)),
         "fonts": _fonts(sets, "training fonts", FONT_PICTURES),
@@ -85,13 +85,13 @@ def picture_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def validation_sets(sets: Sets) -> dict[str, Rendering]:
-    """Return the sets for choosing settings and fitting the temperature: fonts, and pictures without a digit by
-    group."""
+    """Return the sets for choosing settings and fitting the temperature: digits in fonts, and each group of pictures
+    without a digit."""
     return {"fonts": _fonts(sets, "validation fonts", VALIDATION_PICTURES), **sets.nondigits("validation")}
 
 
 def held_out_sets(sets: Sets) -> dict[str, Rendering]:
-    """Return all held-out sets: handwriting, fonts, and non-digits by group."""
+    """Return all held-out sets: handwriting, digits in fonts, and each group of non-digits."""
     held_out = load_split()[1]
     return {
         SCORED_ON_DIGITS: plain_handwriting(*held_out),
@@ -101,7 +101,8 @@ def held_out_sets(sets: Sets) -> dict[str, Rendering]:
 
 
 def held_out_scores(answers: dict[str, Answers]) -> tuple[list[Score], list[Score], list[Bin]]:
-    """Return the scores of answers to `held_out_sets`, their parts, and the reliability of all answers."""
+    """Return the scores of predictions for `held_out_sets`, the scores of their parts, and the reliability of all
+    predictions."""
     digits = [answers[SCORED_ON_DIGITS], answers[SCORED_ON_FONTS]]
     signs = [answers[group] for group in SIGN_GROUPS]
     scores: list[Score] = [
@@ -118,7 +119,7 @@ def held_out_scores(answers: dict[str, Answers]) -> tuple[list[Score], list[Scor
 
 
 def print_parts(parts: list[Score], bins: list[Bin]) -> float:
-    """Print the refusals and the expected calibration error, which is returned."""
+    """Print the refusals and the expected calibration error, and return the error."""
     for on, count, total in parts:
         print(f"{on}: {count} of {total}, {100 * count / total:.2f} %")
     error = calibration_error(bins)

@@ -1,7 +1,7 @@
-"""Generated drawings of non-digits, by kind: shapes, scribbles, textures, faces.
+"""Draw non-digits of many kinds: shapes, scribbles, textures and faces.
 
-Each kind is a function of random numbers that draws ink (mode L, 255 is ink) on SIDE x SIDE. Kinds of HELD_OUT_SHAPES
-and VALIDATION_SHAPES are never trained on.
+Each kind is a function of random numbers that draws ink (mode L, 255 is ink) on SIDE x SIDE pixels. The kinds in
+HELD_OUT_SHAPES and VALIDATION_SHAPES are never used for training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Drawing = Callable[[ImageDraw.ImageDraw, np.random.Generator], None]
 
 
 def _ring(count: int, radius: Callable[[int], float], turn: float = 0.0) -> list[Point]:
-    """Return points around the centre, each at its own distance."""
+    """Return points around the centre, with a separate distance for each."""
     angles = [turn + 2 * math.pi * number / count for number in range(count)]
     return [(MIDDLE + radius(k) * math.cos(a), MIDDLE + radius(k) * math.sin(a)) for k, a in enumerate(angles)]
 
@@ -38,7 +38,7 @@ def _closed(draw: ImageDraw.ImageDraw, points: list[Point], rng: np.random.Gener
 
 
 def polygon(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Draw three to six corners, regular or not."""
+    """Draw a regular or irregular polygon with three to six corners."""
     corners, turn = int(rng.integers(3, 7)), rng.uniform(0, math.pi)
     _closed(draw, _ring(corners, lambda _: rng.uniform(55, 90), turn), rng)
 
@@ -135,7 +135,7 @@ def face(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def disc(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Draw a filled ellipse, a rounded box, or two or three that overlap."""
+    """Draw a filled ellipse, a rounded box, or two or three of them that overlap."""
     for _ in range(int(rng.integers(1, 4))):
         x, y = rng.uniform(60, SIDE - 60, 2)
         wide, high = rng.uniform(35, 60, 2)
@@ -147,7 +147,7 @@ def disc(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def texture(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Draw spots: smooth noise above a threshold, in a square."""
+    """Draw spots, which are smooth noise above a threshold, in a square."""
     noise = Image.fromarray(rng.integers(0, 256, (SIDE, SIDE), np.uint8)).filter(
         ImageFilter.GaussianBlur(rng.uniform(3, 12))
     )
@@ -169,7 +169,8 @@ def squares(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def composition(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
-    """Three to nine areas and lines of several tones over each other, as emoji are drawn; often on one large area."""
+    """Draw three to nine overlapping areas and lines of several tones, often on one large area, in the style of
+    emoji."""
     if rng.random() < 0.6:
         _area(draw, rng, (MIDDLE, MIDDLE), rng.uniform(60, 90, 2), int(rng.integers(90, 256)))
     for _ in range(int(rng.integers(2, 9))):
@@ -183,7 +184,7 @@ def composition(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def _area(draw: ImageDraw.ImageDraw, rng: np.random.Generator, middle: Point, reach: np.ndarray, tone: int) -> None:
-    """Draw an ellipse, a rounded box or a polygon in a tone; half the time, mirrored horizontally."""
+    """Draw an ellipse, a rounded box or a polygon in a tone. Half the time, it is mirrored horizontally."""
     kind, mirrored = rng.random(), rng.random() < 0.5
     angles = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 7))))
     for x in (middle[0], SIDE - middle[0])[: 1 + mirrored]:
@@ -215,7 +216,7 @@ def badge(draw: ImageDraw.ImageDraw, rng: np.random.Generator) -> None:
 
 
 def _emblem(draw: ImageDraw.ImageDraw, rng: np.random.Generator, size: float, tone: int) -> None:
-    """Draw a small sign in the centre: a letter, an arrow, a star, a few strokes, or an area."""
+    """Draw a small symbol in the centre: a letter, an arrow, a star, a few strokes, or an area."""
     kind, turn = int(rng.integers(5)), rng.uniform(0, 2 * math.pi)
     if kind == 0:
         font = ImageFont.load_default(round(2 * size))

@@ -1,10 +1,10 @@
-"""Signs that are not digits: letters, scripts and pictograms, by family, and the held-out families.
+"""The characters that are not digits: letters, scripts and pictograms of each family, and the held-out families.
 
-Signs are split by family, and related families are on the same side: Thai and Lao, Telugu and Kannada, Hebrew and its
-Rashi script are all held out, as are, of the pictograms, colour emoji and two sets of icons. Signs that look like
-digits are excluded on all sides: those that Unicode classifies as numbers or as confusable with one, and those that
-coincide with a digit, as `O` does with `0` and `l` with `1` (`lookalikes.py`). The lists were fixed before anything was
-scored on them.
+Characters are split by family, and related families are in the same split: Thai and Lao, Telugu and Kannada, and Hebrew
+and its Rashi script are all held out. Of the pictograms, colour emoji and two sets of icons are held out. Characters
+that look like digits are excluded from all splits: characters that Unicode classifies as numbers or as confusable with
+one, and characters that coincide with a digit, such as `O` with `0` and `l` with `1` (`lookalikes.py`). The lists were
+fixed before any network was scored on them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBER_WORDS = (
     "MAHJONG",
     "ZERO",
 )
-NUMBER_NAMES = ("numeric", "number", "roman", "digital", "counter")  # the same, in the names of icons
+NUMBER_NAMES = ("numeric", "number", "roman", "digital", "counter")  # the same for the names of icons
 
 # The characters used from text fonts: Latin, Greek, Cyrillic, punctuation, arrows, mathematics and dingbats.
 TEXT_RANGES = ((0x21, 0x250), (0x370, 0x530), (0x1E00, 0x1FFF), (0x2010, 0x27C0))
@@ -170,18 +170,18 @@ TRAINING_PICTOGRAMS = {
 
 
 def script_patterns(scripts: tuple[str, ...]) -> dict[str, str]:
-    """Return the patterns of Noto's files for some scripts."""
+    """Return the patterns of the Noto files for scripts."""
     return {f"Noto {script}": f"truetype/noto/Noto*[a-z]{script}*-*.ttf" for script in scripts}
 
 
 def is_number(character: str) -> bool:
-    """True if Unicode classifies a character as a number, or its name says that it shows one."""
+    """True if Unicode classifies a character as a number, or if its name says that it shows a number."""
     name = unicodedata.name(character, "")
     return unicodedata.category(character)[0] == "N" or any(word in name for word in NUMBER_WORDS)
 
 
 def _is_drawn(character: str) -> bool:
-    """True if a character has ink by itself: letters, punctuation, symbols, and icons without a meaning."""
+    """True if a character has ink by itself: a letter, punctuation, a symbol, or an icon without a meaning."""
     category = unicodedata.category(character)
     return category[0] in "LPS" or (category == "Co" and ord(character) in PRIVATE_USE)
 
@@ -201,8 +201,8 @@ def _without_accent(character: str) -> str:
 
 
 def teaches(character: str) -> bool:
-    """True if a character is certainly a non-digit: neither it nor its plain form (without bold or circle) may pass for
-    a digit."""
+    """True if a character is certainly a non-digit: neither the character nor its plain form (without bold or circle)
+    can pass for a digit."""
     plain = unicodedata.normalize("NFKD", character)[0]
     return not is_number(plain) and plain not in ALSO_DIGITS | BARELY_LETTERS
 
@@ -221,7 +221,10 @@ def script_signs(path: Path) -> str:
 
 
 def pictogram_signs(path: Path) -> str:
-    """Return the pictures of a symbol font: from Unicode's arrows on, and icons, without those that show numbers."""
+    """Return the pictures of a symbol font: icons, and characters from Unicode's arrows on.
+
+    Characters that show numbers are omitted.
+    """
     return "".join(
         c
         for c, name in ((chr(code), name) for code, name in _glyph_names(path).items())
@@ -236,7 +239,7 @@ def _names_number(name: str) -> bool:
 
 @cache
 def _glyph_names(path: Path) -> dict[int, str]:
-    """Return code and glyph name of each character in a font."""
+    """Return the code and the glyph name of each character in a font."""
     from fontTools.ttLib import TTFont
 
     with TTFont(str(path), lazy=True, fontNumber=0) as font:
@@ -244,7 +247,7 @@ def _glyph_names(path: Path) -> dict[int, str]:
 
 
 def find_files(pattern: str) -> list[Path]:
-    """Return the files of a family; FileNotFoundError if it is not installed."""
+    """Return the files of a family. Raises FileNotFoundError if it is not installed."""
     files = sorted(FONT_DIRECTORY.glob(pattern))
     if not files:
         raise FileNotFoundError(f"no font at {FONT_DIRECTORY / pattern}; tools/README.md lists the packages")

@@ -1,7 +1,8 @@
-"""Glyphs written stroke by stroke with many kinds of pens: digits of imaginary fonts, and signs of imaginary scripts.
+"""Write glyphs stroke by stroke with many kinds of pens: digits of imaginary fonts, and characters of imaginary
+scripts.
 
-A stroke is a list of points [N, 2] in a box about as high as 1, x to the right and y down. Digits and made-up signs
-share the same pens, so that a pen does not reveal which a glyph is.
+A stroke is a list of points [N, 2] in a box with a height of about 1; x points to the right and y down. Digits and
+synthetic characters use the same pens, so that the pen does not reveal the kind of a glyph.
 """
 
 from __future__ import annotations
@@ -83,11 +84,12 @@ class Pen(NamedTuple):
     angle: float
 
 
-PLAIN = Pen(0.07 * INK_SIDE, 0.07 * INK_SIDE, 0.0)  # used for comparing likeness
+PLAIN = Pen(0.07 * INK_SIDE, 0.07 * INK_SIDE, 0.0)  # the pen for comparing likeness
 
 
 def any_pen(rng: np.random.Generator) -> Pen:
-    """Return a random pen, round as often as flat, from a hairline to a sixth of the glyph's height."""
+    """Return a random pen, which is round or flat with equal probability and from a hairline to a sixth of the glyph's
+    height wide."""
     wide = float(np.exp(rng.uniform(np.log(0.018), np.log(0.085)))) * INK_SIDE
     contrast = 1.0 if rng.random() < 0.5 else rng.uniform(0.15, 0.9)
     angle = rng.choice([0.0, math.pi / 2, rng.uniform(0, math.pi)])
@@ -95,7 +97,7 @@ def any_pen(rng: np.random.Generator) -> Pen:
 
 
 def written(strokes: Strokes, pen: Pen) -> Image.Image:
-    """Draw strokes as ink without margin: the pen is a polygon dragged along each stroke."""
+    """Draw strokes as ink without margin. The pen is a polygon that is dragged along each stroke."""
     every = np.concatenate(strokes)
     low, scale = every.min(axis=0), 0.8 * INK_SIDE / max(np.ptp(every, axis=0).max(), 1e-6)
     around = np.linspace(0, 2 * math.pi, 16, endpoint=False)
@@ -112,8 +114,8 @@ def written(strokes: Strokes, pen: Pen) -> Image.Image:
 
 
 def _drag(draw: ImageDraw.ImageDraw, a: np.ndarray, b: np.ndarray, nib: np.ndarray) -> None:
-    """Draw the area that a convex nib covers from a to b: both ends, and the parallelogram between for each of its
-    sides."""
+    """Draw the area that a convex nib covers from a to b: both ends and, for each side of the nib, the parallelogram
+    between them."""
     for at in (a, b):
         draw.polygon([tuple(point) for point in at + nib], fill=255)
     for p, q in zip(nib, np.roll(nib, 1, axis=0)):
@@ -121,15 +123,15 @@ def _drag(draw: ImageDraw.ImageDraw, a: np.ndarray, b: np.ndarray, nib: np.ndarr
 
 
 def _rounded(rng: np.random.Generator, exponent: float) -> np.ndarray:
-    """Return a closed curve between an ellipse and a rectangle with half axes 1, from a random start, [N, 2]."""
+    """Return a closed curve [N, 2] between an ellipse and a rectangle, with half axes 1 and a random start."""
     turns = np.linspace(0, 2 * math.pi, 49) + rng.uniform(0, 2 * math.pi)
     cos, sin = np.cos(turns), np.sin(turns)
     return np.stack([np.sign(cos) * np.abs(cos) ** exponent, np.sign(sin) * np.abs(sin) ** exponent], 1)
 
 
 def digit_strokes(digit: int, rng: np.random.Generator) -> Strokes:
-    """Return the strokes of a digit in one of its ways, with points shifted and width varied."""
-    exponent = rng.uniform(0.25, 1.1) if rng.random() < 0.6 else 1.0  # shape of round parts; small values are square
+    """Return the strokes of a digit, written in one of several ways, with shifted points and a varied width."""
+    exponent = rng.uniform(0.25, 1.1) if rng.random() < 0.6 else 1.0  # shape of round parts; small: square
     if digit == 0:
         ring = _rounded(rng, exponent) * [rng.uniform(0.2, 0.48), 0.5]
         return [ring[: len(ring) - int(rng.integers(1, 4)) * int(rng.random() < 0.3)]]
@@ -155,7 +157,7 @@ def digit_strokes(digit: int, rng: np.random.Generator) -> Strokes:
 
 
 def _one(rng: np.random.Generator) -> Strokes:
-    """Return a stem, most often with a flag, sometimes with a foot."""
+    """Return the strokes of a 1: a stem, usually with a flag and sometimes with a foot."""
     strokes = [np.array([[0.0, 0.0], [rng.normal(0, 0.03), 1.0]])]
     if rng.random() < 0.75:
         flag = np.array([[-rng.uniform(0.1, 0.4), rng.uniform(0.0, 0.4)], [0.0, 0.0]])
@@ -167,7 +169,7 @@ def _one(rng: np.random.Generator) -> Strokes:
 
 
 def _eight(rng: np.random.Generator, exponent: float) -> Strokes:
-    """Return two touching rings, the lower of which is at least as wide."""
+    """Return the strokes of an 8: two touching rings, of which the lower is at least as wide."""
     waist, wide = rng.uniform(-0.12, 0.05), rng.uniform(0.2, 0.42)
     upper, lower = (0.5 + waist) / 2, (0.5 - waist) / 2
     above = _rounded(rng, exponent) * [wide * rng.uniform(0.65, 1.0), upper] + [0, -0.5 + upper]
@@ -175,7 +177,7 @@ def _eight(rng: np.random.Generator, exponent: float) -> Strokes:
 
 
 def sign_strokes(rng: np.random.Generator) -> Strokes:
-    """Return a made-up sign: two to four strokes, hooks, bowls and dots between the points of a grid."""
+    """Return a synthetic character: two to four strokes, hooks, bowls and dots between the points of a grid."""
     wide = rng.uniform(0.4, 1.1)
     xs, ys = np.linspace(0, wide, int(rng.integers(2, 4))), np.linspace(0, 1, int(rng.integers(3, 5)))
 
@@ -217,7 +219,10 @@ def draw_written_digit(digit: int, rng: np.random.Generator) -> Image.Image:
 
 
 def draw_made_up_sign(rng: np.random.Generator) -> Image.Image:
-    """Draw a made-up sign as ink without margin with a random pen; ValueError if it looks like a digit."""
+    """Draw a synthetic character as ink without margin with a random pen.
+
+    Raises ValueError if it looks like a digit.
+    """
     strokes = sign_strokes(rng)
     if _plain_digits().alike(written(strokes, PLAIN)) > MAX_LIKENESS:
         raise ValueError("like a digit")
@@ -225,7 +230,7 @@ def draw_made_up_sign(rng: np.random.Generator) -> Image.Image:
 
 
 def _finished(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Return ink unchanged, or sometimes cut like a stencil, or as an outline."""
+    """Return ink, usually unchanged but sometimes cut like a stencil or reduced to its outline."""
     kind = rng.random()
     if kind < 0.08:  # bridges of a stencil
         cut = ink.copy()

@@ -1,23 +1,24 @@
-"""Train `digits-cnn`: a picture of a digit, preprocessed to 1x32x32, to ten digits or none.
+"""Train `digits-cnn`, which classifies a picture of a digit, preprocessed to 1x32x32, as one of ten digits or none.
 
 `python -m trninfer.tools.digits.train_digits_cnn` writes weights/digits-cnn.safetensors, its card weights/digits-cnn.md
 and docs/digits-cnn-reliability.svg. The training data are
 
 - the first eleven forms of the UCI digits that scikit-learn ships (1,415 digits), as plain pictures and as 6,000
-  distorted and badly lit ones,
+  distorted and badly lit pictures,
 - 10,500 distorted and badly lit pictures of digits in the fonts of TRAINING_FAMILIES (`fonts.py`), 1,500 of them small,
 - about 9,000 pictures of non-digits (`render_nondigits.py`),
 - 150,000 glyphs of digits and non-digits (`render_glyphs.py`).
 
-Pictures go through the same preprocessing as a user's pictures, glyphs through its last step only. Both are distorted a
-little more in every batch. The network is scored on the last three forms (382 digits) as plain pictures, on 2,000
-pictures of digits in the fonts of HELD_OUT_FAMILIES, and on 2,800 pictures of non-digits of held-out families. A digit
-that is refused, or in which no ink is found, counts as wrong.
+Pictures are preprocessed like a user's pictures; glyphs pass only through the last step of preprocessing. Both are
+slightly distorted again in every batch. The network is scored on the last three forms (382 digits) as plain pictures,
+on 2,000 pictures of digits in the fonts of HELD_OUT_FAMILIES, and on 2,800 pictures of non-digits of held-out families.
+A digit that is classified as none, or in which no ink is found, counts as wrong.
 
-Two larger networks are trained first and teach the small one (ROUNDS). Settings, the offset of none and the temperature
-are fitted after the last round but one, on the fonts of VALIDATION_FAMILIES and the non-digits for validation; the last
-round learns these fonts as well. `--validate` stops before held-out data are scored, and writes nothing. `--cache
-DIRECTORY` stores rendered pictures and checkpoints. `--score` scores the existing network and rewrites its figures.
+Two larger networks are trained first and teach the small network (ROUNDS). Settings, the offset of none and the
+temperature are fitted after the second-to-last round, on the fonts of VALIDATION_FAMILIES and the non-digits for
+validation. The last round is also trained on these fonts. `--validate` stops before held-out data are scored, and
+writes nothing. `--cache DIRECTORY` stores rendered pictures and checkpoints. `--score` scores the existing network and
+rewrites its figures.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from .sets import Sets, glyph_sets, held_out_scores, held_out_sets, joined, pict
 from .training import Batch, Checkpoint, Distortion, distort, module_for, seed_everything, tensors_of, train
 
 KEPT_EVERY = 2000  # steps
-MAX_REFUSED = 0.005  # maximum number of refused digits, as a fraction of the validation fonts' digits
+MAX_REFUSED = 0.005  # maximum number of refused digits, as a fraction of the digits in validation fonts
 SOFTENED = 2.0  # divisor of a teacher's logits
 PLAIN_SHARES = {  # shares of each batch
     "plain handwriting": 24,
@@ -126,11 +127,12 @@ def batches(
     teachers: Sequence[nn.Module] = (),
     sure: Collection[str] = (),
 ) -> Iterator[Batch]:
-    """Yield endless batches with the given shares of the sources, with geometric distortion within limits and changes
-    of stroke width, focus and tone.
+    """Yield batches endlessly, with the given shares of the sources.
 
-    The first source is undistorted handwriting, and is distorted the most. Targets are labels or, with teachers, the
-    mean of their softened probabilities; samples of `sure` sources keep their labels.
+    Images are distorted within limits, and their stroke width, focus and tone are changed.
+
+    The first source is undistorted handwriting, which is distorted the most. Targets are labels or, if there are
+    teachers, the mean of their softened probabilities; samples of `sure` sources keep their labels.
     """
     tensors = {
         name: (torch.from_numpy(source.images), torch.from_numpy(source.labels).long())
@@ -166,7 +168,7 @@ def _taught(teachers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
 
 
 def _out_of_focus(x: torch.Tensor) -> torch.Tensor:
-    """Make a quarter of the images thicker, a fifth thinner, a quarter blurred, and one in eight coarse."""
+    """Make a quarter of the images thicker and a fifth thinner; blur a quarter, and coarsen one in eight."""
     n = len(x)
     stroke, change = torch.rand(n), 0.6 * torch.rand(n, 1, 1, 1)
     thick, thin, blurred = stroke < 0.25, stroke > 0.8, torch.rand(n) < 0.25
@@ -185,7 +187,8 @@ def train_rounds(
 ) -> Iterator[nn.Sequential]:
     """Return the running average of the weights after each of ROUNDS.
 
-    With `kept`, each round resumes from its checkpoint in this folder, and `judged` scores it at every checkpoint.
+    If `kept`, a folder, is given, each round resumes from its checkpoint in it, and is scored on `judged` at every
+    checkpoint.
     """
     trained: list[nn.Sequential] = []
     for number, each in enumerate(ROUNDS):
@@ -219,10 +222,11 @@ def train_rounds(
 
 
 def calibrate(network: Network, tensors: dict[str, np.ndarray], judged: dict[str, Rendering]) -> tuple[float, float]:
-    """Return the offset to subtract from the logit of none, and the temperature, both fitted on the validation split;
-    print its scores.
+    """Return the offset to subtract from the logit of none, and the temperature.
 
-    The offset is the smallest one with which at most MAX_REFUSED of the validation fonts' digits are refused.
+    Both are fitted on the validation split, whose scores are printed.
+
+    The offset is the smallest for which at most MAX_REFUSED of the digits in validation fonts are refused.
     """
     results = {name: _answer(network, tensors, each) for name, each in judged.items()}
     digits = results["fonts"].logits

@@ -1,11 +1,11 @@
-"""Train `digits-detect`: a grey picture fitted into 1x128x128, to the boxes of the digits in it.
+"""Train `digits-detect`, which finds the boxes of digits in a grey picture that is fitted into 1x128x128.
 
 `python -m trninfer.tools.digits.train_digits_detect` writes weights/digits-detect.safetensors and its card
 weights/digits-detect.md. The network is trained on 20,000 compositions (`compositions.py`) of digits in the fonts of
-TRAINING_FAMILIES, without those for validation, and of the first eight forms of the UCI digits that scikit-learn ships.
-It is scored on 1,000 compositions of the fonts of HELD_OUT_FAMILIES and the last three forms.
+TRAINING_FAMILIES, except for validation families, and of the first eight forms of the UCI digits that scikit-learn
+ships. It is scored on 1,000 compositions of the fonts of HELD_OUT_FAMILIES and the last three forms.
 
-`--cache DIRECTORY` keeps the compositions. `--validate` scores the validation side, and writes nothing.
+`--cache DIRECTORY` stores the compositions. `--validate` scores the validation split and writes nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ INPUT = ImageInput(
 def to_network(model: Detector, offset: float) -> tuple[Network, dict[str, np.ndarray]]:
     """Return the trained module as a network, with normalizations folded into convolutions, and its tensors.
 
-    The answers of each grid become rows, one per cell; the rows of both grids are concatenated. `offset` is added to
-    all logits.
+    The outputs of each grid become rows, one per cell, and the rows of both grids are concatenated. `offset` is added
+    to all logits.
     """
     layers: list[Layer] = []
     tensors: dict[str, np.ndarray] = {}
@@ -112,7 +112,7 @@ def to_network(model: Detector, offset: float) -> tuple[Network, dict[str, np.nd
 
 
 def convolutions_of(part: nn.Module) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d | None]]:
-    """Yield the convolutions of a module in order, each with the normalization behind it."""
+    """Yield the convolutions of a module in order, each with the normalization that follows it."""
     found = [each for each in part.modules() if isinstance(each, (nn.Conv2d, nn.BatchNorm2d))]
     for number, each in enumerate(found):
         if isinstance(each, nn.Conv2d):
@@ -161,7 +161,7 @@ def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
 
 
 def write(model: Detector, sets: Sets) -> None:
-    """Write the model file and its card, with the scores of the answers to the held-out compositions."""
+    """Write the model file and its card, with the scores of the predictions for the held-out compositions."""
     offset = fit_offset(model, sets.get("validation", VALIDATION))
     network, tensors = to_network(model, offset)
     examples = sets.get("held-out", HELD_OUT)
@@ -221,7 +221,7 @@ def _describe(layer: Conv2d) -> str:
 def _found_of_height(
     answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], low: float, high: float
 ) -> tuple[int, int]:
-    """Return the number of digits within a range of heights in pixels that are found, and their total."""
+    """Return how many digits within a range of heights in pixels were found, and their total."""
     found = total = 0
     for each, truth in zip(answers, truths, strict=True):
         heights = truth[:, 4] - truth[:, 2]
@@ -234,13 +234,14 @@ def _found_of_height(
 
 
 class Sets:
-    """The compositions of each side, cached in a folder if one is given."""
+    """The compositions of each split, cached in a folder if one is given."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def get(self, side: str, count: int) -> list[Composition]:
-        """Return the first compositions of a side, from the folder or newly created and stored there."""
+        """Return the first compositions of a split, from the folder if it contains them; otherwise, create and store
+        them."""
         path = None if self._folder is None else self._folder / f"{side}.npz"
         if path is not None and path.is_file():
             with np.load(path) as kept:

@@ -1,8 +1,8 @@
-"""Train `digits-ffnn`: 64 features of a handwritten digit, values 0..16, to ten classes through one hidden layer.
+"""Train `digits-ffnn`, which classifies 64 features of a handwritten digit (values 0..16) with one hidden layer.
 
 `python -m trninfer.tools.digits.train_digits_ffnn` writes weights/digits-ffnn.safetensors. The seed is 0. The network
 is trained on the first eleven forms of the UCI digits that scikit-learn ships (1,415 digits), which are enlarged,
-distorted and shrunk to 8x8 again. It is scored on the last three forms (382 digits, see `uci.py`). The division by 16
+distorted and reduced to 8x8 again. It is scored on the last three forms (382 digits, see `uci.py`). The division by 16
 is folded into the first weights, so that the network reads features of 0 to 16.
 
 `--validate`, for choosing settings, trains on the first eight forms, scores on forms 9 to 11 and writes nothing.
@@ -39,7 +39,7 @@ NETWORK = Network(
 
 
 def batches(features: np.ndarray, labels: np.ndarray) -> Iterator[Batch]:
-    """Yield endless batches of distorted digits with values 0..1."""
+    """Yield batches of distorted digits with values 0..1 endlessly."""
     images = torch.from_numpy(features / 16).reshape(-1, 1, 8, 8)
     large = F.interpolate(images, size=(32, 32), mode="bicubic", align_corners=False).clamp(0, 1)
     targets = torch.from_numpy(labels).long()

@@ -1,9 +1,9 @@
-"""Code shared by the training scripts: networks as PyTorch modules, distortion of batches, the training loop, and
+"""Code that the training scripts share: networks as PyTorch modules, distortion of batches, the training loop, and
 files.
 
 Settings are chosen on forms 9 to 11 of the training digits, with the network trained on forms 1 to 8 (`--validate`);
-the held-out forms and fonts are not used. A single thread is used so that sums are computed in a fixed order; other
-processors may still round differently, so that a repetition elsewhere matches in accuracy, but not bit by bit.
+the held-out forms and fonts are not used. A single thread is used so that sums are computed in a fixed order. Other
+processors may still round differently, so a repetition on another machine has the same accuracy but not the same bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AVERAGE_DECAY = 0.998
 
 
 class Distortion(NamedTuple):
-    """The largest distortion of a batch of images; lengths are relative to half the image's side."""
+    """The largest distortion of a batch of images. Lengths are relative to half the side of an image."""
 
     rotation: float = 0.25  # radians
     scale: float = 0.15
@@ -43,8 +43,8 @@ def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.
     """Return the network as a PyTorch module that computes logits, with dropout before each dense layer except at the
     input.
 
-    With `normalize`, each convolution after the first layer, whose outputs are the most, is normalized by the batch
-    while it trains; `tensors_of` folds that into it.
+    If `normalize`, each convolution except the first, which has the most outputs, is followed by batch normalization
+    during training; `tensors_of` folds the normalization into the convolution.
     """
     modules: list[nn.Module] = []
     for number, layer in enumerate(network.layers):
@@ -72,7 +72,7 @@ def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.
 
 
 def tensors_of(network: Network, module: nn.Sequential) -> dict[str, np.ndarray]:
-    """Return the module's weights with the network's names and layouts, float32."""
+    """Return the module's weights as float32, with the network's names and layouts."""
     parts = [part for part in module if isinstance(part, (nn.Conv2d, nn.Linear))]
     following = dict(zip(module, [*module][1:]))
     layers = [layer for layer in network.layers if isinstance(layer, (Conv2d, Dense))]
@@ -90,7 +90,7 @@ def tensors_of(network: Network, module: nn.Sequential) -> dict[str, np.ndarray]
 
 
 def _folded(weight: torch.Tensor, bias: torch.Tensor, norm: nn.BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:
-    """Fold a normalization with fixed statistics into weight and bias of the convolution before it."""
+    """Fold a normalization with fixed statistics into the weight and bias of the convolution that precedes it."""
     mean, variance = norm.running_mean, norm.running_var
     assert mean is not None and variance is not None
     scale = norm.weight.detach() / torch.sqrt(variance + norm.eps)
@@ -98,7 +98,7 @@ def _folded(weight: torch.Tensor, bias: torch.Tensor, norm: nn.BatchNorm2d) -> t
 
 
 def distort(images: torch.Tensor, limits: Distortion) -> torch.Tensor:
-    """Rotate, scale, shear, shift and bend each image of [N, 1, H, W] at random."""
+    """Randomly rotate, scale, shear, shift and bend each image of [N, 1, H, W]."""
     n = len(images)
 
     def uniform(limit: float) -> torch.Tensor:
@@ -119,7 +119,10 @@ def distort(images: torch.Tensor, limits: Distortion) -> torch.Tensor:
 
 
 class Checkpoint(NamedTuple):
-    """Path and interval of checkpoints, so that interrupting a long training loses little and changes nothing."""
+    """The path and interval of checkpoints.
+
+    With them, interrupting a long training loses little time and does not change the result.
+    """
 
     path: Path
     every: int  # steps
@@ -133,7 +136,7 @@ class _Stateful(Protocol):
 
 
 class Run:
-    """The state of a training: module, running average, optimizer, schedule."""
+    """The state of a training: the module, its running average, the optimizer, and the schedule."""
 
     def __init__(self, *parts: _Stateful) -> None:
         self._parts = parts
@@ -167,9 +170,8 @@ def train(
 ) -> nn.Sequential:
     """Train for a fixed number of steps (AdamW, one cycle) and return the running average of the weights.
 
-    The learning rate rises for a share `rising` of the steps, then falls.
-
-    With `bfloat16`, convolutions and products are computed in it, in half the time; the weights stay float32.
+    The learning rate rises for a fraction `rising` of the steps, then falls. If `bfloat16`, convolutions and products
+    are computed in bfloat16, which takes half the time; the weights stay in float32.
     """
     if bfloat16:
         module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload, unused-ignore]
@@ -199,7 +201,7 @@ def train(
 
 @torch.no_grad()
 def _average(average: nn.Sequential, module: nn.Sequential, decay: float) -> None:
-    """Update the running average, including statistics of normalizations."""
+    """Update the running average, including the statistics of normalizations."""
     for kept, new in zip(average.state_dict().values(), module.state_dict().values(), strict=True):
         if kept.is_floating_point():
             kept.lerp_(new, 1 - decay)

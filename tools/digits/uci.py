@@ -1,9 +1,9 @@
-"""The UCI handwritten digits that scikit-learn ships, split by the form they were written on.
+"""The UCI handwritten digits that scikit-learn ships, split by the form on which they were written.
 
-scikit-learn has the 1,797 digits of the UCI set's test half, 8x8 with values 0..16, without the writers' names. The
-order of the labels reveals the forms: the 13 writers of this half filled in the same printed form of about 130 digits
-(0 to 9 three times, then a fixed sequence) 14 times in all. The last three forms are held out as a whole. One person
-filled in two forms; apart from that person, no writer is in both training and held-out data.
+scikit-learn contains the 1,797 digits of the test half of the UCI set, 8x8 with values 0..16, without the names of the
+writers. The order of the labels reveals the forms: the 13 writers of this half filled in the same printed form of about
+130 digits (0 to 9 three times, then a fixed sequence) 14 times in all. The last three forms are held out as a whole.
+One person filled in two forms; apart from that person, no writer is in both training and held-out data.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ TOTAL = 1797
 
 
 class Digits(NamedTuple):
-    """Features float32 [N, 64] of 0..16 and labels int32 [N]."""
+    """Features, float32 [N, 64] of 0..16, and labels, int32 [N]."""
 
     features: np.ndarray
     labels: np.ndarray
 
 
 def load_split() -> tuple[Digits, Digits]:
-    """Return (training, held out): 1,415 digits of the first eleven forms and 382 of the last three."""
+    """Return (training, held out): the 1,415 digits of the first eleven forms and the 382 digits of the last three."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -54,7 +54,7 @@ def check_forms(labels: np.ndarray) -> None:
 def enlarge(features: np.ndarray, side: int = 96, margin: int = 0) -> Image.Image:
     """Return one digit [64] of 0..16 as ink (mode L, 255 is ink) of side x side pixels, smoothly enlarged.
 
-    A margin of empty pixels, added beforehand, rounds off the strokes that are cut by the 8x8 grid.
+    A margin of empty pixels that is added first rounds off strokes at the edge of the 8x8 grid.
     """
     cells = np.pad(np.clip(features.reshape(8, 8) * (255 / 16), 0, 255).astype(np.uint8), margin)
     small = Image.fromarray(cells)

@@ -1,7 +1,7 @@
-"""Handwritten variants of digits that few fonts contain, as ink; `render_glyphs.py` adds them to the digits of fonts.
+"""Draw handwritten variants of digits that few fonts contain. `render_glyphs.py` adds them to the digits of fonts.
 
-A 0 with a slash or a dot, a 1 as a bar or with a long upstroke, a 5 as a smooth curve, a 7 with a crossbar, an 8 in one
-stroke that may stay open at the top, a 9 with a hook, and outlines of any digit.
+The variants are a 0 with a slash or a dot, a 1 as a bar or with a long upstroke, a 5 as a smooth curve, a 7 with a
+crossbar, an 8 in one stroke that may stay open at the top, a 9 with a hook, and outlines of any digit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def varied_digit(index: int) -> int:
 
 
 def draw_variant(index: int, plain: Draw, rng: np.random.Generator) -> Image.Image:
-    """Draw variant number `index` as ink; `plain` draws the digit it is derived from, if it is."""
+    """Draw variant number `index` as ink. If the variant is derived from a plain digit, `plain` draws that digit."""
     digit = VARIED[index % len(VARIED)]
     if digit == OUTLINED:
         return outlined(plain(varied_digit(index)), rng)
@@ -60,7 +60,7 @@ def crossed(plain: Image.Image, digit: int, rng: np.random.Generator) -> Image.I
 
 
 def outlined(plain: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Draw the outline of a digit, or the digit with a light line around it and a dark one around that."""
+    """Draw the outline of a digit, or the digit surrounded by a light line and a dark line."""
     width = 2 * int(rng.integers(1, 4)) + 1
     ink = ImageOps.expand(plain, 24)
     if rng.random() < 0.5:  # make thin digits bolder, so that they have an inside
@@ -73,7 +73,7 @@ def outlined(plain: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def draw_bar(rng: np.random.Generator) -> Image.Image:
-    """Draw a 1 as an upright bar, straight or tapered, half the time with a little flag or a foot."""
+    """Draw a 1 as a straight or tapered upright bar, half the time with a small flag or a foot."""
     canvas = Image.new("L", (INK_SIDE, INK_SIDE))
     draw = ImageDraw.Draw(canvas)
     x, top, bottom = INK_SIDE / 2, 4.0, INK_SIDE - 4.0
@@ -93,7 +93,7 @@ def draw_bar(rng: np.random.Generator) -> Image.Image:
 
 
 def draw_upstroke(rng: np.random.Generator) -> Image.Image:
-    """Draw a 1 as taught in German schools: an upstroke of any length up to the stem's, then the stem."""
+    """Draw a 1 as taught in German schools: an upstroke, which is at most as long as the stem, followed by the stem."""
     # radians: of the stem, and from the stem to the upstroke
     lean, turn = rng.uniform(-0.1, 0.35), rng.uniform(0.3, 0.95)
     length, bow = rng.uniform(0.3, min(1.0, 0.6 / math.sin(turn))), rng.uniform(-0.12, 0.12)
@@ -110,7 +110,7 @@ def draw_upstroke(rng: np.random.Generator) -> Image.Image:
 
 
 def draw_nine(rng: np.random.Generator) -> Image.Image:
-    """Draw a 9 whose tail is a hook to the left, like that of a g; its bowl is closed or nearly closed."""
+    """Draw a 9 whose tail is a hook to the left, like the tail of a g. Its bowl is closed or nearly closed."""
     wide, high = rng.uniform(0.22, 0.36), rng.uniform(0.18, 0.28)
     turns = np.linspace(rng.uniform(-0.9, -0.2), 2 * math.pi + rng.uniform(-0.5, 0.1), 40)
     bowl = np.stack([wide * np.cos(turns), -0.25 + high * -np.sin(turns)], 1)
@@ -128,7 +128,7 @@ def draw_nine(rng: np.random.Generator) -> Image.Image:
 
 
 def draw_eight(rng: np.random.Generator) -> Image.Image:
-    """Draw an 8 in one stroke: its ends meet at the top, stay apart, or dip into the upper loop as in a heart."""
+    """Draw an 8 in one stroke. Its ends meet at the top, stay apart, or dip into the upper loop as in a heart."""
     gap = rng.uniform(0.0, 0.35)
     t = np.linspace(gap, 2 * math.pi - gap, 90)
     upper, lower = rng.uniform(0.2, 0.42), rng.uniform(0.08, 0.38)
@@ -159,7 +159,7 @@ def draw_five(rng: np.random.Generator) -> Image.Image:
 
 
 def smooth(points: list[tuple[float, float]] | np.ndarray) -> np.ndarray:
-    """Return a smooth curve (Catmull-Rom) through points, [N, 2]."""
+    """Return a smooth curve [N, 2] (Catmull-Rom) through points."""
     ends = np.array([points[0], *points, points[-1]])
     t = np.linspace(0, 1, 10, endpoint=False)[:, None]
     parts = []
@@ -169,7 +169,7 @@ def smooth(points: list[tuple[float, float]] | np.ndarray) -> np.ndarray:
 
 
 def _written(strokes: list[np.ndarray], rng: np.random.Generator) -> Image.Image:
-    """Draw strokes [N, 2], about 1 high, with one pen."""
+    """Draw strokes [N, 2] with a height of about 1, with one pen."""
     every = np.concatenate(strokes)
     low, scale = every.min(axis=0), 0.8 * INK_SIDE / max(np.ptp(every, axis=0).max(), 1e-6)
     width = int(rng.integers(6, 26))
