@@ -33,6 +33,8 @@ from .view import View
 RAW_SCORES = "raw scores of classes"  # text for a note
 MAX_TOLD = 5  # maximum number of unsupported nodes listed in a message
 
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+
 # Common unsupported operators with advice; other operators get a generic message.
 _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
@@ -40,6 +42,7 @@ _REMEDIES = {
     "torchvision, only its backbone and head)",
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
+    "Random": "it draws random numbers; export the network in evaluation mode, without random masks or noise",
 }
 _SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # number of inputs that can be outputs instead
 _ALIKE = {
@@ -47,6 +50,7 @@ _ALIKE = {
     "Scan": "If",
     "GRU": "LSTM",
     "RNN": "LSTM",
+    **dict.fromkeys(RANDOM, "Random"),
     "com.microsoft.Attention": "Attention",
     "com.microsoft.MultiHeadAttention": "Attention",
 }
@@ -180,6 +184,8 @@ class Walk:
         data = [name for name in node.inputs if name in importer.views]
         if node.op == "If":
             self._take_branch(node)
+        elif node.op in RANDOM:
+            raise ModelError(_remedy(node))
         elif not data:
             given = [importer.constants[name] if name else None for name in node.inputs]
             positions = [position for position, name in enumerate(node.outputs) if name]
