@@ -23,7 +23,7 @@ from .box_heads import FoundBoxes, find_head, note_on_tables
 from .box_spec import BoxSpec, parse_boxes
 from .box_units import fit_to_values
 from .builder import MAX_NAME, BuiltOutput
-from .class_values import are_classes, fit_to_scores, leading_output, true_notes
+from .class_values import are_classes, fit_to_scores, leading_output, note_on_features, true_notes
 from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map, note_on_maps
 from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
@@ -270,7 +270,9 @@ def _decide_outputs(
         properties = properties.with_pictures(WHOLE_PICTURES)
         return _Meaning(outputs, _read_again(walk, graph, part, properties), properties, [])
     outputs[0] = replace(outputs[0], output=leading_output(outputs[0], graph, options.output_kind))
-    note = note_on_tables(outputs) or note_on_maps(walk.importer, outputs, source.input) if is_guessed else ""
+    if not is_guessed:
+        return _Meaning(outputs, source, properties, [])
+    note = note_on_tables(outputs) or note_on_maps(walk.importer, outputs, source.input) or note_on_features(outputs[0])
     return _Meaning(outputs, source, properties, [note] if note else [])
 
 

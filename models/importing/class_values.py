@@ -11,7 +11,7 @@ from .builder import BuiltOutput
 from .onnx_file import Graph
 from .onnx_graph import RAW_SCORES
 from .onnx_labels import labels_in
-from .onnx_meaning import FLATTENED
+from .onnx_meaning import ANSWERS, FEATURES, FLATTENED, has_word
 
 _CLOSE = 1e-3
 
@@ -22,7 +22,26 @@ def leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output
         return built.output if kind == built.output.kind else Output(kind, "raw" if kind == "classes" else "")
     if _are_named_chances(built, graph):
         return Output("classes", "softmax")
-    return Output("values") if _are_regressions(built, graph) else built.output
+    is_raw = built.output.scores == "raw"
+    if _are_regressions(built, graph) or (is_raw and _are_features(built)):
+        return Output("values")
+    return built.output
+
+
+def note_on_features(built: BuiltOutput) -> str:
+    """Return a note if the first output is read as values because of its name, otherwise ""."""
+    if built.output.kind != "values" or not _are_features(built):
+        return ""
+    return (
+        f"the output {built.name!r} is read as features because of its name, so its {built.label_count} numbers are "
+        "values (--output-kind classes, if they are scores)"
+    )
+
+
+def _are_features(leading: BuiltOutput) -> bool:
+    """Return True if a row of numbers is named like an embedding, such as "pooler_output" of transformers."""
+    is_named = has_word(leading.name, FEATURES) and not has_word(leading.name, ANSWERS)
+    return is_named and len(leading.shape) == 1 and leading.shape[0] > 1
 
 
 def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:

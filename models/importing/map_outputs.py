@@ -14,7 +14,7 @@ from ..layers import Activation, Affine, ChannelSoftmax, Concat, PixelArgmax
 from ..outputs import Output
 from .builder import BuiltOutput
 from .importer import Importer
-from .onnx_meaning import last_step
+from .onnx_meaning import FEATURES, has_word, last_step
 from .picture import PreprocessingOptions
 from .view import View
 
@@ -22,19 +22,20 @@ COARSEST = 8  # largest downscaling of a map, per axis; coarser outputs are feat
 COLOURS = 3  # an output with this many channels and the size of the image is a picture
 WHOLE_PICTURES = PreprocessingOptions(resize_mode="squash", is_beside=True)  # every pixel gets a class
 SIGMOIDS = ("sigmoid", "hardsigmoid")
+_NO_CLASSES = (*FEATURES, "heatmap", "predicted_depth", "alphas")  # parts of the names of other outputs
 
 
 def looks_like_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input) -> bool:
     """Return True if the first of the outputs looks like class scores for the pixels of an image.
 
     Such an output has at least 2 channels, rows and columns in proportion to the image, and no final activation except
-    a softmax over the channels. An output with three channels and the size of the image is a picture, and outputs of
-    several sizes are the levels of a detector.
+    a softmax over the channels. An output with three channels and the size of the image is a picture, outputs of several
+    sizes are the levels of a detector, and names such as "heatmaps" or "feature_maps" state another meaning.
     """
     built = outputs[0]
     if not isinstance(source, ImageInput) or built.view is None or built.output.kind != "values":
         return False
-    if _are_levels(outputs, source):
+    if _are_levels(outputs, source) or has_word(built.name, _NO_CLASSES):
         return False
     if len(built.shape) != 3:
         return False

@@ -40,6 +40,7 @@ _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
     "NonZero": "it selects entries by their values; export the network without this selection (for a detector of "
     "torchvision, only its backbone and head)",
+    "GridSample": "it samples an image at computed positions, as deformable attention does, which is not supported",
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
     "Random": "it draws random numbers; export the network in evaluation mode, without random masks or noise",

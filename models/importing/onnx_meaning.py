@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ..checks import INPUT
 from ..inputs import Input, SeveralInputs
-from ..layers import Activation, Affine, Combine, Concat, Flatten, Layer, Pool, Reshape, Softmax, Transpose
+from ..layers import Activation, Affine, Combine, Concat, Flatten, Layer, LayerNorm, Pool, Reshape, Softmax, Transpose
 from ..outputs import Output
 from .builder import BuiltOutput, NetworkBuilder
 from .importer import Importer
@@ -18,8 +18,9 @@ ARRANGING = (Flatten, Reshape, Transpose)
 FLATTENED = "a flattened image or table"  # text for a note
 
 # Parts of the names of outputs that contain answers, and of intermediate outputs.
-_ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
-_ON_THE_WAY = ("feature", "embed", "hidden", "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")
+ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
+FEATURES = ("feature", "embed", "hidden", "pooler")
+_ON_THE_WAY = (*FEATURES, "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class FoundOutput:
 
 
 def _computes_values(layer: Layer) -> bool:
-    """True if a layer bounds its numbers as no classifier does, or divides them by a norm, as embeddings are."""
-    if isinstance(layer, Combine):
-        return layer.operation == "divide"
+    """True if a layer bounds its numbers as no classifier does, or normalises them, as embeddings are."""
+    if isinstance(layer, (Combine, LayerNorm)):
+        return isinstance(layer, LayerNorm) or layer.operation == "divide"
     return isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
 
 
@@ -121,18 +122,19 @@ def _rank(found: FoundOutput, is_ancestor: bool) -> float:
     """Return a sort key that is smaller for outputs that are more likely to be the answer."""
     kinds = {"softmax": 0.0, "log_softmax": 0.0, "raw": 2.0, "": 1.0 if found.output.kind == "sigmoid" else 4.0}
     rank = kinds[found.output.scores] + 2.0 * is_ancestor
-    if _is_named(found, _ANSWERS):
+    if has_word(found.name, ANSWERS):
         rank -= 1.5
-    return rank + 1.5 * _is_named(found, _ON_THE_WAY)
+    return rank + 1.5 * has_word(found.name, _ON_THE_WAY)
 
 
 def _is_on_the_way(found: FoundOutput, ancestors: set[str]) -> bool:
-    raw = found.output.scores == "raw"
-    return raw and (found.view.layer in ancestors or not _is_named(found, _ANSWERS) or _is_named(found, _ON_THE_WAY))
+    is_answer = has_word(found.name, ANSWERS) and not has_word(found.name, _ON_THE_WAY)
+    return found.output.scores == "raw" and (found.view.layer in ancestors or not is_answer)
 
 
-def _is_named(found: FoundOutput, words: Sequence[str]) -> bool:
-    return any(word in found.name.lower() for word in words)
+def has_word(name: str, words: Sequence[str]) -> bool:
+    """Return True if the name of an output contains one of several words."""
+    return any(word in name.lower() for word in words)
 
 
 def _ancestors(layers: Mapping[str, Layer], names: Sequence[str]) -> set[str]:

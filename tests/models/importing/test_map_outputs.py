@@ -116,6 +116,17 @@ def test_pictures_features_and_single_channels_are_values(tmp_path: Path) -> Non
     assert read(write(tmp_path / "asked.onnx", 5, []), "values").network.output.kind == "values"
 
 
+@pytest.mark.parametrize("name", ["heatmaps", "feature_maps.0", "last_hidden_state"])
+def test_names_state_that_maps_are_not_scores(name: str, tmp_path: Path) -> None:
+    """As Hugging Face names the outputs of pose estimators and backbones."""
+    path = write(tmp_path / "net.onnx", 5, [node("Identity", target=name)])
+    graph = onnx.load(path)
+    graph.graph.output[0].name = name
+    onnx.save(graph, path)
+    assert read(path).network.output.kind == "values"
+    assert read(path, "map").network.output.kind == "map"
+
+
 @pytest.mark.parametrize("ending", [[], [node("Sigmoid")]], ids=["scores", "probabilities"])
 def test_a_binary_mask_is_a_map_of_two_classes_if_asked_for(tmp_path: Path, ending: list[Any]) -> None:
     path = write(tmp_path / "net.onnx", 1, ending)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from import_steps import importer_of
-from onnx_chain import Chain, assert_imports
+from onnx_chain import Chain, assert_imports, checked
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.models.importing.importer import Importer
 from trninfer.models.importing.onnx_meaning import FoundOutput, build_outputs, in_order, meaning_of
@@ -66,6 +66,26 @@ def test_one_output_and_as_many_as_inputs_are_values(tmp_path: Path) -> None:
     chain.gemm(6, 2)
     chain.gemm(2, 6)
     assert assert_imports(chain, tmp_path).network.output == Output("values")
+
+
+@pytest.mark.parametrize("name", ["pooler_output", "image_embeds", "features"])
+def test_rows_named_like_embeddings_are_values(name: str, tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 8)
+    chain.nodes[-1].output[0] = chain.value = name
+    imported = checked(chain.model(), tmp_path)
+    assert imported.network.output == Output("values")
+    (note,) = imported.notes
+    assert f"{name!r} is read as features because of its name, so its 8 numbers are values (--output-kind " in note
+    asked = checked(chain.model(), tmp_path, options=ImportOptions(output_kind="classes"))
+    assert asked.network.output == RAW
+
+
+def test_embeddings_that_end_in_a_norm_are_values(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.gemm(6, 8)
+    chain.add("LayerNormalization", chain.weight(8), chain.weight(8))
+    assert checked(chain.model(), tmp_path).network.output == Output("values")
 
 
 def test_embeddings_of_length_one_are_values(tmp_path: Path) -> None:
