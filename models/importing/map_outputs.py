@@ -29,8 +29,8 @@ def looks_like_map(importer: Importer, outputs: Sequence[BuiltOutput], source: I
     """Return True if the first of the outputs looks like class scores for the pixels of an image.
 
     Such an output has at least 2 channels, rows and columns in proportion to the image, and no final activation except
-    a softmax over the channels. An output with three channels and the size of the image is a picture, outputs of several
-    sizes are the levels of a detector, and names such as "heatmaps" or "feature_maps" state another meaning.
+    a softmax over the channels. Not a map: three channels with the size of the image (a picture), outputs of several
+    sizes (the levels of a detector), and outputs whose names state something else, such as "heatmaps".
     """
     built = outputs[0]
     if not isinstance(source, ImageInput) or built.view is None or built.output.kind != "values":
