@@ -1,15 +1,15 @@
-"""Installs PyTorch, with which a few tests compare, where pip would take a build for CPUs: those for CUDA are large."""
+"""Install PyTorch, with which a few tests compare, if pip would choose a build for CPUs. Builds for CUDA are large."""
 
 import json
 import subprocess
 import sys
 
 PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
-CHOICES = ("torch>=2.4", "torch==2.13.0")  # the newest, else one that some indexes hold for CPUs
+CHOICES = ("torch>=2.4", "torch==2.13.0")  # the newest version, else a version that some indexes provide for CPUs
 
 
 def wanted_by(requirement: str) -> list[str] | None:
-    """The packages that pip would install for it; None where it finds none."""
+    """Return the packages that pip would install for a requirement; None if it finds none."""
     tried = subprocess.run([*PIP, requirement, "--dry-run", "--report", "-"], capture_output=True, text=True)
     if tried.returncode:
         return None
@@ -17,7 +17,7 @@ def wanted_by(requirement: str) -> list[str] | None:
 
 
 def main() -> None:
-    """Install it, or say why not; neither is a failure."""
+    """Install PyTorch, or print why it cannot be installed, which is not a failure."""
     for requirement in CHOICES:
         wanted = wanted_by(requirement)
         if wanted is not None and not any(name.startswith(("nvidia", "cuda", "triton")) for name in wanted):

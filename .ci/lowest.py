@@ -1,7 +1,7 @@
-"""The lowest versions that pyproject.toml allows of what trninfer needs, as requirements for pip, one a line.
+"""Print the lowest versions of dependencies that pyproject.toml allows, as requirements for pip, one per line.
 
-With names of extras as arguments, what these need too. Ends with a message where .ci/advisories.csv lists a security
-advisory against a version that pyproject.toml allows.
+Arguments are names of extras whose dependencies are printed too. The script ends with a message if .ci/advisories.csv
+lists a security advisory against a version that pyproject.toml allows.
 """
 
 import csv
@@ -19,12 +19,12 @@ REQUIREMENT = r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+(?:(?:a|b|rc)\d+)?)(?:,<[\d.]+)?
 
 
 def read_project() -> dict:
-    """Return the project's table of pyproject.toml."""
+    """Return the table `project` of pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def lowest(requirements: list[str]) -> list[tuple[str, str, str]]:
-    """Return (name, lowest version, marker) of requirements; those of this package itself are left out."""
+    """Return (name, lowest version, marker) of requirements. Requirements of this package itself are omitted."""
     found = []
     for requirement in requirements:
         match = re.fullmatch(REQUIREMENT, requirement.replace(" ", ""))
@@ -53,7 +53,7 @@ def vulnerable(project: dict, advisories: list[dict[str, str]]) -> list[str]:
 
 
 def numbers(version: str) -> list[int]:
-    """Return the numbers of a version, by which versions are ordered: 2.13.0b0 is before 2.13."""
+    """Return the numbers of a version as a sort key. For example, 2.13.0b0 precedes 2.13."""
     release, *before = re.split("a|b|rc", version)
     parts = [int(part) for part in release.split(".")]
     return parts + [0] * (4 - len(parts)) + [-1 if before else 0]

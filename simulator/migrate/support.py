@@ -7,14 +7,14 @@ from __future__ import annotations
 
 WIDER_DTYPE = '''
 def wider_dtype(first, second):
-    """The data type of a result of two: a float before an integer, then the one of more bits."""
+    """Return the dtype of a result of two dtypes: a float rather than an integer, and then the dtype with more bits."""
     bits = {name: int("".join(filter(str.isdigit, name.split("_")[0])) or 8) for name in (first, second)}
     return max(first, second, key=lambda name: ("float" in name, bits[name]))
 '''
 
 STRETCHED = '''
 def stretched(tile, like):
-    """A tile with its dimensions of 1 repeated as another tile (or a shape) has them: a view, but for partitions."""
+    """Broadcast a tile along its dimensions of 1 to the shape of a tile (or to a shape). Only partitions are copied."""
     shape = tuple(getattr(like, "shape", like))
     if not isinstance(tile, nl.NkiTensor) or tile.shape == shape:
         return tile
@@ -33,7 +33,7 @@ def stretched(tile, like):
 
 
 def common_shape(*tiles):
-    """The shape of tiles that are repeated along their dimensions of 1."""
+    """Return the shape to which tiles are broadcast along their dimensions of 1."""
     shapes = [tile.shape for tile in tiles if isinstance(tile, nl.NkiTensor)]
     if len({(shape[0], math.prod(shape)) for shape in shapes}) == 1:
         return shapes[0]
@@ -44,7 +44,7 @@ def common_shape(*tiles):
 
 ELEMENTWISE = '''
 def elementwise(op, x, y, **options):
-    """op(x, y) of tiles or a tile and a number; a tile is repeated along its dimensions of 1."""
+    """Return op(x, y) for tiles, or for a tile and a number. Tiles are broadcast along dimensions of 1."""
     if isinstance(x, nl.NkiTensor) and isinstance(y, nl.NkiTensor):
         options.setdefault("dtype", wider_dtype(x.dtype, y.dtype))
         shape = common_shape(x, y)
@@ -54,20 +54,20 @@ def elementwise(op, x, y, **options):
 
 REDUCED = '''
 def kept_shape(tile, axes):
-    """The shape of a tile without some of its dimensions; a tile keeps two."""
+    """Return the shape of a tile without some of its dimensions. At least two dimensions remain."""
     shape = tuple(extent for axis, extent in enumerate(tile.shape) if axis not in [a % len(tile.shape) for a in axes])
     return shape if len(shape) > 1 else (shape[0], 1)
 
 
 def axes_last(tile, axes):
-    """A tile with some of its dimensions after the others, as reductions take them."""
+    """Move some dimensions of a tile to the end, as reductions require."""
     axes = [axis % len(tile.shape) for axis in axes]
     return tile.permute(tuple([axis for axis in range(len(tile.shape)) if axis not in axes] + axes))
 '''
 
 SELECTED = '''
 def selected(condition, x, y, **options):
-    """nl.where of tiles that are repeated along their dimensions of 1, or of numbers."""
+    """Return nl.where of tiles, which are broadcast along dimensions of 1, or of numbers."""
     shape = common_shape(condition, x, y)
     condition, x, y = (stretched(operand, shape) for operand in (condition, x, y))
     return nl.where(condition, x, y, **options)
@@ -75,7 +75,7 @@ def selected(condition, x, y, **options):
 
 ASSIGN = '''
 def assign(dst, value):
-    """Copy a tile into a part of another, or fill it with a number."""
+    """Copy a tile into a part of another tile, or fill that part with a number."""
     if isinstance(value, nl.NkiTensor):
         nisa.tensor_copy(dst=dst, src=value)
     else:
@@ -84,7 +84,7 @@ def assign(dst, value):
 
 PLACE = '''
 def place(dst, value, starts):
-    """Copy a tile (or a number) to a part of another; `starts` are the partitions at which the two begin."""
+    """Copy a tile (or a number) to a part of another tile. `starts`: the first partition of each of the two."""
     is_tile = isinstance(value, nl.NkiTensor)
     if all(start % 32 == 0 and dst.shape[0] <= {0: 128, 64: 64}.get(start, 32) for start in starts[: 1 + is_tile]):
         assign(dst, value)
@@ -97,7 +97,7 @@ def place(dst, value, starts):
 
 AS_PREDICATE = '''
 def as_predicate(tile, reverse=False):
-    """A tile of unsigned integers, as predicates are: not 0 where an element is to be taken."""
+    """Convert a tile to a predicate: unsigned integers that are not 0 for the elements to select."""
     if tile.dtype in (nl.uint8, nl.uint16) and not reverse:
         return tile
     return (nl.equal if reverse else nl.not_equal)(tile, 0, dtype=nl.uint8)
@@ -105,20 +105,20 @@ def as_predicate(tile, reverse=False):
 
 FILLED = '''
 def filled(tensor, value):
-    """A tile of the shape of a tensor in HBM with a number in each element."""
+    """Return a tile with the shape of a tensor in HBM, filled with a number."""
     shape = tensor.shape if len(tensor.shape) > 1 else (1, tensor.shape[0])
     return nl.full(shape, value, dtype=tensor.dtype, buffer=nl.sbuf)
 '''
 
 AS_ROWS = '''
 def as_rows(tensor):
-    """A tensor of HBM with a vector's elements one to a row, as a tile has them on its partitions."""
+    """Return a tensor in HBM. A vector becomes a column, so that each element is on a separate partition of a tile."""
     return tensor if len(tensor.shape) > 1 else tensor.reshape((tensor.shape[0], 1))
 '''
 
 AS_FLOAT32 = '''
 def as_float32(column):
-    """A column in float32, as instructions accept it next to a tile; a copy where it has another data type."""
+    """Return a column in float32, as instructions with a tile require. A column of another dtype is converted."""
     if column.dtype == nl.float32:
         return column
     copied = nl.ndarray(column.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -128,7 +128,7 @@ def as_float32(column):
 
 TILE_BLOCKS = '''
 class TileBlocks(dict):
-    """Tiles by the numbers of their block, each allocated when it is first used."""
+    """Tiles, keyed by the indices of their block. Each tile is allocated when it is first used."""
 
     def __init__(self, dimensions, shape, dtype, buffer, value=None):
         super().__init__()
@@ -147,7 +147,7 @@ class TileBlocks(dict):
 
 TRANSPOSE_INTO = '''
 def transpose_into(dst, data, **options):
-    """nisa.nc_transpose to a tile of any data type; the instruction writes that of its operand."""
+    """Transpose into a tile of any dtype. nisa.nc_transpose itself writes only the dtype of its operand."""
     if dst.dtype == data.dtype:
         nisa.nc_transpose(dst=dst, data=data, **options)
         return
@@ -158,7 +158,10 @@ def transpose_into(dst, data, **options):
 
 AS_KERNEL = '''
 def as_kernel(kernel=None, **options):
-    """The kernel itself, jitted where it is a plain function. `options` of what ran or timed kernels have no effect."""
+    """Return the kernel; a plain function is first passed to nki.jit.
+
+    `options`, for running and timing, are ignored.
+    """
     if kernel is None:
         return as_kernel
     return nki.jit(kernel) if inspect.isfunction(kernel) else kernel

@@ -20,115 +20,123 @@ from .entry import (
 ENGINES: dict[str, Row] = {
     # Tensor Engine
     "matmul_least_columns": everywhere(
-        documented(64, "cycles", "least interval of a matmul, however few columns move (A1: MM_INIT_LATENCY)")
+        documented(64, "cycles", "minimum interval of a matmul, however few columns it has (A1: MM_INIT_LATENCY)")
     ),
     "matmul_interval_cycles": everywhere(
-        measured(64, "cycles", "from one matmul to the next at least, whatever its sizes: 25 to 26.7 ns on trn2; A1")
+        measured(64, "cycles", "minimum from one matmul to the next, whatever its sizes: 25 to 26.7 ns on trn2; A1")
     ),
     "matmul_fp32_instructions": everywhere(
-        measured(2, "instructions", "of one float32 matmul: 65,536 of them for 32,768 calls in a profile of KO")
+        measured(2, "instructions", "per float32 matmul: 65,536 for 32,768 calls in a profile of KO")
     ),
     "matmul_fp32_passes": everywhere(
-        documented(2, "cycles/column", "of each of the two instructions: 4 cycles a column in all (A1, OLD)")
+        documented(2, "cycles/column", "of each of the two instructions: 4 cycles per column in total (A1, OLD)")
     ),
     "cold_clock": everywhere(
-        documented(2, "times", "as long at the cold clock, which is half the full one (SUM; row i43)")
+        documented(2, "times", "as long at the cold clock, which has half the full rate (SUM; row i43)")
     ),
     "wide_stride": everywhere(
-        documented(16, "B", "between neighbours from which on a memory gives an engine half its bandwidth (A1)")
+        documented(16, "B", "stride from which on a memory provides half its bandwidth to an engine (A1)")
     ),
     "matmul_gap_ns": same_on_trn3(
         scaled(2.5, "ns", "trn2's; k33 agrees"),
-        measured(2.5, "ns", "between matmuls beside their columns, rows i04 to i12"),
+        measured(2.5, "ns", "between matmuls, in addition to their columns, rows i04 to i12"),
     ),
     "matmul_fill_ns": same_on_trn3(
         measured(
-            125, "ns", "until the last result is in PSUM: 188 to 219 ns in all at 128 columns, PG figs. 18, 20, 21"
+            125, "ns", "until the last result is in PSUM: 188 to 219 ns in total at 128 columns, PG figs. 18, 20, 21"
         ),
         measured(163, "ns", "until the last result is in PSUM, notes of rows i04 and i07"),
     ),
     "stationary_cycles": everywhere(
         documented(
-            64, "cycles", "least interval of a 16-bit weight load (A1: MM_INIT_LATENCY); 32 are hidden behind it"
+            64, "cycles", "minimum interval of a 16-bit weight load (A1: MM_INIT_LATENCY); it hides 32 cycles"
         )
     ),
     "stationary_cycles_fp32": cycles(
         third_party(
-            256, "cycles", "weight load of each of the two instructions of an fp32 matmul: V 1.7 ns a column; i14"
+            256, "cycles", "weight load of each of the two instructions of an fp32 matmul: V, 1.7 ns per column; i14"
         )
     ),
     "stationary_stride": cycles(
-        third_party(2.2, "times", "a stationary operand whose neighbours are 16 B or more apart: V; rows i10, i13")
+        third_party(2.2, "times", "stationary operand with a stride of 16 B or more: V; rows i10, i13")
     ),
     "background_transpose": only_trn3(
-        documented(
-            0.5, "of the time", "of transposes one after the other, which run beside other work (A3: close to double)"
-        )
+        documented(0.5, "of the time", "of consecutive transposes, which overlap other work (A3: close to double)")
     ),
     "transpose_fp32_cycles": (
         documented(4, "cycles/column", "a matmul with the identity: 4 passes (A1, OLD)"),
-        measured(2, "cycles/column", "109 ns warm and 213 cold for 128 columns, 352 of them"),
+        measured(2, "cycles/column", "109 ns warm and 213 cold for 128 columns (352 transposes)"),
         scaled(2, "cycles/column", CYCLES_OF_TRN2),
     ),
     "transpose_fp32_stride": cycles(
-        measured(1.78, "times", "data 16 B or more apart: row i16 over the contiguous 109 ns")
+        measured(1.78, "times", "stride of 16 B or more: row i16 relative to 109 ns for contiguous data")
     ),
     "warm_window_ns": (
         documented(0, "ns", "trn1's clock is not throttled"),
-        measured(3413.3, "ns", "the PE clock is decided anew in windows of 4,096 cycles at 1.2 GHz, row i43; SUM"),
+        measured(3413.3, "ns", "the PE clock is set for each window of 4,096 cycles at 1.2 GHz, row i43; SUM"),
         scaled(3413.3, "ns", "trn2's; SUM documents the same behaviour"),
     ),
     "warm_utilization": everywhere(
-        documented(0.5, "of a window", "busier than this, the next window is at full clock, SUM")
+        documented(0.5, "of a window", "if a window is busier than this, the next is at the full clock, SUM")
     ),
     # Vector Engine
     "vector_gap_cycles": cycles(
-        measured(62.4, "cycles", "between instructions beside their elements: 65 ns, rows i28, i30 to i33")
+        measured(62.4, "cycles", "between instructions, in addition to their elements: 65 ns, rows i28, i30 to i33")
     ),
     "vector_fill_cycles": cycles(
-        measured(151, "cycles", "until the result can be read, beside the elements: 157 ns, rows i26 to i31; V")
+        measured(151, "cycles", "until the result can be read, in addition to the elements: 157 ns, rows i26 to i31; V")
     ),
     "vector_quadruple_pace": everywhere(
         documented(0.25, "cycles/element", "copies and tensor_scalar of contiguous 16-bit data in SBUF (A2, 4x mode)")
     ),
     "vector_double_pace": everywhere(
-        documented(0.5, "cycles/element", "the same strided or with one side in PSUM; two 16-bit inputs (A2, 2x mode)")
+        documented(
+            0.5, "cycles/element", "the same if strided or with one side in PSUM; two 16-bit inputs (A2, 2x mode)"
+        )
     ),
     "vector_strided_read_pace": cycles(
-        measured(0.875, "cycles/element", "copies whose source elements lie 16 B or more apart: 182 ns for 128 of them")
+        measured(0.875, "cycles/element", "copies whose source has a stride of 16 B or more: 182 ns for 128 elements")
     ),
     "vector_narrow_write_pace": cycles(
-        measured(2.2, "cycles/element", "2-byte writes 16 B or more apart, from SBUF: 447 ns for 128 of them")
+        measured(
+            2.2, "cycles/element", "2-byte writes with a stride of 16 B or more, from SBUF: 447 ns for 128 elements"
+        )
     ),
     "vector_narrow_write_psum_pace": cycles(
-        measured(3.6, "cycles/element", "2-byte writes 16 B or more apart, from PSUM: 546 ns for 128 of them")
+        measured(
+            3.6, "cycles/element", "2-byte writes with a stride of 16 B or more, from PSUM: 546 ns for 128 elements"
+        )
     ),
     "vector_operand_gap_cycles": cycles(
-        measured(124, "cycles", "the gap with an operand a partition: 395.8 ns for 512 fp32, 267.7 for 128 from PSUM")
+        measured(124, "cycles", "gap with one operand per partition: 395.8 ns for 512 fp32, 267.7 for 128 from PSUM")
     ),
     "vector_operand_fill_cycles": cycles(
-        measured(206, "cycles", "until the result can be read, with an operand a partition: 481 ns for 512 fp32")
+        measured(206, "cycles", "until the result can be read, with one operand per partition: 481 ns for 512 fp32")
     ),
     "memset_gap_cycles": cycles(measured(7, "cycles", "between memsets: 8.3 ns for 1 element, 140.6 for 128")),
     "memset_fill_cycles": cycles(measured(77, "cycles", "until the value can be read: 80 ns")),
     "vector_two_inputs_pace": only_trn1(
-        documented(2, "cycles/element", "two inputs that share SBUF's read port (OLD, tensor_tensor)")
+        documented(2, "cycles/element", "two inputs, which share the read port of SBUF (OLD, tensor_tensor)")
     ),
     "strided_pace": only_trn1(
-        documented(2, "times", "the cycles where an operand's neighbours are `wide_stride` or more apart (A1)")
+        documented(2, "times", "the cycles if the stride of an operand is at least `wide_stride` (A1)")
     ),
     "vector_accumulator_cycles": everywhere(
         documented(64, "cycles", "reading the accumulators after streaming (OLD, tensor_scalar_reduce)")
     ),
     "scan_pace": everywhere(
-        documented(2, "cycles/element", "each waits for the one before it (OLD, tensor_tensor_scan; V 2.08 ns)")
+        documented(2, "cycles/element", "each element waits for the previous one (OLD, tensor_tensor_scan; V 2.08 ns)")
     ),
     "bn_aggr_pace": everywhere(documented(13 / 3, "cycles/element", "OLD, bn_aggr")),
     "exponential_pace": only_trn3(
-        documented(0.25, "Scalar Engine's cycles/element", "four times its throughput on the Vector Engine (A3)")
+        documented(
+            0.25,
+            "Scalar Engine's cycles/element",
+            "four times the Scalar Engine's throughput, on the Vector Engine (A3)",
+        )
     ),
     "vector_transpose_cycles": cycles(
-        third_party(27, "cycles", "interval of a 32 x 32 transpose beside its gap: V, 93 ns")
+        third_party(27, "cycles", "interval of a 32 x 32 transpose, in addition to the gap: V, 93 ns")
     ),
     "reciprocal_cycles": (
         documented(8, "cycles/element", "nki.api.shared"),
@@ -143,16 +151,22 @@ ENGINES: dict[str, Row] = {
         measured(60, "cycles", "between copies from PSUM: 50 ns at N = 1, 64, 128 and 512")
     ),
     "scalar_operand_gap_cycles": cycles(
-        measured(111, "cycles", "more where a bias is read: exp 185 ns from SBUF and 143 from PSUM at N = 512")
+        measured(
+            111, "cycles", "in addition if a bias is read: exp takes 185 ns from SBUF and 143 from PSUM at N = 512"
+        )
     ),
     "scalar_scale_gap_cycles": cycles(
-        measured(488, "cycles", "between tensor_scalars with an operand a partition: 514 ns for 128 of them")
+        measured(488, "cycles", "between tensor_scalars with one operand per partition: 514 ns for 128 elements")
     ),
     "scalar_strided_read_pace": cycles(
-        measured(2, "cycles/element", "copies whose source elements lie 16 B or more apart: 304 and 323 ns for 128")
+        measured(2, "cycles/element", "copies whose source has a stride of 16 B or more: 304 and 323 ns for 128")
     ),
     "scalar_narrow_write_pace": cycles(
-        measured(4.6, "cycles/element", "2-byte writes 16 B or more apart: 557 ns from PSUM, 571 from SBUF for 128")
+        measured(
+            4.6,
+            "cycles/element",
+            "2-byte writes with a stride of 16 B or more: 557 ns from PSUM, 571 from SBUF for 128",
+        )
     ),
     "scalar_copy_fill_cycles": (
         measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
@@ -165,7 +179,11 @@ ENGINES: dict[str, Row] = {
         scaled(190, "cycles", CYCLES_OF_TRN2),
     ),
     "scalar_scale_fill_cycles": cycles(
-        measured(460, "cycles", "until the result of a tensor_scalar with an operand a partition: 491 ns for 128")
+        measured(
+            460,
+            "cycles",
+            "until the result of a tensor_scalar with one operand per partition can be read: 491 ns for 128",
+        )
     ),
     "scalar_fill_cycles": (
         measured(222, "cycles", "until the result can be read: 159 ns, PG fig. 16"),
@@ -183,15 +201,17 @@ ENGINES: dict[str, Row] = {
         documented(0.5, "cycles/element", "copies and tensor_scalar of 16-bit data (A3, Scalar Engine)")
     ),
     "table_load_ns": same_on_trn3(
-        scaled(1283, "ns", "trn2's"), measured(1283, "ns", "loading the lookup table of a function, row i25; V")
+        scaled(1283, "ns", "trn2's"), measured(1283, "ns", "load of a function's lookup table, row i25; V")
     ),
     # GpSimd Engine
-    "gpsimd_gap_cycles": everywhere(documented(64, "cycles", "the least interval of an instruction, nki.api.shared")),
+    "gpsimd_gap_cycles": everywhere(documented(64, "cycles", "minimum interval of an instruction, nki.api.shared")),
     "gpsimd_fill_cycles": cycles(third_party(212, "cycles", "until the result can be read: V 177 ns; OLD 150 cycles")),
     "gpsimd_two_inputs_pace": everywhere(
         scaled(2, "cycles/element", "trn1's Vector Engine, whose inputs share a read port; not published for GpSimd")
     ),
-    "topk_pace": everywhere(documented(4, "cycles/element", "of the input of topk, beside one for each result (ISA)")),
+    "topk_pace": everywhere(
+        documented(4, "cycles/element", "of the input of topk, in addition to one for each result (ISA)")
+    ),
     # Sequencers
     "register_ns": same_on_trn3(scaled(68, "ns", "trn2's"), third_party(68, "ns", "a register move, in one profile")),
 }
