@@ -48,9 +48,7 @@ ENGINES: dict[str, Row] = {
         measured(163, "ns", "until the last result is in PSUM, notes of rows i04 and i07"),
     ),
     "stationary_cycles": everywhere(
-        documented(
-            64, "cycles", "minimum interval of a 16-bit weight load (A1: MM_INIT_LATENCY); it hides 32 cycles"
-        )
+        documented(64, "cycles", "minimum interval of a 16-bit weight load (A1: MM_INIT_LATENCY); it hides 32 cycles")
     ),
     "stationary_cycles_fp32": cycles(
         third_party(
