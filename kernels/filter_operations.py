@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from .convolution.adding import Adding
 from .convolution.forms import MOST_PRODUCTS, Form, combined_elements
 from .convolution.row_blocks import RowBlocks
 from .operation import NO_SIDES, Operation, Packing, Rows, Sides, Surroundings, aligned, groups_of_rows
@@ -91,8 +90,8 @@ class Convolution(Filtered):
     loaded from HBM in groups of rows or images (0 if it is loaded whole), or for the part of an input in SBUF that
     minimal filtering combines at a time. `bias` is the column of the constants that contains the biases of the first
     128 outputs. The biases are followed by the scales of the sums if the operation `is_scaled`, by three more columns
-    if it also has an addend (`Epilogue` in convolution/sums.py), and by its `bounds`. `adding` selects the engines that
-    add the addend. `is_gate` is true if the value is one number per channel (operations/gates.py).
+    if it also has an addend (`Epilogue` in convolution/sums.py), and by its `bounds`. `is_gate` is true if the value is
+    one number per channel (operations/gates.py).
     """
 
     stride: Pair = (1, 1)
@@ -105,7 +104,6 @@ class Convolution(Filtered):
     row_fold: RowFold = NO_ROW_FOLD
     rows_at_once: int = 1
     group_bytes: int = 0
-    adding: Adding = Adding.VECTOR
     is_gate: bool = False
 
     cuts_channels: ClassVar[bool] = True

@@ -44,7 +44,6 @@ class Kind(Enum):
     COPIES = "copies"  # copies of the input for its taps
     FILL_TAPS = "fill_taps"
     CLASSES_ON_PARTITIONS = "classes_on_partitions"
-    SPLIT_ACCUMULATION = "split_accumulation"
     STAGE = "stage"
     PREFETCH = "prefetch"
     WARM_UP = "warm_up"

@@ -22,7 +22,6 @@ from ..operation_fields import BOUNDS, with_fields
 from ..tiling.packing import ceil_div
 from ..tiling.tiles import reshaped, several_columns
 from ..tiling.warm_up import psum_tile
-from .adding import ALONE, Adding, Way
 from .double_rows import Matmul, can_be_doubled, doubled, matmuls_of, takes_two_planes
 from .forms import Form
 from .pairs import join_pairs, multiply_pairs
@@ -43,8 +42,6 @@ class OutputTile:
     group: Block
     number: int = 0  # position of the tile in the stream of weights
     pieces: list[Block] | None = None  # pieces of the group, or None to use the pieces of the plan
-    turn: int = 0  # number of pieces of the operation that precede this tile
-    is_last: bool = False  # True for the last tile of the operation
 
 
 @dataclass
@@ -54,8 +51,7 @@ class Epilogue:
     If there is an `addend` (in SBUF, with the shape of the result), pooling is not supported. The Vector Engine
     computes activation((sums * before + addend) * after + bias). Alternatively, the Tensor Engine adds, using a
     `diagonal` matrix of the column `inverse`: activation((sums + diagonal @ addend) * scale + bias). A column that is
-    None represents ones. If no sums are scaled, the diagonal is the identity, and pieces alternate between the engines
-    as `adding` specifies. `bounds` contains columns that replace the parameters of the activation.
+    None represents ones. `bounds` contains columns that replace the parameters of the activation.
     """
 
     bias: nl.NkiTensor
@@ -66,7 +62,6 @@ class Epilogue:
     diagonal: nl.NkiTensor | None = None
     addend: nl.NkiTensor | None = None
     bounds: tuple[nl.NkiTensor, ...] | None = None
-    adding: Adding = Adding.VECTOR
 
     def parameters(self, problem):
         """Return the parameters of the activation."""
@@ -102,9 +97,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         top = piece.row // pool_size
         left = piece.column // pool_size
         other = _piece_of(epilogue.addend, piece, top, left)
-        is_last = output.is_last and n == len(pieces) - 1
-        way = epilogue.adding.way(output.turn + n, plan.problem.finish.activation != "identity", is_last)
-        by_matmul = epilogue.diagonal is not None and (epilogue.scale is not None or way is Way.TENSOR)
+        by_matmul = epilogue.diagonal is not None
         count = QUICK_MATMULS + 1
         if plan.form is Form.SQUARES:
             sums = multiply_squares(result.shape[0], units_of(weights, output.number), tiles, piece, warm)
@@ -145,8 +138,7 @@ def convolve_tile(output, tiles, weights, epilogue, warm=None):
         elif other is None:
             _finish(target, sums, epilogue, plan.problem)
         else:
-            is_alone = way is Way.VECTOR_ALONE and plan.problem.finish.activation in ALONE
-            _finish_sum(target, sums, epilogue, other, plan.problem, is_alone)
+            _finish_sum(target, sums, epilogue, other, plan.problem)
 
 
 def _summed_at_once(plan, group, piece, tiles):
@@ -300,28 +292,19 @@ def _finish_on_vector_engine(target, sums, epilogue, problem):
     nisa.tensor_scalar(dst=target, data=moved, op0=nl.minimum, operand0=high[0])
 
 
-def _finish_sum(target, sums, epilogue, added, problem, is_alone):
-    """Add the bias and another tensor, in one instruction if there is no scale. Then apply the activation.
-
-    `is_alone`: the Vector Engine performs all steps if there is no scale.
-    """
+def _finish_sum(target, sums, epilogue, added, problem):
+    """Add the bias and another tensor, in one instruction if there is no scale. Then apply the activation."""
     name, parameters = problem.finish.activation, epilogue.parameters(problem)
-    is_alone = is_alone and epilogue.before is None
     first = (nl.add, epilogue.bias) if epilogue.before is None else (nl.multiply, epilogue.before)
-    total = target
-    if not is_alone:
-        total = nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
-    elif name != "identity":  # relu and rounding commute
-        total = nl.ndarray(target.shape, dtype=target.dtype, buffer=nl.sbuf)
+    is_done = epilogue.before is None and name == "identity"
+    total = target if is_done else nl.ndarray(target.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
         dst=total, data=reshaped(sums, target.shape), op0=first[0], operand0=first[1], op1=nl.add, operand1=added
     )
     if epilogue.before is not None:
         activate(target, total, name, parameters, epilogue.bias, epilogue.after)
-    elif not is_alone:
+    elif not is_done:
         activate(target, total, name, parameters)
-    elif name != "identity":
-        nisa.tensor_scalar(dst=target, data=total, op0=nl.maximum, operand0=0.0)
 
 
 def _windows(tile):

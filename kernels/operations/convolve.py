@@ -15,7 +15,6 @@ copy the result to later partitions, if the next operation reads copies
 
 import nki.language as nl
 
-from ..convolution.adding import Adding
 from ..convolution.forms import Form
 from ..convolution.input import advance, load_first, look_ahead, open_inputs, start_inputs, zeroed_inputs
 from ..convolution.plan import plan_groups, psum_pieces, sum_columns
@@ -89,7 +88,6 @@ def _convolve_tiles(launch, number, operation, operands, plan):
     order = operation.output_order(value.packed)
     place = operation.into or WriteRegion(buffer=number)
     ends = _epilogues(launch, operation, plan, order, weights.reads, out)
-    turn = 0
     for index, group in enumerate(plan.groups):
         for out_tile in out_tiles:
             look_ahead(inputs, index, out_tile.index, len(out_tiles))
@@ -117,14 +115,11 @@ def _convolve_tiles(launch, number, operation, operands, plan):
                 added = _window(operands[1].inside(at)[0 : out_tile.size], images, own, filled, 1)
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
-            pieces = psum_pieces(plan, filled)
-            is_last = index == len(plan.groups) - 1 and out_tile.index == len(out_tiles) - 1
-            output = OutputTile(result, filled, pieces=pieces, turn=turn, is_last=is_last)
+            output = OutputTile(result, filled, pieces=psum_pieces(plan, filled))
             end = with_fields(ends[part], addend=added)
             convolve_tile(output, inputs.tiles[reads.start : reads.stop], stream, end, warm)
             if index == len(plan.groups) - 1 and not operation.weights.are_resident:
                 weights.units[out_tile.index] = {}  # drop the reference; otherwise, the simulator keeps the tiles
-            turn += len(pieces)
             warm = None
             if out.hbm is not None:
                 blank_tile(_blanked(operation, filled), result, out_tile.size // operation.row_fold.count, rows)
@@ -159,8 +154,6 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
     epilogue.bounds = bounds
     if adds_by_matmul:
         epilogue.diagonal = diagonal_of(epilogue.inverse, launch.dtype)
-    elif operation.adding is not Adding.VECTOR:
-        epilogue.adding, epilogue.diagonal = operation.adding, launch.identity()[0:rows, 0:rows]
     return epilogue
 
 

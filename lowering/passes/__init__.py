@@ -14,7 +14,6 @@ from .pack_rows import PackRows
 from .pack_taps import PackTaps
 from .pad_channels import PadChannels
 from .put_classes_on_partitions import PutClassesOnPartitions
-from .split_accumulation import SplitAccumulation
 from .split_columns import SplitColumns
 from .split_means import SplitMeans
 from .split_partial_tiles import SplitPartialTiles
@@ -39,5 +38,5 @@ def all_passes(forms: Sequence[Form]) -> tuple[Pass, ...]:
         AssignMemory(),
     )
     always = (LoadInput(), LoadTaps(), StreamInput(), SplitColumns(), AddMargins(forms))
-    by_price = (ChooseForms(forms), StoreAsFp8(), PackTaps(), PutClassesOnPartitions(), SplitAccumulation())
+    by_price = (ChooseForms(forms), StoreAsFp8(), PackTaps(), PutClassesOnPartitions())
     return in_order((*by_choice, *always, *by_price))

@@ -56,7 +56,6 @@ def decide(
     forms: Iterable[tuple[NodeId | None, str, int]] = (),
     copied: Iterable[NodeId | None] = (),
     fp8: Iterable[NodeId | None] = (),
-    sums: Iterable[NodeId | None] = (),
     in_hbm: Iterable[int] = (),
     regions: Iterable[Region] = (),
     stages: Iterable[StageOf] = (),
@@ -84,7 +83,6 @@ def decide(
     of_nodes = {
         Kind.COPIES: copied,
         Kind.FP8: fp8,
-        Kind.SPLIT_ACCUMULATION: sums,
         Kind.SPILL: map(named, in_hbm),
     }
     return Decisions(

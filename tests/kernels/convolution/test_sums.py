@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nki_tensors import in_hbm, new, normal, on, tile
 from numpy.lib.stride_tricks import sliding_window_view
-from trninfer.kernels.convolution.adding import Adding
 from trninfer.kernels.convolution.input import load_input
 from trninfer.kernels.convolution.plan import plan_groups, psum_pieces
 from trninfer.kernels.convolution.resident import plan_resident
@@ -55,11 +54,10 @@ def check(
     columns: tuple[str, ...] = ("bias",),
     added: bool = False,
     loaded: bool = False,
-    adding: Adding = Adding.VECTOR,
 ) -> None:
     """Compare one output tile of a random input, in SBUF with its padding, or `loaded` without that of its columns.
 
-    `columns`: those that are given. `adding`: the engines that add the addend.
+    `columns`: those that are given.
     """
     top, left, bottom, right = what.movement.padding
     x = normal(what.filters.in_channels, what.images.count, what.images.rows, what.images.columns)
@@ -80,8 +78,6 @@ def check(
     held = Epilogue(**{name: tile(column) for name, column in given.items()})
     if "inverse" in given:
         held.diagonal = diagonal_of(held.inverse, nl.float32)
-    if adding is Adding.SHARED:
-        held.adding, held.diagonal = adding, tile(np.eye(what.filters.out_channels))
     parts = [slice(end - size, end) for size, end in zip(channels, np.cumsum(channels))]
     units = [
         tile(w[:, part].reshape(len(w), -1, what.filters.kernel[0] * what.filters.kernel[1]).transpose(1, 2, 0))
@@ -94,12 +90,11 @@ def check(
         assume(len(plan.groups) == 1)
         inputs = load_input(in_hbm(x.swapaxes(0, 1)), plan)
     held.addend = None if addend is None else tile(addend)
-    result, turn = new(shape), 0
+    result = new(shape)
     for group in plan.groups:
         stream = WeightStream(new((1, 1)), plan, 0, len(units), [], units)
         pieces = psum_pieces(plan, group)
-        convolve_tile(OutputTile(result, group, pieces=pieces, turn=turn), inputs, stream, held)
-        turn += len(pieces)
+        convolve_tile(OutputTile(result, group, pieces=pieces), inputs, stream, held)
     bias, scale, before, after, inverse = (
         given[name][:, :, None, None] if name in given else float(name != "bias")
         for name in ("bias", "scale", "before", "after", "inverse")
@@ -129,15 +124,6 @@ def test_addends(activation: str, columns: tuple[str, ...]) -> None:
     """Added by the Vector Engine, with scales around it, or by the Tensor Engine."""
     with on("trn2"):
         check(convolution(activation, batch=2, height=40, width=21), [8], columns, added=True)
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("kernel", [(1, 1), (2, 1)])
-def test_engines_take_turns_to_add(activation: str, kernel: tuple[int, int]) -> None:
-    """Seven pieces, of which the Tensor Engine adds to more than half."""
-    what = convolution(activation, batch=3, height=41, width=25, kernel=kernel)
-    with on("trn2"):
-        check(what, [8], added=True, adding=Adding.SHARED)
 
 
 PAIR = st.tuples(st.integers(1, 3), st.integers(1, 3))
