@@ -53,7 +53,7 @@ class Benchmark:
 
     @property
     def inputs_per_second(self) -> float:
-        """Return the inputs per second if batches are processed sequentially."""
+        """Return the number of inputs per second if batches are processed one after the other."""
         return self.batch_size / self.total_us * 1e6 if self.total_us else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +80,8 @@ class Benchmark:
         return render(self._source.report, "markdown")
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the page of `--report`: layers, timeline, roofline. Raise ArgumentError if it is not writable."""
+        """Write an HTML page with a layer table, a timeline and a roofline plot, like `--report`. Raises ArgumentError
+        if the file is not writable."""
         from ..app.errors import UsageError
         from ..app.reports.html import write_report
 
@@ -115,9 +116,9 @@ def bench(
     """Time one batch of a network, layer by layer, like `trninfer bench`.
 
     `model` is a bundled name, the path of a .safetensors or an ONNX file, or a loaded model; see `classify` for the
-    other arguments. On the simulator, times are predicted from shapes only. With `verify`, the outputs for random
-    inputs (in float8_e4m3, those of `calibrate`) are also computed and compared with the NumPy reference; see `verify`
-    of the result.
+    other arguments. On the simulator, times are predicted from shapes alone. If `verify` is True, the outputs for
+    random inputs (in float8_e4m3, for those of `calibrate`) are also computed and compared with the golden NumPy model;
+    the result is stored in `verify`.
 
     Raises ArgumentError, ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """

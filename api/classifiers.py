@@ -115,7 +115,7 @@ class Classifier(_Loaded):
             return answer_pictures(inputs, self.model, session, replace(self.arguments, on_error=on_error))
 
     async def classify_async(self, inputs: Picture | Iterable[Picture], *, on_error: OnError = "raise") -> Answers:
-        """Answer pictures in a thread, for `await`; see `trninfer.classify_async`."""
+        """Awaitable version of `classify`, which runs in a thread; see `trninfer.classify_async`."""
         return await in_thread(functools.partial(self.classify, on_error=on_error), inputs)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class Predictor(_Loaded):
             return answer_rows(inputs, self.model, session, replace(self.arguments, on_error=on_error), header)
 
     async def predict_async(self, inputs: Rows, *, header: Header = "auto", on_error: OnError = "raise") -> Answers:
-        """Answer rows of features in a thread, for `await`; see `trninfer.predict_async`."""
+        """Awaitable version of `predict`, which runs in a thread; see `trninfer.predict_async`."""
         return await in_thread(functools.partial(self.predict, header=header, on_error=on_error), inputs)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -183,7 +183,9 @@ class Predictor(_Loaded):
             rows = np.column_stack([np.asarray(values) for values in batch.values()])
         else:
             told = f"{len(batch)} columns"
-            raise ArgumentError(f"a batch needs a column features or data, or {features} of numbers; it has {told}")
+            raise ArgumentError(
+                f"a batch must have a column features or data, or {features} columns of numbers; its columns are {told}"
+            )
         answers = self.predict(rows, on_error="collect") if len(rows) else None
         return {**batch, **_columns(answers, len(rows))}
 

@@ -72,21 +72,20 @@ def classify(
     number from 0; if the network has several outputs, `outputs` contains all of them.
 
     `model` is a bundled name, the path of a .safetensors file, or a loaded model. `dtype` is "float32", "bfloat16",
-    "float16" or "float8_e4m3" (docs/eight-bits.md); `target` "trn1", "trn2" or "trn3" (with the same default as
-    the command line); `backend` "auto", "neuron" or "sim"; and `top_k` is the maximum number of labels per
-    prediction. With `cores` above
-    1, or the address of a Ray cluster as `cluster`, workers share the batches (docs/cluster.md; a Ray cluster requires
-    the extra `cluster`). With `lnc` 2 a launch runs on two NeuronCores as one logical core (docs/two-cores.md; not on
-    trn1). `launches` is "network", as few as possible, or "layer". In float8_e4m3, `eight_bits` selects the
-    layers that may use 8 bits, "inner" or "all", and `calibrate` is a folder of pictures from which the
-    scales are determined.
+    "float16" or "float8_e4m3" (docs/eight-bits.md); `target` is "trn1", "trn2" or "trn3" (with the same default as on
+    the command line), `backend` is "auto", "neuron" or "sim", and `top_k` is the maximum number of labels per
+    prediction. If `cores` is greater than 1, or `cluster` is the address of a Ray cluster, the batches are distributed
+    across worker processes (see docs/cluster.md; Ray requires the `cluster` extra). If `lnc` is 2, a launch runs on two
+    NeuronCores as one logical core (see docs/two-cores.md; not supported on trn1). `launches` is "network" for as few
+    launches as possible, or "layer". In float8_e4m3, `eight_bits` selects the layers that may use 8 bits, "inner" or
+    "all", and `calibrate` is a folder of pictures from which the scales are determined.
 
     If `labels` is given, the predictions are scored (`score` of the result). It is a folder with a subfolder for each
     label, a .csv, .tsv or .json of names and labels, or a pattern of names such as "{label}-*.png".
 
-    With `on_error` "raise", the first picture for which no prediction can be computed raises InputError with its name;
-    with "collect", such pictures are listed in `errors` of the result, and the others are processed. Also raises
-    ArgumentError, ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
+    If `on_error` is "raise", an InputError is raised for the first picture that cannot be used. If it is "collect",
+    such pictures are listed in `errors` of the result, and the others are processed. Also raises ArgumentError,
+    ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -193,11 +192,11 @@ def predict(
 
     For a table (.csv, .tsv, .parquet), `columns` names the features in order, `drop` lists the columns to ignore,
     `id_column` is the column that identifies the rows in the predictions, and `label_column` contains the correct
-    classes, with which the predictions are scored (`score` of the result). By default, a single text column is used as
-    the id, which a note reports.
+    classes, with which the predictions are scored (`score` of the result). By default, if there is a single text
+    column, it is used as the id, and a note is added to `notes`.
 
-    See `classify` for other arguments and errors. With `on_error` "collect", rows with NaN or infinity, and
-    unreadable files, are in `errors`.
+    See `classify` for other arguments and errors. If `on_error` is "collect", rows with NaN or infinity, and unreadable
+    files, are listed in `errors`.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -221,12 +220,14 @@ def predict(
 
 
 async def classify_async(inputs: Picture | Iterable[Picture], *arguments: Any, **options: Any) -> Answers:
-    """Call `classify` in a thread, for `await`; if the task is cancelled, it stops after the current batch."""
+    """Awaitable version of `classify`, which runs in a thread. If the task is cancelled, work stops after the current
+    batch."""
     return await in_thread(functools.partial(classify, *arguments, **options), inputs)
 
 
 async def predict_async(inputs: Rows, *arguments: Any, **options: Any) -> Answers:
-    """Call `predict` in a thread, for `await`; if the task is cancelled, it stops after the current batch."""
+    """Awaitable version of `predict`, which runs in a thread. If the task is cancelled, work stops after the current
+    batch."""
     return await in_thread(functools.partial(predict, *arguments, **options), inputs)
 
 
@@ -299,7 +300,9 @@ def _scored(answers: Answers, model: Model, right_class: Callable[[Prediction], 
     """Return the predictions with their score; raise ArgumentError for a network without classes."""
     labels = model.network.answer_labels
     if not labels:
-        raise ArgumentError(f"model {model.network.name!r} outputs values, not classes; its answers cannot be scored")
+        raise ArgumentError(
+            f"model {model.network.name!r} outputs values, not classes, so its predictions cannot be scored"
+        )
     scorer = Scorer(labels, answers.run.arguments.top_k if answers.run is not None else 1)
     for answer in answers:
         scorer.add(answer, right_class(answer))

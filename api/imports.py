@@ -18,10 +18,10 @@ from ..runtime.network_check import NetworkCheck, check_network
 class ImportedModel:
     """An imported network, ready for `classify`, `predict` and `bench`.
 
-    `path` is the model file, None if none was written. `notes` list changes from the original file, `assumed` the
-    preprocessing that neither the file nor the caller specified. `comparison` is the comparison with ONNX Runtime, and
-    `check` compares the simulator with the NumPy reference (None with `unchecked`). `str()` returns the output of the
-    command.
+    `path` is the model file, None if none was written. `notes` lists changes from the original file, and `assumed`
+    lists the preprocessing that neither the file nor the caller specified. `comparison` is the comparison with ONNX
+    Runtime, and `check` compares the simulator with the NumPy reference (None with `unchecked`). `str()` returns the
+    output of the command.
     """
 
     model: Model
@@ -67,8 +67,9 @@ def import_model(
 
     If `output` is given, a model file is written atomically. `labels` are the names of the classes. The arguments from
     `pictures` to `input_size` define the preprocessing that the file does not specify; `input_size` is (height, width).
-    `output_names` are the outputs to keep, `output_kind` the meaning of the first one. For a state dict, `activation`
-    is applied between the layers of a perceptron; use `layers` to describe any other sequence of layers.
+    `output_names` lists the outputs to keep, and `output_kind` is the interpretation of the first one. For a state
+    dict, `activation` is applied between the layers of a perceptron; use `layers` to describe any other sequence of
+    layers.
 
     The network is compared with ONNX Runtime, if installed, and run on the simulator in batches. Raises ModelError if
     the outputs differ, if the simulator cannot run the network (unless `unchecked`), or if a file cannot be read, and

@@ -31,10 +31,10 @@ def segment(
 ) -> Answers:
     """Find the class of each pixel of pictures.
 
-    Each prediction has a `map`: its `pixels` are the classes, uint8 [height, width] of the picture (uint16 for more
-    than 255 classes), with the maximum value for pixels outside the network's input; its `areas` are the classes that
-    occur, largest first, with `label`, `class_index`, `pixels` and `share`. For arrays of preprocessed numbers, the map
-    has the size of the network's input.
+    Each prediction has a `map`. Its `pixels` are the classes, uint8 [height, width] of the picture (uint16 for more
+    than 255 classes), with the maximum value for pixels outside the network's input. Its `areas` are the classes that
+    occur, largest first, each with `label`, `class_index`, `pixels` and `share`. For arrays of preprocessed numbers,
+    the map has the size of the network's input.
 
     `model` is the path of a model file or of an ONNX file whose output is a map, or a loaded model. See `classify` for
     other arguments and errors.

@@ -53,7 +53,7 @@ class Inputs(Protocol):
 
     @property
     def prepare(self) -> Prepare | None:
-        """Return a function with which the workers read a batch of sources, or None if the batches are already
+        """Return the function that workers call to read a batch of sources, or None if the batches are already
         arrays."""
 
     @property
@@ -69,7 +69,7 @@ class Inputs(Protocol):
         """Return the number of inputs for the title of the table, such as `3 pictures`."""
 
     def identity(self) -> Identity:
-        """Return the parts of a run's identity that do not come from the model and the options."""
+        """Return the part of a run's identity that depends on neither the model nor the options."""
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
         """Skip the inputs that already have a prediction and return the number of remaining inputs. `reported` contains
@@ -86,9 +86,9 @@ class Inputs(Protocol):
 class Task:
     """The work of a command whose predictions are not labels.
 
-    `make` builds predictions from the network's outputs. `identity` holds everything other than the model and the
-    options that the predictions depend on. `watch` is called with every prediction, including those of an earlier run,
-    and `complete` adds the results of the task to the report.
+    `make` builds predictions from the network's outputs. `identity` holds everything that the predictions depend on,
+    except the model and the options. `watch` is called with every prediction, including those of an earlier run, and
+    `complete` adds the results of the task to the report.
     """
 
     make: MakePredictions
@@ -135,7 +135,7 @@ def answer_inputs(context: RunContext, model: Model, inputs: Inputs, right_class
     if context.options.fail_under is not None and right_class is None:
         raise UsageError("--fail-under checks the accuracy, so it requires --labels")
     if right_class is not None and not model.network.answer_labels:
-        raise UsageError(f"--labels: model {model.network.name!r} outputs values, not classes")
+        raise UsageError(f"--labels requires classes, but model {model.network.name!r} outputs values")
     scorer = None if right_class is None else Scorer(model.network.answer_labels, top_k)
     counter = _AnswerCounter(scorer, right_class, model.network.output.none)
     report = (_compare if context.options.compare_backends else _answer)(context, model, inputs, top_k, counter)
@@ -169,12 +169,15 @@ def _answer(
             title = f"{network.name}: {inputs.describe(result.count)} in batches of at most {options.batch_size}"
             report.answered_earlier = answers.earlier
             if answers.earlier:
-                title += f"; the {count(answers.earlier, 'answer')} of an earlier run are not timed"
+                title += f"; the times do not include the {count(answers.earlier, 'answer')} of an earlier run"
             report.choice_note, report.assumed, report.wide = context.choice_note, model.assumed, options.wide
             report.cores = cores_of(session, result.worker_us)
             layers = result.layers
             if answers.earlier and not result.count:
-                title = f"{network.name}: one input of zeros; all {count(answers.earlier, 'answer')} are earlier"
+                title = (
+                    f"{network.name}: timed on one input of zeros; all {count(answers.earlier, 'answer')} come from an "
+                    "earlier run"
+                )
                 layers = _time_zeros(session, network)
             report.tables = [LayerTable(title, "", layers)]
             report.host_seconds = context.seconds
@@ -202,7 +205,7 @@ def _time_zeros(session: BatchSession, network: Network) -> tuple[LayerTiming, .
 
 
 def _patient(session: BatchSession) -> BatchSession:
-    """Wrap a session of this process so that an input that overflows does not cause the rest of its batch to fail."""
+    """Wrap a session of this process so that, if one input overflows, the rest of its batch is still answered."""
     from ..inference.running import PatientSession
     from ..runtime.session import Session
 

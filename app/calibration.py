@@ -1,4 +1,4 @@
-"""Calibration pictures (`--calibrate`), and the agreement of an 8-bit session with float32 on these pictures."""
+"""Read calibration pictures (`--calibrate`), and compare an 8-bit session with float32 on these pictures."""
 
 from __future__ import annotations
 

@@ -21,28 +21,29 @@ if TYPE_CHECKING:
 
 HELP = """Classify pictures, and time each layer.
 
-digits-cnn reads one digit, printed or handwritten, in an ordinary picture. Pictures without a digit are labelled none
-(the best digit stays in --top-k); a picture of several digits is an error (use trninfer detect instead).
+The default model, digits-cnn, recognises one printed or handwritten digit in an ordinary picture. Pictures without a
+digit are labelled none (--top-k also lists the most probable digit). A picture with several digits is an error; use
+trninfer detect instead.
 
-Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files, and AVIF where
-Pillow reads it, of at most 64 megapixels. In folders and globs, hidden files are skipped and names are sorted; in
-folders, only files with a picture's suffix are read. A picture named several times is answered once. Pictures are
-decoded while the previous batch is computed, so any number of them fits in memory.
+Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files of at most 64 megapixels, and AVIF files if Pillow supports
+them. Files in folders and globs are sorted by name, and hidden files are skipped; in folders, only files with the
+suffix of a picture are read. A picture that is named several times is classified once. Pictures are decoded batch by
+batch, so their number is not limited by memory.
 
-.npy and .npz files are read if named explicitly: one array [C, H, W], or a batch [N, C, H, W], already preprocessed for
-the network ([H, W, C] if the network was trained that way, or with --layout HWC). Inputs of a batch are FILE[0],
-FILE[1] and so on.
+.npy and .npz files are read if they are named explicitly. They contain one array [C, H, W] or a batch [N, C, H, W] that
+is already preprocessed for the network (or [H, W, C] if the network was trained with that layout, or if --layout HWC is
+given). The inputs of a batch are named FILE[0], FILE[1] and so on.
 
-A picture that cannot be used is named on standard error; the others are answered, and the exit status is 2
-(--max-errors allows some). For a network that outputs values (a regression, an embedding), the answers contain values
-instead of a label and a probability. For a network with several outputs, json and ndjson contain all of them by name;
-csv contains only the first.
+If a picture cannot be read, its name and the reason are printed to standard error, the remaining pictures are still
+classified, and the exit status is 2 (unless --max-errors permits that many failures). If the network outputs values (a
+regression or an embedding), the answers contain values instead of a label and a probability. If it has several outputs,
+json and ndjson contain all of them by name; csv contains only the first.
 
---labels scores the answers: accuracy, top 5, precision, recall and F1 of each
-class, and the confusions. A picture without a label is answered but not scored.
+With --labels, the answers are scored: accuracy, top-5 accuracy, precision, recall and F1 of each class, and a confusion
+matrix. Pictures without a label are classified but not scored.
 
-A network with several inputs reads one of them from PATH; --input NAME=FILE gives each of the others, the same for all
-pictures.
+If a network has several inputs, PATH provides one of them; --input NAME=FILE provides each of the others, with the same
+value for all pictures.
 
 \b
 Formats:
@@ -54,18 +55,20 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-csv and ndjson are written to standard output answer by answer. With --output, answers are collected in FILE.partial,
-and FILE is written when all of them are complete. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and
-the same command with --resume answers the rest: earlier answers stay first, and inputs with an error are tried again,
-as are pictures whose file has changed its size or time. --resume-check hash compares contents instead, and
---resume-check name only names. --model, --top-k, --dtype, --backend and --target must be the same. A finished csv or
-ndjson FILE can be extended too; pictures that changed after it was written are reported, not answered again.
+Formats csv and ndjson are written to standard output as answers are computed. With --output, answers are collected in
+FILE.partial, and FILE is written at the end of the run. If the run is interrupted (by Ctrl-C or a full disk, for
+example), FILE.partial is kept, and the same command with --resume continues. Earlier answers come first in FILE. Inputs
+with an error are tried again, and so are pictures whose size or modification time has changed; --resume-check hash
+compares the contents of files instead, and --resume-check name only their names. --model, --top-k, --dtype, --backend
+and --target must not change. A finished csv or ndjson FILE can also be extended; pictures that have changed since it
+was written are reported but not classified again.
 
-On a chip, times are measured: the median and 99th percentile of --iters calls, from host to host; --device-times adds
-the time on the device alone. --cores distributes batches over processes of this machine, --cluster over workers of a
-Ray cluster, which read the pictures by their paths (--ship sends them). Layer times are then sums over all workers, and
-the time of the busiest one is reported. --compare-backends shows each launch on the chip and on the simulator; its csv
-contains the measurements instead of the answers.
+On a chip, times are measured: the median and 99th percentile of --iters calls, including the transfer from and to the
+host. --device-times adds the time on the device alone. --cores distributes batches over processes on this machine.
+--cluster distributes them over the workers of a Ray cluster, which read the pictures from the same paths (or receive
+their contents with --ship). Layer times are then sums over all workers, and the total time of the busiest worker is
+also reported. --compare-backends runs each launch on the chip and on the simulator; with --format csv, it writes the
+measurements instead of the answers.
 
 \b
 Examples:
@@ -91,8 +94,8 @@ class Pictures(PicturePaths):
         typer.Option(
             "--input",
             metavar="NAME=FILE",
-            help="One input of a network of several: a picture, an array, features, or numbers such as 0.5. "
-            "The input without this option is read from PATH.",
+            help="File for one of several inputs of a network: a picture, an array or features; or numbers such as "
+            "0.5. The input that is not specified by this option is read from PATH.",
         ),
     ] = None
     labels: Annotated[
@@ -100,8 +103,8 @@ class Pictures(PicturePaths):
         typer.Option(
             "--labels",
             metavar="SOURCE",
-            help="Correct labels, to score the answers: a folder with a folder for each label, a .csv, .tsv or"
-            " .json of names and labels, or a pattern of names such as '{label}-*.png'.",
+            help="Correct labels, for scoring the answers: a folder with one subfolder per label, a .csv, .tsv or "
+            ".json file of names and labels, or a pattern of names such as '{label}-*.png'.",
         ),
     ] = None
 
@@ -169,7 +172,9 @@ def _open_inputs(
         sources = parse_inputs(given)
         if isinstance(spec, SeveralInputs):
             return open_several(spec, read_given(spec, sources, options.picture_timeout), names, problems, options)
-        raise UsageError(f"--input: model {model.network.name!r} has one input; name its files as they are")
+        raise UsageError(
+            f"--input requires several inputs; pass the files of model {model.network.name!r}, which has one, as PATH"
+        )
     if not isinstance(spec, ImageInput):
         raise UsageError(f"model {model.network.name!r} reads features, not pictures; use trninfer ffnn")
     return PictureInputs(names, problems, spec, options)

@@ -1,4 +1,4 @@
-"""Shell completion of models and timing constants. File names are completed by the shell itself."""
+"""Shell completion of models and timing constants; the shell itself completes file names."""
 
 from __future__ import annotations
 

@@ -23,21 +23,22 @@ if TYPE_CHECKING:
 
 HELP = """Find objects in pictures: a label, a confidence and a box for each.
 
-digits-detect finds the digits in a picture of several. For other detection networks, such as YOLO, specify an ONNX file
-exported by ultralytics, or a model file written by trninfer import (with --boxes for other detectors). Boxes are x1 y1
-x2 y2 in pixels of the picture. Segmentation networks add the mask of each object, pose networks its keypoints, and
-networks for oriented boxes the corners (outline), which x1 y1 x2 y2 enclose.
+The default model, digits-detect, finds all digits in a picture. For other detection networks, such as YOLO, specify an
+ONNX file exported by Ultralytics, or a model file written by trninfer import (with --boxes for other detectors). Boxes
+are x1 y1 x2 y2 in pixels of the picture. Segmentation networks add the mask of each object, pose networks its
+keypoints, and networks for oriented boxes its corners (outline); x1 y1 x2 y2 is then the rectangle that encloses them.
 
-Pictures are named as for trninfer classify: files, folders, globs, - for one on standard input, and .npy and .npz files
-in the layout of the network's input (boxes are then in pixels of that input). A picture that cannot be used is named on
-standard error; the others are answered, and the exit status is 2 (--max-errors allows some).
+Pictures are specified as for trninfer classify: files, folders, globs, - for a picture on standard input, and .npy and
+.npz files in the layout of the network's input (boxes are then in pixels of that input). If a picture cannot be read,
+its name and the reason are printed to standard error, the remaining pictures are still processed, and the exit status
+is 2 (unless --max-errors permits that many failures).
 
 --save DIR writes each picture with its boxes, masks and keypoints drawn.
 
---labels scores the boxes: mean average precision at an overlap of 0.5, and from 0.5 to
-0.95, as COCO defines it (computed by its package, pycocotools). SOURCE is COCO's .json of
-annotations, or a folder with YOLO's .txt for each picture. COCO's figures include boxes of any confidence, so use
---confidence 0.001 to compare with them.
+With --labels, the boxes are scored: mean average precision at an overlap of 0.5, and from 0.5 to 0.95, as defined by
+COCO (computed by its package pycocotools). SOURCE is a .json file of annotations in COCO's format, or a folder with one
+.txt file in YOLO's format per picture. COCO's figures include boxes of any confidence; use --confidence 0.001 to
+compare with them.
 
 \b
 Formats:
@@ -51,9 +52,9 @@ Formats:
           height), score; segmentation and keypoints. Ids are those of --labels,
           else COCO's own for its 80 classes, or 1, 2, ...; a picture's id is the number in its name, else its file name
 
-Masks are COCO's run lengths: "size" is height and width, "counts" are pixels outside and
-inside in turn, column by column. --output, --resume, --cores, --cluster and the others
-work as for trninfer classify; a finished ndjson can be extended.
+Masks are run lengths in COCO's format: "size" is the height and width, and "counts" are the lengths of alternating runs
+of pixels outside and inside, column by column. --output, --resume, --cores, --cluster and other options work as in
+trninfer classify; a finished ndjson file can be extended.
 
 \b
 Examples:
@@ -72,11 +73,14 @@ class DetectOptions(TaskOptions):
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson", "coco"],
-        typer.Option("--format", help="Format of the report; machine formats write nothing else to standard output."),
+        typer.Option(
+            "--format",
+            help="Format of the report. With formats other than table, nothing else is written to standard output.",
+        ),
     ] = "table"  # type: ignore[assignment]  # coco instead of parquet
     confidence: Annotated[
         float,
-        typer.Option("--confidence", parser=fraction, metavar="SHARE", help="Drop boxes with a confidence below this."),
+        typer.Option("--confidence", parser=fraction, metavar="SHARE", help="Minimum confidence of a box."),
     ] = 0.25
     iou: Annotated[
         float,
@@ -84,7 +88,8 @@ class DetectOptions(TaskOptions):
             "--iou",
             parser=fraction,
             metavar="SHARE",
-            help="Of two boxes of a class with a larger intersection over union, keep only the more confident one.",
+            help="Intersection over union above which two boxes of the same class are considered the same object; "
+            "only the more confident one is kept.",
         ),
     ] = 0.7
     max_detections: Annotated[
@@ -93,12 +98,12 @@ class DetectOptions(TaskOptions):
             "--max-detections",
             parser=whole(1, 30_000),
             metavar="N",
-            help="Maximum number of boxes in a picture; the most confident ones are kept.",
+            help="Maximum number of boxes per picture; the most confident ones are kept.",
         ),
     ] = 300
     save: Annotated[
         Path | None,
-        typer.Option("--save", metavar="DIR", help="Write each picture with its boxes drawn into this folder."),
+        typer.Option("--save", metavar="DIR", help="Write each picture, with its boxes drawn, to this folder."),
     ] = None
     fail_under: Annotated[float | None, fail_under_option("mAP@0.5:0.95")] = None
 
@@ -115,7 +120,10 @@ LabelsOption = Annotated[
     typer.Option(
         "--labels",
         metavar="SOURCE",
-        help=("Correct boxes, to score the answers: COCO's .json of annotations, or a folder of YOLO's .txt files."),
+        help=(
+            "Correct boxes, for scoring the answers: a .json file in COCO's format, or a folder of .txt files in "
+            "YOLO's format."
+        ),
     ),
 ]
 

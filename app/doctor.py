@@ -30,14 +30,15 @@ _INSTALL = "to use it"  # prefix of the names of checks whose detail is an insta
 _SelftestOption = Annotated[
     bool,
     typer.Option(
-        "--selftest", help="Run every kernel and the bundled networks, and write an archive to attach to an issue."
+        "--selftest",
+        help="Run every kernel and the bundled networks, and write an archive that can be attached to an issue.",
     ),
 ]
 _CompileOnlyOption = Annotated[
     bool,
     typer.Option(
         "--compile-only",
-        help="With --selftest: compile everything for trn2 and trn3, or --target; requires AWS's compiler, no chip.",
+        help="With --selftest: only compile, for trn2 and trn3 or for --target. Requires AWS's compiler, but no chip.",
     ),
 ]
 _ArchiveOption = Annotated[
@@ -45,8 +46,7 @@ _ArchiveOption = Annotated[
     typer.Option(
         "--archive",
         metavar="FILE",
-        help="With --selftest: the archive to write. [default: "
-        "trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]",
+        help="With --selftest: archive to write. [default: trninfer-selftest-TARGET-chip|compiler|simulator-DTYPE.zip]",
     ),
 ]
 
@@ -65,27 +65,28 @@ def doctor(
 ) -> None:
     """Report the parts of AWS Neuron on this machine, and which backend --backend auto selects.
 
-    Looks for Neuron devices, the driver, the runtime, tools and AWS's packages without loading any of them. It
-    recognises the placeholders of these packages on PyPI ("WRONG PACKAGE"), and prints how to install what is missing.
-    The target is NEURON_PLATFORM_TARGET_OVERRIDE if set, else that of the instance, else trn2. Each check is ok,
-    missing, or wrong; the exit status is always 0.
+    Looks for Neuron devices, the driver, the runtime, tools and AWS's packages, without loading any of them. If a
+    package is missing or is the placeholder from PyPI ("WRONG PACKAGE"), the command prints how to install it. The
+    target is NEURON_PLATFORM_TARGET_OVERRIDE if that is set, else the chip of the instance, else trn2. The result of
+    each check is ok, missing or wrong; the exit status is always 0.
 
-    With --selftest, every kernel runs once at a small and once at an odd size, and is compared with the golden NumPy
-    model; kernels that are known to have failed on a chip run first. Then the bundled networks run on their samples; on
-    a chip, each of their kernels is compared with the simulator. The results are written to an archive, with predicted
-    and measured times in separate columns, and without names of folders, people and machines, and without addresses.
-    Please send us an archive from a chip. The self-test also runs on the simulator. The exit status is 1 if anything
-    differs, and 3 if the chip is lost three times in a row; after a kernel that fails on the chip, the next one runs in
-    a new process. --backend, --target, --dtype, --archive, --compile-timeout and --quiet are for --selftest.
+    With --selftest, every kernel is run at a small size and at an odd size, and compared with the golden NumPy model;
+    kernels that are known to have failed on a chip are run first. Then the bundled networks are run on their samples;
+    on a chip, each of their kernels is also compared with the simulator. The results are written to an archive, with
+    predicted and measured times in separate columns. Names of folders, people and machines, and addresses are removed
+    from it. If you run this on a chip, please send us the archive. The self-test also runs on the simulator. The exit
+    status is 1 if a result differs, and 3 if the chip is lost three times in a row; if a kernel fails on the chip, the
+    next one runs in a new process. --backend, --target, --dtype, --archive, --compile-timeout and --quiet require
+    --selftest.
 
     With --compile-only, AWS's compiler compiles every kernel and the bundled networks to NEFFs, for trn2 and trn3, on
     any machine with nki and neuronx-cc (pip install '.[neuron-neff]', see docs/chip.md). Nothing runs on a chip. Please
-    send us this archive too.
+    send us this archive as well.
 
     \b
     Examples:
       trninfer doctor
-      The first thing on a Trainium instance; takes minutes, in which kernels are compiled:
+      On a new Trainium instance (takes minutes, because kernels are compiled):
         trninfer doctor --selftest
       Without an instance, on any x86 machine with AWS's compiler:
         trninfer doctor --selftest --compile-only
@@ -133,7 +134,7 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
     if not compile_only:
         return run_selftest(chosen, archive, _checks())
     if chosen.backend == "sim":
-        raise UsageError("--compile-only runs nothing, so it excludes --backend sim")
+        raise UsageError("--compile-only only compiles kernels, so it cannot be combined with --backend sim")
     return run_compile_only(chosen, archive, _checks())
 
 

@@ -1,4 +1,4 @@
-"""Pictures of `--save DIR`: each input with its boxes drawn, or with its class map in colour."""
+"""Write the pictures of `--save DIR`: each input with its boxes drawn, or with its class map in colour."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DrawnPictures:
         except (OSError, ValueError) as error:
             raise UsageError(f"--save {folder}: {reason(error) if isinstance(error, OSError) else error}") from None
         if os.path.realpath(folder) in read_from:
-            raise UsageError(f"--save {folder}: pictures are read from this folder; use another one")
+            raise UsageError(f"--save {folder}: this folder contains the input pictures; use another one")
         if not os.access(folder, os.W_OK):
             raise UsageError(f"--save {folder}: no permission to write there")
 
@@ -99,7 +99,7 @@ class DrawnPictures:
             complain(f"{count(self._written, 'picture')} with boxes in {self._folder}")
         if self._left_out:
             more = f" and {len(self._left_out) - 1} more" if len(self._left_out) > 1 else ""
-            complain(f"{self._left_out[0]}{more}: not a picture file, so nothing was drawn")
+            complain(f"{self._left_out[0]}{more}: not drawn, because the input is not a picture file")
 
 
 class SavedMaps(DrawnPictures):

@@ -28,7 +28,7 @@ def exit_status(error: BaseException) -> int | None:
     """Return the exit status for an error that a user can cause, or None for a bug."""
     if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: full disk or memory, missing file
         return BAD_USAGE
-    # Imported only after an error: --help must not import NumPy.
+    # This is imported only after an error, because --help must not import NumPy.
     from ..models.errors import TrninferError
     from ..runtime.backend import BackendUnavailable
 

@@ -38,25 +38,25 @@ Features (--data), one row per input, all finite:
   .parquet  columns of numbers; needs pyarrow
   -     standard input: a .csv, or another of these, recognised by its first bytes
 
-In .csv, .tsv and .parquet, some columns may not be features: --id names the column that identifies answers,
---label-column the one with the correct classes, --drop those to omit, and --columns the features in order. Names
-are those of the header; without one, columns are numbered from 0. A single column of text is used as the id, which is
-reported.
+In .csv, .tsv and .parquet files, not all columns have to be features: --id names the column that identifies rows,
+--label-column the column with the correct classes, --drop columns to omit, and --columns the features, in order.
+Columns are named as in the header; without a header, they are numbered from 0. If there is a single column of text, it
+is used as the id, with a note.
 
-The first line of a .csv is a header if it names columns: if no cell is a number
-or missing, or if the cells are 0, 1, 2, ..., as pandas writes them. The header is reported; --header yes or no
-overrides this rule. Lines before the first row that begin with # are comments. A missing value (empty, NA) is an error.
+The first line of a .csv file is treated as a header if none of its cells is a number or missing, or if the cells are 0,
+1, 2, ..., as written by pandas. A note states that there is a header; --header yes or no overrides this rule. Lines
+before the first row that begin with # are comments. A missing value (empty or NA) is an error.
 
-Rows are read batch by batch, so a file may be larger than memory, and the first answers appear at once. A row with NaN,
-infinity or numbers beyond float32 is reported as an error, with exit status 2; the others are answered, unless more
-than 1000 are wrong.
+Rows are read batch by batch, so a file may be larger than memory, and the first answers appear immediately. A row with
+NaN, infinity or numbers beyond the range of float32 is reported as an error, the remaining rows are still classified,
+and the exit status is 2. The run stops if more than 1000 rows cannot be used.
 
---labels scores the answers: .bin (raw int32), .npy, .json (a list), .csv or .txt
-(one per line); in text, labels of the network or their numbers.
+With --labels, the answers are scored. The file of labels is .bin (raw int32), .npy, .json (a list), .csv or .txt (one
+per line); in text, each label is a label of the network or its number.
 
---weights reads the files of one hidden layer (relu) and a softmax: W1.bin
-[features, hidden], b1.bin [hidden], W2.bin [hidden, classes] and b2.bin
-[classes], raw little-endian float32. All sizes are inferred from the file sizes.
+--weights reads a network with one hidden layer (relu) and a softmax from W1.bin [features, hidden], b1.bin [hidden],
+W2.bin [hidden, classes] and b2.bin [classes], all raw little-endian float32. All dimensions are inferred from the file
+sizes.
 
 \b
 Formats:
@@ -68,13 +68,13 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-csv and ndjson are written to standard output answer by answer. With --output, answers are collected in FILE.partial,
-and FILE is written when all of them are complete. After an interruption (Ctrl-C, a full disk) FILE.partial is kept, and
-the same command with --resume answers the remaining rows. --data, the network, --top-k, --dtype, --backend and --target
-must be the same.
+Formats csv and ndjson are written to standard output as answers are computed. With --output, answers are collected in
+FILE.partial, and FILE is written at the end of the run. If the run is interrupted (by Ctrl-C or a full disk, for
+example), FILE.partial is kept, and the same command with --resume continues with the remaining rows. --data, the
+network, --top-k, --dtype, --backend and --target must not change.
 
-On a chip, times are measured; --iters, --device-times, --cores,
---cluster and --compare-backends are as in trninfer classify --help.
+On a chip, times are measured; see trninfer classify --help for --iters, --device-times, --cores, --cluster and
+--compare-backends.
 
 \b
 Examples:
@@ -95,12 +95,13 @@ class RowData:
         typer.Option(
             "--data",
             metavar="FILE",
-            help="Rows of features: .bin (raw float32), .npy, .npz, .csv, .tsv or .parquet; - is standard input.",
+            help="File with rows of features: .bin (raw float32), .npy, .npz, .csv, .tsv or .parquet, or - for "
+            "standard input.",
         ),
     ]
     header: Annotated[
         Header,
-        typer.Option("--header", help="Read the first line of a .csv or .tsv as a header, or as a row."),
+        typer.Option("--header", help="Whether the first line of a .csv or .tsv file is a header."),
     ] = "auto"
     weights: Annotated[
         Path | None,
@@ -115,7 +116,7 @@ class RowData:
         typer.Option(
             "--labels",
             metavar="FILE",
-            help="Correct classes, to score the answers: .bin (raw int32), .npy, .csv, .txt or .json.",
+            help="File with the correct classes, for scoring the answers: .bin (raw int32), .npy, .csv, .txt or .json.",
         ),
     ] = None
     model: Annotated[
@@ -123,7 +124,8 @@ class RowData:
         typer.Option(
             "--model",
             autocompletion=complete_model,
-            help=f"A bundled name, a .safetensors or an ONNX file, instead of --weights. [default: {BUNDLED}]",
+            help=f"Name of a bundled network, or a .safetensors or ONNX file; an alternative to --weights. [default: "
+            f"{BUNDLED}]",
         ),
     ] = None
     columns: Annotated[

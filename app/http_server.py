@@ -1,5 +1,5 @@
-"""Serve HTTP with uvicorn. Slow connections are closed, and a signal stops the server once pending requests are
-answered."""
+"""Serve HTTP with uvicorn. Slow connections are closed. A signal stops the server after it has answered pending
+requests."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def run_server(app: Any, bound: socket.socket, listening: Callable[[], None] = l
 
 
 class HttpServer(uvicorn.Server):
-    """A server that stops after its pending responses on the first signal, and immediately on the second, which is
-    stored in `forced_by`."""
+    """A server that stops after its pending responses on the first signal, and immediately on the second. `forced_by`
+    is the second signal."""
 
     def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
         super().__init__(config)

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from ..models.importing import Comparison, Imported
     from ..runtime.network_check import NetworkCheck
 
-HELP = """Convert a network, ONNX or PyTorch weights in .safetensors, to a model file.
+HELP = """Convert an ONNX network, or PyTorch weights in a .safetensors file, to a model file.
 
 Reads ONNX files of convolutional and feed-forward networks, as written by PyTorch, Keras (tf2onnx), scikit-learn
-(skl2onnx) and ONNX Runtime's tools; docs/networks.md lists the operators. Reads state dicts of VGG networks
-(torchvision's and timm's names) and of plain multilayer perceptrons; --layers describes any other sequence. Other kinds
-of files are refused with the command that converts them.
+(skl2onnx) and ONNX Runtime's tools; docs/networks.md lists the supported operators. Also reads state dicts of VGG
+networks (with torchvision's or timm's names) and of plain multilayer perceptrons; --layers describes any other sequence
+of layers. For other kinds of files, the error message contains the command that converts them.
 
-The network is compared with ONNX Runtime on random inputs, if that is installed, and run on the simulator in batches;
-if answers differ, no file is written and the exit status is 1. A network that cannot be run there is refused, unless
---unchecked is given. Hugging Face's preprocessor_config.json and config.json beside the file describe its pictures and
-classes. Assumptions are listed, kept in the model file, and repeated by trninfer models show: --check-pictures shows
-whether they are right.
+The network is compared with ONNX Runtime on random inputs, if ONNX Runtime is installed, and run on the simulator in
+several batch sizes. If answers differ, no file is written, and the exit status is 1. If the network cannot be run, the
+import fails unless --unchecked is given. If Hugging Face's preprocessor_config.json and config.json are in the same
+folder as the file, they determine the preprocessing of pictures and the names of the classes. Assumptions are printed,
+stored in the model file, and shown by trninfer models show; --check-pictures tests them.
 
 \b
 Examples:
@@ -46,20 +46,22 @@ Examples:
 
 @takes_options(HELP)
 def import_model(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a state dict in .safetensors.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An ONNX file, or a state dict in a .safetensors file.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")],
     check_folder: Annotated[
         Path | None,
         typer.Option(
             "--check-pictures",
             metavar="DIR",
-            help="Folder with a folder of pictures for each class: count correct answers with the imported "
-            "preprocessing and with alternatives.",
+            help="Count correct answers with the imported preprocessing and with alternatives, on a folder with one "
+            "subfolder of pictures per class.",
         ),
     ] = None,
     expect: Annotated[
         Path | None,
-        typer.Option("--expect", metavar="FILE", help="With --check-pictures: a table of pictures and their classes."),
+        typer.Option("--expect", metavar="FILE", help="With --check-pictures: table of pictures and their classes."),
     ] = None,
     *,
     inputs: InputOptions,
@@ -119,7 +121,8 @@ def _unwritable(output: Path, error: OSError) -> UsageError:
 
 
 def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None) -> str:
-    """Describe an import: what was read, assumed and checked and, if `output` is given, what was written."""
+    """Describe an import: the network, the assumptions, the checks and, if `output` is given, the file that was
+    written."""
     from ..models.checks import describe_shape
     from ..models.inputs import ImageInput, SeveralInputs
     from .network_text import describe_answers, describe_preprocessing, first_labels

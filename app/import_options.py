@@ -29,18 +29,25 @@ class InputOptions:
 
     pictures: Annotated[
         Literal["digit", "photo"] | None,
-        typer.Option("--pictures", help="Kind of pictures: photos, or a digit to find and cut out. [default: photo]"),
+        typer.Option(
+            "--pictures",
+            help="Kind of pictures: photos, or pictures of one digit, which is located and cropped. [default: photo]",
+        ),
     ] = None
-    invert: Annotated[
-        bool, typer.Option("--invert", help="Invert light and dark, so that dark ink has high values.")
-    ] = False
+    invert: Annotated[bool, typer.Option("--invert", help="Invert brightness, so that dark ink has high values.")] = (
+        False
+    )
     input_range: Annotated[
-        str | None, typer.Option("--input-range", metavar="LO,HI", help="Values of black and white. [default: 0,1]")
+        str | None,
+        typer.Option("--input-range", metavar="LO,HI", help="Input values of black and white. [default: 0,1]"),
     ] = None
     mean: Annotated[
         str | None,
         typer.Option(
-            "--mean", metavar="M[,M,M]", help="Mean of each channel, subtracted next. [default: ImageNet's for colour]"
+            "--mean",
+            metavar="M[,M,M]",
+            help="Mean of each channel, which is subtracted after scaling to "
+            "--input-range. [default: ImageNet's for colour]",
         ),
     ] = None
     std: Annotated[
@@ -48,11 +55,13 @@ class InputOptions:
         typer.Option(
             "--std",
             metavar="S[,S,S]",
-            help="Standard deviation of each channel, by which the result is divided. [default: ImageNet's for colour]",
+            help="Standard deviation of each channel, by which the difference is divided. [default: ImageNet's for "
+            "colour]",
         ),
     ] = None
     channel_order: Annotated[
-        Literal["rgb", "bgr"] | None, typer.Option("--channel-order", help="Order of the colours. [default: rgb]")
+        Literal["rgb", "bgr"] | None,
+        typer.Option("--channel-order", help="Order of the colour channels. [default: rgb]"),
     ] = None
     resize: Annotated[
         int | None,
@@ -68,14 +77,15 @@ class InputOptions:
         Literal["crop", "squash", "pad"] | None,
         typer.Option(
             "--resize-mode",
-            help="Crop the centre of a picture, squash all of it, or pad it with black. [default: crop]",
+            help="Crop the centre of a picture, stretch the whole picture to the input size, or pad it. [default: "
+            "crop]",
         ),
     ] = None
     filter: Annotated[
         Literal["nearest", "bilinear", "bicubic", "lanczos", "linear"] | None,
         typer.Option(
             "--filter",
-            help="Filter for resizing pictures; linear is OpenCV's, without antialiasing. [default: bilinear]",
+            help="Filter for resizing pictures; linear is OpenCV's filter without antialiasing. [default: bilinear]",
         ),
     ] = None
     pad_colour: Annotated[
@@ -89,7 +99,9 @@ class InputOptions:
     ] = None
     input_size: Annotated[
         str | None,
-        typer.Option("--input-size", metavar="HxW", help="Height and width, if the file leaves them open."),
+        typer.Option(
+            "--input-size", metavar="HxW", help="Height and width of the input, if the file does not fix them."
+        ),
     ] = None
 
     def read(self) -> PreprocessingOptions:
@@ -116,15 +128,15 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Options for properties of the network that its file does not specify."""
+    """Options for properties of the network that are not specified in its file."""
 
     labels: Annotated[
         str | None,
         typer.Option(
             "--labels",
             metavar="FILE",
-            help="Names of the classes: one per line, JSON, a table (.csv), or - for standard input; imagenet "
-            "for its 1,000. [default: those beside or in the file, else numbers]",
+            help="File with the names of the classes: one per line, JSON, or a table (.csv); - for standard input, or "
+            "imagenet for the 1,000 classes of ImageNet. [default: names in or beside the file, else numbers]",
         ),
     ] = None
     output_name: Annotated[
@@ -133,28 +145,29 @@ class NetworkOptions:
             "--output-name",
             metavar="NAME",
             help=(
-                "Name of an output; repeatable. Nodes that no selected output needs are removed. [default: all outputs]"
+                "Name of an output to keep. May be repeated. Nodes that are not needed for the selected outputs are "
+                "removed. [default: all outputs]"
             ),
         ),
     ] = None
     output_kind: Annotated[
         Literal["classes", "sigmoid", "values", "map"] | None,
-        typer.Option("--output-kind", help="Meaning of the output. [default: decided by its last layer]"),
+        typer.Option("--output-kind", help="Interpretation of the output. [default: derived from the last layer]"),
     ] = None
     boxes: Annotated[
         str | None,
         typer.Option(
             "--boxes",
             metavar="SPEC",
-            help="How to read the boxes of a detector: yolov5, yolov8, yolo26, yolox, detr, rtdetr, ssd or"
-            " retinaface, followed by differences, as in yolov5,classes=3,scores=logits. [default: by the file's "
-            "metadata, else by shape]",
+            help="Format of a detector's boxes: yolov5, yolov8, yolo26, yolox, detr, rtdetr, ssd or retinaface, "
+            "optionally followed by differences, as in yolov5,classes=3,scores=logits. [default: from the file's "
+            "metadata, else from shapes]",
         ),
     ] = None
     activation: Annotated[
         str | None,
         typer.Option(
-            "--activation", metavar="NAME", help="Activation between the layers of a perceptron's state dict."
+            "--activation", metavar="NAME", help="Activation between the layers of a perceptron, for state dicts."
         ),
     ] = None
     layers: Annotated[
@@ -162,7 +175,7 @@ class NetworkOptions:
         typer.Option(
             "--layers",
             metavar="STEPS",
-            help='Sequence of a state dict\'s layers: "conv1, relu, maxpool:2, flatten, fc1".',
+            help='Sequence of layers, for state dicts: "conv1, relu, maxpool:2, flatten, fc1".',
         ),
     ] = None
     preprocessor: Annotated[
@@ -170,8 +183,9 @@ class NetworkOptions:
         typer.Option(
             "--preprocessor",
             metavar="FILE",
-            help="Hugging Face's preprocessor_config.json or config.json, or a folder with them, which "
-            "describe pictures and classes; none ignores both. [default: those beside MODEL]",
+            help="Hugging Face's preprocessor_config.json or config.json, or a folder that contains them, with the "
+            "preprocessing of pictures and the names of classes. none ignores both files. [default: files beside "
+            "MODEL]",
         ),
     ] = None
     unchecked: Annotated[

@@ -26,27 +26,33 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})  # folder
 def lint(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Python files and notebooks with NKI kernels, or folders of them."),
+        typer.Argument(
+            metavar="FILE", help="Python files or notebooks with NKI kernels, or folders that contain them."
+        ),
     ] = None,
     shapes: Annotated[
         str | None,
         typer.Option(
             "--shapes",
             metavar="SHAPES",
-            help=("Run the kernels on these shapes: 128x512:bfloat16,128x1, or kernel=128x512 for one of several."),
+            help=(
+                "Run the kernels with arguments of these shapes, such as 128x512:bfloat16,128x1; kernel=128x512 "
+                "selects one of several kernels."
+            ),
         ),
     ] = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Do not run kernels, even if a file contains their arguments.")
+        bool, typer.Option("--static", help="Do not run kernels, even if their arguments are known from the file.")
     ] = False,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
 ) -> None:
     """Check NKI kernels against the NKI API and the compiler's rules: path:line: rule: message.
 
-    Checks every function decorated with nki.jit and all that it calls, in other files too: calls that the API does not
-    have, memories, dtypes and sizes that an instruction does not accept, Python control flow on device values.
-    A kernel is also run on the simulator, with shapes only and in its own process, if the file calls it, if
-    all its sizes are literal, or with --shapes. A comment `# noqa: RULE` silences a line.
+    Checks every function decorated with nki.jit and all functions that it calls, including those in other files. Finds
+    calls that do not exist in the API, memories, dtypes and sizes that an instruction does not accept, and Python
+    control flow on device values. A kernel is also run on the simulator, with shapes only and in a separate process, if
+    the file calls it, if all its sizes are literals, or if --shapes is given. A comment `# noqa: RULE` suppresses a
+    finding on its line.
 
     \b
     Examples:
@@ -55,7 +61,7 @@ def lint(
       trninfer lint kernels/ notebook.ipynb && echo clean
       trninfer lint --rules
 
-    Exit status: 0 clean, or nothing but warnings; 1 with findings; 2 if a file could not be checked.
+    Exit status: 0 without findings, or with warnings only; 1 with findings; 2 if a file could not be checked.
     """
     from ..simulator.checking.lint import RULES
     from .output import write_stdout
@@ -71,7 +77,7 @@ def lint(
         _check_all(path, checked, shapes, static)
     for path in checked.without:
         if Path(os.path.realpath(path)) not in checked.reached and path in files:
-            complain(f"{path}: nothing was checked: it has no function decorated with nki.jit")
+            complain(f"{path}: nothing was checked, because it contains no function decorated with nki.jit")
     write_stdout("".join(f"{_line(finding)}\n" for finding in sorted(checked.findings)))
     if checked.unusable:
         raise typer.Exit(BAD_USAGE)
@@ -138,7 +144,7 @@ def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]]) ->
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         found = [Finding(*each) for each in json.loads(done.stdout)] if done.returncode == 0 else []
     except (subprocess.TimeoutExpired, OSError, ValueError):
-        complain(f"{path}: its kernels were not run: that took more than {_SECONDS:.0f} s or failed")
+        complain(f"{path}: running its kernels failed or took more than {_SECONDS:.0f} s")
         return set()
     return {finding for finding in found if (finding.path, finding.line) not in known}
 

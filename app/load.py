@@ -32,13 +32,14 @@ URL is a server of the Open Inference Protocol, version 2: trninfer serve, KServ
 contains random tensors for --batch-size inputs of the model. With PATH, pictures are sent to the address /classify of
 trninfer serve instead.
 
---concurrency N keeps N requests in flight (several values, such as 1,2,4,8, are separate loads that run in turn).
---rate R sends R requests per second whether or not the server keeps up; a time then begins when the request was due. A
-load ends after --duration seconds, or after --requests; the first --warmup seconds are not counted.
+--concurrency N keeps N requests in flight; several values, such as 1,2,4,8, are tested one after the other. --rate R
+sends R requests per second, whether or not the server keeps up; the time of a request is then measured from the moment
+when it was due. A load ends after --duration seconds or --requests requests; the first --warmup seconds are not
+counted.
 
-Times cover answered requests, in milliseconds at this client: p50, p90, p95 and p99,
-the mean and the maximum. Requests that fail are counted by kind: status 429, timeout,
-connection refused. If this client is busy all the time, a line says that the client itself may be the limit.
+The report contains the latencies of answered requests in milliseconds, measured by this client: p50, p90, p95, p99, the
+mean and the maximum. Failed requests are counted by kind, such as status 429, timeout or connection refused. If this
+client is busy all the time, a note warns that it may be the bottleneck.
 
 \b
 Examples:
@@ -48,7 +49,7 @@ Examples:
   trninfer load http://127.0.0.1:8000 --requests 1000 --format json --output load.json
   trninfer load https://models.example.org --model resnet --token-file token.txt
 
-Exit status: 0; 2 wrong usage, or a server that answered nothing; 130 interrupted.
+Exit status: 0 on success; 2 for wrong usage, or if the server answered no request; 130 if interrupted.
 """
 
 
@@ -66,7 +67,7 @@ class LoadOptions:
             "--concurrency",
             parser=several(whole(1, MOST_CONCURRENT)),
             metavar="N[,N...]",
-            help=f"Requests in flight. [default: 1; with --rate up to {THREADS_OF_RATE}]",
+            help=f"Number of requests in flight. [default: 1; with --rate, up to {THREADS_OF_RATE}]",
         ),
     ] = None
     rate: Annotated[
@@ -92,19 +93,19 @@ class LoadOptions:
             "--warmup",
             parser=seconds(0, 600),
             metavar="SECONDS",
-            help="Time for which requests are first sent without being counted.",
+            help="Duration of the warm-up, during which requests are not counted.",
         ),
     ] = 1.0
     batch_size: Annotated[
         int,
         typer.Option(
-            "--batch-size", parser=whole(1, 4096), metavar="N", help="Number of inputs in a request of tensors."
+            "--batch-size", parser=whole(1, 4096), metavar="N", help="Number of inputs per request of tensors."
         ),
     ] = 1
     wait: Annotated[
         float,
         typer.Option(
-            "--wait", parser=seconds(0, 3600), metavar="SECONDS", help="Time limit for the server to be ready."
+            "--wait", parser=seconds(0, 3600), metavar="SECONDS", help="Time to wait for the server to become ready."
         ),
     ] = 0.0
     timeout: Annotated[
@@ -116,7 +117,7 @@ class LoadOptions:
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="File with the server's token on its first line. [default: the token in TRNINFER_TOKEN]",
+            help="File whose first line is the token of the server. [default: the token in TRNINFER_TOKEN]",
         ),
     ] = None
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Include nested folders of pictures.")] = False

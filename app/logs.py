@@ -13,7 +13,7 @@ from .text import printable
 VerboseOption = Annotated[
     int,
     typer.Option(
-        "--verbose", "-v", count=True, help="Log to standard error; given twice, each batch too.",
+        "--verbose", "-v", count=True, help="Log to standard error. If given twice, also log each batch.",
         show_default=False,
     ),
 ]  # fmt: skip

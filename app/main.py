@@ -34,7 +34,7 @@ _GONE = "the current folder was removed; change to another one, or use absolute 
 GARBAGE_THRESHOLDS = (50_000, 20, 20)  # thresholds of the garbage collector; Python's default is (700, 10, 10)
 _ENDINGS = {INTERRUPTED: "interrupted", **{128 + number: "terminated" for number in _ENDING_SIGNALS}}
 
-# Base class of typer's option errors, which comes from Click; newer versions of typer bundle Click.
+# The base class of typer's option errors. It comes from Click, which newer versions of typer bundle.
 _WrongCommandLine: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
@@ -79,11 +79,11 @@ def open_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
     app = typer.Typer(
         name="trninfer",
         cls=PlainGroup,
-        help="Run small networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on the simulator of "
+        help="Run vision networks with hand-written NKI kernels on an AWS Trainium NeuronCore, or on a simulator of "
         "one, and see where every microsecond goes.",
-        epilog="Exit status: 0 all went well; 1 a check failed (--verify, --compare, lint, migrate); 2 wrong usage or "
-        "an input that could not be used (the others are answered); 3 the requested backend is not available; 130 "
-        "interrupted; 143 terminated.",
+        epilog="Exit status: 0 on success; 1 if a check failed (--verify, --compare, lint, migrate); 2 for wrong "
+        "usage, or if an input could not be used (the others are still processed); 3 if the requested backend is not "
+        "available; 130 if interrupted; 143 if terminated.",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=len(names) == len(COMMANDS),  # completion options precede the command
@@ -163,18 +163,18 @@ def _describe(error: Any, words: Sequence[str]) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     files = [word for word in words if word.startswith("-") and word != "-" and os.path.lexists(word)]
     if files and hasattr(error, "option_name"):
-        message += f"; the file {files[0]} goes by ./{files[0]}"
+        message += f"; to pass the file {files[0]}, write ./{files[0]}"
     # wording of pydantic, forwarded by typer
     return f"{message.replace(': Value error, ', ': ')} (see {command} --help)"
 
 
 def main() -> None:
     """Run the command line of the process: the entry point of the console script."""
-    # Modules exist until exit, so garbage collection among them wastes time.
+    # Modules are kept until the process exits, so scanning them for garbage wastes time.
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     atexit.register(gc.freeze)
-    # Use one BLAS thread: tiles are too small for more, and threads waiting for a busy core stall for milliseconds.
-    # NumPy reads the setting on import.
+    # Use one BLAS thread, because tiles are too small for more, and threads that wait for a busy core stall for
+    # milliseconds. NumPy reads the setting on import.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for number in _ENDING_SIGNALS:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP

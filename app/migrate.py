@@ -24,7 +24,7 @@ COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*)[-\w.]+")
 
 def migrate(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Python files or notebooks with kernels of an older NKI.")
+        list[Path], typer.Argument(metavar="FILE", help="Python files or notebooks with kernels for an older NKI.")
     ],
     output: Annotated[
         Path | None,
@@ -32,17 +32,20 @@ def migrate(
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Overwrite the files.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Run each migrated file on the simulator and report its comparisons.")
+        bool,
+        typer.Option(
+            "--check", help="Run each migrated file on the simulator, and report the results of its comparisons."
+        ),
     ] = False,
 ) -> None:
     """Rewrite kernels of older NKI dialects in NKI 0.7; the report goes to standard error.
 
     Converts kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids, instructions
-    that return tiles) and of NKI 0.2 to 0.6 (device loops, renamed names and arguments). Code without a counterpart
-    stays as it was, with a comment `# migrate: ...` and a line in the report. Of a notebook, only code cells change,
-    including the files that they write with %%writefile. A result that would lack a call or a statement of its source
-    is not written. Nothing is run without --check, which runs the result, and the old file too if it runs on the
-    simulator, and compares their outputs. Needs libcst: pip install "trninfer[migrate]".
+    that return tiles) and of NKI 0.2 to 0.6 (device loops, renamed functions and arguments). Code without a counterpart
+    is left unchanged, marked with a comment `# migrate: ...`, and listed in the report. In a notebook, only code cells
+    are changed, including the files that they write with %%writefile. If a result would lack a call or a statement of
+    its source, it is not written. With --check, the result is run, and also the original file if it runs on the
+    simulator, and their outputs are compared. Requires libcst: pip install "trninfer[migrate]".
 
     \b
     Examples:
@@ -50,8 +53,8 @@ def migrate(
       trninfer migrate --check --output migrated/ old/*.py
       trninfer migrate --in-place kernels.py
 
-    Exit status: 0 all code is migrated, lint finds nothing, and with --check at least one comparison is made
-    and all hold; 1 something is left to do; 2 if a file could not be read or written.
+    Exit status: 0 if all code is migrated, lint finds nothing and, with --check, at least one comparison is made and
+    all succeed; 1 if something is left to do; 2 if a file could not be read or written.
     """
     if output is not None and in_place:
         raise UsageError("--output and --in-place exclude each other")

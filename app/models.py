@@ -21,7 +21,7 @@ def models(
         str | None,
         typer.Argument(
             metavar="[MODEL]",
-            help="For show: a bundled name, a .safetensors file or an ONNX file.",
+            help="With show: name of a bundled network, or a .safetensors or ONNX file.",
             autocompletion=complete_model,
             show_default=False,
         ),
@@ -31,19 +31,19 @@ def models(
 ) -> None:
     """List the bundled models with their inputs, their sizes, and their accuracy on held-out data.
 
-    With show, describe one model: its input, the conversion of pictures, outputs, labels, layers and parameters, and
-    the assumptions made when it was imported, with the options that change them.
+    With show, describe one model: its input, preprocessing, outputs, labels, layers and parameters, and the assumptions
+    made when it was imported, with the options that change them.
 
-    Each name can be passed to --model of classify, ffnn and bench. The accuracy is that of the float32 network; the
-    card beside each file in weights/ describes how it was measured. Use trninfer import for your own networks.
+    The names can be passed to --model of other commands. The accuracy is that of the float32 network; the card of each
+    model in weights/ describes how it was measured. To add your own networks, use trninfer import.
 
     \b
     Examples:
       trninfer models
       trninfer models show network.onnx
-      For programs, including layers, classes and file sizes:
+      As JSON, including layers, classes and file sizes:
         trninfer models --format json
-      Only the names:
+      Print only the names:
         trninfer models --format csv | tail -n +2 | cut -d, -f1
     """
     from .output import check_output

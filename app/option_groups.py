@@ -67,8 +67,8 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
 
 
 def _parameters(command: Callable[..., None]) -> dict[str, tuple[Any, list[inspect.Parameter]]]:
-    """Return (dataclass, parameters of its fields) for each parameter of a function; (None, the parameter itself) if it
-    is no group."""
+    """Return (dataclass, parameters of its fields) for each parameter of a function, or (None, the parameter itself) if
+    the parameter is not a group."""
     hints = {name: _annotation(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
     found: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
     taken: set[str] = set()

@@ -41,15 +41,13 @@ DtypeOption = Annotated[
     Dtype,
     typer.Option(
         "--dtype",
-        help="Type of weights and data; sums are always float32. In float8_e4m3 (networks only), the first"
-        " and the last layer stay in bfloat16 (docs/eight-bits.md).",
+        help="Dtype of weights and activations; sums are always float32. With float8_e4m3 (networks only), the first "
+        "and the last layer use bfloat16 (see docs/eight-bits.md).",
     ),
 ]
 BatchSizeOption = Annotated[
     int,
-    typer.Option(
-        "--batch-size", parser=whole(1, 65536), metavar="N", help="Inputs in one launch of a kernel, up to 65536."
-    ),
+    typer.Option("--batch-size", parser=whole(1, 65536), metavar="N", help="Number of inputs per launch, up to 65536."),
 ]
 LaunchesOption = Annotated[
     Per,
@@ -61,12 +59,12 @@ InstructionsOption = Annotated[
         "--instructions",
         parser=whole(1),
         metavar="N",
-        help=("Maximum number of instructions in a launch; larger launches are cut between layers or inputs."),
+        help=("Maximum number of instructions per launch; larger launches are split between layers or inputs."),
     ),
 ]
 ConvolutionsOption = Annotated[
     Form,
-    typer.Option("--form", help="Form of 3x3 convolutions: fewer matmuls if that is faster, or always direct."),
+    typer.Option("--form", help="Algorithm of 3x3 convolutions: minimal filtering if it is faster, or always direct."),
 ]
 LncOption = Annotated[
     int,
@@ -74,13 +72,13 @@ LncOption = Annotated[
         "--lnc",
         parser=whole(1, 2),
         metavar="1|2",
-        help="NeuronCores of the logical core on which a network runs; 2 from trn2 on.",
+        help="Number of NeuronCores per logical core; 2 requires trn2 or trn3.",
     ),
 ]
 EightBitsOption = Annotated[
     EightBitLayers,
     typer.Option(
-        "--eight-bits", help="With float8_e4m3: which layers may use it, all or all except the first and the last."
+        "--eight-bits", help="With float8_e4m3: layers that may use 8 bits, all or all except the first and the last."
     ),
 ]
 CalibrateOption = Annotated[
@@ -88,13 +86,15 @@ CalibrateOption = Annotated[
     typer.Option(
         "--calibrate",
         metavar="DIR",
-        help="With float8_e4m3: pictures from which the scales of layer outputs are computed. [default: "
-        "the network's samples, else random numbers]",
+        help="With float8_e4m3: folder of pictures from which the scales of layer outputs are computed. [default: the "
+        "network's samples, else random numbers]",
     ),
 ]
 BackendOption = Annotated[
     BackendName,
-    typer.Option("--backend", help="Run on the chip or on the simulator; auto: see trninfer doctor."),
+    typer.Option(
+        "--backend", help="Run on the chip or on the simulator; trninfer doctor prints which one auto selects."
+    ),
 ]
 TargetOption = Annotated[
     Target | None,
@@ -110,10 +110,10 @@ CompileTimeoutOption = Annotated[
         "--compile-timeout",
         parser=whole(1, 1_000_000),
         metavar="SECONDS",
-        help=("On the chip: time limit for compiling one launch; then smaller launches are tried. [default: 1800]"),
+        help="On the chip: time limit for compiling a launch, before smaller launches are tried. [default: 1800]",
     ),
 ]
-_FORMAT_HELP = "Format of the report; machine formats write nothing else to standard output."
+_FORMAT_HELP = "Format of the report. With formats other than table, nothing else is written to standard output."
 FormatOption = Annotated[Format, typer.Option("--format", help=_FORMAT_HELP)]
 OutputOption = Annotated[
     Path | None,
@@ -121,7 +121,7 @@ OutputOption = Annotated[
         "--output",
         metavar="FILE",
         parser=output_path,
-        help="Write the report to a file, atomically; - is standard output.",
+        help="Write the report atomically to this file, or to standard output if it is -.",
     ),
 ]
 ModelOption = Annotated[
@@ -129,11 +129,11 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         autocompletion=complete_model,
-        help="A bundled name, a .safetensors file or an ONNX file, which is imported.",
+        help="Name of a bundled network, or a .safetensors or ONNX file.",
     ),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Answers and errors only: no layer tables, no progress.")
+    bool, typer.Option("--quiet", "-q", help="Print only answers and errors, without layer tables and progress.")
 ]
 
 
@@ -147,7 +147,7 @@ def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> Non
 
 def fail_under_option(measure: str, example: str = "") -> Any:
     """Return the option --fail-under of a command that computes this measure."""
-    told = f"Exit with 1 if the {measure} against --labels is below this{example}."
+    told = f"Exit with status 1 if the {measure} against --labels is below this value{example}."
     return typer.Option("--fail-under", parser=fraction, metavar="SHARE", help=told)
 
 
@@ -171,7 +171,7 @@ class RunOptions:
             "--warmup",
             parser=whole(0, 100_000),
             metavar="N",
-            help="On the chip: calls of a kernel before it is timed. [default: 5]",
+            help="On the chip: number of calls of a kernel before it is timed. [default: 5]",
         ),
     ] = None
     iterations: Annotated[
@@ -180,15 +180,15 @@ class RunOptions:
             "--iters",
             parser=whole(1, 100_000),
             metavar="N",
-            help="On the chip: timed calls of a kernel; their median and 99th percentile are reported. [default: 20]",
+            help="On the chip: timed calls of a kernel, whose median and 99th percentile are reported. [default: 20]",
         ),
     ] = None
     device_times: Annotated[
         bool,
         typer.Option(
             "--device-times",
-            help="On the chip: also measure the time on the NeuronCore itself, with a device profile or the "
-            "runtime's tracing.",
+            help="On the chip: also measure the time on the NeuronCore alone, with a device profile or the runtime's "
+            "benchmark.",
         ),
     ] = False
     compile_timeout: CompileTimeoutOption = None
@@ -197,23 +197,25 @@ class RunOptions:
         bool,
         typer.Option(
             "--csv-safe",
-            help="For spreadsheets: put an apostrophe before CSV cells that look like formulas (= + - @).",
+            help="Prefix an apostrophe to CSV cells that a spreadsheet would interpret as formulas (= + - @).",
         ),
     ] = False
     output: OutputOption = None
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check against the NumPy reference; exit status 1 if answers differ.")
+        bool, typer.Option("--verify", help="Compare answers with the golden NumPy model; exit with 1 if they differ.")
     ] = False
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write the engines' timeline of one batch, for ui.perfetto.dev."),
+        typer.Option(
+            "--trace", metavar="FILE", help="Write the timeline of one batch, to be opened in ui.perfetto.dev."
+        ),
     ] = None
     report_file: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write a page of HTML: layers, timeline, roofline.")
+        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page: layers, timeline and roofline.")
     ] = None
     wide: Annotated[
         bool,
-        typer.Option("--wide", help="Show all columns of a table, even if lines are longer than the window."),
+        typer.Option("--wide", help="Show all columns of a table, even if lines become wider than the terminal."),
     ] = False
     quiet: QuietOption = False
     verbose: VerboseOption = 0
@@ -248,8 +250,8 @@ class AnswerOptions(RunOptions):
         LabelFormat,
         typer.Option(
             "--format",
-            help="Format of the report; machine formats write nothing else to standard output, and parquet "
-            "needs --output.",
+            help="Format of the report. With formats other than table, nothing else is written to standard output; "
+            "parquet requires --output.",
         ),
     ] = "table"  # type: ignore[assignment]  # one more format than for other commands
     top_k: Annotated[
@@ -264,8 +266,8 @@ class AnswerOptions(RunOptions):
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help="Number of workers that share the batches, each with a NeuronCore (on the simulator, a CPU). "
-            "[default: 1; with --cluster, as many as it can hold]",
+            help="Number of worker processes that share the batches, each with one NeuronCore (on the simulator, one "
+            "CPU). [default: 1; with --cluster, as many as fit]",
         ),
     ] = None
     cluster: Annotated[
@@ -273,16 +275,16 @@ class AnswerOptions(RunOptions):
         typer.Option(
             "--cluster",
             metavar="ADDRESS",
-            help="Distribute batches over a Ray cluster: its host:port, or auto for the one of RAY_ADDRESS or "
-            "of this machine. Needs the extra cluster.",
+            help="Distribute batches over the Ray cluster at host:port; auto uses the cluster at RAY_ADDRESS or on "
+            "this machine. Requires the extra cluster.",
         ),
     ] = None
     compare_backends: Annotated[
         bool,
         typer.Option(
             "--compare-backends",
-            help="Run each kernel on the chip and on the simulator; exit status 1 if outputs differ. --format "
-            "csv then writes the measurements, in the columns of benchmarks/data/latency-kernels.csv.",
+            help="Run each kernel on the chip and on the simulator. The exit status is 1 if outputs differ. --format "
+            "csv writes the measurements with the columns of benchmarks/data/latency-kernels.csv.",
         ),
     ] = False
     max_errors: Annotated[
@@ -291,7 +293,7 @@ class AnswerOptions(RunOptions):
             "--max-errors",
             parser=whole(0),
             metavar="N",
-            help="Exit with 0 even if up to N inputs cannot be used; they are still reported.",
+            help="Exit with status 0 if at most N inputs cannot be used; they are still reported.",
         ),
     ] = 0
     fail_under: Annotated[float | None, fail_under_option("accuracy", ", such as 0.97")] = None
@@ -306,13 +308,13 @@ class AnswerOptions(RunOptions):
         return self.cluster is not None or (self.cores or 1) > 1
 
     def check(self) -> None:
-        """Check the options of every run; also check that options limited to one core are used with a single core, and
-        that an earlier run can be resumed."""
+        """Check the options of every run. Also check that options that support only one core are not used with several,
+        and that an earlier run can be resumed."""
         super().check()
         if self.resume and self.output is None:
             raise UsageError("--resume continues from the answers in a file, so it requires --output FILE")
         if self.resume and self.verify:
-            raise UsageError("--resume and --verify exclude each other: earlier answers would go unchecked")
+            raise UsageError("--resume and --verify exclude each other, because earlier answers would not be verified")
         if self.is_shared and self.trace is not None:
             raise UsageError("--trace shows one core; omit --cores and --cluster, or use --cores 1")
         if self.form == "parquet":
@@ -350,7 +352,7 @@ class PictureOptions(AnswerOptions):
     ship: Annotated[
         bool,
         typer.Option(
-            "--ship", help="Send pictures instead of paths to a cluster's workers, if they cannot read the same files."
+            "--ship", help="Send the contents of pictures to the workers of a cluster, if they cannot read the files."
         ),
     ] = False
     picture_timeout: Annotated[
@@ -359,22 +361,22 @@ class PictureOptions(AnswerOptions):
             "--picture-timeout",
             parser=seconds(0.01, 86_400),
             metavar="SECONDS",
-            help="Time limit for decoding one picture; slower ones are reported as errors.",
+            help="Time limit for decoding one picture; a slower picture is reported as an error.",
         ),
     ] = 10.0
     resume_check: Annotated[
         ResumeCheck,
         typer.Option(
             "--resume-check",
-            help="How --resume recognises answered pictures: by name, by size and time of the file (stat), or "
-            "by content (hash, also needed in the first run; reads each picture twice).",
+            help="How --resume recognises pictures that have not changed: by name, by size and modification time "
+            "(stat), or by contents (hash; must also be given in the first run, and reads each picture twice).",
         ),
     ] = "stat"
     layout: Annotated[
         Literal["CHW", "HWC"] | None,
         typer.Option(
             "--layout",
-            help="Layout of arrays: channels first or last. [default: as the model file states]",
+            help="Layout of arrays: channels first or last. [default: layout in the model file]",
             show_default=False,
         ),
     ] = None

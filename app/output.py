@@ -34,7 +34,7 @@ def check_output(path: Path | None, option: str = "--output") -> None:
             f"{option} {path}: names that end in {PARTIAL} are reserved for unfinished answers; use another name"
         )
     if target.is_dir():
-        raise UsageError(f"{option} {path}: is a folder; pass the name of a file")
+        raise UsageError(f"{option} {path}: this is a folder; pass the name of a file")
     if not target.parent.is_dir():
         raise UsageError(f"{option} {path}: the folder {target.parent} does not exist")
     place = target if is_special(path) else target.parent
@@ -135,7 +135,7 @@ def write_stdout(text: str) -> bool:
     Raises UsageError if standard output cannot be written.
     """
     if sys.stdout is None:
-        raise UsageError("standard output is closed; --output FILE writes to a file")
+        raise UsageError("standard output is closed; use --output FILE to write to a file")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -53,8 +53,8 @@ class PictureInputs:
         self._seconds = options.picture_timeout
         self._batches: PictureBatches | PictureSources | None = None
         self._refused: list[InputProblem] = []
-        # With --verify, the golden model runs in this process, so it reads the pictures. An array file may hold many
-        # inputs, which are distributed one by one.
+        # With --verify, the golden model runs in this process, which therefore has to read the pictures. An array file
+        # may hold many inputs, which are distributed one by one.
         has_arrays = any(is_array_file(name) for name in names)
         self.count = None if has_arrays else len(names)
         here = options.verify or has_arrays
@@ -94,8 +94,8 @@ class PictureInputs:
                     left.append(name)
             elif alike[spell(name)] > 1:
                 raise UsageError(
-                    f"--resume: {alike[spell(name)]} pictures are written {spell(name)} in a report, which cannot "
-                    "distinguish them; specify only one of them, or omit --resume"
+                    f"--resume: {alike[spell(name)]} pictures have the same spelling {spell(name)} in a report, so "
+                    f"--resume cannot distinguish them; specify only one of them, or omit --resume"
                 )
         self._names, self._answered = left, answered | reported
         return len(left)
@@ -130,7 +130,7 @@ def find_named_pictures(
     """
     listed = read_list(from_list) if from_list is not None else []
     if not arguments and not listed:
-        raise UsageError(f"--from-list {from_list}: contains no names of pictures")
+        raise UsageError(f"--from-list {from_list}: the list contains no names of pictures")
     if from_list != STANDARD_INPUT:
         return find_pictures(arguments, recursive, listed)
     if STANDARD_INPUT in arguments:
@@ -160,6 +160,6 @@ def read_list(path: str) -> list[str]:
     if len(content) > MAX_LIST_BYTES:
         raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB, the limit for a list of pictures")
     if b"\0" in content:  # a name cannot contain a null byte
-        raise UsageError(f"--from-list {path}: holds NUL bytes; expected a text file with one name per line")
+        raise UsageError(f"--from-list {path}: contains NUL bytes; expected a text file with one name per line")
     lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))
     return [os.fsdecode(line) for line in lines if line]

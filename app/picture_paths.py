@@ -19,17 +19,17 @@ class PicturePaths:
 
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH", help="Pictures, arrays, folders, globs, or - for a picture on standard input."),
+        typer.Argument(metavar="PATH", help="Pictures, arrays, folders or globs; - for a picture on standard input."),
     ] = None
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Include nested folders, without following links.")
+        bool, typer.Option("--recursive", "-r", help="Include subfolders, without following links.")
     ] = False
     from_list: Annotated[
         str | None,
         typer.Option(
             "--from-list",
             metavar="FILE",
-            help="Also read the pictures named in a file, one per line; - for standard input.",
+            help="Also read the pictures listed in this file, one per line; - for standard input.",
         ),
     ] = None
 

@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     from ..simulator import Run
     from ..simulator.profiles import MeasuredRun
 
-KERNEL_HELP = "A Python file that launches the kernel, as for simulate; its last launch is compared."
+KERNEL_HELP = (
+    "Python file that launches the kernel, as for trninfer simulate. Its last launch is compared with the profile."
+)
 
 
 def profile(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A profile: a raw NTFF, a folder of Parquet tables, or JSON.")
+        Path,
+        typer.Argument(metavar="FILE", help="Profile: a raw NTFF file, a folder of Parquet tables, or a JSON file."),
     ],
     kernel: Annotated[Path | None, typer.Option("--kernel", metavar="FILE", help=KERNEL_HELP)] = None,
     target: Annotated[
         Target | None, typer.Option("--target", help="NeuronCore to predict for.", show_default="trn2")
     ] = None,
     core: Annotated[
-        int, typer.Option("--core", parser=whole(0, 1), metavar="N", help="Which core of the logical core to show.")
+        int, typer.Option("--core", parser=whole(0, 1), metavar="N", help="Core of the logical core to show.")
     ] = 0,
     steps: Annotated[
         int,
@@ -44,12 +47,13 @@ def profile(
 ) -> None:
     """Show a profile that was measured on a chip, and compare it with the prediction of the same kernel (--kernel).
 
-    For the measured run, it shows the total time, the work of each engine and of the DMA engines, the makers of the
-    descriptors, and the critical path. With --kernel, it compares each kind of operation on each engine with the
-    prediction, and prints the constant of the timing model that would explain a difference, for bench --set.
+    The command shows the total measured time, the work of each engine and of the DMA engines, how descriptors were
+    generated, and the critical path. With --kernel, it compares each kind of operation on each engine with the
+    prediction, and names the constant of the timing model that would explain a difference; bench --set can change it.
 
-    Raw NTFF files (trn2) are read in versions 5 and 6. Export others: neuron-explorer view -n FILE.neff -s FILE.ntff
-    --output-format parquet --output-file FOLDER --ingest-only. Up to SDK 2.33, --output-format json works, too.
+    Versions 5 and 6 of raw NTFF files (trn2) are supported. Export other versions with neuron-explorer view -n
+    FILE.neff -s FILE.ntff --output-format parquet --output-file FOLDER --ingest-only. Up to SDK 2.33, --output-format
+    json works as well.
 
     \b
     Examples:
@@ -57,7 +61,7 @@ def profile(
       trninfer profile FOLDER --kernel my_kernel.py
       trninfer profile profile_full.json --core 1 --steps 30
 
-    Exit status: 0; 1 if the script of --kernel fails; 2 if a file cannot be read.
+    Exit status: 0 on success; 1 if the script of --kernel fails; 2 if a file cannot be read.
     """
     from ..simulator.profiles import ProfileError, read_profile
 
@@ -86,7 +90,7 @@ def _measured(run: MeasuredRun, steps: int) -> Iterator[str]:
 
     yield f"{run.name}: measured {run.total_ns / 1000:.2f} us, {len(run.instructions):,} instructions"
     for missing in run.missing:
-        yield f"  the profile does not contain {missing}"
+        yield f" the profile does not contain {missing}"
     yield ""
     rows: list[tuple[str, ...]] = []
     for e in engines(run):

@@ -16,7 +16,7 @@ from typing import Any
 _PUBLIC = ("/opt/aws/", "/dev/neuron", "/usr/lib/", "/usr/sbin", "/sbin")
 _PATH = re.compile(r"(?<![\w.~/:>])/[^\s:'\"`,;()<>|]+(?:/[^\s:'\"`,;()<>|]*)*")
 _BELOW = re.compile(r"(<(?:home|folder|cache|temporary|python|trninfer)>)(?:/[^\s:'\"`,;()<>|]*)+")
-# Only addresses of private networks, since version numbers may also have four parts.
+# Only addresses of private networks are matched, because version numbers may also have four parts.
 _ADDRESS = re.compile(r"(?<![\d.])(?:10|192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}(?![\d.]*\d)")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
 _COMMON = {"root", "user", "localhost", "linux"}  # names that are common to many machines

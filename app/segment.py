@@ -22,19 +22,20 @@ HELP = """Find the class of each pixel in pictures: the area of each class, and 
 
 For segmentation networks, such as torchvision's fcn, deeplab and lraspp, or SegFormer: specify an ONNX file, or a model
 file written by trninfer import (with --output-kind map if its output is not recognised). The class of each pixel is
-computed on the chip; the map is then resized to the picture by nearest neighbour.
+computed on the chip; the map is then resized to the size of the picture with nearest-neighbour interpolation.
 
-Pictures are named as for trninfer classify: files, folders, globs, - for one on standard input, and .npy and .npz files
-in the layout of the network's input. A picture that cannot be used is named on standard error; the others are answered,
-and the exit status is 2 (--max-errors allows some).
+Pictures are specified as for trninfer classify: files, folders, globs, - for a picture on standard input, and .npy and
+.npz files in the layout of the network's input. If a picture cannot be read, its name and the reason are printed to
+standard error, the remaining pictures are still processed, and the exit status is 2 (unless --max-errors permits that
+many failures).
 
---save DIR writes two files for each picture: NAME.png, a palette PNG whose pixels are the
-numbers of classes (16-bit grey for more than 255 classes), and NAME-overlay.png (.jpg for a JPEG), the picture with its
-classes in colour. 255 (65,535) marks pixels outside the network's crop.
+--save DIR writes two files for each picture. NAME.png is a palette PNG whose pixel values are class numbers (16-bit
+grey if there are more than 255 classes); the value 255 (65,535) marks pixels outside the network's crop.
+NAME-overlay.png (.jpg for a JPEG) is the picture with its classes in colour.
 
---labels FOLDER scores the maps: intersection over union of each class, and its mean.
-FOLDER has STEM.png for a picture STEM.jpg, palette or grey, whose pixels are the correct classes; pixels with the value
-255 (65,535 in 16 bits) are not scored.
+With --labels FOLDER, the maps are scored: intersection over union of each class, and its mean. For a picture STEM.jpg,
+FOLDER contains STEM.png, a palette or grey PNG whose pixel values are the correct classes; pixels with the value 255
+(65,535 in 16 bits) are not scored.
 
 \b
 Formats:
@@ -45,8 +46,8 @@ Formats:
           and a summary at the end
   json    one document; its schema is app/reports/report.schema.json in the package
 
---output, --resume, --cores, --cluster and the others work as for trninfer classify; a
-finished ndjson can be extended.
+--output, --resume, --cores, --cluster and other options work as in trninfer classify; a finished ndjson file can be
+extended.
 
 \b
 Examples:
@@ -63,11 +64,14 @@ class SegmentOptions(TaskOptions):
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson"],
-        typer.Option("--format", help="Format of the report; machine formats write nothing else to standard output."),
+        typer.Option(
+            "--format",
+            help="Format of the report. With formats other than table, nothing else is written to standard output.",
+        ),
     ] = "table"
     save: Annotated[
         Path | None,
-        typer.Option("--save", metavar="DIR", help="Write the map of each picture, and an overlay, into this folder."),
+        typer.Option("--save", metavar="DIR", help="Write the map of each picture, and an overlay, to this folder."),
     ] = None
     fail_under: Annotated[float | None, fail_under_option("mean IoU")] = None
 
@@ -77,7 +81,8 @@ LabelsOption = Annotated[
     typer.Option(
         "--labels",
         metavar="FOLDER",
-        help="Correct maps, to score the answers: palette or grey PNGs, STEM.png for a picture STEM.jpg.",
+        help="Folder with the correct maps, for scoring the answers: palette or grey PNGs, with STEM.png for a "
+        "picture STEM.jpg.",
     ),
 ]
 

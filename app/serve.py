@@ -31,8 +31,8 @@ INSTALL_HINT = "pip install 'trninfer[serve]'"
 
 HELP = """Answer pictures and tensors over HTTP.
 
-Implements the Open Inference Protocol, version 2 (like KServe and Triton), with tensors as JSON or raw bytes, and
-accepts pictures at /classify. / is a page for dropping a picture, and /metrics provides metrics for Prometheus.
+Implements version 2 of the Open Inference Protocol (like KServe and Triton), with tensors as JSON or raw bytes. Also
+accepts pictures at /classify, shows a page for dropping pictures at /, and provides metrics for Prometheus at /metrics.
 
 \b
 Addresses:
@@ -42,25 +42,25 @@ Addresses:
   POST /v2/repository/index    the models, and whether they are ready
   POST /v2/repository/models/NAME/load, unload   with --model-control
   POST /classify               a picture, or a form with several
-  POST /detect                 the same of a network of boxes (?confidence=0.5)
-  POST /segment                the same of a network of maps (?maps=true adds them)
+  POST /detect                 the same for a detection network (?confidence=0.5)
+  POST /segment                the same for a segmentation network (?maps=true adds maps)
   GET  /metrics, /openapi.json, /
 
-Concurrent requests are answered in batches: a batch starts when --max-batch inputs are waiting, or when the first of
-them has waited for --max-delay. Several models: --model a=FILE,b=FILE; /classify?model=b selects one of them, and each
-has its own --workers and --decoders. Each worker is a process with its own NeuronCore (on the simulator, a CPU). When
-more than --max-queue inputs are waiting, requests are refused with status 429 and a Retry-After; requests not answered
-within --timeout get 504.
+Concurrent requests are processed in batches: a batch starts when --max-batch inputs are waiting, or when the first of
+them has waited for --max-delay. --model a=FILE,b=FILE serves several models; /classify?model=b selects one of them, and
+each has its own --workers and --decoders. Each worker is a process with its own NeuronCore (on the simulator, a CPU).
+If more than --max-queue inputs are waiting, further requests get status 429 with a Retry-After header; requests that
+are not answered within --timeout get status 504.
 
-By default, it listens only on this machine. On other addresses (--host), every request needs a token, as Authorization:
-Bearer TOKEN, which is read from --token-file or TRNINFER_TOKEN, or else generated and shown. There is no encryption:
-put a TLS proxy in front of it if others can listen in.
+By default, the server accepts connections from this machine only. On other addresses (--host), every request must
+contain Authorization: Bearer TOKEN. The token is read from --token-file or TRNINFER_TOKEN, or else generated and
+printed. Connections are not encrypted: on a shared network, put a TLS proxy in front of the server.
 
-Without a token, it answers only requests to localhost, so that no web page can reach it under another name;
---allow-host NAME adds the name that a reverse proxy passes on.
+If no token is required, the server answers only requests whose Host header is localhost, so that a web page cannot
+reach it under another name; --allow-host NAME permits the name that a reverse proxy passes on.
 
-Ctrl-C, SIGTERM and SIGHUP stop it after accepted requests are answered; a second one stops it at once. For many
-machines: docs/serving.md.
+Ctrl-C, SIGTERM and SIGHUP stop the server after it has answered the requests that it has accepted; a second signal
+stops it immediately. docs/serving.md describes deployment on many machines.
 
 \b
 Examples:
@@ -70,8 +70,8 @@ Examples:
   trninfer serve --model resnet.safetensors --workers 4 --max-batch 8 --dtype bfloat16
   trninfer serve --host 0.0.0.0 --token-file token.txt --log-format json 2>log.jsonl
 
-Exit status: 0 stopped; 2 wrong usage, or the port is taken; 3 the backend is
-not available; 130 or 143 stopped at once.
+Exit status: 0 if stopped by a signal; 2 for wrong usage, or if the port is in use; 3 if the backend is not available;
+130 or 143 if stopped immediately by a second signal.
 """
 
 
@@ -81,11 +81,17 @@ class ServeOptions:
 
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[
-        int, typer.Option("--port", parser=whole(0, 65535), metavar="N", help="Port to listen on; 0 for any free one.")
+        int,
+        typer.Option("--port", parser=whole(0, 65535), metavar="N", help="Port to listen on; 0 selects a free port."),
     ] = 8000
     workers: Annotated[
         int,
-        typer.Option("--workers", parser=whole(1, 4096), metavar="N", help="Worker processes, each with a NeuronCore."),
+        typer.Option(
+            "--workers",
+            parser=whole(1, 4096),
+            metavar="N",
+            help="Number of worker processes, each with one NeuronCore.",
+        ),
     ] = 1
     decoders: Annotated[
         int | None,
@@ -93,7 +99,7 @@ class ServeOptions:
             "--decoders",
             parser=whole(1, 256),
             metavar="N",
-            help="Processes that decode pictures. [default: one per CPU, at most 4]",
+            help="Number of processes that decode pictures. [default: one per CPU, at most 4]",
         ),
     ] = None
     max_batch: Annotated[
@@ -106,7 +112,7 @@ class ServeOptions:
             "--max-delay",
             parser=seconds(0, 60),
             metavar="SECONDS",
-            help="Maximum time for which an input waits for others to fill a batch.",
+            help="Maximum time that an input waits for a batch to fill.",
         ),
     ] = 0.002
     max_queue: Annotated[
@@ -115,13 +121,13 @@ class ServeOptions:
             "--max-queue",
             parser=whole(1, 1 << 20),
             metavar="N",
-            help="Maximum number of waiting inputs; more are refused.",
+            help="Maximum number of waiting inputs; further requests are rejected.",
         ),
     ] = 256
     max_bytes: Annotated[
         int,
         typer.Option(
-            "--max-bytes", parser=whole(1, 1 << 32), metavar="N", help="Maximum size of a request's body in bytes."
+            "--max-bytes", parser=whole(1, 1 << 32), metavar="N", help="Maximum size of a request body in bytes."
         ),
     ] = 32 << 20
     timeout: Annotated[
@@ -133,22 +139,27 @@ class ServeOptions:
     token_file: Annotated[
         Path | None,
         typer.Option(
-            "--token-file", metavar="FILE", help="File whose first line is the token that requests must carry."
+            "--token-file", metavar="FILE", help="File whose first line is the token that requests must contain."
         ),
     ] = None
     model_control: Annotated[
-        bool, typer.Option("--model-control", help="Let clients load and unload models (the repository extension).")
+        bool,
+        typer.Option(
+            "--model-control",
+            help="Allow clients to load and unload models (the repository extension of the protocol).",
+        ),
     ] = False
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Also answer requests whose Host header has this name, as behind a reverse proxy; repeatable.",
+            help="Also answer requests whose Host header is this name, as needed behind a reverse proxy. May be "
+            "repeated.",
         ),
     ] = None
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Name of the model for clients. [default: as --model]")
+        str, typer.Option("--name", metavar="NAME", help="Name of the model in requests. [default: same as --model]")
     ] = ""
     dtype: options.DtypeOption = "float32"
     eight_bits: options.EightBitsOption = DEFAULT_LAUNCHES.eight_bits
@@ -162,7 +173,8 @@ class ServeOptions:
     log_format: Annotated[
         Literal["auto", "text", "json"],
         typer.Option(
-            "--log-format", help="Format of the log on standard error; auto: text on a terminal, else JSON lines."
+            "--log-format",
+            help="Format of the log on standard error; auto is text on a terminal and JSON lines otherwise.",
         ),
     ] = "auto"
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False
@@ -230,7 +242,7 @@ def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
     """Return the settings of each model. Raises UsageError for values that are out of range."""
     named = parse_models(model)
     if named[0][0] and told.name:
-        raise UsageError(f"--name {told.name}: --model already names the models")
+        raise UsageError(f"--name {told.name}: --model already contains the names of the models")
     token = _access(told)
     return [_settings_of(path, name or told.name, told, token) for name, path in named]
 
@@ -240,7 +252,9 @@ def _access(told: ServeOptions) -> str | None:
     token = read_token(told.token_file)
     if token is None and not _is_loopback(told.host):
         token = secrets.token_urlsafe(24)
-        write_stderr(f"trninfer: {told.host} is reachable from other machines; requests must carry the token {token}\n")
+        write_stderr(
+            f"trninfer: {told.host} is reachable from other machines; requests must contain the token {token}\n"
+        )
     return token
 
 

@@ -22,5 +22,5 @@ def read_small_file(path: Path, name: str, most: int) -> bytes:
     if len(content) > most:
         raise UsageError(f"{name}: larger than {most} bytes")
     if not content and path.is_fifo():
-        raise UsageError(f"{name}: this pipe is empty")
+        raise UsageError(f"{name}: the pipe is empty")
     return content

@@ -30,14 +30,15 @@ class RunArguments:
     """Options for running a network. Raises ArgumentError if a value is not allowed.
 
     `dtype` applies to weights and data; `target` is the chip (None: the default of the command line); `backend` is
-    "auto", "neuron" or "sim". A launch has at most `batch_size` inputs, and a prediction at most `top_k` labels.
-    Batches are distributed over `cores` workers, or over the workers of the Ray `cluster` at the given address.
+    "auto", "neuron" or "sim". A launch processes at most `batch_size` inputs, and a prediction contains at most `top_k`
+    labels. Batches are distributed over `cores` workers, or over the workers of the Ray `cluster` at the given address.
 
     `layout` specifies whether arrays have channels first or last. By default, arrays of numbers use the layout of the
     model file, and arrays of pixels have channels last. `on_error` specifies whether to raise an exception for the
-    first unusable input, or to collect all unusable inputs. A launch runs on `lnc` NeuronCores, 1 or 2, as one logical
-    core. `launches` is "network" (as few launches as possible) or "layer". In float8_e4m3, `eight_bits` selects the
-    layers in 8 bits, "inner" or "all", and `calibrate` is a folder of pictures from which the scales are computed.
+    first unusable input, or to collect all unusable inputs. `lnc` is the number of NeuronCores, 1 or 2, that form a
+    logical core. `launches` is "network" (as few launches as possible) or "layer". In float8_e4m3, `eight_bits` selects
+    the layers that use 8 bits, "inner" or "all", and `calibrate` is a folder of pictures from which the scales are
+    computed.
     """
 
     dtype: Dtype = "float32"
@@ -80,7 +81,7 @@ class RunArguments:
             if is_given and self.dtype != EIGHT_BITS:
                 raise ArgumentError(f"{name} is for dtype {EIGHT_BITS!r}, not {self.dtype!r}")
         if self.lnc > 1 and self.launches == "layer":
-            raise ArgumentError("launches 'layer' runs every kernel on one NeuronCore; lnc must be 1")
+            raise ArgumentError("launches='layer' runs every kernel on one NeuronCore, so lnc must be 1")
 
     @property
     def is_shared(self) -> bool:

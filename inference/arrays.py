@@ -38,14 +38,17 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
 
 
 def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
-    """Convert one or several examples from the layout of the network's original file to float32 [(N,) C, H, W]."""
+    """Convert examples from the layout of the network's original file to float32 [C, H, W], or [N, C, H, W] for
+    several."""
     wanted = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
     several = values.shape[1:] in wanted
     if not several and values.shape not in wanted:
         shape = ", ".join(map(str, spec.array_shape))
-        raise InputError(f"is an array of shape {list(values.shape)}; the network expects [{shape}] or [N, {shape}]")
+        raise InputError(
+            f"the array has the shape {list(values.shape)}, but the network expects [{shape}] or [N, {shape}]"
+        )
     if several and not len(values):
-        raise InputError(f"contains no examples: its shape is {list(values.shape)}")
+        raise InputError(f"contains no examples, because its shape is {list(values.shape)}")
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32)
     if not np.isfinite(numbers).all():

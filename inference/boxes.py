@@ -1,5 +1,5 @@
-"""Extract boxes from the output of a detector: decode them, suppress duplicates, and map them to the picture. Runs on
-the host, in pure NumPy.
+"""Extract boxes from the output of a detector: decode them, suppress duplicates, and map them to the picture. This code
+runs on the host, in NumPy.
 
 Rows are filtered by confidence first, so that only the remaining few are decoded.
 """
@@ -106,7 +106,7 @@ def suppress(
     """
     order = np.argsort(-scores, kind="stable")
     # Boxes of different classes are moved apart by the same offset as in YOLO's implementation, so that overlaps are
-    # rounded identically.
+    # rounded in the same way.
     apart = max(CLASS_OFFSET, float(np.abs(corners).max(initial=0)) + 1)
     boxes = corners[order].astype(np.float32) + classes[order, None].astype(np.float32) * np.float32(apart)
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
@@ -143,7 +143,7 @@ def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray
 
 
 def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (box, score, class) for the highest scores among the boxes that have the highest maximum scores.
+    """Return (box, score, class) for the highest scores of the boxes with the highest maximum scores.
 
     An end-to-end YOLO makes the same selection: first `max_detections` boxes, then the same number of their scores, so
     that a box can be returned with two classes.

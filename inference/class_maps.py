@@ -24,7 +24,7 @@ BACKGROUNDS = ("background", "__background__", "unlabeled", "unlabelled", "void"
 
 @dataclass(frozen=True)
 class ClassArea:
-    """The pixel count of a class in a picture, and its fraction of all pixels."""
+    """The number of pixels of a class in a picture, and their fraction of all pixels."""
 
     label: str
     class_index: int
@@ -34,7 +34,7 @@ class ClassArea:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Pixel counts of one class in a picture with known classes: predicted, correct, and the intersection of both."""
+    """Numbers of pixels of one class in a picture with known classes: predicted, correct, and both."""
 
     class_index: int
     answered: int

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SHOWN_COLUMNS = 30  # maximum number of columns listed in an error message
-HINT = "; --drop, --id and --label-column name columns that are not features"
+HINT = "; exclude columns that are not features with --drop, --id or --label-column"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Columns:
             row_id = texts[0]
             left.remove(row_id)
         if not left:
-            raise ValueError("no column remains for the features")
+            raise ValueError("all columns are excluded, so there are no features")
         return Selection(tuple(left), row_id, label, is_found)
 
 
@@ -98,8 +98,8 @@ class Sides:
                 raise ValueError(f"row {row}: its id, column {self.id_name[:40]!r}, is empty")
             if rows.setdefault(name, row) != row:
                 raise ValueError(
-                    f"rows {rows[name]} and {row} have the same id {name[:40]!r}; column {self.id_name[:40]!r} is no "
-                    "id: name another by --id, or this one by --label-column or --drop"
+                    f"rows {rows[name]} and {row} have the same id {name[:40]!r}; column {self.id_name[:40]!r} cannot "
+                    f"be the id; select another column with --id, or exclude this one with --label-column or --drop"
                 )
 
 
@@ -122,7 +122,7 @@ def _position(names: Sequence[str], name: str) -> int:
     if count == 1:
         return list(names).index(name)
     if count:
-        raise ValueError(f"{count} columns are called {name[:40]!r}; column names must be unique")
+        raise ValueError(f"{count} columns have the name {name[:40]!r}; column names must be unique")
     more = len(names) - SHOWN_COLUMNS
     there = ", ".join(each[:40] for each in names[:SHOWN_COLUMNS]) + (f", ... and {more} more" if more > 0 else "")
     raise ValueError(f"has no column {name[:40]!r}; its columns are:  {there}")

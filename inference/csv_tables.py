@@ -1,4 +1,5 @@
-"""Read tables of numbers from text files (.csv and .tsv). Raises ValueError, with a message for the user, otherwise.
+"""Read tables of numbers from text files (.csv and .tsv). Raises ValueError, with a message for the user, if a file is
+not such a table.
 
 The following rules determine which line is the header; the result is reported:
 

@@ -31,8 +31,8 @@ def wait_for(result: Running[Result], seconds: float | None = None) -> Result:
     """Wait for a result in short intervals and return it. Raises TooSlowError if it takes longer than `seconds` after
     its start.
 
-    Python handles signals between two instructions. A signal that arrives after the last instruction and before the
-    thread sleeps does not wake the thread, so an unlimited wait could ignore it.
+    Python handles signals between two instructions. A signal that arrives between the last instruction and the start of
+    a wait does not interrupt the wait, so an unlimited wait could ignore it.
     """
     while not result.done():
         step = _SIGNAL_CHECK_SECONDS
@@ -50,8 +50,8 @@ class _Thread(threading.Thread):
 
 
 def is_any_alive() -> bool:
-    """Return True if a thread of any pool is still running. In this case, the process must not exit through Python's
-    finalization: a thread that returns from C++ to a finalized interpreter aborts the process."""
+    """Return True if a thread of any pool is still running. If so, the process must not exit through Python's
+    finalization, because a thread that returns from C++ to a finalized interpreter aborts the process."""
     return any(isinstance(thread, _Thread) for thread in threading.enumerate())
 
 

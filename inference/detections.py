@@ -126,8 +126,8 @@ def find_mask(
     are none.
 
     `prototypes` [masks, h, w] cover the network's image of `size` (height, width) at a lower resolution. As in YOLO's
-    exporter, their sum is enlarged until the padding ends between its pixels, and then interpolated at the pixels of
-    the picture.
+    exporter, their sum is first enlarged until the padding ends at a pixel boundary, and then interpolated at the
+    pixels of the picture.
     """
     left, top = (max(0, int(np.ceil(side))) for side in corners[:2])
     right, bottom = min(frame.width, int(np.ceil(corners[2]))), min(frame.height, int(np.ceil(corners[3])))

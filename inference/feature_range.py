@@ -45,5 +45,5 @@ def range_note(model: Model, rows: np.ndarray) -> str | None:
         return None
     return (
         f"the features lie between {values.min():g} and {values.max():g}, but {model.network.name} was trained on "
-        f"{low:g} to {high:g}; predictions for features of another scale are likely wrong"
+        f"{low:g} to {high:g}; if they are scaled differently, the predictions are probably wrong"
     )

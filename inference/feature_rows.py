@@ -88,7 +88,9 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         """Raise InputError unless there is at least one row and each has `features` values. The message includes
         `advice` if rows have more values."""
         if len(self.shape) != 2 or self.shape[1] != features:
-            told = f"{self.name}: is an array of shape {list(self.shape)}; the network expects [rows, {features}]"
+            told = (
+                f"{self.name}: the array has the shape {list(self.shape)}, but the network expects [rows, {features}]"
+            )
             is_wider = len(self.shape) == 2 and self.shape[1] > features
             raise InputError(f"{told}{self._hint(features) or (advice if is_wider else '')}")
         if not len(self):
@@ -172,4 +174,4 @@ def _finite(rows: np.ndarray) -> np.ndarray:
 
 def _not_finite(rows: np.ndarray, row: int, column: int) -> str:
     value = np.float32(rows[row, column]) if np.isnan(rows[row, column]) else rows[row, column]
-    return f"column {column} is {value}; all must be finite in float32"
+    return f"column {column} is {value}; all values must be finite in float32"

@@ -1,5 +1,5 @@
-"""Readers of .npy and .npz files. For anything but a table of numbers, they raise ValueError with a message for the
-user."""
+"""Readers of .npy and .npz files. They raise ValueError, with a message for the user, if a file is not a table of
+numbers."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
             members[array] = member
         names = [array for array in members if array in ("x", "X")] or list(members)
         if len(names) != 1:
-            raise ValueError(f"holds {len(names)} arrays; it must contain one, or one named x")
+            raise ValueError(f"contains {len(names)} arrays; there must be only one, or one named x")
         member = members[names[0]]
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError("compressed with a method that NumPy does not write")
         budget = Budget.for_file(file.seek(0, io.SEEK_END))
         return _rows(name, (archive.open(member), file), member.file_size, budget)
     except (EOFError, ArithmeticError, zipfile.BadZipFile, zlib.error, RuntimeError, OSError):
-        raise ValueError("not a readable archive, or damaged") from None
+        raise ValueError("not an archive, or damaged") from None
 
 
 def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) -> FeatureRows:
@@ -90,7 +90,7 @@ def _read_header(file: IO[bytes]) -> _Header:
     first = 10 if version == (1, 0) else 12  # offset of the header's text
     length = int.from_bytes(start[8:first], "little")
     if length > MAX_HEADER_BYTES:
-        raise ValueError(f"not a readable array: its header claims {length} bytes")
+        raise ValueError(f"not a readable array: the length of its header is given as {length} bytes")
     content = start[8:] + file.read(length - (12 - first))
     try:
         with warnings.catch_warnings():

@@ -36,7 +36,9 @@ def read_features(path: Path, features: int, header: str = "auto", columns: Colu
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"{path}: features are read from {', '.join(SUFFIXES)}, not from {suffix or 'such a file'}")
+        raise InputError(
+            f"{path}: files of features must have the suffix {', '.join(SUFFIXES)}, not {suffix or 'none'}"
+        )
     check_header(header)
     try:
         file = open_regular(path)
@@ -110,7 +112,7 @@ def read_weights(folder: Path) -> Model:
     for name in ("W1", "b1", "W2", "b2"):
         size = _size(folder / f"{name}.bin")
         if not size or size % 4:
-            raise InputError(f"{folder / name}.bin: {size} bytes is not a multiple of 4 (float32)")
+            raise InputError(f"{folder / name}.bin: {size} bytes, which is not a multiple of 4 (float32)")
         if size > MAX_LOADED_BYTES:
             raise InputError(f"{folder / name}.bin: {size} bytes; the limit is {MAX_LOADED_BYTES}")
         counts[name] = size // 4

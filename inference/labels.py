@@ -27,7 +27,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"{path}: labels are read from {', '.join(SUFFIXES)}, not from {suffix or 'such a file'}")
+        raise InputError(f"{path}: files of labels must have the suffix {', '.join(SUFFIXES)}, not {suffix or 'none'}")
     try:
         with open_regular(path) as file:
             size = file_size(file)

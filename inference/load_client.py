@@ -91,7 +91,7 @@ class LoadResult:
 
 
 def wait_until_ready(address: Address, seconds: float, timeout: float) -> None:
-    """Wait up to `seconds` until a server is ready. Raises LoadError otherwise."""
+    """Wait until a server is ready. Raises LoadError if that takes longer than `seconds`."""
     end = time.monotonic() + seconds
     while seconds:
         try:
@@ -151,7 +151,7 @@ def _only_model(address: Address, timeout: float) -> str:
     document = address.get("/about", timeout)
     name = document.get("model") if isinstance(document, dict) else None
     if not isinstance(name, str) or not name.isprintable() or len(name) > MOST_NAME:
-        raise LoadError(f"{address}: does not report its model; specify one with --model")
+        raise LoadError(f"{address}: the server does not report its model; specify one with --model")
     return name
 
 
@@ -275,7 +275,7 @@ class _Worker(threading.Thread):
         self._connection = address.connect(timeout)
 
     def check_time(self, now: float) -> None:
-        """Close the connection if the response is late: a server that sends single bytes now and then never triggers
+        """Close the connection if the response is late, because a server that keeps sending single bytes never triggers
         the socket timeout."""
         if self._sent is not None and now - self._sent > self._timeout:
             shut_down(self._connection)

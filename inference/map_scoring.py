@@ -103,12 +103,14 @@ class MapLabels:
             )
         self._files = {each.stem: each for each in sorted(path.iterdir()) if each.suffix.lower() in SUFFIXES}
         if not self._files:
-            raise InputError(f"{folder}: no class maps ({', '.join(SUFFIXES)}) in it")
+            raise InputError(f"{folder}: contains no class maps ({', '.join(SUFFIXES)})")
 
     def check_some(self, names: Sequence[str]) -> None:
         """Raise InputError unless at least one of the pictures has a map."""
         if names and not any(Path(name).stem in self._files for name in names):
-            raise InputError(f"{self._folder}: no map for any of the pictures, such as {Path(names[0]).stem}.png")
+            raise InputError(
+                f"{self._folder}: contains no map for any of the pictures, such as {Path(names[0]).stem}.png"
+            )
 
     def read(self, name: str, size: tuple[int, int]) -> np.ndarray | None:
         """Return the correct classes [H, W] of a picture of `size` (width, height), in which void is greater than all
@@ -125,10 +127,13 @@ class MapLabels:
             raise InputError(f"its map {file}: {error}") from None
         if image.mode not in MODES:
             raise InputError(
-                f"its map {file}: has mode {image.mode}; expected palette or grayscale pixels that hold class numbers"
+                f"its map {file}: the mode is {image.mode}; expected a palette or grayscale picture whose pixel "
+                f"values are class numbers"
             )
         if image.size != size:
-            raise InputError(f"its map {file}: {image.width}x{image.height} pixels, the picture {size[0]}x{size[1]}")
+            raise InputError(
+                f"its map {file}: {image.width}x{image.height} pixels, but the picture has {size[0]}x{size[1]}"
+            )
         right = np.asarray(image).astype(np.int64)
         void = VOID if image.mode in ("P", "L", "1") else 0xFFFF
         wrong = (right >= self._classes) & (right != void)

@@ -27,8 +27,8 @@ def enclosing(corners: np.ndarray) -> np.ndarray:
 def suppress_oriented(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float) -> np.ndarray:
     """Return the indices of the boxes to keep, in order of decreasing score.
 
-    As in YOLO's implementation, a box is dropped if its overlap with any box of its class of a higher score exceeds
-    `iou`, even with one that is dropped itself. `boxes` is [N, 5]; see `outlines`.
+    As in YOLO's implementation, a box is dropped if its overlap with any higher-scoring box of its class exceeds `iou`,
+    even if that box is dropped too. `boxes` is [N, 5]; see `outlines`.
     """
     order = np.argsort(-scores, kind="stable")
     is_kept = np.ones(len(order), bool)

@@ -1,8 +1,8 @@
 """All colours of report pages, drawings, annotated pictures and the terminal.
 
 Every colour of a page is a CSS variable of `css()`: `var(--ink)`, `var(--tensor)`. Text colours have a contrast of at
-least 4.5:1 on `page` and `card`, fills 3:1; any two resources can be distinguished with deuteranopia, protanopia or
-tritanopia (tests/inference/test_palette.py computes both).
+least 4.5:1 on `page` and `card`, and fills have 3:1. Readers with deuteranopia, protanopia or tritanopia can
+distinguish any two resources. tests/inference/test_palette.py checks both properties.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read rows of features from Parquet files with pyarrow, if it is installed. Raises ValueError for anything but a table
+"""Read rows of features from Parquet files with pyarrow, if it is installed. Raises ValueError if a file is not a table
 of numbers.
 
 A file of a few hundred bytes may expand to gigabytes, and its metadata may be wrong. The metadata is therefore checked
@@ -89,14 +89,14 @@ def _read_parts(process: WorkerProcess, table: _Table, budget: Budget) -> tuple[
     labels: list[str] = []
     while (part := process.ask(None)) is not None:
         if part.values.shape[1] != table.width or filled + len(part.values) > table.rows:
-            raise ValueError("holds lists of different lengths, or more rows than its metadata claims")
+            raise ValueError("contains lists of different lengths, or more rows than its metadata states")
         values[filled : filled + len(part.values)] = part.values
         filled += len(part.values)
         budget.take(sum(TEXT_BYTES + len(text) for text in (*part.ids, *part.labels)), "a table with its ids")
         ids += part.ids
         labels += part.labels
     if filled < table.rows:
-        raise ValueError(f"holds {filled} rows; its metadata claims {table.rows}")
+        raise ValueError(f"contains {filled} rows, but its metadata states {table.rows}")
     return values, ids, labels
 
 
@@ -284,5 +284,5 @@ def _rows_of_lists(column: Any, dtype: np.dtype[Any]) -> np.ndarray:
 
 def _over_limit() -> ValueError:
     return ValueError(
-        f"unpacking it takes more than {LIMIT_BYTES >> 20} MiB; write it in smaller row groups, or as .npy"
+        f"unpacking it takes more than {LIMIT_BYTES >> 20} MiB; write the file in smaller row groups, or as .npy"
     )

@@ -1,8 +1,8 @@
-"""Measure the accuracy of a network on pictures with known classes, with its own preprocessing and with common
+"""Measure the accuracy of a network on pictures with known classes, both with its own preprocessing and with common
 alternatives.
 
-The outputs are computed by the golden model. A wrong assumption about the preprocessing is apparent if an alternative
-has a higher accuracy.
+The outputs are computed by the golden model. If an alternative has a higher accuracy, the assumed preprocessing is
+probably wrong.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _classes_of(
     for name in names:
         label = Path(name).parent.name if table is None else _label_in(table, name, folder)
         if label is None:
-            problems.append(InputProblem(name, f"{expect} has no line for this picture"))
+            problems.append(InputProblem(name, f"{expect} contains no line for this picture"))
         elif label in known:
             classes[name] = known[label]
         elif label.isascii() and label.isdigit() and int(label) < len(labels):
@@ -207,5 +207,5 @@ def _read_table(path: Path) -> Mapping[str, str]:
         raise InputError(f"--expect {path}: {describe(error)}") from None
     short = next((number for number, row in enumerate(rows, start=1) if len(row) < 2), None)
     if short is not None or not rows:
-        raise InputError(f"--expect {path}: line {short or 1} is not a file name and a class, such as a.jpg,cat")
+        raise InputError(f"--expect {path}: line {short or 1} must be a file name and a class, such as a.jpg,cat")
     return {row[0].strip(): row[1].strip() for row in rows}

@@ -87,7 +87,7 @@ class PictureLabels:
         try:
             with open_regular(path) as file:
                 if (size := file_size(file)) > MAX_BYTES:
-                    raise ValueError(f"{size} bytes; at most {MAX_BYTES} are read")
+                    raise ValueError(f"{size} bytes; the limit is {MAX_BYTES}")
                 text = file.read().decode("utf-8-sig")
             rows = list(_json_rows(text) if path.suffix.lower() == ".json" else _table_rows(text, path.suffix.lower()))
         except UnicodeDecodeError:
@@ -100,7 +100,7 @@ class PictureLabels:
                 raise InputError(f"{path}: {where}: {name!r} already has a different label")
             self._by_file_name[last] = index if self._by_file_name.get(last, index) == index else None
         if not self._named:
-            raise InputError(f"{path}: no labels in it")
+            raise InputError(f"{path}: contains no labels")
 
 
 def _below(path: Path, folder: Path) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
     """Yield (where, name, label) for each line of a .csv or .tsv."""
     if suffix not in (".csv", ".tsv", ".txt"):
-        raise ValueError(f"labels of pictures are read from .csv, .tsv, .txt and .json, not {suffix or 'such a file'}")
+        raise ValueError(f"files of labels must have the suffix .csv, .tsv, .txt or .json, not {suffix or 'none'}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",")
     columns = (0, 1)
     for position, cells in enumerate(cells for cells in reader if cells):
@@ -154,7 +154,7 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
     if isinstance(document, dict):
         document = [{"input": name, "label": label} for name, label in document.items()]
     if not isinstance(document, list):
-        raise ValueError("expected an object of labels by name, or a list of objects with input and label")
+        raise ValueError("expected an object that maps names to labels, or a list of objects with input and label")
     for number, each in enumerate(document):
         yield f"item {number}", *_name_and_label(number, each)
 

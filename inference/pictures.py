@@ -211,5 +211,5 @@ def read_standard_input() -> bytes:
 def check_size(content: bytes) -> bytes:
     """Return the content of a picture file. Raises InputError if it exceeds MAX_BYTES."""
     if len(content) > MAX_BYTES:
-        raise InputError(f"more than {MAX_BYTES >> 20} MiB; even a picture of 64 megapixels is smaller")
+        raise InputError(f"larger than {MAX_BYTES >> 20} MiB, the limit for a picture file")
     return content

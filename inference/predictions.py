@@ -128,8 +128,8 @@ def make_predictions(
 ) -> list[Prediction]:
     """Return a prediction for each input, with its `top_k` most probable labels.
 
-    `classes` int32 [N] belongs to the leading output, and `probabilities` [N, row_size] contains all outputs. Without
-    labels, the predictions are the values themselves.
+    `classes`, int32 [N], are those of the leading output, and `probabilities` [N, row_size] contains all outputs.
+    Without labels, the predictions are the values themselves.
     """
     rows = network.unpack(probabilities)
     leading = _answers(network.answer_labels, classes, rows[0], top_k)

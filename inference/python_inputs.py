@@ -182,7 +182,7 @@ def as_array(value: Any) -> np.ndarray:
         return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
     except Exception as error:  # other libraries may raise any exception
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-    hint = "; give tensor.detach().cpu().float()" if hasattr(value, "detach") else ""
+    hint = "; pass tensor.detach().cpu().float()" if hasattr(value, "detach") else ""
     raise InputError(f"{type(value).__name__} cannot be converted to an array: {reason}{hint}")
 
 
@@ -209,7 +209,9 @@ def prepare_picture(
     if hasattr(value, "read"):
         return convert_image(open_image(io.BytesIO(read_content(value))), spec, note_size)
     if not is_array(value):
-        raise InputError(f"{type(value).__name__} is not a picture: path, bytes, file, PIL image or array")
+        raise InputError(
+            f"{type(value).__name__} is not a picture; expected a path, bytes, a file, a PIL image or an array"
+        )
     return _from_array(as_array(value), spec, layout, note_size)
 
 
@@ -224,7 +226,7 @@ def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None, note_s
         grey = pixels[:, :, 0] if pixels.shape[2:] == (1,) else pixels
         return convert_image(Image.fromarray(np.ascontiguousarray(grey)), spec, note_size)
     raise InputError(
-        f"an array {list(values.shape)} of {values.dtype}; pictures are uint8 [H, W], "
+        f"an array of shape {list(values.shape)} and dtype {values.dtype}; pictures must be uint8 [H, W], "
         f"{'[3, H, W] or [4, H, W]' if first else '[H, W, 3] or [H, W, 4]'}, and this network's own input is "
         f"{list(spec.array_shape)} of float32{_hint(values, spec) if layout is None else ''}"
     )

@@ -75,7 +75,7 @@ class Score:
 
     @property
     def macro_f1(self) -> float | None:
-        """Return the mean F1 of the classes that occur among the inputs."""
+        """Return the mean F1 score of the classes that occur among the inputs."""
         values = [each.f1 or 0.0 for each in self.classes if each.support]
         return sum(values) / len(values) if values else None
 

@@ -91,7 +91,7 @@ def _expand(argument: str, search: _Search) -> None:
         elif os.path.lexists(argument):
             search.add(argument)
         elif "://" in argument:
-            search.fail(argument, "is a URL; download the file and pass its path")
+            search.fail(argument, "URLs are not supported; download the file and pass its path")
         elif glob.has_magic(argument):
             _search_glob(argument, search)
         else:

@@ -1,5 +1,5 @@
-"""The address of an inference server, and connections to it that are subject to a timeout regardless of what the server
-sends."""
+"""The address of an inference server, and connections to it with a timeout that also applies if the server sends data
+very slowly."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ class Address:
             hint = "; pass a token with --token-file or TRNINFER_TOKEN" if answer.status == 401 else ""
             raise LoadError(f"{self}{path}: status {answer.status}{hint}")
         if len(body) > MOST_DOCUMENT_BYTES:
-            raise LoadError(f"{self}{path}: the answer is larger than {MOST_DOCUMENT_BYTES} bytes")
+            raise LoadError(f"{self}{path}: the response is larger than {MOST_DOCUMENT_BYTES} bytes")
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
-            raise LoadError(f"{self}{path}: the answer is not JSON") from None
+            raise LoadError(f"{self}{path}: the response is not JSON") from None
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -112,7 +112,7 @@ def shut_down(connection: http.client.HTTPConnection) -> None:
 
 
 def describe_failure(error: Exception) -> str:
-    """Describe a failure in a few words, which are equal for failures of the same kind."""
+    """Describe a failure in a few words. Failures of the same kind have the same description."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ConnectionRefusedError):

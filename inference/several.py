@@ -1,4 +1,4 @@
-"""Inputs of a network with several inputs: fixed ones and one that is streamed, packed into rows."""
+"""Examples for a network with several inputs: fixed inputs and one streamed input, packed into rows."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class GivenInputs:
 def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float | None = PICTURE_SECONDS) -> GivenInputs:
     """Read inputs by name: pictures, arrays (.npy, .npz), rows of features, or comma-separated numbers.
 
-    Raises InputError for a name that the network does not have, for unusable input (such as a picture that takes longer
-    than `seconds` to decode), and if two inputs have several examples but not the same number of examples.
+    Raises InputError if the network has no input of a name, if an input is unusable (for example, because decoding
+    takes longer than `seconds`), or if the inputs have different numbers of examples.
     """
     parts = {part.name: part for part in spec.parts}
     arrays = {}
@@ -61,7 +61,8 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
 
 
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
-    """Return the input for which pictures are read, which is the only input not given, or None if all inputs are given.
+    """Return the input for which pictures are read. It is the only input that is not given; None if all inputs are
+    given.
 
     Raises InputError if several inputs are missing, or if the missing one is not an image.
     """
@@ -150,7 +151,9 @@ def _numbers(text: str, count: int) -> np.ndarray:
     except ValueError:
         values = []
     if not values or not all(map(math.isfinite, values)):
-        raise InputError(f"{text!r} is neither a file of features ({', '.join(SUFFIXES)}) nor numbers such as 0.5,2")
+        raise InputError(
+            f"{text!r} is neither a file of features ({', '.join(SUFFIXES)}) nor a list of numbers such as 0.5,2"
+        )
     if len(values) != count:
         raise InputError(f"{len(values)} numbers; expected {count}")
     return np.array([values], np.float32)

@@ -133,5 +133,5 @@ def _decode(spec: ImageInput, source: Source) -> np.ndarray:
 def _one(values: np.ndarray) -> np.ndarray:
     """Return the only input [C, H, W] of a file."""
     if values.ndim != 3:
-        raise InputError(f"holds {len(values)} arrays; expected one here")
+        raise InputError(f"contains {len(values)} arrays; expected one")
     return values

@@ -1,4 +1,5 @@
-"""Run batches of named inputs sequentially; the predictions of a batch are passed on before the next batch."""
+"""Run batches of named inputs one after the other. The predictions of each batch are passed on before the next batch
+runs."""
 
 from __future__ import annotations
 

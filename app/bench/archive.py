@@ -21,7 +21,7 @@ def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) ->
     path = subject.compare_archive
     assert path is not None
     if not is_alone or subject != BenchSubject(compare_archive=path):
-        raise UsageError("--compare-archive only accepts --format as a further option")
+        raise UsageError("--compare-archive cannot be combined with other options except --format")
     try:
         compared = compare_archive(path)
     except ArchiveError as error:

@@ -22,52 +22,53 @@ if TYPE_CHECKING:
 
 HELP = """Time networks, single kernels or published suites.
 
-Without --model, --kernel and --suite, all bundled networks are shown, one batch of each. On the simulator, times are
-predicted from shapes only, unless --verify also computes the values; on a chip, they are measured.
+Without --model, --kernel and --suite, one batch of each bundled network is timed. On the simulator, times are predicted
+from shapes alone (with --verify, values are also computed); on a chip, they are measured.
 
-Each row is a layer, or a launch of a kernel. It shows its time on the critical path (0 if all its instructions overlap
-with others'), so that rows add up; its bound, the resource that takes most of that time (launch, DMA issue, DMA
-latency, DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share; the time in which its own
-instructions run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from HBM, and their
-bandwidth during that time (docs/predictions.md explains how to read a critical path). A line below a table lists the
-layers whose filters are not applied directly, tap by tap (`form` in JSON; docs/convolutions.md).
+Each row describes a layer, or a launch of a kernel: its time on the critical path (0 if all its instructions overlap
+with those of other layers), so that rows add up; the resource that takes most of that time (launch, DMA issue, DMA
+latency, DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share of the total; the time during
+which its own instructions run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from
+HBM, and the bandwidth during that time. docs/predictions.md explains how to read a critical path. A line below a table
+lists the layers that use another convolution algorithm than the direct one (`form` in JSON; see docs/convolutions.md).
 
 \b
 Examples:
-  All bundled networks, sixteen inputs at a time, in half precision:
+  Time all bundled networks with batches of 16 in bfloat16:
     trninfer bench --batch-size 16 --dtype bfloat16
-  A network of your own, from its ONNX file to a table of times:
+  Time your own network from its ONNX file:
     trninfer bench network.onnx
-  A kernel at a shape (a wrong key lists the valid ones), on another chip:
+  Time a kernel at a shape (an invalid key prints the valid ones), on another chip:
     trninfer bench --kernel matmul --shape m=1024,k=1024,n=2048 --target trn1
     trninfer bench --kernel conv2d \\
         --shape batch=1,cin=256,cout=256,h=224,w=224,k=3,pool=2
-  The batch with the highest throughput within 100 us, on two chips:
+  Find the batch size with the highest throughput within 100 us, on two chips:
     trninfer bench --model digits-cnn --batch-size 1,2,4,8,16 \\
         --target trn2,trn3 --latency-limit 100us
-  What would make it faster, and by how much:
+  Print changes that would make a network faster, and by how much:
     trninfer bench --model digits-cnn --advise
-  A published suite, compared with its published figures:
+  Compare the predictions for a published suite with the published times:
     trninfer bench --suite cs149-part2
-  A page to share: table, roofline, engines' timeline:
+  Write an HTML page with the table, roofline and timeline:
     trninfer bench --model digits-cnn --report report.html
-  The network as a picture, its layers coloured by their time:
+  Draw the network, with layers coloured by time:
     trninfer bench --model digits-cnn --graph network.svg
-  What if DMA moved 500 bytes a nanosecond (names and values: simulator/timing/constants/)?
+  Predict with a DMA bandwidth of 500 B/ns (constants: simulator/timing/constants/):
     trninfer bench --model digits-cnn --set dma_sustained=500
-  The same with the constants of version 0.2's first timing model:
+  Predict with the constants of an earlier version of the timing model:
     trninfer bench --set @benchmarks/data/earlier-constants.json
-  On a chip: median and 99th percentile of 100 calls, and times on the device:
+  On a chip, measure 100 calls, and the times on the device alone:
     trninfer bench --backend neuron --warmup 10 --iters 100 --device-times
-  Compare predictions with estimates of AWS's compiler or with times on a chip:
+  Compare predictions with estimates of AWS's compiler or with measured times:
     trninfer bench --compare-archive trninfer-selftest-trn2-trn3-compiler-float32.zip
-  A network whose file leaves height and width open, at several sizes:
+  Time a network whose ONNX file does not fix height and width, at several sizes:
     trninfer bench --model net.onnx --input-size 160,224,320
-  Keep a baseline, and fail if a later run is more than 2 % slower:
+  Save a baseline, and fail if a later run is more than 2 % slower:
     trninfer bench --format json --output baseline.json
     trninfer bench --compare baseline.json --threshold 2%
 
-Exit status: 0; 1 if --verify or --compare failed; 2 wrong usage; 3 the backend is not available; 130 interrupted.
+Exit status: 0 on success; 1 if --verify or --compare failed; 2 for wrong usage; 3 if the backend is not available; 130
+if interrupted.
 """
 
 
@@ -79,7 +80,8 @@ def bench(
         typer.Option(
             "--compare",
             metavar="FILE",
-            help="Compare with an earlier bench, written by --format json; exit status 1 if something got slower.",
+            help="Compare with an earlier result of bench --format json. The exit status is 1 if any time increased "
+            "by more than --threshold.",
         ),
     ] = None,
     threshold: Annotated[
@@ -87,7 +89,7 @@ def bench(
         typer.Option(
             "--threshold",
             metavar="PERCENT",
-            help="Allowed slowdown of a layer or of the total, relative to the --compare file. [default: 5%]",
+            help="Maximum slowdown of a layer or of the total, relative to the --compare file. [default: 5%]",
         ),
     ] = None,
     constants: Annotated[
@@ -96,15 +98,15 @@ def bench(
             "--set",
             metavar="NAME=VALUE|@FILE",
             autocompletion=complete_constant,
-            help="Override timing constants for the prediction: NAME=VALUE, or a JSON file of values by name or by"
-            " target and name; repeatable.",
+            help="Override constants of the timing model: NAME=VALUE, or @ and a JSON file of values by name, or by "
+            "target and name. May be repeated.",
         ),
     ] = None,
     *,
     sweep: SweepOptions,
     options: RunOptions,
 ) -> None:
-    """Time the subject, and compare with an earlier bench if one is given."""
+    """Time the subject, and compare it with an earlier result if one is given."""
     started = time.perf_counter()
     subject = subject.named()
     combined, options = options, sweep.first(options)

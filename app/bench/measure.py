@@ -27,7 +27,7 @@ def measure(subject: BenchSubject, options: RunOptions, started: float, constant
     """
     if subject.suite is not None:
         if (ignored := subject.ignored(options)) and not options.quiet:
-            complain(f"{', '.join(ignored)}: no effect on a suite, whose cases define their own")
+            complain(f"{', '.join(ignored)}: ignored, because the cases of a suite define these settings")
         options = replace(options, backend="sim", target=None)  # suites are always predicted
     note = choice_note(options.backend)
     backend = open_backend(options)

@@ -46,13 +46,13 @@ class BenchSubject:
 
     name: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=complete_model, show_default=False),
+        typer.Argument(metavar="MODEL", help="Same as --model.", autocompletion=complete_model, show_default=False),
     ] = None
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
-            help="A bundled name, a .safetensors file or an ONNX file, which is imported. [default: all bundled]",
+            help="Name of a bundled network, or a .safetensors or ONNX file. [default: all bundled networks]",
             show_default=False,
             autocompletion=complete_model,
         ),
@@ -62,7 +62,8 @@ class BenchSubject:
         typer.Option(
             "--kernel",
             autocompletion=_kernels,
-            help="One kernel, at --shape: conv2d, matmul, transpose, bias_activation, average_pool, argmax, vector_add "
+            help="Kernel to time, at the shape given by --shape: conv2d, matmul, transpose, bias_activation, "
+            "average_pool, argmax, vector_add "
             "or ffnn.",
         ),
     ] = None
@@ -71,7 +72,7 @@ class BenchSubject:
         typer.Option(
             "--shape",
             metavar="KEY=N,...",
-            help="Shape of the kernel; a wrong key lists the valid ones.",
+            help="Shape of the kernel. An invalid key prints the valid ones.",
             autocompletion=_shape_keys,
         ),
     ] = None
@@ -79,7 +80,7 @@ class BenchSubject:
         str | None,
         typer.Option(
             "--suite",
-            help="A published suite, in its own dtypes and targets, compared with its published figures.",
+            help="Published suite to predict, in its own dtypes and targets, and to compare with its published times.",
             autocompletion=_suites,
         ),
     ] = None
@@ -88,7 +89,8 @@ class BenchSubject:
         typer.Option(
             "--sources",
             metavar="DIR",
-            help="With --suite: predict the published kernels themselves, from checkouts DIR/OWNER/REPOSITORY.",
+            help="With --suite: predict the original kernels, from clones of their repositories at "
+            "DIR/OWNER/REPOSITORY.",
         ),
     ] = None
 
@@ -105,15 +107,15 @@ class BenchSubject:
         bool,
         typer.Option(
             "--advise",
-            help="Suggest changes that make networks faster, with the gain of each, and show the effect of "
-            "doubling the speed of each resource.",
+            help="Suggest changes that would make networks faster, with the predicted gain of each, and show the "
+            "effect of doubling the speed of each resource.",
         ),
     ] = False
     show_lowering: Annotated[
         bool,
         typer.Option(
             "--show-lowering",
-            help="Also print the graph of each network after each lowering pass; with --quiet, nothing else.",
+            help="Also print the graph of each network after each lowering pass. With --quiet, print only the graphs.",
         ),
     ] = False
     graph: Annotated[
@@ -121,7 +123,7 @@ class BenchSubject:
         typer.Option(
             "--graph",
             metavar="FILE",
-            help="Write an SVG of the graph of --model, its layers coloured by time.",
+            help="Write the graph of --model as an SVG file, with layers coloured by time.",
         ),
     ] = None
 
@@ -142,7 +144,7 @@ class BenchSubject:
                 and not is_network,
                 "--lnc applies to networks; kernels and suites run on one NeuronCore": options.lnc > 1
                 and not is_network,
-                "--advise only supports one NeuronCore; omit --lnc": options.lnc > 1 and self.advise,
+                "--advise supports only one NeuronCore; omit --lnc": options.lnc > 1 and self.advise,
                 "--show-lowering applies to networks; kernels are not lowered": self.show_lowering and not is_network,
             }
         )
@@ -155,10 +157,10 @@ class BenchSubject:
             {
                 f"{' and '.join(given)} exclude each other; use only one of them": len(given) > 1,
                 "--shape needs --kernel": self.shape is not None and not is_kernel,
-                "suites are only timed; --verify and --trace require --kernel or a model": is_suite
+                "--verify and --trace do not support suites; use --kernel or a model": is_suite
                 and (options.verify or options.trace is not None),
                 "--sources needs --suite": self.sources is not None and not is_suite,
-                "suites are predicted by the simulator; omit --backend neuron": is_suite
+                "the times of suites are always predicted; omit --backend neuron": is_suite
                 and options.backend == "neuron",
                 "--format markdown is not available for suites, which have no tables of layers": is_suite
                 and options.form == "markdown",

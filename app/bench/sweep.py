@@ -26,9 +26,11 @@ def check_sweep(
 ) -> None:
     """Raise UsageError for options that are supported only for a single combination."""
     if subject.suite is not None or subject.kernel is not None:
-        raise UsageError("lists of --batch-size, --target or --dtype, --latency-limit and --cores require a network")
+        raise UsageError(
+            "several values of --batch-size, --target or --dtype, --latency-limit and --cores require a network"
+        )
     if sizes and subject.model is None:
-        raise UsageError("--input-size needs --model FILE.onnx")
+        raise UsageError("--input-size requires --model FILE.onnx")
     if cores is not None and options.lnc > 1:
         raise UsageError("bench --cores gives each NeuronCore its own batches; omit --lnc")
     given = {
@@ -42,13 +44,15 @@ def check_sweep(
     }
     wrong = [option for option, there in given.items() if there]
     if wrong:
-        raise UsageError(f"{' and '.join(wrong)}: not available in a sweep; use one --batch-size, --target and --dtype")
+        raise UsageError(
+            f"{' and '.join(wrong)}: not available in a sweep; use a single --batch-size, --target and --dtype"
+        )
 
 
 def _check_backend(backend: Backend, sweep: SweepOptions) -> None:
     """Raise UsageError if a sweep needs predicted times and the backend measures them."""
     if backend.info.latency_kind != "predicted" and (sweep.cores or len(sweep.target or ()) > 1):
-        raise UsageError("--cores and several --target require predictions; add --backend sim")
+        raise UsageError("--cores and several values of --target require predicted times; add --backend sim")
 
 
 def bench_sweep(

@@ -76,7 +76,8 @@ class SweepOptions:
             "--dtype",
             parser=several(one_of(DTYPES)),
             metavar="|".join(DTYPES),
-            help="Type of weights and data; sums are always float32. Several, separated by commas, are timed in turn.",
+            help="Dtype of weights and activations; sums are always float32. Several comma-separated values are timed "
+            "one after the other.",
         ),
     ] = ("float32",)
     batch_size: Annotated[
@@ -85,7 +86,10 @@ class SweepOptions:
             "--batch-size",
             parser=several(whole(1, 65536)),
             metavar="N,...",
-            help=("Inputs in one launch of a kernel, up to 65536. Several, separated by commas, are timed in turn."),
+            help=(
+                "Number of inputs per launch, up to 65536. Several comma-separated values are timed one after the "
+                "other."
+            ),
         ),
     ] = (1,)
     target: Annotated[
@@ -94,7 +98,7 @@ class SweepOptions:
             "--target",
             parser=several(one_of(TARGETS)),
             metavar="|".join(TARGETS),
-            help="NeuronCore to simulate, or to compile for; several, separated by commas, are compared. "
+            help="NeuronCore to simulate, or to compile for. Several comma-separated values are compared. "
             "[default: NEURON_PLATFORM_TARGET_OVERRIDE, else the chip in use, else trn2]",
         ),
     ] = None
@@ -104,8 +108,8 @@ class SweepOptions:
             "--input-size",
             parser=several(picture_size),
             metavar="N|HxW,...",
-            help="Height and width of pictures, for an ONNX file that leaves them open. Several, separated by "
-            "commas, are timed in turn.",
+            help="Height and width of pictures, if the ONNX file does not fix them. Several comma-separated values "
+            "are timed one after the other.",
         ),
     ] = None
     cores: Annotated[
@@ -114,7 +118,7 @@ class SweepOptions:
             "--cores",
             parser=whole(1, 4096),
             metavar="N",
-            help="Also predict the throughput of N NeuronCores, each with its own batches and a share of HBM.",
+            help="Also predict the throughput of N NeuronCores that run separate batches and share HBM.",
         ),
     ] = None
     latency_limit: Annotated[
@@ -122,7 +126,7 @@ class SweepOptions:
         typer.Option(
             "--latency-limit",
             metavar="TIME",
-            help="Find the batch size with the highest throughput within a latency such as 100us or 1.5ms.",
+            help="Find the batch size with the highest throughput within this latency, such as 100us or 1.5ms.",
         ),
     ] = None
 
@@ -141,6 +145,6 @@ class SweepOptions:
         many combinations."""
         targets = self.target or (options.target,)
         if len(self.dtype) * len(self.batch_size) * len(targets) > MOST:
-            raise UsageError(f"more than {MOST} combinations of --batch-size, --target and --dtype")
+            raise UsageError(f"at most {MOST} combinations of --batch-size, --target and --dtype are supported")
         for target, dtype, batch in product(targets, self.dtype, self.batch_size):
             yield replace(options, target=target, dtype=dtype, batch_size=batch)

@@ -1,4 +1,5 @@
-"""Log predictions to a file as they arrive, so that they need not fit into memory and survive an interruption.
+"""Log predictions to a file as they arrive, so that they do not have to fit in memory and are not lost if the run is
+interrupted.
 
 While a run writes to `FILE`, its predictions are in `FILE.partial`: a line with the run's `Identity`, then one line
 of JSON per prediction. At the end, FILE is written from it in the requested format, and the log is removed. After an
@@ -201,12 +202,13 @@ def open_log(
                 log.begin(identity)
                 return log
             if not file.read(len(_KIND) + 20).startswith(f'{{"type": "{_KIND}"'.encode()):
-                raise UsageError(f"{path}: exists but is not from an interrupted run; remove it or move it away")
+                raise UsageError(f"{path}: this file exists but is not from an interrupted run; remove or rename it")
             if resume:
                 log.go_on(identity, labels)
             elif log.holds_answers():
                 raise UsageError(
-                    f"{path}: holds the answers of an interrupted run; add --resume to continue from them, or remove "
+                    f"{path}: contains the answers of an interrupted run; add --resume to continue from them, or "
+                    f"remove "
                     "the file to start again"
                 )
             else:

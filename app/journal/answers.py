@@ -146,7 +146,7 @@ class _Logged:
 
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
         if self._form == "table":
-            # All at once, since column widths depend on all rows.
+            # The rows are printed together, because column widths depend on all of them.
             report.predictions = [row for answer in self._log for row in (_rows(answer) if shown else [answer])]
             emit(report, self._form, self._output, quiet)
             return
@@ -205,7 +205,7 @@ def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
     if log.earlier and not quiet:
         complain(f"continuing from {count(log.earlier, 'answer')} in {log.path}")
     if log.changed and not quiet:
-        complain(f"{count(log.changed, 'input')} changed since an earlier run; answering them again")
+        complain(f"{count(log.changed, 'input')} changed since an earlier run; processing them again")
     try:
         yield log
     except BaseException:
@@ -213,7 +213,7 @@ def _interruptible(log: AnswerLog, quiet: bool) -> Iterator[AnswerLog]:
         log.close(keep)
         if keep:
             complain(
-                f"{count(log.count, 'answer')} kept in {log.path}; the same command with --resume continues from there"
+                f"{count(log.count, 'answer')} saved in {log.path}; to continue, run the same command with --resume"
             )
         raise
     log.close()

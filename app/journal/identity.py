@@ -1,5 +1,5 @@
-"""The identity of a run: everything that its predictions depend on, so that a resumed run produces the same
-predictions."""
+"""The identity of a run: everything that its predictions depend on. A run can be resumed only with the same
+identity."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def area_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
 
 
 def print_areas(console: Console, report: Report) -> None:
-    """Print one row for each of the largest classes of a picture."""
+    """Print one row for each of the classes that cover the largest areas of a picture."""
     if not report.predictions:
         return
     table = new_table(gap=2)
@@ -44,7 +44,8 @@ def print_areas(console: Console, report: Report) -> None:
 
 
 def _add_areas(table: Table, name: str, areas: Sequence[ClassArea]) -> None:
-    """Add a row for each of the largest classes of a picture, and one for the others together."""
+    """Add one row for each of the classes that cover the largest areas of a picture, and one row for all other
+    classes."""
     for number, area in enumerate(areas[:SHOWN_AREAS]):
         shown = cell("" if number else name)
         table.add_row(shown, cell(area.label, "bold"), f"{area.pixels:,}", f"{100 * area.share:.1f} %")

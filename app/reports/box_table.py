@@ -47,7 +47,7 @@ def score_line(score: BoxScore, limits: Limits | None) -> str:
     text = f"score: mAP@0.5 {score.map_50:.4f}, mAP@0.5:0.95 {score.map:.4f}"
     text += f" ({count(score.boxes, 'box', 'boxes')} in {count(score.pictures, 'picture')})"
     if limits is not None and limits.confidence > SMALL_CONFIDENCE:
-        text += f"; of boxes above --confidence {limits.confidence:g}, where COCO's figures count all (0.001)"
+        text += f"; counts only boxes above --confidence {limits.confidence:g}, whereas COCO counts all (0.001)"
     return text
 
 

@@ -33,7 +33,7 @@ def render_compared(title: str, compared: Sequence[ComparedKernel], stream: IO[s
         for engine, shares in _shares(each).items()
     ]
     if use:
-        text += render_records("engines: share of the time that each is busy", _USE, use, stream)
+        text += render_records("engines: fraction of the time during which each is busy", _USE, use, stream)
     return text + "".join(f"{_name(each)}: {each.explanation}\n" for each in compared)
 
 

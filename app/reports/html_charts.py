@@ -234,7 +234,8 @@ class _Axes:
     def __init__(self, layers: Sequence[Point], limits: Sequence[Roof]) -> None:
         flat = [roof.value for roof in limits if not roof.slope]
         ridge = max(flat) / min(roof.value for roof in limits if roof.slope)
-        # Show at least two decades left of the ridge and below the lowest flat roof, even if they contain few layers.
+        # Show at least two decades to the left of the ridge and below the lowest flat roof, even if they contain few
+        # layers.
         intensities = [*(point.intensity for point in layers), ridge / 100, ridge]
         rates = [*(point.rate for point in layers), *(p.hardware_rate for p in layers if p.hardware_rate)]
         rates += [min(flat) / 100, max(flat)]

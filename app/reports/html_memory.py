@@ -19,10 +19,10 @@ _TITLES = {"sbuf": "SBUF", "psum": "PSUM"}
 def memory_section(run: Any) -> Markup:
     """Return the charts of both memories of a launch: a curve, and the tiles that are live at the peak."""
     parts = [_memory(run, region) for region in ("sbuf", "psum")]
-    lead = "Bytes per partition of live tiles (from first write to last access) over the scheduled launch."
+    lead = "Bytes per partition of the tiles that are live during the launch, from first write to last access."
     return element(
         "section",
-        element("h2", "What SBUF and PSUM hold"),
+        element("h2", "Use of SBUF and PSUM"),
         element("p", lead, class_="lead"),
         parts,
     )
@@ -52,7 +52,7 @@ def _memory(run: Any, region: str) -> Markup:
     told = (
         f"{title}: {quantity(needed, 'B')} of {quantity(use.capacity, 'B')} needed ({percent(needed / use.capacity)}). "
         f"The live tiles peak {microseconds(use.peak_ns / 1000)} us after the first trigger"
-        f"{', where loads that run ahead fill free space' if needed < use.peak_bytes else ''}."
+        f"{', because loads that are issued early fill free space' if needed < use.peak_bytes else ''}."
     )
     chart = element("figure", _curve(use, needed, end, title), element("figcaption", told), tabindex=0)
     names = [name for name, _, _ in run.parts.spans] if run.parts else []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .regression import BaselineComparison
     from .report import Report
 
-# Nothing may be loaded: even if a displayed name were interpreted as markup, it could not cause a request.
+# The page may not load anything, so even a displayed name that is interpreted as markup cannot cause a request.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 ONE_LAUNCH = "run_network"  # kernel name of a row that represents a single launch of all layers
@@ -33,16 +33,22 @@ _TERMS = (
     ("predicted", "computed by the simulator from a model of the NeuronCore's engines, not measured"),
     ("measured", "on a NeuronCore; host round trip: the wall clock around a call, from host memory to host memory"),
     ("share", "of the time of all rows of the table"),
-    ("operations", "of the model, by its shapes: 2 for a multiply-accumulate, 1 for an elementwise operation"),
+    ("operations", "of the model, computed from shapes: 2 for a multiply-accumulate, 1 for an elementwise operation"),
     ("HBM traffic", "bytes read from and written to the memory of the device"),
 )
 _PREDICTED_TERMS = (
     ("critical path", "the resource that determined each nanosecond, traced back from the end along the dependencies"),
-    ("time of a layer", "time of its own instructions on the critical path; 0 if all are overlapped by others"),
+    (
+        "time of a layer",
+        "time of the row's own instructions on the critical path; 0 if all of them overlap with other instructions",
+    ),
     ("bound by", "the resource with the largest share of the row's critical time"),
     ("MFU", "model FLOPs as a share of the PE array's peak in 16 bits, for every dtype"),
     ("HFU", "the same for all FLOPs executed, including padding, warm-up and transposes"),
-    ("of a row", "MFU, HFU and bandwidth are relative to the time in which its own instructions and DMAs run"),
+    (
+        "of a row",
+        "MFU, HFU and bandwidth are relative to the time during which the row's own instructions and DMAs run",
+    ),
 )
 
 
@@ -129,7 +135,7 @@ def _tiles(report: Report) -> Markup | None:
     ]
     if report.cores is not None:
         elapsed = f"{microseconds(report.cores.elapsed_us)} us"
-        tiles.append((elapsed, f"passed on the busiest of {report.cores.count} cores"))
+        tiles.append((elapsed, f"elapsed on the busiest of {report.cores.count} cores"))
     mfu, hfu = report.utilization
     if mfu is not None and hfu is not None:
         tiles.append((percent(mfu), f"MFU; HFU {percent(hfu)}"))
@@ -150,7 +156,7 @@ def _rows_tile(report: Report) -> tuple[str, str]:
     if ONE_LAUNCH in kernels:
         launches = "one launch" if kernels.count(ONE_LAUNCH) == 1 else f"{kernels.count(ONE_LAUNCH)} launches"
         return (str(count), f"layers in {launches}") if count else (launches, "of a whole network")
-    return (str(count), "kernels, a launch each" if count > 1 else "kernel, one launch")
+    return (str(count), "kernels, each in its own launch" if count > 1 else "kernel, one launch")
 
 
 def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | None:
@@ -209,7 +215,7 @@ def _timeline(report: Report, timelines: Sequence[tuple[str, Any]]) -> Markup | 
     if len(timelines) > 1:
         first = "" if report.command == "simulate" else "The first batch, "
         launches = f"{first}{len(timelines)} consecutive launches"
-    note = f"{launches}, as {report.latency_kind}. The grey line under a name is the time of the launch itself."
+    note = f"{launches}, {report.latency_kind}. The grey line under a name is the time of the launch itself."
     return timeline_section(collect(timelines), note, report.latency_kind)
 
 

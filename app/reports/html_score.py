@@ -55,7 +55,7 @@ def _confusions(score: Score) -> Markup:
             kind = "hit" if each.label == given else "miss"
             cells.append(element("td", str(number or ""), class_=kind, style=f"--share: {share}%"))
         rows.append(element("tr", element("th", each.label, scope="row"), cells))
-    note = element("p", "A row for each correct label, a column for each answer.", class_="note")
+    note = element("p", "Each row is a correct label, and each column a predicted label.", class_="note")
     heads = element("thead", element("tr", [element("th", text, scope="col") for text in ("", *labels)]))
     matrix = element("table", heads, element("tbody", rows), class_="matrix")
     return element(

@@ -144,7 +144,7 @@ def worker_table(cores: Cores, label: str) -> Markup:
         )
         for number, time in enumerate(cores.worker_us, 1)
     ]
-    title = f"{len(cores.worker_us)} of {cores.count} workers answered concurrently"
+    title = f"{len(cores.worker_us)} of {cores.count} workers ran batches concurrently"
     return table(title, [("worker", False), (f"{label} us", True), ("of the busiest", True)], lines)
 
 

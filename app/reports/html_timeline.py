@@ -236,8 +236,8 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
     if shown < timeline.instructions:
         near = f", or start in the same {resolution:g} ns of a grid" if resolution else ""
         told = (
-            f"{timeline.instructions:,} instructions are drawn as {shown:,} blocks: those of one track that overlap"
-            f"{near} are merged into one block, which is paler the longer its engine was idle. None is omitted."
+            f"{timeline.instructions:,} instructions are drawn as {shown:,} blocks: instructions of one track that "
+            f"overlap{near} are merged. A block is paler if its engine was idle for longer. No instruction is omitted."
         )
     buttons = (("in", "+", "Zoom in"), ("out", "\u2212", "Zoom out"), ("fit", "Fit", "Show all"))
     canvas = element(

@@ -78,7 +78,7 @@ def _print_confusions(console: Console, score: Score) -> None:
         labels = [each.label for each in score.classes]
         counts = {(each.label, each.predicted): each.count for each in score.confusion}
         console.print()
-        print_line(console, "confusion matrix: a row for each correct label, a column for each answer", "bold")
+        print_line(console, "confusion matrix: one row per correct label, one column per predicted label", "bold")
         table = new_table()
         table.add_column("", overflow="fold")
         for label in labels:

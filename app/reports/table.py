@@ -119,7 +119,7 @@ def _shortened(answer: Prediction) -> str:
     if answer.values is None or len(answer.values) <= SHOWN_VALUES:
         return answer.text if answer.values is None else " ".join(f"{value:.6g}" for value in answer.values)
     first = " ".join(f"{value:.6g}" for value in answer.values[:SHOWN_VALUES])
-    return f"{first} ... ({len(answer.values)} in all; --format json has them)"
+    return f"{first} ... ({len(answer.values)} in all; use --format json to print them)"
 
 
 def _print_none(console: Console, report: Report) -> None:
@@ -167,7 +167,9 @@ def _print_layers(console: Console, report: Report, shown: list[LayerTable]) -> 
         if report.cores is not None:
             elapsed = _microseconds(report.cores.elapsed_us)
             print_line(
-                console, f"elapsed {elapsed} us: {report.cores.count} cores work concurrently; the total is their sum"
+                console,
+                f"elapsed {elapsed} us: {report.cores.count} cores ran concurrently; the total is the sum of "
+                f"their times",
             )
         console.print()
 

@@ -90,8 +90,8 @@ class Server:
         return result
 
     async def _read_by_decoder(self, task: Task, deadline: float) -> Any:
-        # The result is inspected rather than awaited: an error raised here would reference this frame and thereby the
-        # body, which would stay in memory until the next garbage collection.
+        # The result is inspected rather than awaited. An exception raised here would reference this frame and thereby
+        # the body, which would then stay in memory until the next garbage collection.
         reading = self.decoders.submit(task)
         await asyncio.wait({reading}, timeout=max(0.0, deadline - time.monotonic()))
         if not reading.done():
@@ -101,7 +101,7 @@ class Server:
         if isinstance(error, (InputError, ProtocolError)):
             return error
         if isinstance(error, WorkerEnded) and not isinstance(error, PoolStopped):
-            return TooLargeError(f"a body of {task.size} bytes that crashes the process that reads it: {error}")
+            return TooLargeError(f"the body of {task.size} bytes crashed the process that reads it: {error}")
         if isinstance(error, Exception):
             raise as_status(error)
         return reading.result()
@@ -155,7 +155,7 @@ class Server:
         except PoolStopped:
             raise
         except WorkerEnded as error:
-            raise InputError(f"a picture that crashes the process that decodes it: {error}") from None
+            raise InputError(f"the picture crashed the process that decodes it: {error}") from None
 
     def _admit(self, count: int) -> None:
         """Count inputs as accepted. Raises HTTPException if there are too many, or if no worker is available."""
@@ -177,8 +177,8 @@ class Server:
     async def sizes(
         self, pictures: Sequence[bytes], answers: Sequence[Answer], deadline: float
     ) -> dict[str | int, tuple[int, int]]:
-        """Return the width and height of each picture that has a prediction, by its position. Raises HTTPException if
-        some are missing at the deadline, or if the model was unloaded."""
+        """Return the width and height of each picture that has a prediction, by position. Raises HTTPException if some
+        are missing at the deadline, or if the model was unloaded."""
         answered = [number for number, answer in enumerate(answers) if not isinstance(answer, Exception)]
         finding = asyncio.gather(*(self.decoders.submit(SizeTask(pictures[number])) for number in answered))
         try:
@@ -188,7 +188,7 @@ class Server:
         except PoolStopped as error:
             raise as_status(error) from None
         except WorkerEnded as error:
-            raise HTTPException(422, f"a picture that crashes the process that reads its size: {error}") from None
+            raise HTTPException(422, f"the picture crashed the process that reads its size: {error}") from None
         return {number: size for number, size in zip(answered, found, strict=True) if size is not None}
 
     @property

@@ -72,7 +72,7 @@ def create_application(
     app = FastAPI(
         title="trninfer",
         version=__version__,
-        description="The Open Inference Protocol, version 2, and pictures to labels.",
+        description="The Open Inference Protocol, version 2, and predictions for pictures.",
         lifespan=lifespan,
         docs_url=None,  # the page of documentation loads scripts from other hosts
         redoc_url=None,

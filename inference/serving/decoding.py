@@ -1,6 +1,6 @@
 """Tasks that convert the body of a request to inputs of the network, and the processes that run them.
 
-The server continues to respond during a task, and a body that requires too much time or memory affects at most one
+The server continues to respond while a task runs, and a body that requires too much time or memory affects only one
 decoder.
 """
 

@@ -63,7 +63,7 @@ class Gate:
         except Exception as error:  # a bug: details are written only to the log
             LOGGER.log(logging.ERROR, "internal error", exc_info=error, extra={"fields": {"id": identifier}})
             if not status:
-                await _respond(passed, 500, f"internal error; the server's log describes it under {identifier}")
+                await _respond(passed, 500, f"internal error; see the server's log for request {identifier}")
         finally:
             self._log(scope, identifier, status, time.perf_counter() - began, fields)
 
@@ -91,7 +91,11 @@ class Gate:
         if self._token is not None:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
-            return None if known or path in OPEN_TO_ALL else (401, "send the server's token: Authorization: Bearer ...")
+            return (
+                None
+                if known or path in OPEN_TO_ALL
+                else (401, "this server requires a token; send the header Authorization: Bearer TOKEN")
+            )
         if self._hosts and _host(headers.get(b"host", b"").decode("latin-1")) not in self._hosts:
             return (
                 421,

@@ -2,8 +2,8 @@
 
 A body is JSON, optionally followed by the raw bytes of tensors; a header specifies the length of the JSON. It is parsed
 into records of known fields: unknown fields are skipped without allocating memory, and the numbers of a tensor remain
-text until its shape has been checked. For the sources, see `tensors`; the source for `classification` is Triton's
-extension of that name.
+text until its shape has been checked. `tensors` cites the specifications; `classification` is Triton's extension of
+that name.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _read_input(
     size = item.parameters.binary_data_size
     if size is None:
         if item.data is msgspec.UNSET:
-            raise ProtocolError(f"{where}: data and binary_data_size are both missing")
+            raise ProtocolError(f"{where}: either data or binary_data_size is required")
         return from_json(bytes(item.data), shape, dtype, where), raw
     if item.data is not msgspec.UNSET or size > len(raw):
         raise ProtocolError(f"{where}: binary_data_size must be the number of bytes after the JSON and excludes data")
@@ -213,7 +213,7 @@ def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int)
     else:
         files, raw = split_elements(raw[:size], where), raw[size:]
     if len(files) != shape[0]:
-        raise ProtocolError(f"{where}: {len(files)} pictures; its shape has {shape[0]}")
+        raise ProtocolError(f"{where}: contains {len(files)} pictures, but its shape requires {shape[0]}")
     values = np.empty(len(files), object)
     values[:] = files
     return values, raw

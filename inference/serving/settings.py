@@ -25,7 +25,7 @@ class ServingSettings:
     waits at most `max_delay` seconds for others to join its batch.
 
     More than `max_queue` pending inputs, and bodies of more than `max_bytes`, are rejected, and requests time out after
-    `timeout` seconds. `token` is required for all requests except health checks and the page; without a token, only
+    `timeout` seconds. All requests except health checks and the page must contain `token`. Without a token, only
     requests for `hosts` are accepted (empty: any host). `neuron_options` are the options of `open_neuron_backend`. With
     `model_control`, clients may load and unload models.
     """
@@ -57,7 +57,9 @@ class ServingSettings:
         if self.lnc not in LNC:
             raise ValueError(f"lnc is {self.lnc!r}; allowed: 1 and 2")
         if self.lnc > 1 and self.launches.per == "layer":
-            raise ValueError("launches 'layer' runs every kernel on one NeuronCore; lnc 2 requires launches 'network'")
+            raise ValueError(
+                "lnc=2 requires launches='network', because launches='layer' runs every kernel on one NeuronCore"
+            )
         for name in ("workers", "decoders", "max_batch", "max_queue", "max_bytes", "top_k"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
@@ -65,7 +67,7 @@ class ServingSettings:
         if not 0 <= self.max_delay < 60 or not 0 < self.timeout <= 86_400:
             raise ValueError("max_delay must be from 0 to 60 seconds, and timeout above 0 and at most a day")
         if self.max_queue < self.max_batch:
-            raise ValueError(f"max_queue is {self.max_queue}; a batch of {self.max_batch} would never fill")
+            raise ValueError(f"max_queue must be at least max_batch ({self.max_batch}), got {self.max_queue}")
         if self.token is not None and not re.fullmatch(r"[\x21-\x7e]{8,200}", self.token):
             raise ValueError("token must have 8 to 200 printable ASCII characters and no spaces")
 

@@ -13,7 +13,7 @@ from .workers import InputAnswer
 
 
 class Statistics:
-    """The number of requests, inputs and batches of one model, and the nanoseconds spent in each phase."""
+    """The numbers of requests, inputs and batches of one model, and the nanoseconds spent in each phase."""
 
     def __init__(self) -> None:
         self._last = 0  # time of the last inference, in milliseconds since 1970

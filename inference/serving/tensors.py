@@ -1,6 +1,7 @@
 """Wire formats of Open Inference Protocol tensors, version 2: JSON numbers or raw little-endian bytes.
 
-The bytes from a client are checked against the shape before they are parsed, so that the shape bounds the memory.
+The bytes from a client are checked against the shape before they are parsed, so the shape limits the memory that is
+needed.
 
 Sources: the protocol's REST specification (kserve/open-inference-protocol, specification/protocol/inference_rest.md)
 for JSON; the binary tensor data extension (triton-inference-server/server, docs/protocol) for raw bytes, in which an
@@ -91,7 +92,7 @@ def from_json(text: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], where: 
     nesting = text.translate(None, _NOT_NESTING)
     if not _fits_shape(nesting, shape):
         found = f"{nesting.count(b',') + 1} values" if nesting.count(b"[") == 1 else "nested lists"
-        raise ProtocolError(f"{where}: data has {found}, which does not match the shape {list(shape)}")
+        raise ProtocolError(f"{where}: data contains {found}, which does not match the shape {list(shape)}")
     del nesting
     numbers = text.translate(None, b"[]")
     values = np.empty(count, np.float64 if dtype.kind not in "iub" else dtype)
@@ -111,7 +112,7 @@ def from_bytes(data: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], w
     """Parse the numbers in raw bytes. Raises ProtocolError if their count does not match the shape."""
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected or not expected:
-        raise ProtocolError(f"{where}: {len(data)} bytes were received; {list(shape)} of {dtype.name} takes {expected}")
+        raise ProtocolError(f"{where}: received {len(data)} bytes; {list(shape)} of {dtype.name} takes {expected}")
     return np.frombuffer(data, dtype).reshape(shape)
 
 

@@ -44,7 +44,9 @@ def test_wrong_columns_and_models_are_refused() -> None:
     with pytest.raises(trninfer.ModelError, match="reads pictures, not features"):
         trninfer.Predictor("digits-cnn", backend="sim")
     predictor = trninfer.Predictor(backend="sim")
-    with pytest.raises(trninfer.ArgumentError, match="a column features or data, or 64 of numbers; it has 1 columns"):
+    with pytest.raises(
+        trninfer.ArgumentError, match="a column features or data, or 64 columns of numbers; its columns are 1 columns"
+    ):
         predictor({"pixels": [[0.0] * 64]})
     with pytest.raises(trninfer.InputError, match="shape"):
         predictor({"features": [[0.0] * 63]})
@@ -63,7 +65,7 @@ def test_pixels_as_ray_data_reads_them() -> None:
     for images in (pixels, column):
         assert classifier({"image": images, "path": ["not looked at"] * 3})["label"].tolist() == list(expected)
     wrong = classifier({"image": [pixels[0], np.zeros((3, 3), np.int32)]})
-    assert wrong["label"].tolist() == [expected[0], ""] and "pictures are uint8" in wrong["error"][1]
+    assert wrong["label"].tolist() == [expected[0], ""] and "pictures must be uint8" in wrong["error"][1]
 
 
 def test_rows_in_one_column_or_in_many() -> None:
@@ -78,7 +80,7 @@ def test_rows_in_one_column_or_in_many() -> None:
     holed = rows.copy()
     holed[2, 5] = np.nan
     answers = predictor({"features": holed})
-    assert answers["error"][2] == "column 5 is nan; all must be finite in float32" and answers["label"][2] == ""
+    assert answers["error"][2] == "column 5 is nan; all values must be finite in float32" and answers["label"][2] == ""
     assert len(predictor({"features": rows[:0]})["label"]) == 0
 
 

@@ -162,7 +162,7 @@ def cut_short() -> Image.Image:
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (np.zeros((3, 3), np.int32), r"picture 0: an array \[3, 3\] of int32; pictures are uint8"),
+        (np.zeros((3, 3), np.int32), r"picture 0: an array of shape \[3, 3\] and dtype int32; pictures must be uint8"),
         (np.zeros((2, 3), np.float32), r"this network's own input is \[1, 32, 32\]"),
         (
             np.full((1, 32, 32), np.nan, np.float32),
@@ -239,7 +239,7 @@ def test_features_from_anywhere(rows, samples, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        (np.zeros((2, 63)), r"shape \[2, 63\]; the network expects \[rows, 64\]"),
+        (np.zeros((2, 63)), r"shape \[2, 63\], but the network expects \[rows, 64\]"),
         (np.zeros((0, 64)), "contains no rows"),
         (np.full((2, 64), np.inf), "row 0: column 0 is inf"),
         ([[1.0] * 64, [2.0]], "features: "),
@@ -285,8 +285,8 @@ def test_problems_are_collected_where_asked_for(pictures, rows, tmp_path) -> Non
     answers = trninfer.predict(holed, on_error="collect", batch_size=2)
     assert [answer.input for answer in answers] == [0, 1, 3, 5]
     assert [(problem.input, problem.message[:22]) for problem in answers.errors] == [
-        (2, "column 0 is nan; all m"),
-        (4, "column 1 is inf; all m"),
+        (2, "column 0 is nan; all v"),
+        (4, "column 1 is inf; all v"),
     ]
     answers = trninfer.predict(["none.npy", rows[:1].tobytes()], on_error="collect")
     assert len(answers) == 1 and answers.errors[0] == trninfer.InputProblem("none.npy", "no such file")
@@ -334,7 +334,7 @@ def test_tensors_of_pytorch(pictures, rows) -> None:
     expected = trninfer.predict(rows[:4]).labels
     assert trninfer.predict(torch.from_numpy(rows[:4])).labels == expected
     assert trninfer.predict(torch.from_numpy(rows[:4]).double()).labels == expected
-    with pytest.raises(trninfer.InputError, match=r"give tensor.detach\(\)\.cpu\(\)\.float\(\)"):
+    with pytest.raises(trninfer.InputError, match=r"pass tensor.detach\(\)\.cpu\(\)\.float\(\)"):
         trninfer.predict(torch.from_numpy(rows[:4]).requires_grad_())
     pixels = torch.from_numpy(np.asarray(Image.open(pictures[0]).convert("RGB")).transpose(2, 0, 1).copy())
     assert trninfer.classify(pixels, layout="CHW").labels == (Path(pictures[0]).name[0],)

@@ -177,7 +177,7 @@ def test_models_that_cannot_be_used(cli, pictures, feature_model, tmp_path) -> N
 def test_a_list_that_names_nothing(cli, tmp_path) -> None:
     (tmp_path / "list").write_text("\n\n")
     outcome = cli("classify", "--from-list", tmp_path / "list")
-    assert outcome.status == 2 and outcome.err.endswith("list: contains no names of pictures\n")
+    assert outcome.status == 2 and outcome.err.endswith("list: the list contains no names of pictures\n")
 
 
 @pytest.mark.parametrize("content", [b"a.png\0b.png\0", "a.png\n".encode("utf-16"), b"\x89PNG\r\n\0\0\n"])
@@ -185,7 +185,7 @@ def test_a_list_that_is_no_text(cli, tmp_path, content) -> None:
     (tmp_path / "list").write_bytes(content)
     outcome = cli("classify", "--from-list", tmp_path / "list")
     assert outcome.status == 2 and outcome.out == ""
-    assert outcome.err.endswith("list: holds NUL bytes; expected a text file with one name per line\n")
+    assert outcome.err.endswith("list: contains NUL bytes; expected a text file with one name per line\n")
 
 
 def test_samples_are_read_right(cli, request) -> None:

@@ -100,7 +100,7 @@ def spoil(folder: Path, name: str, count: int) -> None:
     [
         ("W1", D * H + 1, "W1.bin has 49 numbers, not a multiple of the 8 in b1.bin"),
         ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which requires 24"),
-        ("b1", 0, "b1.bin: 0 bytes is not a multiple of 4 (float32)"),
+        ("b1", 0, "b1.bin: 0 bytes, which is not a multiple of 4 (float32)"),
         ("W1", (D + 1) * H, "X.bin: 120 bytes; rows of 7 float32 take 28 bytes each"),
     ],
 )
@@ -200,7 +200,7 @@ def test_rows_that_cannot_be_used_are_told_and_the_others_answered(cli, feature_
     assert [answer["input"] for answer in report["predictions"]] == [0, 2, 3]
     assert all(answer["label"] == expected["predictions"][answer["input"]]["label"] for answer in report["predictions"])
     assert report["errors"] == [
-        {"input": row, "message": f"column {column} is {value}; all must be finite in float32"}
+        {"input": row, "message": f"column {column} is {value}; all values must be finite in float32"}
         for row, column, value in ((1, 4, "nan"), (4, 0, "inf"))
     ]
     assert outcome.err.splitlines() == [
@@ -273,7 +273,10 @@ def test_tables_with_ids_and_labels(cli, process, feature_model, rows, tmp_path)
     assert (report["score"]["correct"], report["score"]["total"]) == (N - 1, N)
     assert "used as the id" not in cli("ffnn", "--data", tmp_path / "x.csv", *options, "-q").err
     outcome = cli("ffnn", "--data", tmp_path / "x.csv", "--model", feature_model)
-    assert outcome.status == 2 and "--label-column name columns that are not features" in outcome.err
+    assert (
+        outcome.status == 2
+        and "exclude columns that are not features with --drop, --id or --label-column" in outcome.err
+    )
     outcome = cli("ffnn", "--data", tmp_path / "x.csv", *options, "--labels", tmp_path / "x.csv")
     assert outcome.status == 2 and "--labels and --label-column both" in outcome.err
     piped = process("ffnn", "--data", "-", *options, "--id", "name", stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -68,7 +68,7 @@ def test_any_list_names_files(tmp_path_factory: pytest.TempPathFactory, content:
     path = tmp_path_factory.getbasetemp() / "list"
     path.write_bytes(content)
     if b"\0" in content:
-        with pytest.raises(UsageError, match="holds NUL bytes"):
+        with pytest.raises(UsageError, match="contains NUL bytes"):
             find_named_pictures(["-"], False, str(path))
         return
     found, _ = find_named_pictures(["-"], False, str(path))
@@ -123,7 +123,7 @@ def test_those_answered_are_left_out(tmp_path: Path) -> None:
     inputs = PictureInputs(["a.png", "b\udcff.png", "c.png"], [], SPEC, PictureOptions())
     assert inputs.leave_out({"a.png", "b\\xff.png"}, {"b\\xff.png"}) == 1 and list(inputs._names) == ["c.png"]
     alike = PictureInputs(["b\udcff.png", "b\\xff.png"], [], SPEC, PictureOptions())
-    with pytest.raises(UsageError, match=r"^--resume: 2 pictures are written b\\xff.png in a report, which cannot"):
+    with pytest.raises(UsageError, match=r"^--resume: 2 pictures have the same spelling b\\xff.png in a report, so"):
         alike.leave_out({"b\\xff.png"}, {"b\\xff.png"})
     np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), np.float32))
     path = str(tmp_path / "x.npy")

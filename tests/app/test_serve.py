@@ -152,7 +152,7 @@ def test_it_answers_while_it_gets_ready_and_makes_up_a_token_where_none_is_given
     with running_server("--model", feature_model, "--max-batch", 1, "--host", "0.0.0.0", ready=False) as server:
         assert server.ask("/v2/health/live").status == 200
         first = server.log.read_text().splitlines()[0]
-        assert first.startswith("trninfer: 0.0.0.0 is reachable from other machines; requests must carry the token ")
+        assert first.startswith("trninfer: 0.0.0.0 is reachable from other machines; requests must contain the token ")
         token = first.rpartition(" ")[2]
         assert len(token) >= 32 and server.ask("/v2").status == 401
         right = {"Authorization": f"Bearer {token}"}

@@ -157,7 +157,7 @@ def test_an_interrupted_run_is_gone_on_with(cli, folder: Path, form: str) -> Non
         (["--input", "left=a.png", "--input", "right=b.png"], "missing: 'bias'"),
         (["--input", "up=a.png"], "no input 'up'; its inputs are 'left', 'right', 'bias'"),
         (["--input", "left"], "--input left: expected the name of an input and its file"),
-        (["--input", "left=a.png", "--input", "left=b.png"], "--input left: given twice"),
+        (["--input", "left=a.png", "--input", "left=b.png"], "--input left: given more than once"),
         (["--input", "bias=1"], "input 'bias': 1 numbers; expected 2"),
         (["--input", "bias=x"], "input 'bias': 'x' is neither a file of features"),
         (["--input", "bias=nan,1"], "input 'bias': 'nan,1' is neither a file"),
@@ -178,7 +178,7 @@ def test_other_commands_say_where_such_a_network_runs(cli, folder: Path) -> None
     outcome = cli("ffnn", "--data", folder / "x.npy", "--model", folder / "net.safetensors")
     assert outcome.status == 2 and "trninfer classify --input NAME=FILE" in outcome.err
     outcome = cli("classify", folder / "a.png", "--input", "left=a.png")
-    assert outcome.status == 2 and "has one input" in outcome.err
+    assert outcome.status == 2 and "--input requires several inputs" in outcome.err
 
 
 def test_from_python_a_dict_an_example(folder: Path) -> None:

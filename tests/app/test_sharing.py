@@ -240,7 +240,7 @@ def test_cores_of_the_chip(cli, chip, feature_model, data) -> None:
 def test_more_cores_than_there_are(cli, chip, feature_model, data, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-5")
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 3)
-    assert outcome.status == 3 and "3 NeuronCores requested; 2 are visible (4-5)" in outcome.err
+    assert outcome.status == 3 and "3 NeuronCores were requested, but only 2 are visible (4-5)" in outcome.err
 
 
 def test_a_core_that_is_taken_is_status_3(cli, chip, feature_model, data) -> None:

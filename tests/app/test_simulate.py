@@ -72,7 +72,7 @@ def test_trace_and_report_hold_every_launch(folder):
     assert {"tensor_scalar", "doubled"} <= {event["name"] for event in events}
     page = (folder / "out.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>") and "trninfer simulate: pair.py" in page and "core 1" in page
-    assert "Line by line" in page and "What SBUF and PSUM hold" in page
+    assert "Line by line" in page and "Use of SBUF and PSUM" in page
 
 
 def test_findings_are_printed_and_end_with_1(folder):

@@ -55,8 +55,11 @@ def test_an_archive_and_arrays_that_lie_by_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        (np.zeros((0, 3, 5, 4)), r"contains no examples: its shape is \[0, 3, 5, 4\]"),
-        (np.zeros((3, 4, 5)), r"is an array of shape \[3, 4, 5\]; the network expects \[3, 5, 4\] or \[N, 3, 5, 4\]"),
+        (np.zeros((0, 3, 5, 4)), r"contains no examples, because its shape is \[0, 3, 5, 4\]"),
+        (
+            np.zeros((3, 4, 5)),
+            r"the array has the shape \[3, 4, 5\], but the network expects \[3, 5, 4\] or \[N, 3, 5, 4\]",
+        ),
         (np.zeros((1, 1, 3, 5, 4)), "the network expects"),
         (np.full((3, 5, 4), np.nan), "contains NaN, infinity"),
         (np.full((3, 5, 4), 1e300), "numbers outside the range of float32"),

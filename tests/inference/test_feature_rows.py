@@ -56,7 +56,7 @@ def test_rows_that_are_not_finite_are_refused_one_by_one(tmp_path: Path) -> None
         found = list(numbered(rows, 4, refused.__setitem__, first=1, answered={5, 9}))
     assert [numbers for numbers, _ in found] == [[2, 4], [6, 7]]
     assert all(np.array_equal(batch, ROWS[numbers]) for numbers, batch in found)
-    says = "all must be finite in float32"
+    says = "all values must be finite in float32"
     assert refused == {1: f"column 2 is nan; {says}", 3: f"column 0 is -inf; {says}", 8: f"column 3 is 1e+300; {says}"}
 
 
@@ -71,4 +71,4 @@ def test_a_number_that_is_spoiled_while_the_file_is_read(tmp_path: Path) -> None
             file.seek(9000 * 16)
             file.write(np.float32(np.nan).tobytes())
         assert next(batches)[0] == [row for row in range(5000, 10_000) if row != 9000]
-    assert refused == {9000: "column 0 is nan; all must be finite in float32"}
+    assert refused == {9000: "column 0 is nan; all values must be finite in float32"}

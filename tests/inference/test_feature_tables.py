@@ -74,7 +74,7 @@ def test_damage_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
     start = whole.rindex(b"PK\x05\x06")
     for offset in (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff"):  # where the directory is said to be
         (tmp_path / "x.npz").write_bytes(whole[: start + 12] + offset * 2 + whole[start + 20 :])
-        with pytest.raises(InputError, match=r"x\.npz: not a readable archive, or damaged$"):
+        with pytest.raises(InputError, match=r"x\.npz: not an archive, or damaged$"):
             read_features(tmp_path / "x.npz", 4)
 
 
@@ -91,7 +91,7 @@ def test_archives_with_a_name_twice(tmp_path: Path, names: tuple[str, ...]) -> N
 
 def test_archives_of_several_arrays_need_one_named_x(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
-    with pytest.raises(InputError, match="holds 2 arrays"):
+    with pytest.raises(InputError, match="contains 2 arrays"):
         read_features(tmp_path / "x.npz", 4)
 
 
@@ -109,7 +109,7 @@ def test_the_one_that_is_named_x(tmp_path: Path, name: str, chosen: bool) -> Non
     if chosen:
         assert np.array_equal(everything(tmp_path / "x.npz"), ROWS)
     else:
-        with pytest.raises(InputError, match="holds 2 arrays; it must contain one, or one named x"):
+        with pytest.raises(InputError, match="contains 2 arrays; there must be only one, or one named x"):
             everything(tmp_path / "x.npz")
 
 

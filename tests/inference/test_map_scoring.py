@@ -43,11 +43,11 @@ def test_maps_of_a_folder_by_stem(folder: Path, name: str) -> None:
 def test_what_is_wrong_with_a_map(folder: Path) -> None:
     labels = MapLabels(str(folder), 2)
     assert labels.read("other.jpg", (2, 2)) is None
-    with pytest.raises(InputError, match="2x2 pixels, the picture 3x2"):
+    with pytest.raises(InputError, match="2x2 pixels, but the picture has 3x2"):
         labels.read("grey.jpg", (3, 2))
     with pytest.raises(InputError, match="class 2 is not one of the model's 2, nor 255"):
         labels.read("grey.jpg", (2, 2))
-    with pytest.raises(InputError, match="has mode RGB"):
+    with pytest.raises(InputError, match="the mode is RGB"):
         labels.read("colours.jpg", (2, 2))
     labels.check_some(["a.png", "grey.jpg"])
     with pytest.raises(InputError, match=r"no map for any of the pictures, such as a\.png"):

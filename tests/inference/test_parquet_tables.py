@@ -88,7 +88,7 @@ def test_tables_that_are_refused(tmp_path: Path, here: None) -> None:
         ({"a": [1, None], "b": [1, 2]}, "column 'a' has missing values"),
         ({"a": arrow.array([[1, 2], [1]])}, "missing values or different lengths|different lengths"),
         ({"a": arrow.array([[1, 2, 3], [1]])}, "different lengths"),
-        ({"a": [1, 2]}, r"shape \\[2, 1\\]; the network expects \\[rows, 2\\]".replace("\\\\", "\\")),
+        ({"a": [1, 2]}, r"shape \\[2, 1\\], but the network expects \\[rows, 2\\]".replace("\\\\", "\\")),
         ({"a": [1.0], "b": arrow.array([[1.0]])}, "column 'b' is of type list"),
     ):
         with pytest.raises(InputError, match=message):
@@ -181,7 +181,7 @@ def test_ids_and_classes_beside_features(tmp_path: Path) -> None:
         assert next(rows.batches(2)).tolist() == [[1, 2, 3], [4, 5, 6]]
     with pytest.raises(InputError, match=r"has no column 'z'; its columns are:  number, doc, all$"):
         read_features(path, 3, columns=Columns(drop=("z",)))
-    with pytest.raises(InputError, match=r"column 'doc' is of type string; expected numbers; --drop, --id"):
+    with pytest.raises(InputError, match=r"column 'doc' is of type string; expected numbers; exclude columns"):
         read_features(path, 3, columns=Columns(("doc",)))
     path = write(tmp_path / "z.parquet", {"doc": ["x", "x"], "a": [1, 2]})
     with pytest.raises(InputError, match="rows 0 and 1 have the same id 'x'"):

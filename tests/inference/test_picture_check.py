@@ -92,7 +92,7 @@ def test_a_table_of_classes_by_label_and_by_number(folder: Path, tmp_path: Path)
     table.write_text("\n".join(rows[:-4]))
     check = check_pictures(colour_model(), folder, table)
     assert check.ways[0].total == 8
-    assert [problem.message for problem in check.problems] == [f"{table} has no line for this picture"] * 4
+    assert [problem.message for problem in check.problems] == [f"{table} contains no line for this picture"] * 4
 
 
 def test_what_cannot_be_used_is_told_and_the_rest_counted(folder: Path) -> None:
@@ -123,7 +123,7 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
         check_pictures(colour_model(), empty, None)
     table = tmp_path / "short.csv"
     table.write_text("a.png,red\nb.png\n")
-    with pytest.raises(InputError, match="line 2 is not a file name and a class"):
+    with pytest.raises(InputError, match="line 2 must be a file name and a class"):
         check_pictures(colour_model(), folder, table)
     with pytest.raises(InputError, match="no such file"):
         check_pictures(colour_model(), folder, tmp_path / "none.csv")

@@ -63,22 +63,27 @@ def test_pixels_of_one_channel(pixels: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("value", "spec", "layout", "message"),
     [
-        (3, PHOTO, None, "int is not a picture: path, bytes, file, PIL image or array"),
+        (3, PHOTO, None, "int is not a picture; expected a path, bytes, a file, a PIL image or an array"),
         (None, PHOTO, None, "NoneType is not a picture"),
         (io.StringIO("x"), PHOTO, None, "the file was opened as text; open it with mode 'rb'"),
         (b"junk", PHOTO, None, "not a picture in a known format"),
-        (PIXELS.transpose(2, 0, 1), PHOTO, None, r"an array \[3, 5, 5\] of uint8; .*; layout='CHW' specifies"),
+        (
+            PIXELS.transpose(2, 0, 1),
+            PHOTO,
+            None,
+            r"an array of shape \[3, 5, 5\] and dtype uint8; .*; layout='CHW' specifies",
+        ),
         (
             PIXELS,
             PHOTO,
             "CHW",
-            r"an array \[5, 5, 3\] of uint8; pictures are uint8 \[H, W\], \[3, H, W\] or \[4, H, W\]",
+            r"shape \[5, 5, 3\] and dtype uint8; pictures must be uint8 \[H, W\], \[3, H, W\] or \[4, H, W\]",
         ),
         (EXPECTED.transpose(1, 2, 0), PHOTO, None, r"own input is \[3, 5, 5\] of float32; use layout='HWC' for it$"),
         (EXPECTED[:, :1], PHOTO, None, r"own input is \[3, 5, 5\] of float32$"),
-        (np.zeros((0, 4, 3), np.uint8), PHOTO, None, r"an array \[0, 4, 3\] of uint8"),
-        (np.zeros((2, 4, 2), np.uint8), PHOTO, None, r"an array \[2, 4, 2\] of uint8"),
-        (np.zeros((2, 4, 3), np.int32), PHOTO, None, "of int32"),
+        (np.zeros((0, 4, 3), np.uint8), PHOTO, None, r"an array of shape \[0, 4, 3\] and dtype uint8"),
+        (np.zeros((2, 4, 2), np.uint8), PHOTO, None, r"an array of shape \[2, 4, 2\] and dtype uint8"),
+        (np.zeros((2, 4, 3), np.int32), PHOTO, None, "dtype int32"),
         (np.full((3, 5, 5), np.nan, np.float32), PHOTO, None, "NaN"),
         (
             Exporter(RuntimeError("on a device\nmore")),
@@ -102,7 +107,7 @@ def test_what_becomes_an_array() -> None:
         def detach(self) -> None:
             pass
 
-    with pytest.raises(InputError, match=r"^Tensor cannot be converted to an array: TypeError; give tensor.detach\(\)"):
+    with pytest.raises(InputError, match=r"^Tensor cannot be converted to an array: TypeError; pass tensor.detach\(\)"):
         as_array(Tensor(TypeError()))
 
 
@@ -219,7 +224,7 @@ def test_numbers_go_on_over_files_and_blocks(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", ROWS[:1])
     numbers, rows, refused = rows_of([tmp_path / "a.npy", tmp_path / "none.npy", tmp_path / "b.npy"], 2)
     assert numbers == [0, 2, 3, 4] and rows == [*ROWS[[0, 2, 3, 0]].tolist()]
-    assert refused[0] == (1, "column 0 is nan; all must be finite in float32")
+    assert refused[0] == (1, "column 0 is nan; all values must be finite in float32")
     assert refused[1] == (str(tmp_path / "none.npy"), "no such file")
     assert rows_of(iter([ROWS[:1], ["x"], ROWS[1:2]]))[0] == [0, 1]
 

@@ -101,7 +101,7 @@ def test_what_is_not_there_is_told(folder: Path) -> None:
     assert [Path(path).name for path in found] == ["b.png"]
     assert [problem.message for problem in problems] == [
         "no such file or folder", "no file matches", "not a valid file name", "not a valid file name",
-        "is a URL; download the file and pass its path",
+        "URLs are not supported; download the file and pass its path",
     ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ def test_all_bundled_networks(cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--target", "trn1"), "a logical core of trn1 has one NeuronCore; --lnc 2 is for trn2 and trn3"),
+        (("--target", "trn1"), "--lnc 2 requires trn2 or trn3; a logical core of trn1 consists of one NeuronCore"),
         (("--launches", "layer"), "omit --lnc 2"),
         (("--kernel", "matmul"), "--lnc applies to networks"),
         (("--suite", "all"), "--lnc applies to networks"),
@@ -78,7 +78,7 @@ def test_times_of_trn3_come_with_their_warning(cli, feature_model) -> None:
         (("--shape", "m=1"), "--shape needs --kernel"),
         (("--kernel", "matmul", "--suite", "x"), "exclude each other"),
         (("--suite", "no-such"), "unknown suite 'no-such'"),
-        (("--suite", "cs149-part1", "--verify"), "suites are only timed"),
+        (("--suite", "cs149-part1", "--verify"), "--verify and --trace do not support suites"),
         (("--model", "nothing"), "no such model"),
         (("--batch-size", "0"), "'--batch-size': '0' is not an integer from 1 to 65536"),
         (("--target", "trn9"), "trn9"),

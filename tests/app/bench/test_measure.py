@@ -57,7 +57,7 @@ def test_a_suite_is_simulated_on_its_own_targets(monkeypatch, capsys, quiet) -> 
     assert (plain.target, plain.dtype, plain.backend, plain.tables) == ("trn1", "float32", "sim", [])
     assert plain.suite is not None and slower.suite is not None
     assert slower.suite[0].predicted_us == pytest.approx(plain.suite[0].predicted_us + 5)
-    ignored = "--dtype, --target: no effect on a suite, whose cases define their own"
+    ignored = "--dtype, --target: ignored, because the cases of a suite define these settings"
     assert (ignored in capsys.readouterr().err) != quiet
 
 

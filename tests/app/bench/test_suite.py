@@ -24,7 +24,9 @@ def test_a_suite(cli, monkeypatch) -> None:
     assert "published us" in table.out and max(map(len, table.out.splitlines())) <= 80
     ignoring = cli("bench", "--suite", "s", "--target", "trn3", "--batch-size", 2, "--dtype", "float16")
     assert ignoring.status == 0 and ignoring.out.split("backend sim")[0] == table.out.split("backend sim")[0]
-    assert "--dtype, --batch-size, --target: no effect on a suite, whose cases define their own" in ignoring.err
+    assert (
+        "--dtype, --batch-size, --target: ignored, because the cases of a suite define these settings" in ignoring.err
+    )
     assert [row["metric"] for row in report["suite"]] == ["benchmark", "benchmark"] and "metric" in table.out
     assert cli("bench", "--suite", "s", "--format", "csv").out.startswith("name,predicted_us,published_us,")
 

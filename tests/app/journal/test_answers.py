@@ -86,7 +86,7 @@ def test_what_was_answered_is_kept_where_the_run_ends(tmp_path: Path, capsys: py
         raise ZeroDivisionError
     told = capsys.readouterr().err
     assert told.startswith(
-        f"trninfer: 1 answer kept in {tmp_path}/a.csv.partial; the same command with --resume continues"
+        f"trninfer: 1 answer saved in {tmp_path}/a.csv.partial; to continue, run the same command with"
     )
     with open_answers(replace(options, resume=True), IDENTITY, LABELS, None) as output:
         assert (output.earlier, output.answered(), output.reported()) == (1, {"x"}, set())
@@ -240,7 +240,7 @@ def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None
     assert running.returncode == 130, (running.returncode, err[-3000:])
     assert running.returncode == 130 and kept >= 2 and target.read_text() == "before"
     assert err.decode() == (
-        f"trninfer: {kept} answers kept in {partial}; the same command with --resume continues from there\n"
+        f"trninfer: {kept} answers saved in {partial}; to continue, run the same command with --resume\n"
         "trninfer: interrupted\n"
     )
     other = process(*arguments, "--resume", "--dtype", "float16")
@@ -310,7 +310,7 @@ def test_layers_after_a_resume_tell_what_they_leave_out(cli, pictures, picture_m
     command = ["classify", "--model", picture_model, "--output", tmp_path / "a.ndjson", "--format", "ndjson"]
     assert cli(*command, pictures / "0.png").status == 0
     outcome = cli(*command, "--resume", pictures)
-    assert "2 pictures in batches of at most 16; the 1 answer of an earlier run are not timed" in " ".join(
+    assert "2 pictures in batches of at most 16; the times do not include the 1 answer of an earlier run" in " ".join(
         outcome.err.split()
     )
     lines = [json.loads(line) for line in (tmp_path / "a.ndjson").read_text().splitlines()]

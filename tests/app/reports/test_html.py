@@ -34,7 +34,7 @@ def test_a_page_of_launches_numbers_those_that_come_again() -> None:
     total = 2 * run.latency_us + other.latency_us
     assert page.data()["total"] / 1000 == round(total, 6) and f"{total:.2f} us" in page.text
     assert f"{100 * other.latency_us / total:.1f} %" in page.text and "trninfer simulate" in page.text
-    assert "1.50 s on" in page.text and "What SBUF and PSUM hold" in page.text and "Line by line" in page.text
+    assert "1.50 s on" in page.text and "Use of SBUF and PSUM" in page.text and "Line by line" in page.text
 
 
 def test_targets_of_launches_and_a_script_without_any() -> None:

@@ -1,4 +1,4 @@
-"""What SBUF and PSUM hold over the time of a launch, on the page."""
+"""Use of SBUF and PSUM over the time of a launch, on the page."""
 
 from types import SimpleNamespace
 
@@ -36,9 +36,11 @@ def test_the_peak_is_told_and_drawn_as_steps() -> None:
 def test_the_figure_of_tables_is_the_only_one_on_the_page() -> None:
     points = [(0.0, 400), (75.0, 0)]
     ahead = Page(memory.memory_section(run_of(points, least=100)))
-    assert "SBUF: 100 B of 1 kB needed (10.0 %)" in ahead.text and "where loads that run ahead fill" in ahead.text
+    assert (
+        "SBUF: 100 B of 1 kB needed (10.0 %)" in ahead.text and "because loads that are issued early fill" in ahead.text
+    )
     assert "400" not in ahead.text and "SBUF over time, of which 100 bytes" in (ahead.all("svg")[0]["aria-label"] or "")
-    assert "run ahead" not in Page(memory.memory_section(run_of(points, least=400))).text
+    assert "issued early" not in Page(memory.memory_section(run_of(points, least=400))).text
 
 
 def test_a_low_curve_is_drawn_large_and_one_that_lasts_reaches_the_end() -> None:

@@ -348,4 +348,4 @@ def test_every_command_has_the_page_at_every_width(command, width, tmp_path) -> 
     assert wide <= 0 and text >= 8 and faults == [], (wide, text, faults)
     assert len(images) == (command == "classify") and all(0 < side <= 56 for side in images)
     expected = {"classify": "Answers", "bench": "What would make it faster", "simulate": "Line by line"}[command]
-    assert expected in headings and "What SBUF and PSUM hold" in headings
+    assert expected in headings and "Use of SBUF and PSUM" in headings

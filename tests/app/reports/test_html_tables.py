@@ -109,7 +109,7 @@ def test_changes_against_a_baseline() -> None:
 def test_workers_beside_the_busiest() -> None:
     source = tables.worker_table(Cores(4, 80.0, (80.0, 20.0)), "predicted")
     assert rows_of(source)[1:] == [["worker 1", "80.00", "100.0 %"], ["worker 2", "20.00", "25.0 %"]]
-    assert "2 of 4 workers answered concurrently" in source
+    assert "2 of 4 workers ran batches concurrently" in source
     assert rows_of(tables.worker_table(Cores(1, 0.0, (0.0,)), "predicted"))[1][2] == "\u2013"
 
 

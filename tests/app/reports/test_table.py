@@ -44,7 +44,7 @@ def test_values_in_place_of_labels() -> None:
     long = Prediction("b", None, None, None, (), tuple(map(float, range(9))))
     head, _, first, second, _ = lines_of(answers(short, long))
     assert head.split() == ["input", "values"] and first.split() == ["a", "0.5", "-0.333333"]
-    assert second.split(maxsplit=1)[1] == "0 1 2 3 4 5 6 7 ... (9 in all; --format json has them)"
+    assert second.split(maxsplit=1)[1] == "0 1 2 3 4 5 6 7 ... (9 in all; use --format json to print them)"
 
 
 def test_several_outputs_beside_the_leading_one() -> None:
@@ -136,7 +136,9 @@ def test_measured_layers_have_a_bandwidth_of_the_device_alone() -> None:
     report.tables = [LayerTable("t", "", (device, host))]  # of one row no time on the device is known
     assert "(device" not in "".join(lines_of(report, quiet=False))
     report.cores = Cores(4, 50.0, (50.0,))
-    assert "elapsed 50.00 us: 4 cores work concurrently; the total is their sum" in lines_of(report, quiet=False)
+    assert "elapsed 50.00 us: 4 cores ran concurrently; the total is the sum of their times" in lines_of(
+        report, quiet=False
+    )
 
 
 @pytest.mark.parametrize("error", [1e-4, 1.0])

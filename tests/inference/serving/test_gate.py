@@ -79,7 +79,7 @@ def test_a_token_is_asked_for(path: str, header: str, status: int) -> None:
     found = answer(path, ("Authorization", header), ("Host", "elsewhere"), token=TOKEN, hosts=("localhost",))
     assert found.status == status
     if status == 401:
-        assert found.headers["www-authenticate"] == "Bearer" and "Authorization: Bearer ..." in found.json()["error"]
+        assert found.headers["www-authenticate"] == "Bearer" and "Authorization: Bearer TOKEN" in found.json()["error"]
         assert found.headers["content-length"] == str(len(found.body)) and TOKEN not in found.body.decode()
 
 
@@ -117,7 +117,7 @@ def test_a_fault_is_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, LOGGER.name)
     found = ask(gate(Inner("before"))[0], "/v2", headers=[("X-Request-Id", "mine")])
     after = ask(gate(Inner("after"))[0], "/v2")
-    assert found.status == 500 and found.json()["error"] == "internal error; the server's log describes it under mine"
+    assert found.status == 500 and found.json()["error"] == "internal error; see the server's log for request mine"
     assert after.status == 200 and after.body == b""  # which had begun already
     faults = [record for record in caplog.records if record.getMessage() == "internal error"]
     assert len(faults) == 2 and faults[0].exc_info is not None and faults[0].exc_info[0] is ZeroDivisionError

@@ -155,7 +155,7 @@ def test_pictures_in_a_request_of_tensors(photos: FastAPI) -> None:
         outputs = {output["name"]: output for output in found.json()["outputs"]}
         assert found.status == 200 and outputs["class_index"]["shape"] == [2]
     assert asked([b"good", b"bad"], [2]).status == 422
-    assert "2 pictures; its shape has 3" in asked([b"good", b"good"], [3]).body.decode()
+    assert "contains 2 pictures, but its shape requires 3" in asked([b"good", b"good"], [3]).body.decode()
     assert "have the shape [N]" in asked([b"good"], [1, 2]).body.decode()
     assert "at most 8" in asked([b"good"] * 9, [9]).body.decode()
 

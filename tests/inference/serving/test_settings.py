@@ -22,7 +22,7 @@ from trninfer.inference.serving.settings import ServingSettings
         ({"max_delay": -1}, "max_delay"),
         ({"max_delay": float("nan")}, "max_delay"),
         ({"timeout": 0}, "timeout"),
-        ({"max_queue": 3}, "max_queue is 3; a batch of 16 would never fill"),
+        ({"max_queue": 3}, r"max_queue must be at least max_batch \(16\), got 3"),
         ({"token": "short"}, "token must have 8 to 200"),
         ({"token": "with a space in it"}, "token"),
         ({"token": "ümlauts-in-it"}, "token"),

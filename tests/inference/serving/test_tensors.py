@@ -49,7 +49,7 @@ def test_texts_have_their_length_before_them() -> None:
     [
         ("1 2 3", (3,), "FP32", "data must be a list of numbers"),
         (None, (3,), "FP32", "data must be a list of numbers"),
-        ([1, 2], (3,), "FP32", r"data has 2 values, which does not match the shape \[3\]"),
+        ([1, 2], (3,), "FP32", r"data contains 2 values, which does not match the shape \[3\]"),
         ([], (3,), "FP32", "does not match the shape"),
         ([[1, 2], [3]], (4,), "FP32", "nested lists"),
         ([[1, 2, 3], [4, 5, 6]], (3, 2), "FP32", r"nested lists, which does not match the shape \[3, 2\]"),
@@ -96,7 +96,7 @@ def test_datatypes_that_are_none(name: str) -> None:
 
 
 def test_bytes_that_do_not_fit() -> None:
-    with pytest.raises(ProtocolError, match="0 bytes were received"):
+    with pytest.raises(ProtocolError, match="received 0 bytes"):
         from_bytes(memoryview(b""), (0, 4), DATATYPES["FP32"], "input")
-    with pytest.raises(ProtocolError, match="input: 7 bytes were received; \\[2\\] of float32 takes 8"):
+    with pytest.raises(ProtocolError, match="input: received 7 bytes; \\[2\\] of float32 takes 8"):
         from_bytes(memoryview(bytes(7)), (2,), DATATYPES["FP32"], "input")
