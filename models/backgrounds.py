@@ -40,7 +40,7 @@ class OneColour(NamedTuple):
 class Stretched:
     """A coarse background at full size: each pixel's value, limited to the range of its cell and the adjacent cells.
 
-    Between a lit and a shaded cell, a pixel may match either, so that the edge itself does not stand out.
+    Between a lit and a shaded cell, a pixel may have the value of either cell, so the edge itself does not stand out.
     """
 
     def __init__(self, cells: np.ndarray, shape: tuple[int, ...]) -> None:
@@ -121,7 +121,7 @@ def local_median(cells: np.ndarray) -> np.ndarray:
     pads = [(side // 2, side // 2) for side in sides]
     padded = np.pad(cells.astype(np.float32), ((0, 0), *pads), mode="symmetric")
     windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(sides), axis=(1, 2))
-    # Every other row and column of a window suffices for the median, at a quarter of the cost.
+    # Using every other row and column of a window is sufficient for the median and takes a quarter of the time.
     thinned = np.sort(windows[..., ::2, ::2].reshape(*cells.shape, -1))  # faster than `numpy.median` for few values
     count = thinned.shape[-1]
     return (thinned[..., (count - 1) // 2] + thinned[..., count // 2]) / 2

@@ -1,4 +1,4 @@
-"""Removal of saturating functions at the end of networks, which would hide differences between outputs."""
+"""Remove saturating functions at the end of networks, which would hide differences between outputs."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ class BoxHead:
         check_range(where, "keypoint_size", self.keypoint_size, 2 if self.keypoints else 0, 3 if self.keypoints else 0)
         if bool(self.masks) != bool(self.prototypes):
             raise ModelError(
-                f"boxes: {self.masks} mask coefficients need an output of prototypes, "
-                f"but prototypes is {self.prototypes!r}"
+                f"boxes: {self.masks} mask coefficients require an output of prototypes, but prototypes is "
+                f"{self.prototypes!r}"
             )
         self._check_grids()
         if self.objectness and (self.background or self.scores == "softmax"):
@@ -103,10 +103,10 @@ class BoxHead:
         if self.background_last and not self.background:
             raise ModelError("boxes: background_last requires background")
         if self.angle and (self.code != "centre" or self.masks or self.keypoints):
-            raise ModelError("boxes: an angle requires code=centre and excludes masks and keypoints")
+            raise ModelError("boxes: an angle requires code=centre, and cannot be combined with masks or keypoints")
         code = "centre" if self.angle else "corners"
         if self.ended and (self.code != code or self.scores_from or self.objectness or self.background):
-            raise ModelError("boxes: rows that are already selected must hold corners, a score and a class")
+            raise ModelError("boxes: rows that are already selected must contain corners, a score and a class")
 
     def _check_grids(self) -> None:
         for stride in self.strides:

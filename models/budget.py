@@ -1,7 +1,7 @@
 """Limits on the memory that the content of a file may occupy after decompression.
 
-A small file may claim, or expand to, more memory than the machine has. Every reader of compressed or sparse files (npz,
-Parquet, safetensors, ONNX, pictures) checks a `Budget` before allocating memory.
+A small file may specify sizes, or expand to data, beyond the memory of the machine. Every reader of compressed or
+sparse files (npz, Parquet, safetensors, ONNX, pictures) checks a `Budget` before allocating memory.
 """
 
 from __future__ import annotations

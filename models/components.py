@@ -44,8 +44,8 @@ def find_runs(mask: np.ndarray) -> Runs:
     """Find the runs of a boolean mask [H, W] and their blobs.
 
     Every run starts with a unique label and repeatedly adopts the smallest label of its neighbours until nothing
-    changes. Because labels of labels are followed, the number of rounds grows only with the logarithm of a blob's
-    length.
+    changes. Each round also follows the labels of labels, so the number of rounds grows only with the logarithm of the
+    length of a blob.
     """
     height, width = mask.shape
     stride = width + 1  # an empty column terminates every row

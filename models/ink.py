@@ -1,7 +1,7 @@
-"""Detection of ink, which stands out from an unevenly lit background, and of its main blob. Requires only NumPy.
+"""Detect ink on an unevenly lit background, and find its main blob. Requires only NumPy.
 
 Three models of the background are tried (one colour, a smooth surface, a local median; see backgrounds.py), because no
-single one handles tight crops, light from the side and the edges of shadows. Each model yields a blob; the blob that
+single model handles tight crops, light from the side and the edges of shadows. Each model yields a blob; the blob that
 accounts for the largest share of the ink is chosen. Models that can no longer yield the best blob are skipped.
 """
 
@@ -26,13 +26,13 @@ MIN_LIGHT = 0.25
 
 MIN_BLOB_SIDE = 5
 
-# Minimum size of the working buffer, even if less is needed. glibc returns freed memory beyond twice the largest array
-# to the system, which has to clear it for the next picture; this took a fifth of the time.
+# Minimum size of the working buffer, even if less is needed. If more than twice the largest array is free, glibc
+# returns memory to the system, which then clears it again for the next picture. This took a fifth of the time.
 MIN_ROOM = 1 << 21
 
 DEVIATION = 1.4826  # standard deviation of normal noise divided by the median of its absolute values
 
-# Simpler background models are trusted more, since flexible ones may follow strokes.
+# Simpler background models are trusted more, because flexible models may follow strokes.
 TRUST_SURFACE, TRUST_MEDIAN = 0.8, 0.7  # one colour: 1
 # a digit that fills the median's window, about half the picture, is partly mistaken for background
 TRUST_FILLED_MEDIAN = 0.4
@@ -63,8 +63,8 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
     best: Blob | None = None
     with contextlib.suppress(InkError):
         best = _blob_on(planes, rim_colour(cells), expected, room)
-    # With one colour, uneven light on an empty page would pass for a perfect blob, so the surface is tried as well,
-    # unless a blob is expected and a good one was found.
+    # With the one-colour model, uneven light on an empty page looks like a perfect blob. The surface is therefore tried
+    # as well, unless a blob is expected and a good one was found.
     if expected is None or best is None or best.quality < TRUST_SURFACE:
         try:
             blob = _blob_on(planes, Stretched(fit_surface(cells), planes.shape), expected, room)

@@ -88,9 +88,9 @@ class ImageInput:
 
     def _check_picture(self) -> None:
         if self.resize_mode != "pad" and (self.pad_colour, self.pad_place) != (0, "centre"):
-            raise ModelError("input: pad_colour and pad_place are for resize_mode pad")
+            raise ModelError("input: pad_colour and pad_place require resize_mode pad")
         if self.channel_order == "bgr" and (self.preprocess != "photo" or self.channels != 3):
-            raise ModelError("input: channel_order bgr is for photos of three channels")
+            raise ModelError("input: channel_order bgr requires photos with three channels")
         if self.preprocess != "photo":
             check_range(INPUT, "resize", self.resize, 0, 0)
             check_choice(INPUT, "resize_mode", self.resize_mode, ("crop",))
@@ -98,7 +98,9 @@ class ImageInput:
             return
         check_range(INPUT, "resize", self.resize, max(self.height, self.width), MAX_SIDE)
         if self.channels not in (1, 3):
-            raise ModelError(f"input: channels is {self.channels}; a photo has 3, red, green and blue, or 1, grey")
+            raise ModelError(
+                f"input: channels must be 3 (red, green and blue) or 1 (grey) for photos, got {self.channels}"
+            )
 
     @property
     def shape(self) -> Shape:

@@ -24,7 +24,7 @@ def has_all_blocks(content: bytes) -> bool:
     """Return False if data appended to the first scan changes the picture, which shows that the scan is incomplete.
 
     Decoders ignore data after the last block of a scan. Both pictures are decoded at an eighth of their size, for which
-    the first scan is sufficient, even in progressive files.
+    the first scan is sufficient even in progressive files.
     """
     scan = next((segment for segment in _segments(content) if segment[0] == START_OF_SCAN), None)
     if scan is None:

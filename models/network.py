@@ -137,7 +137,7 @@ class Network:
         shapes = {other.name: other.shape for other in self.others}
         count = self.named_outputs[0].shape[0 if head.layout == "rows" else 1]
         if head.box_count(self.input.height, self.input.width) not in (None, count):
-            raise ModelError(f"boxes: there are {count}, which does not match the strides for {self.input.shape}")
+            raise ModelError(f"boxes: the number of boxes, {count}, does not match the strides for {self.input.shape}")
         wanted = {
             head.scores_from: (count, head.score_count),
             head.keypoints_from: (count, head.keypoints * head.keypoint_size),
@@ -146,7 +146,7 @@ class Network:
             shape = shapes.get(name, ())
             fits = len(shape) == 3 and shape[0] == head.masks if name == head.prototypes else shape == wanted[name]
             if not fits:
-                raise ModelError(f"boxes: the output {name!r}, {list(shape)}, does not fit them")
+                raise ModelError(f"boxes: the output {name!r} of shape {list(shape)} does not match the boxes")
 
     @cached_property
     def named_outputs(self) -> tuple[NamedOutput, ...]:
@@ -186,8 +186,8 @@ class Network:
             work += layer.multiply_accumulates(*read)
             if work > MAX_MULTIPLY_ACCUMULATES:
                 raise ModelError(
-                    f"layer {layer.name!r}: more than {MAX_MULTIPLY_ACCUMULATES:.2g} multiply-accumulates for one "
-                    "example are too many"
+                    f"layer {layer.name!r}: one example requires more than the maximum of "
+                    f"{MAX_MULTIPLY_ACCUMULATES:.2g} multiply-accumulates"
                 )
             shapes[layer.name] = after
         return shapes
@@ -268,7 +268,7 @@ def _default_output(layers: Sequence[Layer]) -> Output:
 
 
 def __getattr__(name: str) -> Any:
-    # Earlier releases defined layers, inputs and outputs in this module, and scripts may still import them from here.
+    # Earlier releases defined layers, inputs and outputs in this module, so scripts may still import them from here.
     from . import checks, errors, inputs, layers, outputs
 
     for home in (layers, inputs, outputs, checks, errors):

@@ -94,7 +94,7 @@ class NamedOutput:
         if len(self.labels) > MAX_LABELS:
             raise ModelError(f"{where}: {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
         if self.output.none and (self.output.kind != "classes" or self.labels.count(self.output.none) != 1):
-            raise ModelError(f"{where}: none is {self.output.none!r}, but no class has that label, or several have")
+            raise ModelError(f"{where}: none is {self.output.none!r}, which must be the label of exactly one class")
 
 
 def read_outputs(data: Any) -> tuple[NamedOutput, ...]:

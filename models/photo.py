@@ -82,7 +82,7 @@ def _two_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 def _colours(image: Image.Image, channels: int) -> Image.Image:
     """Convert a picture to mode RGB or L, 8 bits per channel."""
     if image.mode == "F":
-        raise PhotoError("a floating-point picture, whose black and white levels are unknown")
+        raise PhotoError("floating-point pictures are not supported, because their black and white levels are unknown")
     if image.mode == "I" or image.mode.startswith("I;16"):  # 16-bit grey, which Pillow's conversion would clip
         image = to_8_bits(image, lambda deep: np.rint(np.clip(deep, 0, 65535) / np.float32(257)))
     if image.mode == "P" and "transparency" in image.info:

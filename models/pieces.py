@@ -1,4 +1,4 @@
-"""The connected pieces of a picture's ink: position, amount of ink, and likeness to a sign."""
+"""The connected pieces of a picture's ink: their positions, their amounts of ink, and their similarity to a sign."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def measure(ink: np.ndarray, mask: np.ndarray, runs: Runs) -> Pieces:
     corners = np.bincount(of, edge_y * ends_x, count)
     frame = np.bincount(of, _near_rim(runs, left, top, right, bottom), count) > 0.9 * area
     line = sides > 12 * np.minimum(wide, high)
-    # Strokes leave much of their box empty, unlike spots of light, dark rectangles and the inside of a 0.
+    # A stroke leaves much of its box empty, unlike a spot of light, a dark rectangle or the inside of a 0.
     filled = np.where(sides < 3 * np.minimum(wide, high), area / (wide * high), 0)
     odd = line | frame | (filled > 0.95)
     mass = np.bincount(of, np.add.reduceat(ink[mask], np.cumsum(lengths) - lengths, dtype=np.float64), count)
@@ -132,8 +132,9 @@ def _sharpness(
 ) -> np.ndarray:
     """Return the sharpness of each piece's outline, 0 to 1, [pieces]: 1 if ink changes by 0.8 times its `level`.
 
-    The outline is given by the positions of its pixels and the piece `of` each. The change is measured over a tenth of
-    the piece's longer side: even blurred strokes end within this distance, but light and shadows do not.
+    The outline is given by the positions of its pixels, and `of` is the piece of each pixel. The change is measured
+    over a tenth of the piece's longer side: even blurred strokes end within this distance, but light and shadows do
+    not.
     """
     reach = np.maximum(1, np.rint(0.05 * sides)).astype(int)[of]
     up, down = np.maximum(ys - reach, 0), np.minimum(ys + reach, ink.shape[0] - 1)

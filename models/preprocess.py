@@ -38,7 +38,7 @@ MAX_STREAM_BYTES = 256 << 20  # limit for streams without seek, such as pipes, w
 MIN_SIDE = 5
 MAX_ASPECT = 64  # largest ratio of the longer to the shorter side; a narrower picture contains no digit
 
-# Formats whose decoders merely decode pixels. Other formats that Pillow supports start programs (EPS) or are vector
+# Formats whose decoders only decode pixels. Some other formats that Pillow supports start programs (EPS) or are vector
 # graphics.
 FORMATS: tuple[str, ...] = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 if "avif" in features.modules and features.check("avif"):  # Pillow 11.3, if it was built with libavif
@@ -192,9 +192,9 @@ def _unknown_format(file: BinaryIO) -> str:
         return "an empty file"
     if start[4:8] == b"ftyp" and start[8:12] in (*AVIF_BRANDS, *HEIF_BRANDS):
         if start[8:12] not in AVIF_BRANDS:
-            return "HEIC pictures are not supported; save it as JPEG or PNG"
+            return "HEIC pictures are not supported; save the picture as JPEG or PNG"
         if "AVIF" not in FORMATS:
-            return "AVIF pictures require Pillow 11.3 or newer; upgrade, or save it as JPEG or PNG"
+            return "AVIF pictures require Pillow 11.3 or newer; upgrade Pillow, or save the picture as JPEG or PNG"
         return "a corrupt or truncated picture"
     for mark, name in ((b"%PDF-", "a PDF file"), (b"<svg", "an SVG drawing"), (b"<html", "a web page")):
         if mark in start:
@@ -297,7 +297,7 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
     scale = min(1.0, LOCATE_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BOX) if scale < 1 else image
-    # If there are enough pixels, some resolution is sacrificed to reduce noise.
+    # If there are enough pixels, reduce the resolution to reduce noise.
     pixels = _blurred(small, 0.7) if min(size) >= 64 else _planes(small).transpose(1, 2, 0)
     blob = find_blob(pixels)
     x, y = image.width / size[0], image.height / size[1]
@@ -308,7 +308,7 @@ def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Bo
     if plate is not None:
         ground = np.rint(plate._replace(box=box).ground(_pixels(image)) * 255).astype(np.uint8)
         return _locate(_plain(Image.fromarray(ground[:, :, 0] if image.mode == "L" else ground)), on_plate=True)
-    # A small blob on a plate is more likely a face's mouth than one of several digits.
+    # A small blob on a plate is more likely to be the mouth of a face than one of several digits.
     if blob.several and not (on_plate and blob.box.height < MIN_HEIGHT * size[1]):
         raise InputError("several digits or signs; this network reads one digit (trninfer detect finds several)")
     return image, box

@@ -1,4 +1,4 @@
-"""Conversion of layers from schema 1, in which networks were sequences, and kernels and paddings single numbers."""
+"""Convert layers from schema 1, in which networks were sequences, and kernel sizes and paddings were single numbers."""
 
 from __future__ import annotations
 

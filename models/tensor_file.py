@@ -23,7 +23,7 @@ from .checks import Shape
 from .errors import ModelError
 from .regular_files import describe, open_regular
 
-# Even with the labels of a thousand classes and hundreds of tensors, a header has only some tens of kilobytes.
+# Even with a thousand class labels and hundreds of tensors, a header is only a few tens of kilobytes.
 MAX_HEADER_BYTES = 4 << 20
 
 # Types that convert to float32 without loss, by their safetensors names, and their layout in the file.
@@ -60,7 +60,9 @@ def read_table(path: Path) -> TensorFile:
             if not 2 <= length <= size - 8:
                 raise ModelError(f"{path}: not a safetensors file, or truncated")
             if length > MAX_HEADER_BYTES:
-                raise ModelError(f"{path}: its header claims {length} bytes; at most {MAX_HEADER_BYTES} are allowed")
+                raise ModelError(
+                    f"{path}: the length of its header is given as {length} bytes; the limit is {MAX_HEADER_BYTES}"
+                )
             raw = file.read(length)
     except ModelError:
         raise
@@ -155,7 +157,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
-            raise ModelError(f"its header names {name!r} twice")
+            raise ModelError(f"its header contains the name {name!r} twice")
         found[name] = value
     return found
 

@@ -118,9 +118,11 @@ def import_network(
     if "trninfer_format" in file.metadata:
         raise ModelError(f"{path}: already a trninfer model; pass it to --model without importing it")
     if options.output_names:
-        raise ModelError(f"{path}: a state dict has one output; --output-name is for ONNX files")
+        raise ModelError(f"{path}: --output-name requires an ONNX file, because a state dict has only one output")
     if options.boxes is not None:
-        raise ModelError(f"{path}: a state dict describes a classifier, which has no boxes; --boxes is for ONNX files")
+        raise ModelError(
+            f"{path}: --boxes requires an ONNX file, because state dicts describe classifiers without boxes"
+        )
     try:
         built = build_state_dict(file, properties.pictures, options.activation, options.layers)
         output = Output(options.output_kind) if options.output_kind in ("sigmoid", "values") else built.output
@@ -207,7 +209,7 @@ def _find_boxes(
         size = (source.input.height, source.input.width)
         return find_head(outputs, size, spec, None if labels is None else len(labels))
     if spec is not None:
-        raise ModelError("boxes need an image, but the network's input is not an image, or it has several inputs")
+        raise ModelError("boxes require a network whose only input is an image")
     return None
 
 
@@ -284,8 +286,8 @@ def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) ->
 
 
 def _exporter_and_outputs(graph: Graph, wanted: tuple[str, ...]) -> tuple[UltralyticsFile | None, tuple[str, ...]]:
-    """Return what ultralytics' metadata say of a file, and the outputs to import: those before a selection of boxes
-    unless the user states which."""
+    """Return the metadata that Ultralytics wrote to a file, and the outputs to import: by default, those before the
+    selection of boxes."""
     exporter = read_ultralytics(graph.metadata)
     if exporter is None:
         selects_boxes = any(node.op == SUPPRESSION for node in graph.nodes)

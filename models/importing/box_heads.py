@@ -51,8 +51,8 @@ def find_head(
                 continue
             shape = list(built.outputs[0].shape)
             note = (
-                f"its output {shape} is read as boxes of {kind.name} (--boxes; "
-                "--output-kind values for the raw numbers)"
+                f"the output {shape} is read as boxes of {kind.name} (change with --boxes; use --output-kind values "
+                f"for the raw numbers)"
             )
             return dataclasses.replace(built, note=note)
     return None
@@ -66,7 +66,7 @@ def note_on_tables(outputs: Sequence[BuiltOutput]) -> str:
         same = [built for built in tables if built is not boxes and built.shape[1 - axis] == count]
         if boxes.shape[axis] == 4 and count >= LEAST_ROWS and same:
             told = " and ".join(f"{built.name} {list(built.shape)}" for built in (boxes, same[0]))
-            return f"{told} may be boxes and their scores; import them with --boxes SPEC to detect objects"
+            return f"{told} may be boxes and their scores; to detect objects, import the network with --boxes SPEC"
     return ""
 
 

@@ -156,7 +156,7 @@ class NetworkBuilder:
         count = math.prod(self.shapes[built.layer])
         most = MAX_LABELS if built.output.is_labelled else MAX_VALUES
         if count > most:
-            raise ModelError(f"its output {built.name!r} has {count} numbers; at most {most} are allowed")
+            raise ModelError(f"the output {built.name!r} has {count} numbers; the limit is {most}")
         if len(self.shapes[built.layer]) == 1:
             return built
         flat = self.add(Flatten(self.name("flatten"), inputs=(built.layer,)))

@@ -1,4 +1,5 @@
-"""The kind of the first output: as the file names it, then corrected by the values that ONNX Runtime computes."""
+"""Determine the kind of the first output from names in the file, and correct it by the values that ONNX Runtime
+computes."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def _are_features(leading: BuiltOutput) -> bool:
 
 
 def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if the file names each element of an output of values, which then are class probabilities."""
+    """Return True if the file contains a name for each element of an output of values; the values are then class
+    probabilities."""
     is_row = len(leading.shape) == 1 and leading.shape[0] > 1
     return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
 
@@ -71,13 +73,14 @@ def fit_to_scores(output: Output, name: str, values: np.ndarray | None, is_guess
 
 
 def are_classes(leading: BuiltOutput, values: np.ndarray | None, notes: Iterable[str]) -> bool:
-    """Return True if an output that was taken for a flattened array, as the notes say, contains probabilities."""
+    """Return True if an output that, according to the notes, was treated as a flattened array contains
+    probabilities."""
     is_row = leading.output.kind == "values" and len(leading.shape) == 1 and leading.shape[0] > 1
     return is_row and any(FLATTENED in note for note in notes) and values is not None and _are_shares(values)
 
 
 def true_notes(notes: Iterable[str], output: Output) -> tuple[str, ...]:
-    """Return the notes without those on raw scores or values if the output is something else."""
+    """Return the notes, without those on raw scores or values if they do not apply to the output."""
     false = [RAW_SCORES] if output.scores != "raw" else []
     false += [FLATTENED] if output.kind == "classes" else []
     return tuple(note for note in notes if not any(text in note for text in false))

@@ -1,4 +1,4 @@
-"""Concatenation of tokens, such as a class token before an image's tokens, as columns of one image."""
+"""Concatenate tokens, such as a class token and the tokens of an image, as columns of one image."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def _constant(importer: Importer, name: str, first: View) -> np.ndarray | None:
     if values is None or values.ndim != first.rank or (first.batched and len(values) != 1):
         return None
     if not np.isfinite(values).all():
-        raise ModelError("concatenates data with a constant that contains NaN or infinity")
+        raise ModelError("cannot concatenate data with a constant that contains NaN or infinity")
     return values[0] if first.batched else values

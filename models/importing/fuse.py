@@ -281,7 +281,7 @@ def _max_pool(state: _Fusing, layer: Layer) -> str | None:
 
 
 def _is_cut_at_zero(layer: Layer | None) -> bool:
-    """Return True if the activation of a layer makes its values nonnegative and passes zero."""
+    """Return True if the activation of a layer makes its values nonnegative and maps zero to zero."""
     low = getattr(layer, "activation_parameters", ()) or (math.inf,)
     activation = getattr(layer, "activation", "")
     return activation == "relu" or (activation == "clip" and low[0] == 0)
@@ -316,8 +316,8 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
 
 
 def _own_convolutions(state: _Fusing, layer: Layer) -> None:
-    """Turn attention operands that select channels of a convolution into separate convolutions of these channels, which
-    then have separate tiles. Other layers that select the same channels read the new convolution as well."""
+    """Turn attention operands that select channels of a convolution into separate convolutions of these channels, so
+    that each operand has its own tiles. Other layers that select the same channels read the new convolution as well."""
     if not isinstance(layer, Attention):
         return
     for name in dict.fromkeys(layer.inputs):
@@ -361,7 +361,7 @@ def _are_picked_alone(state: _Fusing, source: str) -> bool:
     return all(isinstance(layer, (ChannelShuffle, ChannelSlice)) or layer.name == source for layer in readers)
 
 
-# The order matters: gates must be found before activations are merged into other layers.
+# The order matters, because gates must be found before activations are merged into other layers.
 _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
     _affine,
     _gated_after_scale,

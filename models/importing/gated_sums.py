@@ -1,7 +1,7 @@
 """Simplify gates that compare channels, as in ConvNeXt V2's global response norm.
 
-x + scale * (x * g) + shift, with a number g for each channel, becomes x * (scale * g + 1) + shift, whose large products
-are fewer. s h / (W s h + b), whose divisor is the same for all channels, becomes h * (1 / (W h + b / s)).
+With a number g for each channel, x + scale * (x * g) + shift becomes x * (scale * g + 1) + shift, which needs fewer
+products of images. If its divisor is the same for all channels, s h / (W s h + b) becomes h * (1 / (W h + b / s)).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GatedSums:
         return self._set(Affine(layer.name, affine.shape, inputs=(name,)), np.ones_like(scale), shift)
 
     def _as_multiplication(self, layer: Combine, outputs: list[str]) -> Layer | None:
-        """Return a product that replaces a quotient whose divisor is one number, repeated for all channels."""
+        """Return a product that replaces a quotient whose divisor is a single number, repeated for all channels."""
         above, below = layer.inputs
         repeat = self._alone(below, outputs)
         number = self._alone(repeat.inputs[0], outputs) if isinstance(repeat, Conv2d) else None
@@ -77,7 +77,7 @@ class GatedSums:
         return dataclasses.replace(layer, operation="multiply", inputs=(above, below))
 
     def _is_constant(self, affine: Affine) -> bool:
-        """True if a map multiplies all channels by one positive number."""
+        """Return True if an affine layer multiplies all channels by the same positive number."""
         scale, shift = (self._tensors[f"{affine.name}.{part}"] for part in ("scale", "shift"))
         return affine.activation == "identity" and not shift.any() and scale.min() == scale.max() > 0
 
@@ -87,5 +87,5 @@ class GatedSums:
         return affine
 
     def _alone(self, name: str, outputs: list[str]) -> Layer | None:
-        """Return a layer that only one layer reads."""
+        """Return the layer if it has only one reader."""
         return self._layers.get(name) if self._reads[name] == 1 and name not in outputs else None

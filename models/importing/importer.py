@@ -122,12 +122,13 @@ class Importer:
         return self.builder.arrange(view, (size,))
 
     def axis(self, view: View, axis: int) -> int:
-        """Convert an ONNX axis to an axis of the view, excluding the batch; raise ModelError for the batch axis."""
+        """Convert an ONNX axis to an axis of the view, which excludes the batch. Raises ModelError for the batch
+        axis."""
         if not -view.rank <= axis < view.rank:
             raise ModelError(f"axis {axis} is out of bounds for an input of shape {self.describe(view)}")
         inner = axis % view.rank - view.batched
         if inner < 0:
-            raise ModelError("operates along the batch axis, which would mix separate inputs")
+            raise ModelError("cannot operate along the batch axis, because this would mix separate inputs")
         return inner
 
     def single(self, view: View) -> View:
@@ -138,7 +139,7 @@ class Importer:
         if not view.batched:
             return view
         if self.batch > 1:
-            raise ModelError(f"mixes the inputs of a batch, which the file fixes at {self.batch}")
+            raise ModelError(f"mixes the inputs of a batch, whose size is fixed at {self.batch} in the file")
         return View(view.layer, ((), *view.axes), False)
 
     def with_axis(self, view: View, axis: int, node: Node) -> View:
@@ -149,7 +150,7 @@ class Importer:
 
     def own_batch(self, view: View, node: Node) -> View:
         """Return the view of `single`, and add a note that the node mixes the inputs of a batch in the file."""
-        self.note(f"{node} mixes the inputs of a batch: each input is computed as its own batch")
+        self.note(f"{node} mixes the inputs of a batch; each input is computed as a separate batch")
         return self.single(view)
 
     def describe(self, view: View) -> str:
@@ -159,7 +160,8 @@ class Importer:
 
 
 def without_height(view: View, rank: int) -> View:
-    """Return a view of a layer's output (C, H, W) with `rank` axes: 2 if a height of 1 was added for the layer."""
+    """Return a view of a layer's output (C, H, W) with `rank` axes. If `rank` is 2, the height of 1 that was added for
+    the layer is removed."""
     return view if rank == 3 else View(view.layer, (view.axes[0], view.axes[2]), view.batched)
 
 

@@ -1,4 +1,4 @@
-"""Interpolation along one axis: the matrix whose rows are the weights of the old pixels in each new pixel."""
+"""Interpolation along one axis, as a matrix whose rows contain the weights of the old pixels in each new pixel."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Resized:
-    """Resized axis: its extent, its new size, its scale, and the region that is read, as fractions of the extent (None
-    for the whole axis)."""
+    """A resized axis: its extent, its new size, its scale, and the region that is read, as fractions of the extent
+    (None for the whole axis)."""
 
     extent: int
     size: int
@@ -111,7 +111,7 @@ def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
     extent, size, scale = axis.extent, axis.size, axis.scale
     new = np.arange(size, dtype=np.float64)
     if rule in ("half_pixel", "half_pixel_symmetric") or (rule == "pytorch_half_pixel" and size > 1):
-        # Computed in float32, as in ONNX Runtime, because a floor distinguishes 3 from 2.9999998.
+        # Compute positions in float32, like ONNX Runtime, because a floor distinguishes 3 from 2.9999998.
         half = np.float32(0.5)
         place = (new.astype(np.float32) + half) / np.float32(scale) - half
         if rule == "half_pixel_symmetric":  # align the centre of the axis with that of its unrounded new size

@@ -95,7 +95,7 @@ def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
         rows = rows[1:]
     widths = {len(row) for row in rows}
     if len(widths) != 1:
-        raise ModelError("the table has no rows, or rows of different lengths")
+        raise ModelError("the table has no rows, or its rows have different lengths")
     column = widths.pop() - 1 if named is None else named
     columns = [list(cells) for cells in zip(*rows)]
     labels = columns.pop(column)
@@ -104,7 +104,7 @@ def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
 
 
 def _numbering(cells: Sequence[str]) -> list[int] | None:
-    """Return the numbers in a column if they are 0 to its length, each once; otherwise None."""
+    """Return the numbers in a column if they are a permutation of 0 to n - 1 for n rows; otherwise None."""
     if not all(cell.isascii() and cell.isdigit() for cell in cells):
         return None
     order = [int(cell) for cell in cells]

@@ -1,4 +1,5 @@
-"""Tables of layers by name, in order: renamed inputs, unused names, and the layers that outputs need."""
+"""Operations on tables of layers by name: renaming inputs, finding unused names, and selecting the layers that outputs
+need."""
 
 from __future__ import annotations
 

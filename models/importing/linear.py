@@ -112,8 +112,7 @@ class LinearLayers:
         return isinstance(layer, (ChannelSlice, Concat))
 
     def _cone(self, name: str, base: str) -> list[str]:
-        """Return the names of the layers from `base`, exclusive, to `name`, or only some of them if there are too
-        many."""
+        """Return the names of the layers after `base` up to `name`, or only some of them if there are too many."""
         found, left = dict[str, None](), [name]
         while left and len(found) <= MOST:
             each = left.pop()
@@ -153,6 +152,6 @@ class LinearLayers:
 
 
 def _is_mergeable(convolution: Conv2d) -> bool:
-    """True if a convolution may compute other channels; with large groups, the filters would become larger."""
+    """Return True if a convolution may compute other channels. This excludes large groups, whose filters would grow."""
     is_small = convolution.groups == 1 or convolution.kernel_size == (1, 1)
     return is_small and convolution.activation == "identity" and convolution.pool_size == 1

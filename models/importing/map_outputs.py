@@ -63,8 +63,9 @@ def note_on_maps(importer: Importer, outputs: Sequence[BuiltOutput], source: Inp
         return ""
     if _are_levels(outputs, source):
         return (
-            "its outputs of several sizes are read as values, like the levels of a detector: export it with its boxes "
-            "in one table (--output-kind map, if the first one contains scores of classes)"
+            "the outputs have several sizes and are read as values, like the levels of a detector; to get boxes, "
+            "export the network with all boxes in one table (use --output-kind map if the first output contains class "
+            "scores)"
         )
     channels, *size = _planes(built.view, source).shape
     is_chance = getattr(last_step(importer.builder.layers, built.layer), "activation", "") in SIGMOIDS
@@ -72,7 +73,7 @@ def note_on_maps(importer: Importer, outputs: Sequence[BuiltOutput], source: Inp
         return ""
     kind = "a picture" if channels == COLOURS else "values"
     told = "x".join(map(str, built.shape))
-    return f"its output of {told} is read as {kind} (--output-kind map, if it contains a mask or scores of classes)"
+    return f"the output of {told} is read as {kind} (use --output-kind map if it contains a mask or class scores)"
 
 
 def _are_levels(outputs: Sequence[BuiltOutput], source: ImageInput) -> bool:
@@ -89,12 +90,11 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
     """
     leading, builder = outputs[0], importer.builder
     if not isinstance(source, ImageInput):
-        raise ModelError(
-            "a class map needs an image, but the network's input is not an image, or it has several inputs"
-        )
+        raise ModelError("a class map requires a network whose only input is an image")
     if leading.view is None or len(leading.shape) != 3:
         raise ModelError(
-            f"a class map needs scores of shape [classes, rows, columns], but the output {leading.name!r} is "
+            f"a class map requires scores of shape [classes, rows, columns], but the output {leading.name!r} has the "
+            f"shape "
             f"{list(leading.shape)}"
         )
     kept = [each for each in outputs[1:] if each.shape != leading.shape]
@@ -106,7 +106,7 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
         zero = Affine(importer.name("other"), (1,), inputs=(layer,))
         builder.add(zero, {"scale": np.zeros(1), "shift": np.zeros(1)})
         layer = builder.add(Concat(importer.name("scores"), inputs=(zero.name, layer)))
-        importer.note("pixels above 0 (a probability of 0.5) are class 1 of the map, the others class 0")
+        importer.note("pixels above 0 (a probability of 0.5) are class 1 of the map; all others are class 0")
         channels = 2
     found = builder.add(PixelArgmax(importer.name("classes"), channels, inputs=(layer,)))
     if left_out:
@@ -114,7 +114,7 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
         importer.note(f"ignored: {names}, another map of the same shape (--output-name selects one)")
     if is_guessed:
         sizes = "x".join(map(str, leading.shape))
-        importer.note(f"its output of {sizes} is read as a class map (--output-kind values for the raw numbers)")
+        importer.note(f"the output of {sizes} is read as a class map (use --output-kind values for the raw numbers)")
     return [BuiltOutput(leading.name, found, tuple(shape), Output("map"), leading.view, channels), *kept]
 
 

@@ -1,8 +1,8 @@
-"""Recognise adaptive average pooling with windows of different sizes, which torch.export writes as dozens of nodes.
+"""Recognise adaptive average pooling with windows of different sizes, which torch.export exports as dozens of nodes.
 
-The pixels of all windows are gathered, [N, C, rows, window rows, columns, window columns], the padding of smaller
-windows is set to zero, and the pixels of each window are added sequentially and divided by their number; if all windows
-have the same size, their mean is computed instead.
+The exported graph gathers the pixels of all windows, [N, C, rows, window rows, columns, window columns], and sets the
+padding of smaller windows to zero. It then adds the pixels of each window one by one and divides the sum by their
+number, or computes the mean if all windows have the same size.
 """
 
 from __future__ import annotations

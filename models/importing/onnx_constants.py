@@ -52,7 +52,7 @@ class Folder:
     def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
         """Return the outputs of a node; raise ModelError if its operator is not supported or the budget is exceeded."""
         if node.op not in CONSTANT_OPS:
-            raise ModelError("its inputs are all constants, but import cannot evaluate this operator on constants")
+            raise ModelError("all of its inputs are constants, and the import cannot evaluate this operator")
         try:
             if node.op in _GIVEN:
                 return (_constant(node) if node.op == "Constant" else inputs[0],)  # type: ignore[return-value]
@@ -145,14 +145,14 @@ def _constant(node: Node) -> np.ndarray:
     for name, value in node.attributes.items():
         if name in ("value", "value_int", "value_ints", "value_float", "value_floats") and not isinstance(value, str):
             return np.asarray(value)
-    raise ModelError(f"its value comes from {', '.join(node.attributes) or 'no attribute'}, which is not supported")
+    raise ModelError(f"a value from {', '.join(node.attributes) or 'no attribute'} is not supported")
 
 
 def _run(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> tuple[np.ndarray, ...]:
     """Return the outputs of a node as computed by the reference implementation."""
     from onnx.reference import ReferenceEvaluator
 
-    # Its batch normalisation of opsets 9 to 13 uses statistics of the batch.
+    # For opsets 9 to 13, ONNX's ReferenceEvaluator computes batch normalisation from the statistics of the batch.
     opset = max(14, opset) if node.op == "BatchNormalization" else opset
     feeds = {f"x{n}": np.asarray(value) for n, value in enumerate(inputs) if value is not None}
     return tuple(map(np.asarray, ReferenceEvaluator(_model_of(node, inputs, opset)).run(None, feeds)))

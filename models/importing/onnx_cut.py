@@ -109,7 +109,7 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
     found = []
     for output in named:
         if output not in producers:
-            raise ModelError(f"the network's output {output!r} is not the output of any node")
+            raise ModelError(f"the network's output {output!r} is not computed by any node")
         source, cut_off = _before_pointing(producers, output)
         if len(named) > 1 and _is_handed_on(producers, source):
             notes.append(f"the output {output!r} is ignored because it is an unchanged input")
@@ -118,7 +118,9 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
         found.append(source)
     found = list(dict.fromkeys(found))
     if len(found) > MAX_OUTPUTS:
-        raise ModelError(f"the network has {len(found)} outputs; select at most {MAX_OUTPUTS} with --output-name")
+        raise ModelError(
+            f"the network has {len(found)} outputs; select at most {MAX_OUTPUTS} of them with --output-name"
+        )
     return found, notes
 
 
@@ -145,5 +147,5 @@ def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, l
         ahead = node.inputs[0]
         if node.op in _POINTING:
             output = ahead
-            notes.append(f"{node} is removed: its input is the answer")
-    raise ModelError(f"{node}: reads its own output, or is one of too many nodes of this operator")
+            notes.append(f"{node} is removed, because its input contains the scores")
+    raise ModelError(f"{node}: it reads its own output, or there are too many nodes of this operator")

@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 2 << 30  # the maximum size of a protobuf message
 COPIED = 1 << 20  # number of bytes copied per step
 MIN_OPSET = 7  # earlier versions of Gemm, BatchNormalization and Dropout differ
 
-INSTALL_HINT = "reading ONNX files needs the package onnx: pip install 'trninfer[onnx]'"
+INSTALL_HINT = "reading ONNX files requires the package onnx: pip install 'trninfer[onnx]'"
 
 _CONSTANT_VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _ONNX_DOMAINS = ("", "ai.onnx")
@@ -145,9 +145,7 @@ def _decoded(path: Path) -> onnx.ModelProto:
         with open_regular(path) as file:
             size = file_size(file)
             if size > MAX_FILE_BYTES:
-                raise ModelError(
-                    f"{path}: {size} bytes exceed the limit for an ONNX file, {MAX_FILE_BYTES} are allowed"
-                )
+                raise ModelError(f"{path}: {size} bytes; an ONNX file may have at most {MAX_FILE_BYTES} bytes")
             content, budget = file.read(size), Budget.of(file)
         take_message(onnx.ModelProto.DESCRIPTOR, content, budget)
         model = onnx.ModelProto.FromString(content)

@@ -38,8 +38,8 @@ RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 # Common unsupported operators with advice; other operators get a generic message.
 _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
-    "NonZero": "it selects entries by their values; export the network without this selection (for a detector of "
-    "torchvision, only its backbone and head)",
+    "NonZero": "it selects entries by their values, which is not supported; export the network without this selection "
+    "(for a detector of torchvision, export only its backbone and head)",
     "GridSample": "it samples an image at computed positions, as deformable attention does, which is not supported",
     "LSTM": "recurrent networks are not supported",
     "Attention": "attention is not supported",
@@ -170,7 +170,7 @@ class Walk:
         for name in node.inputs:
             if name and name not in self.importer.views and name not in self.importer.constants:
                 later = any(name in other.outputs for other in self._nodes)
-                what = "the output of a later node: the graph has a cycle" if later else "the output of no node"
+                what = "the output of a later node (the graph has a cycle)" if later else "the output of no node"
                 raise ModelError(f"reads {name!r}, which is {what}, or has an unsupported type")
 
     def _shape_or_size(self, node: Node, view: View) -> np.ndarray:
@@ -240,8 +240,7 @@ class Walk:
                 raise ModelError(f"its output {name!r} is used, which is not supported")
 
     def _spell_out_inner_softmaxes(self, outputs: list[BuiltOutput]) -> list[BuiltOutput]:
-        """Decompose softmaxes that other layers read, such as gates, because a softmax layer may only compute an
-        output."""
+        """Decompose softmaxes that other layers read, such as gates, because a softmax layer must be the last layer."""
         layers = self.importer.builder.layers
         for name in [name for name, layer in layers.items() if isinstance(layer, Softmax)]:
             if any(name in layer.inputs for layer in self.importer.builder.layers.values()):

@@ -1,4 +1,5 @@
-"""Inputs of a graph (an image with channels first or last, a row, or an array) and how the graph views them."""
+"""The inputs of a graph (an image with channels first or last, a row, or an array), and views of them as the graph
+expects."""
 
 from __future__ import annotations
 
@@ -140,7 +141,7 @@ def _volume(
     height, width = _fixed(given.name, list(sides), "HW", options)
     if channels is None or depth is None:
         raise ModelError(
-            f"its input {given.name!r} has a variable number of channels or depth; export it with fixed sizes"
+            f"its input {given.name!r} has a variable number of channels or depth; export the network with fixed sizes"
         )
     source = network_input((channels * depth, height, width), options)
     view = View.of(INPUT, source.shape, True).reshaped((channels, depth, height, width), True)

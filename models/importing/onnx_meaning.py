@@ -33,14 +33,15 @@ class FoundOutput:
 
 
 def _computes_values(layer: Layer) -> bool:
-    """True if a layer bounds its numbers as no classifier does, or normalises them, as embeddings are."""
+    """Return True if a layer limits its outputs to a range that no classifier uses, or normalises them, as is done for
+    embeddings."""
     if isinstance(layer, (Combine, LayerNorm)):
         return isinstance(layer, LayerNorm) or layer.operation == "divide"
     return isinstance(layer, Activation) and layer.activation in ("tanh", "exp", "softplus")
 
 
 def _is_array(shape: tuple[int, ...], layer: Layer | None) -> bool:
-    """True if the value of a layer is an image, or a table of boxes or points."""
+    """Return True if the output of a layer is an image, or a table of boxes or points."""
     if len(shape) == 3:
         return max(shape[1:]) > 1 and not isinstance(layer, Pool)
     return len(shape) == 2 and min(shape) > 1

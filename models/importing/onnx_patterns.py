@@ -1,4 +1,4 @@
-"""Recognise operations that exporters decompose into several nodes: gelu, softplus, layer normalisation, pools.
+"""Recognise operations that exporters decompose into several nodes: gelu, softplus, layer normalisation and pools.
 
 Gelu is exported as 0.5 * x * (1 + erf(x / sqrt 2)), in five nodes, or by tf2onnx with `Erfc`. Before opset 17, layer
 normalisation is exported as (x - mean) / sqrt(mean of squares + epsilon) * scale + shift, in nine nodes. PyTorch's
@@ -233,7 +233,7 @@ class _Search:
         return readers[0] if len(readers) == 1 else None
 
 
-# The search for the group of a node, by its operator and its number of inputs.
+# Maps (operator, number of inputs) to the method that finds the group of a node.
 _PATTERNS: dict[tuple[str, int], Callable[[_Search, Node], tuple[Node, list[Node]] | None]] = {
     ("Erf", 1): _Search.around,
     ("Erfc", 1): _Search.around_complement,

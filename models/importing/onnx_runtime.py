@@ -36,8 +36,8 @@ _SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh":
 _BEFORE_MAPS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # removed when maps are recognised (map_outputs.py)
 _SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # keep the order of elements
 
-# Largest allowed difference, relative to the largest output: for float32 sums in a different order, for files that
-# compute in float16, and for 8-bit integers, where the imported network omits the rounding after each layer.
+# Maximum difference, relative to the largest output: for sums in float32 in a different order, for files that compute
+# in float16, and for 8-bit integers, whose rounding after each layer is omitted in the imported network.
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3, "float16": 3e-2}
 WHOLE_TOLERANCE = 0.25
 USUAL_ROUNDING = 1e-4  # larger differences in float32 are noted; those of measured networks are at most 7e-6
@@ -51,7 +51,7 @@ class RejectedError(ModelError):
 class Comparison:
     """The result for the output with the largest difference; `skipped` is the reason if none was made.
 
-    `outputs` are the outputs of the file for a few examples, or None where another value is compared in its place.
+    `outputs` contains the outputs of the file for a few examples, or None if another value was compared instead.
     """
 
     skipped: str = ""
@@ -77,8 +77,11 @@ class Comparison:
         """Return a note if the outputs are accepted although they differ by more than rounding usually explains."""
         if not self.passed or self.sensitivity <= USUAL_ROUNDING:
             return ()
-        differs = f"its outputs differ from ONNX Runtime's by up to {self.sensitivity:.1g} of the largest output"
-        return (f"{differs}, more than rounding in float32 usually causes: compare its answers for your own inputs",)
+        differs = f"the outputs differ from those of ONNX Runtime by up to {self.sensitivity:.1g} of the largest output"
+        return (
+            f"{differs}, which is more than rounding in float32 usually causes; compare the answers for your own "
+            f"inputs",
+        )
 
     @property
     def _badness(self) -> float:
@@ -275,7 +278,7 @@ def _work(network: Network) -> int:
 def _too_large(network: Network, batch: int) -> str:
     numbers, work = _numbers(network), _work(network)
     if batch * numbers > MAX_ELEMENTS or batch * work > MAX_WORK:
-        return f"too large to try ({batch} x {numbers:,} numbers, {work:.2g} multiply-accumulates)"
+        return f"too large to be compared ({batch} x {numbers:,} numbers, {work:.2g} multiply-accumulates)"
     return ""
 
 
@@ -301,5 +304,5 @@ def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expect
         difference = float(np.abs(result - expected).max())
     largest = float(np.abs(expected).max())
     if max(largest, difference) < LEAST_COMPARED:
-        return Comparison(f"its outputs are at most {largest:.2g} on random inputs, too small for a comparison")
+        return Comparison(f"the outputs are at most {largest:.2g} on random inputs, too small for a comparison")
     return Comparison("", difference if math.isfinite(difference) else math.inf, largest, tolerance, len(result))

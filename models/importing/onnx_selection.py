@@ -1,4 +1,4 @@
-"""Search for the value in a detector's graph that contains all boxes, before the graph selects some of them."""
+"""Find the value in a detector's graph that contains all boxes, before the graph selects some of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Estimate of the memory that a decoded ONNX file requires, computed without decoding it.
 
 In a protobuf file, two bytes may represent a message that takes hundreds of bytes in memory, and one byte may represent
-an 8-byte number. Therefore the fields are first traversed by their lengths and charged to a `Budget`.
+an 8-byte number. Therefore, the fields are first traversed by their lengths, and their decoded size is charged to a
+`Budget`.
 """
 
 from __future__ import annotations

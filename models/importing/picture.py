@@ -80,9 +80,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     if pictures == "none":
         options = PreprocessingOptions() if options.is_beside else options
         if replace(options, size=None).is_given:
-            raise ModelError(
-                f"the network reads {channels} channels, which no picture format provides; it accepts only arrays"
-            )
+            raise ModelError(f"the network reads {channels} channels, which no picture has, so it accepts only arrays")
     low, high = options.input_range or (0.0, 1.0)
     if low == high:
         raise ModelError(f"the input range {low:g},{high:g} is empty")
@@ -91,7 +89,7 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     mean, std = _normalisation(channels, pictures, options)
     resizing = _resizing(height, width, options) if pictures == "photo" else {}
     if (options.resize or options.resize_mode or options.filter) and pictures != "photo":
-        raise ModelError(f"--resize, --resize-mode and --filter are only for photos, not for pictures of a {pictures}")
+        raise ModelError(f"--resize, --resize-mode and --filter apply only to photos, not to pictures of a {pictures}")
     if options.resize_mode is None and options.pad_colour is not None:
         raise ModelError("--pad-colour requires --resize-mode pad")
     return ImageInput(
@@ -141,7 +139,9 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
     if options.pictures is None:
         notes.append("pictures are assumed to be photos, not drawings of a digit (--pictures)")
     if inner is not None:
-        notes.append(f"the network's first operations expect pixels of {inner[0]:g} to {inner[1]:g} (--input-range)")
+        notes.append(
+            f"the first operations of the network expect pixel values from {inner[0]:g} to {inner[1]:g} (--input-range)"
+        )
     elif not (options.input_range or options.mean or options.std):
         usual = ("to 0 to 1", "by ImageNet's mean and deviation")[_is_imagenet(source.channels, "photo", options)]
         notes.append(f"pixels are normalised {usual} (--mean, --std, --input-range)")
@@ -168,8 +168,8 @@ def _is_imagenet(channels: int, pictures: str, options: PreprocessingOptions) ->
 def default_resize(height: int, width: int) -> int:
     """Return the length of the shorter side of a picture before the centre crop.
 
-    Small networks read the whole picture. Larger ones read a centre crop with the ratio of torchvision's presets: 224
-    of 256 pixels.
+    Small networks read the whole picture. Larger ones read a centre crop with the same ratio as in torchvision's
+    presets: 224 of 256 pixels.
     """
     side = max(height, width)
     return side if side < SMALL_SIDE else min(MAX_SIDE, round(side * 256 / 224))

@@ -133,7 +133,8 @@ def _resize(size: tuple[int, int], image: tuple[int, int] | None, crop_pct: floa
         return (int(width / crop_pct) if crop_pct else width), "crop"
     if image is not None and height * image[1] != width * image[0]:
         raise ModelError(
-            f"pictures of {height}x{width} are cropped to {image[0]}x{image[1]}, which has another aspect ratio"
+            f"pictures are resized to {height}x{width} and then cropped to {image[0]}x{image[1]}, which has a "
+            f"different aspect ratio"
         )
     return max(size), "squash"
 

@@ -1,7 +1,8 @@
-"""Layers for products of two values that are not part of an attention, e.g. logits mixed between heads.
+"""Layers for products of two values that are not part of an attention.
 
-Other examples are logits with a bias that depends on the data. The scores (see scores.py) are computed by an attention
-layer whose values are the identity matrix, so that its output is the softmax weights or the product itself.
+Examples are logits that are mixed between heads, and logits with a data-dependent bias. The scores (see scores.py) are
+computed by an attention layer whose values are the identity matrix, so that its output is the softmax weights or the
+product itself.
 """
 
 from __future__ import annotations

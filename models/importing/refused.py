@@ -12,7 +12,7 @@ from ..regular_files import describe, open_regular
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _HEAD = 16  # number of leading bytes that identify a format
 
-# Formats recognised only by the file name, with advice.
+# Formats that are recognised only by the file name, with advice.
 _OTHERS = {
     ".pb": "a TensorFlow graph; python -m tf2onnx.convert --saved-model FOLDER --output {onnx}",
     ".ort": "an ONNX file in ONNX Runtime's own format; import the .onnx file that it was made from",
@@ -42,7 +42,7 @@ def refuse(path: Path) -> str:
     if start.startswith(b"PK\x03\x04"):
         return f"{path}: {_archive(path)}"
     if start.startswith(_PICKLES):
-        return f"{path}: a pickle, which can run code and is never loaded; {_pickled(path)}"
+        return f"{path}: a pickle, which is never loaded because it can run code; {_pickled(path)}"
     if suffix in _OTHERS:
         return f"{path}: {_OTHERS[suffix].format(onnx=_quoted(path.with_suffix('.onnx')))}"
     return f"{path}: neither .onnx nor .safetensors"
@@ -60,8 +60,8 @@ def _archive(path: Path) -> str:
     if any(name.endswith("constants.pkl") for name in names):
         return f"a TorchScript program, which is never run; {_export('torch.jit.load', path)}"
     if any(name.endswith("data.pkl") for name in names):
-        return f"a pickle, which can run code and is never loaded; {_pickled(path)}"
-    return "an archive, perhaps damaged; unpack it and pass the .onnx or .safetensors file"
+        return f"a pickle, which is never loaded because it can run code; {_pickled(path)}"
+    return "an archive, which may be damaged; unpack it and pass the .onnx or .safetensors file"
 
 
 def _pickled(path: Path) -> str:
@@ -84,7 +84,7 @@ def _pickled(path: Path) -> str:
 def _export(load: str, path: Path) -> str:
     """Return the command that exports a PyTorch network to ONNX; the user must know the size of the input."""
     source, onnx = (json.dumps(str(path.with_suffix(end))) for end in (path.suffix, ".onnx"))
-    # TorchScript has no Python source for torch.export.
+    # torch.export needs Python source, which a TorchScript file does not contain.
     more, way = (", weights_only=False", True) if load == "torch.load" else ("", False)
     call = f"torch.onnx.export({load}({source}{more}).eval(), torch.zeros(1, 3, 224, 224), {onnx}, dynamo={way})"
     return f"{_python(f'import torch; {call}')}, with the network's own picture size"

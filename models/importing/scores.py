@@ -1,8 +1,8 @@
 """Products of two values: incomplete attention scores, and the attention layers built from them.
 
-A product of two values is not a layer. It is represented as attention scores, a view of a layer that does not exist
-yet, which can be reshaped and transposed like any other view. Scales, biases and masks are collected; a softmax over
-the keys and a product with a third value complete the attention.
+A product of two values is not a layer. It is represented as attention scores, which are a view of a layer that does not
+exist yet. Like any other view, they can be reshaped and transposed. Scales, biases and masks are collected; a softmax
+over the keys and a product with a third value complete the attention.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from .steps import affine_view, chosen_everywhere, combine_views, widen
 from .view import Factor, View
 
 OF_TWO_VALUES = (
-    "multiplies two values that depend on the input; supported only as attention: a "
-    "softmax over keys, then a product with a "
-    "third value"
+    "a product of two values that depend on the input is supported only as attention: a softmax over keys, and then a "
+    "product with a third value"
 )
 LARGEST_BIAS = 30_000.0  # fits in float16, and exp(-LARGEST_BIAS) is 0
 LARGE = 1_000.0  # values less than -LARGE are treated as a mask
@@ -125,9 +124,7 @@ def change_scores(importer: Importer, node: Node) -> None:
     if node.op == "Softmax":
         axis = importer.axis(view, integer(node, "axis", -1 if importer.opset >= 13 else 1))
         if view.axes[axis] != (Factor(scores.shape[-1], 1),)[: scores.shape[-1] > 1] or axis != len(view.axes) - 1:
-            raise ModelError(
-                "computes the softmax of a product of two values along an axis other than that of the keys"
-            )
+            raise ModelError("the softmax of a product of two values must be computed along the axis of the keys")
         changed = dataclasses.replace(scores, is_softmax=True)
     elif node.op == "Where":
         changed = _masked(importer, node, view, scores, place)
@@ -174,7 +171,7 @@ def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, pl
     whole = np.broadcast_to(values, (1, *view.shape) if view.batched else view.shape)
     by_lead = _in_order(importer, view, scores, whole)
     if scores.bias is not None or (by_lead != by_lead[..., :1, :1]).any():
-        raise ModelError("scales a product of two values by more than one number")
+        raise ModelError("a product of two values may be scaled only by a single number")
     queries = affine_view(importer, scores.queries, by_lead[..., :1, :1], np.zeros(1))  # one temperature per head
     return dataclasses.replace(scores, queries=queries)
 
@@ -189,7 +186,7 @@ def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: i
     if kept.all():
         return scores
     if not (other < -LARGE).all():
-        raise ModelError("replaces entries of a product of two values by constants that are not a mask")
+        raise ModelError("entries of a product of two values may be replaced only by a mask")
     mask = np.where(kept, np.float32(0), np.float32(-LARGEST_BIAS))
     return _biased(scores, _in_order(importer, view, scores, mask))
 

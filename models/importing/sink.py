@@ -1,11 +1,11 @@
-"""Move affine maps into the layers that read them, as needed for Keras networks with BatchNorm after ReLU. The scales
-and shifts of a normalisation are such a map, too.
+"""Move affine maps into the layers that read them, as is useful for Keras networks with BatchNorm after ReLU. The
+scales and shifts of a normalisation are also such a map.
 
-A map with positive scales can be moved after a max pool, and any map after an average pool; it is then folded into the
-weights of the convolutions and dense layers that read it. The map does not apply to zero padding: a convolution with
-padding receives the shifts through an additional channel, computed by the preceding convolution, which is constant
-inside the image and zero in the padding. A map after a ReLU or a clip, even with a 2x2 max pool in between, is not
-moved: the launch folds it into the bounds (lowering/rules/elementwise.py).
+A map with positive scales can be moved behind a max pool, and any map can be moved behind an average pool. It is then
+folded into the weights of the convolutions and dense layers that read it. The map does not apply to zero padding: a
+convolution with padding receives the shifts through an additional channel, computed by the preceding convolution, which
+is constant inside the image and zero in the padding. A map after a ReLU or a clip is not moved, even if a 2x2 max pool
+is between them, because lowering folds it into the bounds (lowering/rules/elementwise.py).
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class _Sinking:
         return True
 
     def _is_behind_bounds(self, affine: Affine) -> bool:
-        """True if a launch can fold an affine map into the bounds of the convolution before it, or before a pool that
-        is merged into the convolution."""
+        """Return True if lowering can fold an affine map into the bounds of the preceding convolution. A pool that is
+        merged into the convolution may be between them."""
         name = affine.inputs[0]
         layer = self.layers.get(name)
         if isinstance(layer, Pool) and self._is_merged(layer) and self._is_read_once(name):
@@ -158,8 +158,8 @@ class _Sinking:
         return plain and isinstance(before, Conv2d) and before.pool_size == 1 and before.is_plain
 
     def _is_free_behind(self, affine: Affine) -> bool:
-        """True if an affine map can be folded without a constant channel into the layers behind the pools that read
-        it."""
+        """Return True if an affine map can be folded, without a constant channel, into the layers that read it through
+        pools."""
         name = affine.name
         while len(readers := self._readers(name)) == 1 and isinstance(readers[0], (Pool, Flatten)):
             name = readers[0].name

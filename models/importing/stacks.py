@@ -1,9 +1,11 @@
-"""Compute stacked values part by part, as needed for MixNet, whose layers have filters of several sizes side by side.
+"""Compute concatenated values part by part, as is useful for MixNet, whose layers concatenate the results of filters of
+several sizes.
 
-Engines write a stack in tiles that begin with each part. A layer that needs other tiles, such as an elementwise product
-or a depthwise convolution, has to rearrange the channels first. Therefore, maps and activations of a stack of
-convolutions move into the convolutions, gates multiply each part, and slices that are parts read these directly.
-Convolutions of single pixels that are read only as a stack of few channels become one convolution.
+A concatenated value (a stack) is stored in tiles of which each part begins a new one. A layer that needs other tiles,
+such as an elementwise product or a depthwise convolution, first has to rearrange the channels. Therefore, affine maps
+and activations of a stack of convolutions are moved into the convolutions, gates multiply each part, and slices that
+select a part read it directly. Convolutions of single pixels whose only reader is a stack of few channels become one
+convolution.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class _Stacks:
         self._renamed: dict[str, str] = {}  # the parts that are read in place of slices
 
     def move_into_parts(self, name: str) -> None:
-        """Move a map of each channel, or an activation, into the convolutions whose stacked values it reads."""
+        """Move a per-channel affine map, or an activation, into the convolutions whose stacked outputs it reads."""
         layer = self.layers[name]
         if not isinstance(layer, (Affine, Activation)):
             return
@@ -71,8 +73,8 @@ class _Stacks:
         self.layers[name] = dataclasses.replace(stack, name=name)
 
     def multiply_parts(self, name: str) -> None:
-        """Multiply each part of a stack by its own gate, instead of all channels by a gate that a convolution of a
-        single pixel computes."""
+        """Multiply each part of a stack by its own gate, instead of multiplying all channels by a single gate, which a
+        convolution of one pixel computes."""
         product = self.layers[name]
         if not isinstance(product, Combine) or product.operation != "multiply" or product.activation != "identity":
             return
@@ -101,7 +103,7 @@ class _Stacks:
         self._replace(product.name, made)
 
     def read_parts(self, name: str) -> None:
-        """Read the part that a slice of a stack selects."""
+        """Replace a slice of a stack by the part that it selects."""
         layer = self.layers[name] = reading(self.layers[name], self._renamed)
         if not isinstance(layer, ChannelSlice) or name in self._outputs:
             return
@@ -115,7 +117,7 @@ class _Stacks:
             first = last
 
     def merge_parts(self, name: str) -> None:
-        """Compute a stack of convolutions of single pixels by one convolution, with zeros between the parts."""
+        """Merge the stacked convolutions of single pixels into one convolution, with zeros between the parts."""
         stack = self.layers[name]
         if not isinstance(stack, Concat) or self._shapes[name][0] > MOST_CHANNELS:
             return
@@ -159,7 +161,7 @@ class _Stacks:
         return next(stacks, None)
 
     def _parts(self, stack: Concat) -> list[Conv2d] | None:
-        """Return the parts of a stack if all are convolutions of images that nothing else reads."""
+        """Return the parts of a stack if all of them are convolutions of images without other readers."""
         found = [self.layers.get(part) for part in stack.inputs]
         parts = [part for part in found if isinstance(part, Conv2d) and part.pool_size == 1]
         is_alone = len(parts) == len(found) and all(self._is_read_once(part.name) for part in parts)

@@ -1,9 +1,9 @@
 """Import of PyTorch state dicts in .safetensors files: VGGs, perceptrons, and sequences specified by the user.
 
-A state dict contains weights, but no structure. The structure of a VGG follows from the tensor names: torchvision
+A state dict contains weights, but no structure. The structure of a VGG is inferred from the tensor names: torchvision
 and timm number all modules of `features` consecutively (convolutions, batch normalizations, activations and pools), so
-that a gap indicates a pool. The structure of a perceptron follows from the order of its layers; its activation is
-unknown and must be specified.
+a gap indicates a pool. The structure of a perceptron follows from the order of its layers; its activation is unknown
+and must be specified.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ VGG_SHRINKS = 32  # five pools of size 2
 ACTIVATIONS = tuple(name for name, parameters in ACTIVATION_PARAMETERS.items() if not parameters)
 
 KNOWN = (
-    "supported are networks of the VGG family (torchvision's and timm's names) and "
-    "plain multilayer perceptrons; --layers "
-    "describes any other sequence, and an ONNX file is complete: model.load_state_dict(weights); model.eval(); "
+    "supported are networks of the VGG family (torchvision's and timm's names) and plain multilayer perceptrons; "
+    "--layers describes any other sequence. Alternatively, export to ONNX: model.load_state_dict(weights); "
+    "model.eval(); "
     "torch.onnx.export(model, example_input, 'model.onnx')"
 )
 
@@ -178,7 +178,8 @@ def _perceptron(
 
 
 def _order_that_fits(takes: Mapping[str, int], gives: Mapping[str, int]) -> list[str]:
-    """Return layers such that only the next one takes the features that each gives, as far as that is unambiguous."""
+    """Return the layers in the only order in which the output size of each matches the input size of the next, as far
+    as that order is unique."""
     ordered = [layer for layer in takes if takes[layer] not in gives.values()][:1]
     while ordered:
         following = [layer for layer in takes if takes[layer] == gives[ordered[-1]] and layer not in ordered]

@@ -28,7 +28,7 @@ def clip(importer: Importer, view: View, low: float, high: float) -> View:
     largest = float(np.finfo(np.float32).max)
     low, high = max(low, -largest), min(high, largest)
     if not low <= high:
-        raise ModelError(f"clips to {low:g} to {high:g}, which is empty")
+        raise ModelError(f"the range of the clip, {low:g} to {high:g}, is empty")
     if (low, high) == (-largest, largest):
         return view
     return (
@@ -99,7 +99,7 @@ def channel_numbers(
     if extents and extents[lead] == whole[0] and values.size == whole[0] == values.shape[lead]:
         return ordered.layer, values.reshape(-1), again
     if math.prod(whole) > MAX_ELEMENTS:
-        raise ModelError(f"its constant has {math.prod(whole)} elements, which are too many")
+        raise ModelError(f"its constant has too many elements ({math.prod(whole)})")
     return ordered.layer, np.broadcast_to(values, extents).reshape(whole), again
 
 
@@ -134,7 +134,7 @@ def combine_views(importer: Importer, operation: str, first: View, second: View)
     if first.batched != second.batched or len(first.axes) != len(second.axes):
         first, second = _aligned(importer, first, second)
     if any(a != b and 1 not in (a, b) for a, b in zip(first.shape, second.shape)):
-        raise ModelError(f"combines {importer.describe(first)} and {importer.describe(second)}")
+        raise ModelError(f"cannot combine {importer.describe(first)} and {importer.describe(second)}")
     if first.axes == second.axes and importer.shape(first) == importer.shape(second):
         layer = Combine(importer.name(operation), operation, inputs=(first.layer, second.layer))
         return dataclasses.replace(first, layer=importer.add(layer).layer)
@@ -168,8 +168,8 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
         large, small, full = _fewer_axes(first, second, extents)
     if len(full) > 3 and not large.shape == small.shape == full:
         raise ModelError(
-            f"combines {importer.describe(first)} and {importer.describe(second)}; with more than three axes besides "
-            "the batch axis, their shapes must be equal"
+            f"cannot combine {importer.describe(first)} and {importer.describe(second)}; with more than three axes "
+            f"besides the batch axis, the shapes must be equal"
         )
     whole = whole_shape(full)
     source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
@@ -198,7 +198,7 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
     narrow, _, full = _fewer_axes(view, view, wide) if len(wide) > 3 else (view, view, wide)
     if len(full) > 3:
         raise ModelError(
-            f"broadcasts an input of {importer.describe(view)} to {list(wide)}; up to three axes are supported"
+            f"cannot broadcast an input of {importer.describe(view)} to {list(wide)}; at most three axes are supported"
         )
     made = spread(importer, importer.builder.arrange(narrow, whole_shape(narrow.shape)), whole_shape(full))
     return View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched)
@@ -232,7 +232,9 @@ def _aligned(importer: Importer, first: View, second: View) -> tuple[View, View]
     views = []
     for view in (first, second):
         if view.rank < rank and view.batched:
-            raise ModelError(f"combines {importer.describe(first)} and {importer.describe(second)}, of different ranks")
+            raise ModelError(
+                f"cannot combine {importer.describe(first)} and {importer.describe(second)}, which have different ranks"
+            )
         views.append(View(view.layer, ((),) * (rank - view.rank) + view.axes, view.batched).with_batch())
     return views[0], views[1]
 

@@ -110,8 +110,8 @@ class View:
         return tuple(result)
 
     def around(self, axis: int) -> tuple[int, ...]:
-        """Return the other axes: in memory order if `axis` is the outermost in memory, so that no data is moved, and
-        otherwise in logical order, which later operations such as windows of tokens usually need."""
+        """Return the other axes. They are in memory order if `axis` is the outermost in memory, so that no data is
+        moved. Otherwise, they are in logical order, which later operations such as windows of tokens usually need."""
         others = tuple(other for other in self.order() if other != axis)
         if self.permuted((axis, *others)).arrangement() is None:
             return others

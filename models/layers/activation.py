@@ -56,7 +56,7 @@ def check_activation(where: str, activation: str, parameters: tuple[float, ...])
     check_choice(where, "activation", activation, ACTIVATIONS)
     check_numbers(where, f"activation_parameters of {activation}", parameters, len(ACTIVATION_PARAMETERS[activation]))
     if activation == "clip" and parameters[0] > parameters[1]:
-        raise ModelError(f"layer {where!r}: clips to {parameters[0]:g} to {parameters[1]:g}, which is empty")
+        raise ModelError(f"layer {where!r}: the range of the clip, {parameters[0]:g} to {parameters[1]:g}, is empty")
 
 
 def activate(x: np.ndarray, activation: str, parameters: tuple[float, ...] = ()) -> np.ndarray:

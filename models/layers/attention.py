@@ -1,4 +1,5 @@
-"""Scaled dot-product attention: output tokens are means of all values, weighted by how well keys match queries."""
+"""Scaled dot-product attention: each output token is the mean of all values, weighted by how well their keys match the
+query."""
 
 from __future__ import annotations
 
@@ -45,8 +46,7 @@ class Attention(Layer):
             raise ModelError(f"layer {self.name!r}: a bias requires a softmax")
         if self.bias_shape and (len(self.bias_shape) != 4 or self.bias_shape[0] not in (1, self.heads)):
             raise ModelError(
-                f"layer {self.name!r}: bias_shape is {list(self.bias_shape)[:8]}, where [heads, rows, queries, keys] "
-                "is needed"
+                f"layer {self.name!r}: bias_shape must be [heads, rows, queries, keys], got {list(self.bias_shape)[:8]}"
             )
 
     def reads(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class Attention(Layer):
         queries, keys, values = (self.image(shape) for shape in shapes)
         if queries[0] != keys[0] or keys[1:] != values[1:] or (self.by_rows and queries[1] != keys[1]):
             shown = ", ".join(describe_shape(shape) for shape in (queries, keys, values))
-            raise ModelError(f"layer {self.name!r}: queries, keys and values are {shown}, which do not match")
+            raise ModelError(f"layer {self.name!r}: the shapes of queries, keys and values do not match: {shown}")
         if queries[0] % self.heads or values[0] % self.heads:
             raise ModelError(
                 f"layer {self.name!r}: {self.heads} heads do not divide {queries[0]} and {values[0]} channels"

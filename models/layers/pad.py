@@ -36,7 +36,7 @@ class Pad(Layer):
         if self.mode not in MODES:
             raise ModelError(f"layer {self.name!r}: mode must be one of {', '.join(MODES)}, not {self.mode!r}")
         if self.mode != "constant" and (self.value or min(self.padding) < 0):
-            raise ModelError(f"layer {self.name!r}: padding by {self.mode} pixels takes no value and cannot crop")
+            raise ModelError(f"layer {self.name!r}: mode {self.mode} accepts neither a value nor negative padding")
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """Return (C, H + top + bottom, W + left + right) for (C, H, W); raise ModelError if nothing is left."""

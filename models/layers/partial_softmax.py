@@ -37,7 +37,8 @@ class ChannelSoftmax(Layer):
         channels, _, _ = self.image(shapes[0])
         if channels % (self.length * self.inner):
             raise ModelError(
-                f"layer {self.name!r}: runs of {self.length} x {self.inner} channels do not divide {channels}"
+                f"layer {self.name!r}: groups of {self.length} x {self.inner} channels do not divide {channels} "
+                f"channels"
             )
         return shapes[0]
 

@@ -67,8 +67,8 @@ class Pool(Layer):
         ]
         if min(pooled) < 1:
             raise ModelError(
-                f"layer {self.name!r}: pools over {self.spans[0]}x{self.spans[1]} pixels of an image, but what "
-                f"comes before gives {describe_shape(shapes[0])}"
+                f"layer {self.name!r}: pools over {self.spans[0]}x{self.spans[1]} pixels of an image, but its input "
+                f"is {describe_shape(shapes[0])}"
             )
         # An image that is smaller than the dilation may lie entirely between the taps of a window.
         if self.dilation != (1, 1) and any(

@@ -37,7 +37,7 @@ def test_grids_count_their_boxes():
     [
         ({"classes": 0}, "classes is 0"),
         ({"layout": "squares"}, "layout is 'squares'"),
-        ({"masks": 32}, "32 mask coefficients need an output of prototypes, but prototypes is ''"),
+        ({"masks": 32}, "32 mask coefficients require an output of prototypes, but prototypes is ''"),
         ({"keypoints": 2, "keypoint_size": 4}, "keypoint_size is 4; 2 to 3"),
         ({"code": "cells"}, "0 strides"),
         ({"strides": (8,)}, "1 strides"),

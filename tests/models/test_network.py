@@ -222,7 +222,7 @@ def test_other_schemas_are_refused(schema) -> None:
 def test_work_and_labels_are_bounded() -> None:
     image = ImageInput(4, 4096, 4096, "none", (0.0,) * 4, (1.0,) * 4)
     convolutions = tuple(Conv2d(f"c{n}", 4, 4, (63, 63), (31,) * 4) for n in range(3))
-    with pytest.raises(ModelError, match=r"layer 'c2': more than 2.2e\+12 multiply-accumulates"):
+    with pytest.raises(ModelError, match=r"layer 'c2': one example requires more than the maximum of 2.2e\+12"):
         Network("n", image, (*convolutions, Pool("p", "max", (4096, 4096), (1, 1)), Flatten("f")), tuple("abcd"))
     with pytest.raises(ModelError, match="100000 labels; at most 65536"):
         Network("n", FeatureInput(3), (Dense("d", 3, 100_000),), ("x",) * 100_000)
@@ -238,7 +238,7 @@ def test_the_label_for_none_of_the_classes_is_one_of_them() -> None:
         (("a", "b", "-"), Output("values", none="-")),
     ):
         with pytest.raises(
-            ModelError, match=r"output 'output': none is '-', but no class has that label, or several have"
+            ModelError, match=r"output 'output': none is '-', which must be the label of exactly one class"
         ):
             Network("n", FeatureInput(2), layers, labels, output)
 
@@ -351,11 +351,11 @@ def test_boxes_are_written_and_read() -> None:
         (lambda: detector(BoxHead(2, masks=3, prototypes="maps"), (9, 5), ("a", "b")), "the output 'maps'"),
         (
             lambda: detector(BoxHead(2, "rows", scores_from="scores"), (5, 4), ("a", "b"), scores=(5, 3)),
-            r"the output 'scores', \[5, 3\], does not fit",
+            r"the output 'scores' of shape \[5, 3\] does not match",
         ),
         (
             lambda: detector(BoxHead(1, "rows", "cells", strides=(4,)), (5, 5), ("a",)),
-            r"there are 5, which does not match the strides for \(1, 8, 8\)",
+            r"the number of boxes, 5, does not match the strides for \(1, 8, 8\)",
         ),
     ],
 )

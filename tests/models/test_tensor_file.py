@@ -85,7 +85,7 @@ def test_tensors_without_elements_and_without_axes(tmp_path: Path) -> None:
         (struct.pack("<Q", 3) + b"{}", "not a safetensors file, or truncated"),
         (
             struct.pack("<Q", MAX_HEADER_BYTES + 1) + bytes(MAX_HEADER_BYTES + 1),
-            "its header claims 4194305 bytes; at most 4194304 are allowed",
+            "the length of its header is given as 4194305 bytes; the limit is 4194304",
         ),
         (struct.pack("<Q", 4) + b"abcd", "not a safetensors file: its header is not JSON"),
         (struct.pack("<Q", 4) + b"\xff\xfe\xfd\xfc", "not a safetensors file: its header is not JSON"),
@@ -153,7 +153,7 @@ def test_bytes_that_belong_to_no_tensor(saved: Path) -> None:
 def test_headers_that_name_something_twice(saved: Path, name: str) -> None:
     twice = f'"{name}":{{}},"{name}":'.encode()
     saved.write_bytes(with_header(saved.read_bytes(), lambda text: text.replace(f'"{name}":'.encode(), twice)))
-    with pytest.raises(ModelError, match=rf"^{saved}: its header names '{name}' twice$"):
+    with pytest.raises(ModelError, match=rf"^{saved}: its header contains the name '{name}' twice$"):
         read_table(saved)
 
 

@@ -117,7 +117,7 @@ def _cast(importer: Importer, node: Node) -> None:
         importer.give(node, nonzero(importer, view))
         return
     if node.op == "Cast" and to not in (1, 10, 11, 16) and not is_zero_or_one(importer, view):
-        raise ModelError("casts data to integers, which is not supported; select an earlier output with --output-name")
+        raise ModelError("casting data to integers is not supported; select an earlier output with --output-name")
     importer.give(node, view)
 
 

@@ -47,7 +47,7 @@ def _with_numbers(importer: Importer, operation: str, view: View, values: np.nda
         return affine_view(importer, view, 1 / values, zero)
     if values.size != 1:
         raise ModelError(
-            f"computes a {operation} with a constant of shape {list(values.shape)}; only a scalar is supported"
+            f"cannot compute a {operation} with a constant of shape {list(values.shape)}; only scalars are supported"
         )
     limit = float(values.ravel()[0])
     return clip(importer, view, *((limit, math.inf) if operation == "maximum" else (-math.inf, limit)))

@@ -92,7 +92,7 @@ def _some_features(importer: Importer, node: Node) -> None:
         raise ModelError("its entries are not a list of integers")
     chosen, extent = entries.ravel().tolist(), view.shape[-1]
     if not chosen or not 0 <= min(chosen) <= max(chosen) < extent:
-        raise ModelError(f"selects entries {chosen[:8]}, but its input has {extent}")
+        raise ModelError(f"cannot select the entries {chosen[:8]} of an input with {extent} entries")
     importer.give(node, select_entries(importer, view, len(view.axes) - 1, chosen))
 
 
@@ -104,8 +104,8 @@ def _imputer(importer: Importer, node: Node) -> None:
     """Omit the replacement of missing values, because inputs with NaN are rejected."""
     replaced = node.attributes.get("replaced_value_float", 0.0)
     if not isinstance(replaced, float) or not np.isnan(replaced):
-        raise ModelError(f"it replaces {replaced}; only a replacement of NaN can be omitted")
-    importer.note("missing values (NaN) are not replaced; rows that contain NaN are refused")
+        raise ModelError(f"replacing {replaced} is not supported; only the replacement of NaN can be omitted")
+    importer.note("missing values (NaN) are not replaced; rows that contain NaN are rejected")
     importer.give(node, importer.data(node))
 
 

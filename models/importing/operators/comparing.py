@@ -31,7 +31,7 @@ def _compare(importer: Importer, node: Node) -> None:
         first = int(views[0] is None)  # index of the data operand
         view, given = importer.data(node, first), importer.constant(node, 1 - first)
         if given is None or not given.size or not np.isfinite(given.astype(np.float64)).all():
-            raise ModelError("compares with NaN or infinity")
+            raise ModelError("comparing with NaN or infinity is not supported")
         limits = given.astype(np.float64)
         op = _TURNED.get(op, op) if first else op
     if limits.size > 1 and np.unique(limits).size > 1:
@@ -102,7 +102,7 @@ def _where(importer: Importer, node: Node) -> None:
         elif name not in importer.constants:
             raise ModelError(f"its input number {place + 1} is missing")
     if not parts:
-        raise ModelError("selects from constants that are all zero")
+        raise ModelError("selecting from constants that are all zero is not supported")
     importer.give(node, parts[0] if len(parts) == 1 else combine_views(importer, "add", parts[0], parts[1]))
 
 
@@ -192,7 +192,7 @@ def _is_nan(importer: Importer, node: Node) -> None:
 
 
 def _round(importer: Importer, node: Node) -> None:
-    raise ModelError("rounds data to integers, which is not supported; select an earlier output with --output-name")
+    raise ModelError("rounding data to integers is not supported; select an earlier output with --output-name")
 
 
 OPERATORS = {

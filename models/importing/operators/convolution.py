@@ -137,7 +137,7 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     if bias is None:
         bias = np.zeros(weight.shape[1], np.float32)
     if bias.size not in (1, weight.shape[1]) or any(extent != 1 for extent in bias.shape[:-1]):
-        raise ModelError(f"adds {list(bias.shape)}; one value for each of {weight.shape[1]} features is supported")
+        raise ModelError(f"cannot add {list(bias.shape)}; expected one value for each of {weight.shape[1]} features")
     bias = np.broadcast_to(bias.reshape(-1), (weight.shape[1],))
     if len(view.axes) == 1:
         return _dense_row(importer, view, weight, bias)
@@ -233,7 +233,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
         )
     slices = (depth + pads[0] + pads[3] - (taps - 1) * dilations[0] - 1) // strides[0] + 1
     if slices < 1 or weight.size * depth * slices > MAX_VOLUME:
-        raise ModelError(f"a depth of {depth} is too large, or its output is empty; use a depth of 1")
+        raise ModelError(f"a depth of {depth} is too large, or the output is empty; use a depth of 1")
     filters = np.zeros((len(weight), slices, weight.shape[1], depth, *weight.shape[3:]), np.float32)
     for made in range(slices):
         for tap in range(taps):
@@ -318,8 +318,8 @@ def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
         view = importer.single(view)
     if len(view.axes) < 2:
         raise ModelError(
-            f"multiplies weights {list(weight.shape)} by {importer.describe(view)}, "
-            "whose rows are the examples of the batch"
+            f"cannot multiply weights {list(weight.shape)} by {importer.describe(view)}, because its rows are the "
+            f"examples of the batch"
         )
     order = (*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2)
     made = dense(importer, view.permuted(order), weight.T, None)
@@ -364,7 +364,9 @@ def _matmul(importer: Importer, node: Node) -> None:
 def _matmul_by_lead(importer: Importer, node: Node, view: View, weight: np.ndarray, left: bool) -> View:
     """Multiply data by weights that have leading axes, in either order."""
     if number(node, "alpha", 1.0) != 1 or integer(node, "transB", 0):
-        raise ModelError(f"its weight is {list(weight.shape)}; scaled or transposed, only one matrix is supported")
+        raise ModelError(
+            f"its weight has the shape {list(weight.shape)}; a scaled or transposed weight must be a single matrix"
+        )
     if weight.ndim == view.rank and view.batched and len(weight) == 1:
         weight = weight[0]
     if not left:

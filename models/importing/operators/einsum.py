@@ -29,7 +29,7 @@ def _einsum(importer: Importer, node: Node) -> None:
     inputs, arrow, result = equation.partition("->")
     terms = inputs.split(",")
     if len(node.inputs) != 2 or len(terms) != 2:
-        raise ModelError(f"its equation {equation!r} is not supported; only a product of data and one weight is")
+        raise ModelError(f"its equation {equation!r} is not supported; it must be a product of data and one weight")
     place = places[0]
     view = importer.data(node, place)
     weight = importer.weight(node, 1 - place)
@@ -43,7 +43,7 @@ def _einsum(importer: Importer, node: Node) -> None:
     if not has_all_axes or not product.is_supported(letters, others, result, first):
         raise ModelError(
             f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
-            "supported; only sums over axes of both operands that the result lacks are"
+            f"supported; sums must be over axes that occur in both operands but not in the result"
         )
     kept, summed, lead, new = product
     sizes, extents = dict(zip(letters[first:], view.shape)), dict(zip(others, weight.shape))
@@ -69,8 +69,8 @@ def _einsum(importer: Importer, node: Node) -> None:
 class _Product(NamedTuple):
     """The axes of a product of data and weights.
 
-    `kept` are the axes of the data that the result has, `summed` those that it lacks. `lead` are the kept axes that the
-    weights have, and `new` the axes of the weights that the data lack.
+    `kept` contains the axes of the data that occur in the result, and `summed` those that do not. `lead` contains the
+    kept axes that also occur in the weights, and `new` the axes of the weights that do not occur in the data.
     """
 
     kept: str
@@ -79,7 +79,8 @@ class _Product(NamedTuple):
     new: str
 
     def is_supported(self, letters: str, others: str, result: str, batched: int) -> bool:
-        """True if axes are summed, no operand has an axis twice, and the batch axis, if any, stays the first."""
+        """Return True if axes are summed, no operand has the same axis twice, and the batch axis, if there is one,
+        remains the first axis."""
         if len(set(letters)) < len(letters) or len(set(others)) < len(others) or not self.summed:
             return False
         if batched and (letters[0] != self.kept[:1] or self.lead[:1] == letters[0] or result[:1] != letters[0]):

@@ -19,7 +19,7 @@ def _indices(importer: Importer, node: Node) -> np.ndarray:
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:
         raise ModelError("its indices are not a list of integers")
     if indices.size > MAX_SELECTED:
-        raise ModelError(f"selects {indices.size} entries; at most {MAX_SELECTED} are allowed")
+        raise ModelError(f"cannot select {indices.size} entries; the limit is {MAX_SELECTED}")
     return indices
 
 
@@ -27,7 +27,7 @@ def _in_range(indices: np.ndarray, extent: int) -> np.ndarray:
     """Return indices counted from the start of an axis."""
     entries: np.ndarray = indices + np.where(indices < 0, extent, 0)
     if not 0 <= entries.min() <= entries.max() < extent:
-        raise ModelError(f"selects entries {entries.min()} to {entries.max()} of {extent}")
+        raise ModelError(f"cannot select entries {entries.min()} to {entries.max()} of {extent}")
     return entries
 
 
@@ -55,7 +55,9 @@ def _gather_nd(importer: Importer, node: Node) -> None:
     """Select elements of the leading axes, counted as one axis, as PyTorch's indexing by several lists does."""
     view, indices = importer.data(node), _indices(importer, node)
     if integer(node, "batch_dims", 0) or view.batched:
-        raise ModelError("selects from each example of a batch, which is not supported; export it for a batch of one")
+        raise ModelError(
+            "selecting from each example of a batch is not supported; export the network for a batch of one"
+        )
     count = indices.shape[-1]
     if not 1 <= count <= len(view.axes):
         raise ModelError(f"its indices have {count} numbers, but its input is {importer.describe(view)}")

@@ -102,7 +102,7 @@ def _normalized(
     sides = planes.shape[1:]
     shape = (planes.shape[0], *((1, *sides) if len(sides) == 1 else sides))
     if len(shape) not in (1, 3):
-        raise ModelError(f"normalises {importer.describe(view)}; only images and features can be normalised")
+        raise ModelError(f"cannot normalise {importer.describe(view)}; only images and features can be normalised")
     source = importer.builder.arrange(planes, shape)
     layer = LayerNorm(importer.name("norm"), shape[0], epsilon, inputs=(source,))
     made = importer.add(layer, {"scale": scale, "shift": shift}).reshaped(planes.shape, view.batched)
@@ -129,7 +129,7 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
     """
     view = importer.data(node).with_batch()
     if not view.batched or len(view.axes) < 2 or groups < 1 or view.shape[0] % groups or scale.shape != shift.shape:
-        raise ModelError(f"normalises {importer.describe(view)} in {groups} groups with {len(scale)} scales")
+        raise ModelError(f"cannot normalise {importer.describe(view)} in {groups} groups with {len(scale)} scales")
     own = importer.shape(view)
     is_whole = groups == len(scale) == 1  # the result does not depend on the order of the elements
     if (is_whole or view.arrangement() is None) and len(own) == 3 and own[0] % view.shape[0] == 0:

@@ -60,7 +60,7 @@ def _pad_each_axis(importer: Importer, view: View, before: list[int], after: lis
     """Pad each axis with a constant by concatenation, or crop it."""
     for axis, (first, last) in enumerate(zip(before, after)):
         if view.shape[axis] + min(first, 0) + min(last, 0) < 1:
-            raise ModelError(f"crops all {view.shape[axis]} entries of an axis")
+            raise ModelError(f"cannot crop all {view.shape[axis]} entries of an axis")
         view = slice_axis(importer, view, axis, max(0, -first), view.shape[axis] - max(0, -last))
         sides = [filled_entries(importer, view, axis, side, np.full(1, value)) for side in (first, last) if side > 0]
         if sides:
@@ -75,7 +75,7 @@ def _pad_with(
     """Pad each axis of a view with a constant or, in the other modes, with entries of the axis itself."""
     order = view.order()
     if len(order) not in (2, 3):
-        raise ModelError(f"pads {importer.describe(view)}; only images can be padded")
+        raise ModelError(f"cannot pad {importer.describe(view)}; only images can be padded")
     ordered = view.permuted(order)
     shape = ordered.shape if len(order) == 3 else (ordered.shape[0], 1, ordered.shape[1])
     source = importer.builder.arrange(ordered, shape)
@@ -135,7 +135,7 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
     by_matrix = order[:1] if len(order) in (2, 3) else order
     for axis, (extent, (before, after)) in enumerate(zip(view.shape, sides)):
         if not 0 <= min(before, after) <= max(before, after) <= extent - (mode == "reflect"):
-            raise ModelError(f"pads an axis of {extent} entries with {before} and {after} of its own entries")
+            raise ModelError(f"cannot pad an axis of {extent} entries with {before} and {after} of its own entries")
         if axis in by_matrix and (before or after):
             entries = np.pad(np.arange(extent), (before, after), mode=mode)  # type: ignore[call-overload]
             view = select_entries(importer, view, axis, entries.tolist())
@@ -152,7 +152,7 @@ def _roll(importer: Importer, node: Node) -> None:
     axis, first = importer.axis(view, integer(node, "axis", 0)), integer(node, "first", 0)
     extent = view.shape[axis]
     if not 0 < abs(first) <= extent:
-        raise ModelError(f"rolls an axis of {extent} entries to start at entry {first}")
+        raise ModelError(f"cannot roll an axis of {extent} entries to start at entry {first}")
     first %= extent
     channels = view.order()[0]
     if first == 0:

@@ -92,7 +92,7 @@ def without_depth(node: Node, view: View) -> tuple[Node, View]:
         attributes["pads"] = (*pads[1:3], *pads[4:])
     given = (pads[0] + pads[3] - (depth["kernel_shape"] - 1) * depth["dilations"]) // max(1, depth["strides"]) + 1
     if given != 1 or (depth["kernel_shape"] > 1 and integer(node, "count_include_pad", 0)):
-        raise ModelError(f"turns a depth of one pixel into {given}; 3-D images are supported only if one side is 1")
+        raise ModelError(f"the depth changes from one pixel to {given}; 3-D images are supported only if one side is 1")
     flat = View(view.layer, (view.axes[0], *view.axes[2:]), view.batched)
     return replace(node, attributes=attributes), flat
 
@@ -103,7 +103,7 @@ def with_depth(view: View) -> View:
 
 
 def _pooled_by_sides(importer: Importer, node: Node, view: View, method: str) -> View:
-    """Pool a 3-D image, first each of its slices and then along its depth: a maximum of maxima or a mean of means."""
+    """Pool a 3-D image by pooling each slice and then the depth, as a maximum of maxima or a mean of means."""
     channels, depth, *sides = view.shape
     slices = reshaped(importer, view, (channels * depth, *sides), view.batched)
     made = _pooled(importer, _along(node, (1, 2)), slices, method)

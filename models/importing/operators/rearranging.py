@@ -32,7 +32,9 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
     if view.batched and target and target[0] == importer.batch:
         return reshaped(importer, view, tuple(target[1:]), True)
     if view.batched and importer.batch > 1:
-        raise ModelError(f"reshapes to {target} a batch of {importer.batch}, which would mix separate inputs")
+        raise ModelError(
+            f"cannot reshape a batch of {importer.batch} to {target}, because this would mix separate inputs"
+        )
     return reshaped(importer, view, tuple(target), False)
 
 
@@ -79,7 +81,7 @@ def _squeeze(importer: Importer, node: Node) -> None:
         given = tuple(axis for axis in range(view.batched, view.rank) if extents[axis] == 1)
     axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
     if any(extents[axis] != 1 for axis in axes) or len(axes) != len(given):
-        raise ModelError(f"squeezes axes {list(given)} of {importer.describe(view)}")
+        raise ModelError(f"cannot squeeze axes {list(given)} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
     kept = tuple(axis for number, axis in enumerate(view.axes, start=view.batched) if number not in axes)
     importer.give(node, View(view.layer, kept, batched))
@@ -91,7 +93,7 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     rank = view.rank + len(given)
     axes = {axis % rank for axis in given if -rank <= axis < rank}
     if len(axes) != len(given) or not given:
-        raise ModelError(f"inserts axes {list(given)} into {importer.describe(view)}")
+        raise ModelError(f"cannot insert axes {list(given)} into {importer.describe(view)}")
     if 0 in axes and view.batched:  # for example, stacked attention heads
         view = importer.single(view)
     old = iter(view.axes)
@@ -145,7 +147,7 @@ def _concat(importer: Importer, node: Node) -> None:
         if len(view.shape) != len(shape) or any(
             size != other for place, (size, other) in enumerate(zip(view.shape, shape)) if place != axis
         ):
-            raise ModelError(f"concatenates {importer.describe(views[0])} and {importer.describe(view)}")
+            raise ModelError(f"cannot concatenate {importer.describe(views[0])} and {importer.describe(view)}")
     importer.give(node, put_together(importer, views, axis))
 
 
@@ -169,9 +171,9 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     """Convert a constant operand of Concat to a layer, which computes 0 * view + constant."""
     values = importer.constants.get(name)
     if values is None or values.ndim != beside.rank or not values.size:
-        raise ModelError("concatenates data with a constant whose other axes differ, which is not supported")
+        raise ModelError("cannot concatenate data with a constant whose other axes differ")
     if beside.batched and len(values) != 1:
-        raise ModelError("concatenates data with a constant that differs within a batch, which is not supported")
+        raise ModelError("cannot concatenate data with a constant that differs within a batch")
     place = importer.axis(beside, axis)
     largest = float(np.finfo(np.float32).max)
     numbers = np.clip(values.astype(np.float64), -largest, largest)
@@ -223,7 +225,7 @@ def select_entries(importer: Importer, view: View, axis: int, entries: list[int]
     """Select entries of an axis in any order (blue, green, red, for example) by a product with ones and zeros."""
     extent = view.shape[axis]
     if max(extent, len(entries)) > MAX_SELECTED:
-        raise ModelError(f"selects {len(entries)} of {extent} entries; at most {MAX_SELECTED} are allowed")
+        raise ModelError(f"cannot select {len(entries)} of {extent} entries; the limit is {MAX_SELECTED}")
     chosen = np.zeros((len(entries), extent), np.float32)
     chosen[np.arange(len(entries)), entries] = 1
     return mix_entries(importer, view, axis, chosen)
@@ -264,7 +266,7 @@ def _slice(importer: Importer, node: Node) -> None:
         if view.batched and axis == 0:
             if (start, step) == (0, 1) and end >= importer.batch:
                 continue
-            raise ModelError("selects only part of the batch")
+            raise ModelError("cannot select only a part of the batch")
         view = _slice_axis(importer, view, axis - view.batched, start, end, step)
     importer.give(node, view)
 

@@ -167,7 +167,7 @@ def _squares(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 
 def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    """Compute the root of the sum of squares from their mean, which is less prone to overflow in float16."""
+    """Compute the root of the sum of squares from their mean, which is less likely to overflow in float16."""
     mean = _mean(importer, combine_views(importer, "multiply", view, view), axes, keep)
     return _times(importer, activate(importer, mean, "sqrt"), math.sqrt(_count(view, axes)))
 

@@ -3,8 +3,8 @@
 Rows and columns are each multiplied by a matrix. Each row of the matrix contains the weights of the old pixels in one
 new pixel: ones and zeros if pixels are repeated, fractions if they are interpolated. For an integer factor, the product
 is a depthwise convolution of the image after edge padding. In upsampling, the output channels of this convolution are
-rearranged as pixels, as for a transposed convolution (see transposed.py). Any other matrices are applied to the axes
-sequentially.
+rearranged as pixels, as for a transposed convolution (see transposed.py). Other matrices are applied to one axis after
+the other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _mode(node: Node) -> str:
     """Return how Resize interpolates; raise ModelError if that is not supported."""
     way = text(node, "mode", "nearest")
     if way not in ("nearest", "linear", "cubic"):
-        raise ModelError(f"its mode {way!r} is not supported; nearest, linear and cubic are")
+        raise ModelError(f"its mode {way!r} is not supported; supported modes are nearest, linear and cubic")
     if text(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ModelError("its keep_aspect_ratio_policy is not supported")
     return way
@@ -54,9 +54,9 @@ def _resize(importer: Importer, node: Node) -> None:
         if is_as_large or (size, scale) == (extent, 1):  # ONNX Runtime copies the axis regardless of its region
             continue
         if view.batched and axis == 0:
-            raise ModelError("changes the size of the batch")
+            raise ModelError("cannot resize the batch axis")
         if not 1 <= size <= MAX_SELECTED or extent > MAX_SELECTED:
-            raise ModelError(f"resizes to {size} from {extent} pixels; 1 to {MAX_SELECTED} are allowed")
+            raise ModelError(f"cannot resize {extent} pixels to {size}; sizes must be between 1 and {MAX_SELECTED}")
         resized = Resized(extent, size, scale, regions[axis])
         matrices[axis - view.batched] = interpolation(node, importer.opset < 11, way, resized)
     view = _resized(importer, view, matrices)
@@ -199,7 +199,7 @@ def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: li
     for axis, value in zip(axes, given.tolist()):
         extent = extents[axis]
         if not 0 < value < 1 << 20:
-            raise ModelError(f"resizes {extent} pixels by {value:g}")
+            raise ModelError(f"cannot resize {extent} pixels by {value:g}")
         start, end = regions[axis] or (0.0, 1.0)
         result[axis] = (value, value / extent) if given is sizes else (_scaled_size(extent, end - start, value), value)
     return result
@@ -218,7 +218,7 @@ def _weighted_pixels(importer: Importer, node: Node) -> None:
         extent = importer.image(node).shape[axis]
         if not (places >= -extent).all() or not (places < extent).all() or max(extent, len(places)) > MAX_SELECTED:
             raise ModelError(
-                f"selects {name}s that {importer.describe(view)} does not have, or more than {MAX_SELECTED}"
+                f"cannot select {name}s that {importer.describe(view)} does not have, or more than {MAX_SELECTED}"
             )
         matrix = np.zeros((len(places), extent))
         np.add.at(matrix, (np.arange(len(places))[:, None], places), shares)
@@ -246,7 +246,9 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
     view, block = _image_and_block(importer, node)
     channels, height, width = view.shape
     if height % block or width % block:
-        raise ModelError(f"turns blocks of {block}x{block} pixels of {importer.describe(view)} into channels")
+        raise ModelError(
+            f"cannot rearrange blocks of {block}x{block} pixels of {importer.describe(view)} into channels"
+        )
     split = (channels, height // block, block, width // block, block)
     made = reshaped(importer, view, split, True).permuted((2, 4, 0, 1, 3))
     importer.give(node, made.reshaped((channels * block**2, height // block, width // block), True))
@@ -262,7 +264,7 @@ def _fold(importer: Importer, node: Node) -> None:
         raise ModelError("only adjacent 2-D blocks without padding or dilation are supported")
     counts = (sides[0] // block[0], sides[1] // block[1])
     if len(view.axes) != 2 or view.shape[0] % math.prod(block) or view.shape[1] != math.prod(counts):
-        raise ModelError(f"builds an image of {list(sides)} from {importer.describe(view)}")
+        raise ModelError(f"cannot build an image of {list(sides)} from {importer.describe(view)}")
     channels = view.shape[0] // math.prod(block)
     made = reshaped(importer, view, (channels, *block, *counts), True).permuted((0, 3, 1, 4, 2))
     importer.give(node, made.reshaped((channels, *sides), True))

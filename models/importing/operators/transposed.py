@@ -95,9 +95,7 @@ def _by_phases(
 def _check_output_shape(sizes: Sequence[int], sides: Shape, most: list[int]) -> None:
     """Raise ModelError if an output of a transposed convolution is larger than `most`."""
     if any(size > limit for size, limit in zip(sizes, most)):
-        raise ModelError(
-            f"its output_shape is {list(sizes)}, but at most {most} are possible for an input of {list(sides)}"
-        )
+        raise ModelError(f"its output_shape is {list(sizes)}, but the maximum for an input of {list(sides)} is {most}")
 
 
 def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
@@ -132,7 +130,7 @@ def _spread_out(importer: Importer, view: View, axis: int, stride: int) -> View:
     if size == extent:
         return view
     if size > MAX_SELECTED:
-        raise ModelError(f"outputs {size} from {extent} pixels; at most {MAX_SELECTED} are allowed")
+        raise ModelError(f"cannot enlarge {extent} pixels to {size}; the limit is {MAX_SELECTED}")
     matrix = np.zeros((size, extent))
     matrix[np.arange(extent) * stride, np.arange(extent)] = 1
     return mix_entries(importer, view, axis, matrix)

@@ -113,7 +113,7 @@ def test_labels_of_outputs_that_have_none() -> None:
 
 def test_outputs_that_are_too_many() -> None:
     assert finished(Output("values"), (MAX_LABELS + 1,)).outputs == MAX_LABELS + 1
-    with pytest.raises(ModelError, match=r"^its output 'y' has 65537 numbers; at most 65536 are allowed$"):
+    with pytest.raises(ModelError, match=r"^the output 'y' has 65537 numbers; the limit is 65536$"):
         finished(Output("classes", "raw"), (MAX_LABELS + 1,))
 
 

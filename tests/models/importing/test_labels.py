@@ -46,8 +46,8 @@ def test_labels(text: str, suffix: str) -> None:
         (b"[" * 100_000, ".json", "not valid JSON"),
         (b'{"0": "cat", "2": "dog"}', ".json", "the JSON is not a list of labels"),
         (b"{}", ".json", "the JSON is not a list of labels"),
-        (b"index,name\n0,cat\n1\n", ".csv", "rows of different lengths"),
-        (b"label\n", ".csv", "the table has no rows, or rows of different lengths"),
+        (b"index,name\n0,cat\n1\n", ".csv", "rows have different lengths"),
+        (b"label\n", ".csv", "the table has no rows, or its rows have different lengths"),
     ],
 )
 def test_what_holds_no_labels_is_refused(content: bytes, suffix: str, says: str) -> None:

@@ -63,7 +63,9 @@ def test_scores_of_classes_by_rows_by_columns_are_a_map(tmp_path: Path, dtype: s
     network = imported.network
     assert (network.output.kind, network.output_shape, network.labels) == ("map", (12, 16), ("0", "1", "2", "3", "4"))
     assert isinstance(network.layers[-1], PixelArgmax) and imported.comparison.passed
-    assert "its output of 5x12x16 is read as a class map (--output-kind values for the raw numbers)" in imported.notes
+    assert (
+        "the output of 5x12x16 is read as a class map (use --output-kind values for the raw numbers)" in imported.notes
+    )
     assert network.input.resize_mode == "squash"  # type: ignore[union-attr]
     check(tmp_path / "net.onnx", imported, dtype)
 
@@ -141,7 +143,7 @@ def test_a_binary_mask_is_a_map_of_two_classes_if_asked_for(tmp_path: Path, endi
 def test_what_is_no_image_is_no_map(tmp_path: Path) -> None:
     path = write(tmp_path / "net.onnx", 4, [node("GlobalAveragePool", target="p"), node("Flatten", "p")])
     with pytest.raises(
-        ModelError, match=r"a class map needs scores of shape .classes, rows, columns., but the output 'y' is"
+        ModelError, match=r"a class map requires scores of shape .classes, rows, columns., but the output 'y' has"
     ):
         read(path, "map")
 
@@ -166,5 +168,5 @@ def test_outputs_of_several_sizes(tmp_path: Path, is_finest_whole: bool) -> None
 def test_what_may_be_a_map_is_noted(tmp_path: Path, channels: int, op: str, named: str) -> None:
     imported = read(write(tmp_path / "net.onnx", channels, [node(op)]))
     assert imported.network.output.kind == "values"
-    assert any(f"is read as {named} (--output-kind map" in note for note in imported.notes)
+    assert any(f"is read as {named} (use --output-kind map" in note for note in imported.notes)
     assert read(tmp_path / "net.onnx", "map").network.output.kind == "map"

@@ -46,7 +46,7 @@ def test_a_cycle_is_refused(tmp_path: Path) -> None:
     chain.add("Add", "later", first="x")
     chain.nodes.append(helper.make_node("Relu", [chain.value], ["later"], name="back"))
     path = chain.save(tmp_path)
-    with pytest.raises(ModelError, match=r"reads 'later', which is the output of a later node: the graph has a cycle"):
+    with pytest.raises(ModelError, match=r"reads 'later', which is the output of a later node \(the graph"):
         import_network(path)
 
 
@@ -166,7 +166,7 @@ def test_too_many_outputs(tmp_path: Path) -> None:
     names = [chain.add("Relu", first="x") for _ in range(65)]
     path = tmp_path / "m.onnx"
     path.write_bytes(chain.model(outputs=names).SerializeToString())
-    with pytest.raises(ModelError, match="the network has 65 outputs; select at most 64 with --output-name"):
+    with pytest.raises(ModelError, match="the network has 65 outputs; select at most 64 of them with --output-name"):
         import_network(path)
 
 

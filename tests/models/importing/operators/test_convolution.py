@@ -148,7 +148,7 @@ def test_weights_times_a_batch_of_rows_are_refused(tmp_path: Path) -> None:
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 3
     chain.add("MatMul", "x", first=chain.weight(5, 3))
     with pytest.raises(
-        ModelError, match=r"multiplies weights \[5, 3\] by \[batch, 6\], whose rows are the examples of the batch"
+        ModelError, match=r"cannot multiply weights \[5, 3\] by \[batch, 6\], because its rows are the examples"
     ):
         import_network(chain.save(tmp_path))
 
@@ -189,8 +189,8 @@ def test_images_of_three_sides(depth: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "weight", "how", "says"),
     [
-        ((1, 2, 6, 5), (2, 1, 3, 3, 3), {}, "a depth of 2 is too large, or its output is empty"),
-        ((8, 64, 6, 5), (64, 8, 3, 3, 3), {}, "a depth of 64 is too large, or its output is empty"),
+        ((1, 2, 6, 5), (2, 1, 3, 3, 3), {}, "a depth of 2 is too large, or the output is empty"),
+        ((8, 64, 6, 5), (64, 8, 3, 3, 3), {}, "a depth of 64 is too large, or the output is empty"),
         (
             (4, 1, 6, 5),
             (3, 2, 1, 1, 1),

@@ -36,8 +36,12 @@ def test_elements_along_several_axes(order: list, indices: list, back: list, tmp
 @pytest.mark.parametrize(
     ("order", "indices", "reason"),
     [
-        ([0, 1, 2, 3], [[0, 1]], "from each example of a batch, which is not supported; export it for a batch of one"),
-        ([2, 3, 0, 1], [[6, 1]], "selects entries 6 to 6 of 6"),
+        (
+            [0, 1, 2, 3],
+            [[0, 1]],
+            "from each example of a batch is not supported; export the network for a batch of one",
+        ),
+        ([2, 3, 0, 1], [[6, 1]], "cannot select entries 6 to 6 of 6"),
         ([2, 3, 0, 1], [[0, 1, 0, 1, 2]], "its indices have 5 numbers"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_batch_that_the_file_fixes_is_not_moved(tmp_path: Path) -> None:
     chain = Chain(3, 4)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 2
     chain.add("Transpose", perm=[1, 0, 2])
-    with pytest.raises(ValueError, match="mixes the inputs of a batch, which the file fixes at 2"):
+    with pytest.raises(ValueError, match="mixes the inputs of a batch, whose size is fixed at 2 in the file"):
         import_network(chain.save(tmp_path))
 
 

@@ -49,7 +49,7 @@ def test_means_over_the_batch_too(axes: list[int] | None, keep: int, tmp_path: P
         chain.add("Add", chain.value, first=x)
     imported = checked(chain.model(), tmp_path)
     assert any(
-        "mixes the inputs of a batch: each input is computed as its own batch" in note for note in imported.notes
+        "mixes the inputs of a batch; each input is computed as a separate batch" in note for note in imported.notes
     )
 
 
