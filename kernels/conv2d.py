@@ -242,8 +242,8 @@ def _checked_layout(packed):
     described = f"{packed.in_channels} channels in {groups} groups and filters of {kernel[0]}x{kernel[1]}"
     assert w.shape[0] == layout.rows, f"conv2d: w_packed must have {layout.rows} rows for {described}, got {w.shape[0]}"
     assert cout * layout.steps == columns, (
-        f"conv2d: w_packed has {columns} columns, which must be a multiple of the {layout.steps} matmuls of a filter, "
-        "one for each output channel"
+        f"conv2d: the number of columns of w_packed must be a multiple of {layout.steps}, the number of matmuls of a "
+        f"filter, got {columns}"
     )
     blocks = output_blocks(layout.sections, PARTITIONS)
     assert tuple(bias.shape) == (blocks[0][1], len(blocks)), (
@@ -364,5 +364,5 @@ def _checked_filters(x, w, bias, groups):
     assert bias.dtype in (x.dtype, nl.float32), (
         f"conv2d: bias must be float32 or have the dtype of x, {x.dtype}, got {bias.dtype}"
     )
-    assert out_channels % groups == 0, f"conv2d: {out_channels} output channels cannot be cut into {groups} groups"
+    assert out_channels % groups == 0, f"conv2d: {out_channels} output channels cannot be divided into {groups} groups"
     return w.shape

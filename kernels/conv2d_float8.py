@@ -39,7 +39,8 @@ def fused_conv2d_float8(
     kernel = (kernel_size, kernel_size)
     steps = packed_layout(in_channels, 1, kernel, 1, PARTITIONS).steps
     assert w_packed.shape[1] % steps == 0, (
-        f"conv2d: w_packed has {w_packed.shape[1]} columns, which must be a multiple of the {steps} matmuls of a filter"
+        f"conv2d: the number of columns of w_packed must be a multiple of {steps}, the number of matmuls of a filter, "
+        f"got {w_packed.shape[1]}"
     )
     layout = packed_layout(in_channels, w_packed.shape[1] // steps, kernel, 1, PARTITIONS)
     (section,) = layout.sections

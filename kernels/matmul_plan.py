@@ -118,7 +118,7 @@ def choose_plan(product, sbuf_bytes, tiles_in_block):
         f"tiles_in_block_k={tiles_in_block_k}"
     )
     positive = tiles_in_block_m >= 1 and tiles_in_block_n >= 1 and tiles_in_block_k >= 1
-    assert positive, f"give all three block sizes, at least 1 each, or none; {given}"
+    assert positive, f"pass all three block sizes, each at least 1, or none of them; {given}"
     block_m = min(TILE_M * tiles_in_block_m, product.M)
     block_n = min(TILE_N * tiles_in_block_n, product.N)
     depth = min(tiles_in_block_k, ceil_div(product.K, PARTITIONS))

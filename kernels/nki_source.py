@@ -96,8 +96,8 @@ def _keep(loaded: ModuleType, backend: str) -> str:
     present = "sim" if _is_simulator(loaded) else "neuron"
     if backend not in ("auto", present):
         raise RuntimeError(
-            f"too late to choose {_WORDS[backend]}: {_WORDS[present]} is already loaded from {loaded.__file__}; "
-            "choose before anything imports nki"
+            f"too late to choose {_WORDS[backend]}: {_WORDS[present]} is already loaded from {loaded.__file__}; call "
+            f"use_nki before anything imports nki"
         )
     return present
 

@@ -135,7 +135,7 @@ def _uneven_runs(sweep, outputs, count_include_pad):
             following = window_count(sweep, outputs.start + position, count_include_pad)
         if following != count:
             assert count > 0, (
-                f"the window of output {outputs.start + first} lies in the padding: its mean has no elements"
+                f"the window of output {outputs.start + first} contains only padding, so its mean is undefined"
             )
             if count < sweep.size:
                 runs.append([first, position, count])

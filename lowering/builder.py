@@ -175,7 +175,7 @@ class GraphBuilder:
         place, shape = self.places[name], self.shapes[name]
         runs = place.runs()
         if len(runs) > MOST_RUNS:
-            raise Unsupported(f"{len(place.order)} channels of layer {name!r} are too many to rearrange")
+            raise Unsupported(f"layer {name!r} has too many channels to be rearranged ({len(place.order)})")
         if not place.are_plain:
             pieces = []
             for number, (start, end) in enumerate(runs):
@@ -259,7 +259,9 @@ class GraphBuilder:
         if numbers.size > channels:
             numbers = numbers.reshape(channels, *window)
             if not self.fits_columns(source):
-                raise Unsupported(f"layer {layer.name!r} ({layer.kind}) has {numbers.size} numbers, too many for SBUF")
+                raise Unsupported(
+                    f"layer {layer.name!r} ({layer.kind}) has {numbers.size} numbers, which do not fit in SBUF"
+                )
         else:
             numbers = numbers.reshape(channels)
         return self.places[source].spread(numbers, fill)

@@ -115,7 +115,7 @@ class Adviser:
             found.append(self._all(seen, "bfloat16", "--dtype bfloat16", before, after.total_us / setting.batch))
         if setting.launches.per == "layer":
             after = self._time(replace(setting, launches=replace(setting.launches, per="network")))
-            seen = f"{len(result.layers)} launches, which exchange values through HBM"
+            seen = f"the network runs as {len(result.layers)} launches, which exchange values through HBM"
             found.append(self._all(seen, "one launch", "--launches network", before, after.total_us / setting.batch))
         if setting.launches.form == "direct":
             after = self._time(replace(setting, launches=replace(setting.launches, form=DEFAULT_LAUNCHES.form)))

@@ -169,7 +169,7 @@ def check_cores(target: str, lnc: int) -> None:
     from ..simulator.machine.chip import find_target
 
     if lnc > 1 and find_target(target).generation < 3:
-        raise TargetError(f"a logical core of {target} has one NeuronCore; --lnc {lnc} is for trn2 and trn3")
+        raise TargetError(f"--lnc {lnc} requires trn2 or trn3; a logical core of {target} consists of one NeuronCore")
 
 
 def resolve_target(target: str | None) -> str:

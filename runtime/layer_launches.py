@@ -127,7 +127,7 @@ class ProgramStep:
         try:
             return self.planner.plan(batch)
         except Unsupported as why:
-            advice = "; 16-bit dtypes need about half" if self.dtype.itemsize > 2 else ""
+            advice = "; 16-bit dtypes need about half as much" if self.dtype.itemsize > 2 else ""
             raise KernelError(f"in {self.dtype.name}, {why}{advice}") from None
 
 

@@ -97,7 +97,7 @@ def _names(network: Network) -> set[str]:
 
 def _plan(model: Model, dtype: str, batch: int) -> None:
     """Simulate the launches of a batch from shapes only."""
-    where = f"it cannot run in {dtype} in batches of {batch}"
+    where = f"the network cannot run in {dtype} in batches of {batch}"
     try:
         Session(model, _simulator(), dtype, batch).time(batch)
     except (KernelError, ValueError) as error:
@@ -113,7 +113,7 @@ def _run(model: Model, batch: int, least: float) -> Verification:
     try:
         result = Session(model, _simulator(), "float32", batch).run(x)
     except OverflowedError as error:
-        raise ModelError(f"random inputs in a batch of {batch}: {error}") from None
+        raise ModelError(f"cannot run the network on random inputs (batch size {batch}): {error}") from None
     verifier = Verifier(model, "float32", least=least)
     verifier.check(x, result.classes, result.probabilities)
     return verifier.verdict

@@ -40,7 +40,7 @@ def open_model(
     text = os.fspath(name_or_path)
     if not text.lower().endswith(SUFFIXES) or not os.path.isfile(text):
         if size is not None:
-            raise ModelError(f"{text}: picture sizes apply only to ONNX files with variable height and width")
+            raise ModelError(f"{text}: --input-size requires an ONNX file with variable height and width")
         return load_model(name_or_path)
     path = Path(text)
     entry = _entry(path, size)

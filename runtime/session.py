@@ -216,8 +216,8 @@ class Session:
         if not np.isfinite(scores).all():
             advice = _ADVICE.get(self.dtype, "; try --dtype float32")
             raise OverflowedError(
-                f"the output of {self.model.network.name!r} is not finite in {self.dtype}: numbers overflowed on the "
-                f"way{advice}"
+                f"the output of {self.model.network.name!r} is not finite in {self.dtype}: an intermediate value "
+                f"overflowed{advice}"
             )
         network = self.model.network
         if network.output.kind == "map":

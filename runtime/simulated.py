@@ -128,7 +128,7 @@ class FasterBackend:
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Not implemented, because a hypothetical machine computes nothing."""
-        raise KernelError(f"{kernel.__name__}: a faster {self._resource} is only timed")
+        raise KernelError(f"{kernel.__name__}: a run with a faster {self._resource} predicts only times, not values")
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Return the time with the faster resource, from shapes."""

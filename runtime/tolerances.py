@@ -26,8 +26,8 @@ SOURCES = (
         "rounding",
         (1e-5, 5e-3, 4e-2, 0.125),
         False,
-        "operands are rounded to the dtype (half of 2^-23, 2^-10, 2^-7, 2^-3) and some thousands of products are "
-        "summed in another order than the golden model's; in 8 bits, no product is off by more than two roundings",
+        "operands are rounded to the dtype (half of 2^-23, 2^-10, 2^-7, 2^-3) and thousands of products are summed in "
+        "a different order than in the golden model; in 8 bits, no product is off by more than two roundings",
     ),
     Source(
         "passes of a float32 matmul",

@@ -65,7 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
         install()
     if config.getoption("--nki-update-baselines") and getattr(config.option, "numprocesses", None):
-        raise pytest.UsageError("--nki-update-baselines writes files that all tests share; omit -n")
+        raise pytest.UsageError(
+            "--nki-update-baselines cannot be combined with -n, because all tests write to the same files"
+        )
 
 
 def is_on(config: pytest.Config) -> bool:
@@ -138,7 +140,7 @@ def _too_slow(run: Run, max_us: float) -> str:
     """Describe where the time is spent in a kernel that takes longer than allowed."""
     from .timing.by_line import describe_critical, describe_line
 
-    head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}, {max_us:g} are allowed"
+    head = f"{run.name} is predicted to take {run.latency_us:.2f} us on {run.target}; the limit is {max_us:g} us"
     lines = [describe_line(line) for line in run.lines[:SHOWN_LINES]]
     return "\n".join([head, f"critical path: {describe_critical(run)}", *lines, *run.advice])
 

@@ -192,7 +192,7 @@ def _plan(problem, sbuf_bytes, form, weights=None):
     assert row_bytes + halo_bytes <= free, (
         f"conv2d: one output row needs {row_bytes + halo_bytes} bytes of a partition in addition to weights of "
         f"{weights.used_bytes} ({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}), {free} are "
-        "there"
+        f"available"
     )
     unit = rows_together(form, problem.finish.pool_size)
     rows_fitting = min(problem.output[0], (free - halo_bytes) // row_bytes * unit)

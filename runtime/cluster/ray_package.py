@@ -43,7 +43,7 @@ def check_search_path(ray: Any) -> None:
     job = ray._private.worker.global_worker.core_worker.get_job_config()
     if folders := list(job.py_driver_sys_path):
         raise BackendUnavailable(
-            f"Ray {ray.__version__} makes workers import from {folders[0]}, an untrusted folder, so it is not used"
+            f"Ray {ray.__version__} would make workers import from the untrusted folder {folders[0]}, so it is not used"
         )
 
 

@@ -35,7 +35,7 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
     """
     if case.values > MAX_VALUES:
         raise ShapeError(
-            f"{name}: too large to check: its arrays have {case.values:,} numbers; the limit is {MAX_VALUES:,}"
+            f"{name}: too large to be checked: its arrays have {case.values:,} numbers; the limit is {MAX_VALUES:,}"
         )
     arrays = case.arrays(NETWORK_DTYPES[dtype])
     launch = backend.launch(_kernel(case), *arrays, **case.parameters)

@@ -128,7 +128,7 @@ def kernel_case(name: str, shape: Mapping[str, str]) -> KernelCase:
             raise ShapeError(f"{name}: the image is too small: the output would be {'x'.join(map(str, array))}")
     if case.instructions > MAX_INSTRUCTIONS:
         raise ShapeError(
-            f"{name}: needs about {case.instructions:,} instructions; at most {MAX_INSTRUCTIONS:,} are allowed"
+            f"{name}: requires about {case.instructions:,} instructions; the limit is {MAX_INSTRUCTIONS:,}"
         )
     return case
 

@@ -149,10 +149,10 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     except OSError:
         clone = f"git clone https://github.com/{published.repository} {folder / published.repository}"
         is_cloned = (folder / published.repository).is_dir()
-        raise SourceError(f"{path}: no such file; get it with `{checkout if is_cloned else clone}`") from None
+        raise SourceError(f"{path}: no such file; download it with `{checkout if is_cloned else clone}`") from None
     found = hashlib.sha256(data).hexdigest()[:_DIGITS]
     if found != published.sha256:
-        raise SourceError(f"{path}: not the version that was timed; `{checkout}` gets that version")
+        raise SourceError(f"{path}: this is not the version that was timed; check it out with `{checkout}`")
     module = types.ModuleType(f"published {path.stem}")
     module.__file__ = str(path)
     install()
@@ -170,7 +170,7 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     finally:
         sys.path.remove(place)
     if not hasattr(module, published.kernel):
-        raise SourceError(f"{path}: it contains no kernel {published.kernel}")
+        raise SourceError(f"{path}: contains no kernel {published.kernel}")
     return getattr(module, published.kernel)
 
 
@@ -182,7 +182,7 @@ def _python(published: PublishedKernel, text: str) -> str:
     blocks = [textwrap.dedent(block) for block in _BLOCK.findall(text)]
     found = [block for block in blocks if f"def {published.kernel}(" in block]
     if len(found) < int(number):
-        raise SourceError(f"{published.file}: the page has {len(found)} blocks with {published.kernel}")
+        raise SourceError(f"{published.file}: expected one code block with {published.kernel}, found {len(found)}")
     return found[int(number) - 1]
 
 

@@ -48,7 +48,8 @@ def open_neuron_backend(
     named = target or os.environ.get(TARGET_VARIABLE) or instance_target()
     if named is None:
         warn(
-            "neuron-ls does not report the type of this instance; times are labelled trn2 (--target changes the label)"
+            "neuron-ls does not report the type of this instance, so times are labelled trn2 (change the label with "
+            "--target)"
         )
     chosen = resolve_target(named)
     prepare_environment(chosen, named is not None, os.environ, lnc)

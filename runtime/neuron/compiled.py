@@ -140,7 +140,7 @@ class CompiledKernels(ABC):
         options = options or RunOptions()
         if options.warmup < 0 or options.iterations < 1:
             raise ValueError(
-                f"warmup is {options.warmup} and iterations {options.iterations}; expected at least 0 and 1"
+                f"warmup must be at least 0 and iterations at least 1, got {options.warmup} and {options.iterations}"
             )
         self.info = BackendInfo("neuron", target, "measured", HOST_LABEL, lnc=options.lnc)
         self.compilations: list[Compilation] = []
@@ -260,7 +260,9 @@ class CompiledKernels(ABC):
             if is_lost(error):
                 raise runtime_error(job.source.name, error) from error
             reason = first_useful_line(str(error))
-            self._options.warn(f"{job.source.name}: its cached version cannot be loaded and is recompiled: {reason}")
+            self._options.warn(
+                f"{job.source.name}: the cached version cannot be loaded, so the kernel is compiled again: {reason}"
+            )
             slot.discard()
             return None
         self._note(executable, time.perf_counter() - start, is_cached=True)

@@ -67,7 +67,7 @@ def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
             except DeviceTimingError as other:
                 raise DeviceTimingError(f"{error}; {other}") from None
     if not (math.isfinite(told) and told > 0):
-        raise DeviceTimingError(f"{TOOL} gives a {_TOTAL} of {told} s, which is impossible")
+        raise DeviceTimingError(f"{TOOL} reports a {_TOTAL} of {told} s, which is impossible")
     return DeviceTime(told * 1e6, None, by)
 
 
@@ -89,7 +89,7 @@ def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
         _run(["capture", "-n", str(neff), "-s", str(folder / "profile.ntff"), *runs, *given], folder)
         found = sorted(folder.glob("*.ntff"))
         if not found:
-            raise DeviceTimingError(f"{TOOL} capture left no NTFF")
+            raise DeviceTimingError(f"{TOOL} capture wrote no NTFF")
         return view_profile(neff, found[-1], by)
 
 
@@ -102,14 +102,15 @@ def find_profile(folder: Path) -> tuple[Path, Path]:
     """
     traces, programs = sorted(folder.rglob("*.ntff")), sorted(folder.rglob("*.neff"))
     if len(traces) != 1:
-        raise DeviceTimingError(f"torch.profiler left {len(traces)} NTFFs; expected one")
+        raise DeviceTimingError(f"torch.profiler wrote {len(traces)} NTFFs; expected one")
     number = re.match(r"\d+", traces[0].name)
     own = [path for path in programs if number and re.fullmatch(rf"(neff_)?{number.group()}", path.stem)]
     if not own and len(programs) == 1:
         own = programs
     if len(own) != 1:
         raise DeviceTimingError(
-            f"torch.profiler left {len(own)} NEFFs of {len(programs)} that belong to {traces[0].name}"
+            f"{len(own)} of the {len(programs)} NEFFs written by torch.profiler belong to {traces[0].name}; expected "
+            f"one"
         )
     return own[0], traces[0]
 
@@ -145,7 +146,7 @@ def _of_summary(text: str) -> float:
         profiles = [document] if _TOTAL in document else list(document.values())
         (seconds,) = {float(profile[_TOTAL]) for profile in profiles}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise DeviceTimingError(f"{TOOL} view: its summary has no one {_TOTAL}") from None
+        raise DeviceTimingError(f"{TOOL} view: the summary must contain exactly one {_TOTAL}") from None
     return seconds
 
 
@@ -154,10 +155,10 @@ def _of_parquet(folder: Path) -> float:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise DeviceTimingError("Parquet needs pyarrow: pip install pyarrow") from None
+        raise DeviceTimingError("reading Parquet requires pyarrow: pip install pyarrow") from None
     files = sorted(folder.rglob("Summary*.parquet"))
     if not files:
-        raise DeviceTimingError(f"{TOOL} view left no Summary.parquet")
+        raise DeviceTimingError(f"{TOOL} view wrote no Summary.parquet")
     try:
         return float(_totals([row for file in files for row in parquet.read_table(file).to_pylist()])[0])
     except (OSError, ValueError, IndexError, TypeError) as error:

@@ -58,7 +58,7 @@ class Bounds:
     beyond: str
 
 
-# Besides the versions in the release notes, development versions occur on real machines: nki 0.7.0b1 and neuronx-cc
+# Real machines may have development versions that the release notes do not list, such as nki 0.7.0b1 and neuronx-cc
 # 2.0.404830 with torch-neuronx 2.14.3. torch-neuronx before 2.13 is a different product (PyTorch NeuronX, based on
 # XLA).
 _BOUNDS = {
@@ -95,13 +95,16 @@ class Package:
         if self.state == "too old":
             return f"version {self.version} is too old; expected {self.bounds.needed} or newer"
         if self.state in ("newer", "older"):
-            return f"version {self.version}, {self.state} than trninfer was written for ({self.bounds.lowest})"
+            return (
+                f"version {self.version} is {self.state} than the version that trninfer was written for "
+                f"({self.bounds.lowest})"
+            )
         if self.version:
             return f"version {self.version}"
         needed = _PYTHON.get(self.name, (0, 0))
         if _python() >= needed:
             return "not installed"
-        return "not installed; it needs Python {}.{} or newer, but this is {}.{}".format(*needed, *_python())
+        return "not installed; it requires Python {}.{} or newer, but this is {}.{}".format(*needed, *_python())
 
 
 def neuron_devices() -> tuple[str, ...]:

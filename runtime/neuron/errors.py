@@ -31,9 +31,8 @@ _LESS = "reduce --batch-size or --instructions to make launches smaller"
 _LNC = "NEURON_LOGICAL_NC_CONFIG must be equal to --lnc (1), and NEURON_CC_FLAGS must not contain a different --lnc"
 _ADVICE = {
     "NCC_EVRF066": f"kernels and neuronx-cc disagree on the number of physical cores per logical core: {_LNC}",
-    "NCC_EVRF065": "nki and neuronx-cc are from different SDKs, or a compiled kernel is stale: "
-    "update both, then delete "
-    "the cache folder that trninfer doctor names",
+    "NCC_EVRF065": "nki and neuronx-cc are from different SDKs, or a compiled kernel is outdated: update both "
+    "packages, and delete the cache folder shown by trninfer doctor",
     "NCC_EGCA110": f"the kernel's tiles do not fit in SBUF, and kernels do not spill: {_LESS}",
     "NCC_EGCA111": f"the kernel's tiles do not fit in SBUF, and kernels do not spill: {_LESS}",
     "NCC_EBVF030": f"too many instructions: {_LESS}",
@@ -130,7 +129,7 @@ def runtime_error(name: str, error: BaseException) -> DeviceLost | ExecutionErro
         return DeviceLost(f"the Neuron device disappeared (no /dev/neuron*) while {name} ran: {useful_line(error)}")
     if _LOST.search(str(error)):
         return DeviceLost(f"this process lost the NeuronCore while {name} ran: {useful_line(error)}")
-    return ExecutionError(f"{name}: the NeuronCore ended it with an error: {useful_line(error)}")
+    return ExecutionError(f"{name}: the kernel failed on the NeuronCore: {useful_line(error)}")
 
 
 def useful_line(error: BaseException | str) -> str:

@@ -63,8 +63,8 @@ class Job:
         """
         if self.source.module is None:
             raise KernelError(
-                f"{self.source.name}: a kernel must be in a module under its own name, so that "
-                "another process can import it"
+                f"{self.source.name}: a kernel must be a module-level function under its own name, so that another "
+                f"process can import it"
             )
         return {
             "module": self.source.module,
@@ -114,13 +114,16 @@ def _problem(value: Any) -> str | None:
     """Return a description of the problem with an argument, or None."""
     kind = type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):  # includes NumPy scalars
-        return f"holds a {kind}, which has shape and dtype, so it would be treated as a tensor"
+        return f"contains a {kind}, which would be treated as a tensor because it has shape and dtype"
     if isinstance(value, (*_PLAIN, Enum)):
         return None
     if isinstance(value, tuple):
         return next((problem for problem in map(_problem, value) if problem is not None), None)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return f"holds a {kind}; numbers, strings, tuples and frozen dataclasses are allowed in addition to tensors"
+        return (
+            f"contains a {kind}; only numbers, strings, tuples and frozen dataclasses are allowed in addition to "
+            f"tensors"
+        )
     return _problem_of_record(value, kind)
 
 
@@ -128,10 +131,10 @@ def _problem_of_record(value: Any, kind: str) -> str | None:
     """Return a description of the problem with a dataclass or one of its fields, or None."""
     fields = dataclasses.fields(value)
     if not type(value).__dataclass_params__.frozen:
-        return f"holds a {kind}, which is not frozen"
+        return f"contains a {kind}, which is not frozen"
     hidden = [field.name for field in fields if not (field.repr and field.compare)]
     if hidden:
-        return f"holds a {kind} whose {hidden[0]} is excluded from its repr or from comparisons"
+        return f"contains a {kind} whose {hidden[0]} is excluded from its repr or from comparisons"
     return _problem(tuple(getattr(value, field.name) for field in fields))
 
 

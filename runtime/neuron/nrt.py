@@ -103,7 +103,7 @@ class NrtBackend(OnDevice):
             )
         for name, (_, dtype) in zip(model.outputs, results):
             if model.dtypes.get(name, dtype.name) != dtype.name:
-                text = f"the NEFF outputs {name} as {model.dtypes[name]}, the kernel as {dtype.name}"
+                text = f"the dtype of {name} is {model.dtypes[name]} in the NEFF, but {dtype.name} in the kernel"
                 raise DeviceFaultError("Results", text)
         return model
 

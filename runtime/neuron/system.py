@@ -128,7 +128,9 @@ def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
     if there is None:
         return tuple(range(count))
     if count > len(there):
-        raise BackendUnavailable(f"{count} NeuronCores requested; {len(there)} are visible ({_ranges(there)})")
+        raise BackendUnavailable(
+            f"{count} NeuronCores were requested, but only {len(there)} are visible ({_ranges(there)})"
+        )
     return there[:count]
 
 
@@ -169,7 +171,7 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
     does not support.
     """
     if target == "trn1":
-        raise BackendUnavailable("NKI 0.7 compiles for trn2 and trn3; trn1 is a target of the simulator: --backend sim")
+        raise BackendUnavailable("NKI 0.7 compiles only for trn2 and trn3; to simulate trn1, use --backend sim")
     flags = re.search(r"--(?:lnc|logical-nc-config)[= ]\s*(\d+)", variables.get(COMPILER_FLAGS, ""))
     if flags is not None and flags.group(1) != str(lnc):
         raise BackendUnavailable(f"{COMPILER_FLAGS} has {flags.group()}; {_CORES[lnc]}: remove it{_other(lnc)}")

@@ -36,4 +36,4 @@ def taken_line(text: str) -> str:
     except ValueError:
         there = None
     others = f", one of {there[0]} to {there[-1]}," if there and len(there) > 1 else ""
-    return f"{core} is in use by {by}; {VISIBLE_CORES}=N{others} chooses another"
+    return f"{core} is in use by {by}; to use another core, set {VISIBLE_CORES}=N{others}"

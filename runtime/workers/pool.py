@@ -244,7 +244,7 @@ class WorkerPool:
         try:
             told = await self._in_thread(worker.begin)
         except (WorkerEnded, BackendUnavailable, KernelError, OverflowedError, WorkerFault) as error:
-            self._observer.note("error", "worker did not start", worker=number, reason=str(error))
+            self._observer.note("error", "the worker did not start", worker=number, reason=str(error))
             self._failed_starts += 1
             if (final := self._final(error)) is not None and not self._stopping:
                 self._stopping = True

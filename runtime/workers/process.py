@@ -104,9 +104,9 @@ class WorkerProcess:
     def _ended(self) -> WorkerEnded:
         status = self._wait()
         if status == _NO_MEMORY:
-            return WorkerEnded("a worker's process ran out of memory")
+            return WorkerEnded("a worker process ran out of memory")
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        return WorkerEnded(f"a worker's process {how}")
+        return WorkerEnded(f"a worker process {how}")
 
     def _wait(self) -> int:
         try:

@@ -54,8 +54,9 @@ class NumericSanitizer:
         if offset is None or core.numeric is not self:
             return
         why = (
-            f"ap(offset={offset}) of {tensor.label}, which begins at element {own} of its memory: taken from the "
-            f"start of the memory, {offset}; other documents add both, {own + offset}"
+            f"ap(offset={offset}) of {tensor.label}, which begins at element {own} of its memory: the offset is "
+            f"counted from the start of the memory ({offset}); according to other documents, it is added to that of "
+            f"the view ({own + offset})"
         )
         self._find("base offset", core.line_of_kernel(), 0, why)
 
@@ -89,7 +90,7 @@ class NumericSanitizer:
             at, number = _first(lost, given)
             why = (
                 f"{instruction.op} reads {number} of {tensor.label} at {at} as float32 {int(np.float32(number))}: "
-                f"beyond 2^24 float32 does not have every integer{_of(lost)}"
+                f"float32 cannot represent every integer beyond 2^24{_of(lost)}"
             )
             self._find("inexact", instruction.line, int(lost.sum()) * tensor._dtype.itemsize, why)
 
@@ -115,8 +116,8 @@ class NumericSanitizer:
         if lost.any():
             at, number = _first(lost, given)
             why = (
-                f"{instruction.op} stores {number} in {tensor.label} at {at}: beyond 2^24 {tensor.dtype} does not have "
-                f"every integer{_of(lost)}"
+                f"{instruction.op} stores {number} in {tensor.label} at {at}: {tensor.dtype} cannot represent every "
+                f"integer beyond 2^24{_of(lost)}"
             )
             self._find("inexact", instruction.line, int(lost.sum()) * tensor._dtype.itemsize, why)
 
@@ -134,7 +135,7 @@ class NumericSanitizer:
             at, number = _first(beyond, values)
             why = (
                 f"{instruction.op} computes {int(number)} for {tensor.label} at {at} in float32, which has no odd "
-                f"integers beyond 2^24: it may be off{_of(beyond)}"
+                f"integers beyond 2^24, so it may be inexact{_of(beyond)}"
             )
             self._find("inexact", instruction.line, int(beyond.sum()) * tensor._dtype.itemsize, why)
 
@@ -157,7 +158,8 @@ class NumericSanitizer:
             result = "both are added to the old value, and one sum is lost" if instruction.op in _SUMMING else ""
             why = (
                 f"{instruction.op} scatters into {tensor.label} with the index {int(twice[0])} "
-                f"{int(counts[counts > 1][0])} times: {result or 'which write stands is not documented, here the last'}"
+                f"{int(counts[counts > 1][0])} times: "
+                f"{result or 'it is not documented which write wins; the simulator keeps the last'}"
             )
             self._find("duplicate", instruction.line, 0, why)
 

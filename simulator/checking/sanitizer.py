@@ -162,7 +162,7 @@ class Sanitizer:
             _, instruction = self._seen[last - 2]
             if (own & ~shadow.unread).any() or self._is_for_something_else(last, instruction):
                 continue
-            why = f"nothing reads what {instruction.op} writes to {shadow.label}"
+            why = f"nothing reads the values that {instruction.op} writes to {shadow.label}"
             self._find("dead store", _place(instruction.line), "", int(own.sum()) * shadow.grain, why)
 
     def _is_for_something_else(self, number: int, instruction: Instruction) -> bool:
@@ -220,7 +220,9 @@ class Sanitizer:
         for part in self._taken.pop(id(shadow), {}).values():
             left = part.others - part.used
             if left:
-                why = f"the sum takes {len(part.used)} partitions of {part.label}, whose columns hold {len(left)} more"
+                why = (
+                    f"the sum uses {len(part.used)} partitions of {part.label}, whose columns contain {len(left)} more"
+                )
                 self._find("cut short", part.line, "", len(left), why)
 
     def _read(self, rank: int, instruction: Instruction, tensor: Any) -> None:
@@ -242,7 +244,8 @@ class Sanitizer:
             if others.any():
                 last = int(writer[others].max())
                 why = (
-                    f"{instruction.op} reads {tensor.label}, over which {self._shown(last)} has written another tensor"
+                    f"{instruction.op} reads {tensor.label}, part of which {self._shown(last)} has overwritten with "
+                    f"another tensor"
                 )
                 self._find("overlap", line, self._line(last), int(others.sum()), why)
         _entries(shadow.unread, tensor, shadow.grain)[...] = False
@@ -283,12 +286,18 @@ class Sanitizer:
             others = lost & (_entries(shadow.tensor, tensor, shadow.grain) != tensor.storage.number)
             if others.any():
                 last = int(writer[others].max())
-                why = f"{instruction.op} writes {tensor.label} over another tensor's, unread, of {self._shown(last)}"
+                why = (
+                    f"{instruction.op} overwrites unread values of another tensor with {tensor.label}; they were "
+                    f"written by {self._shown(last)}"
+                )
                 self._find("lost", _place(instruction.line), self._line(last), int(others.sum()), why)
                 return
         if before.op in _FILLS or len(before.writes) > 1 or not lost.all() or int(writer.min()) != last:
             return
-        why = f"{instruction.op} overwrites {tensor.label} before anything read what {self._shown(last)} put there"
+        why = (
+            f"{instruction.op} overwrites {tensor.label} before anything has read the values written by "
+            f"{self._shown(last)}"
+        )
         self._find("lost", _place(instruction.line), self._line(last), int(lost.sum()) * shadow.grain, why)
 
     def _race(self, rank: int, instruction: Instruction, tensor: Any, shadow: Shadow, writes: bool) -> None:
@@ -304,7 +313,7 @@ class Sanitizer:
             what = "writes" if writes else "reads"
             why = (
                 f"core {rank}'s {instruction.op} {what} {tensor.label}, which core {other} uses too "
-                f"({self._shown(last)} wrote it last), without a barrier in between"
+                f"({self._shown(last)} wrote it last), without a barrier between them"
             )
             self._find("race", _place(instruction.line), self._line(last), int(clash.sum()) * shadow.grain, why)
         mine = shadow.write_epoch if writes else shadow.read_epoch

@@ -79,7 +79,7 @@ def result(of: str, dtypes: tuple[str, ...] = ()) -> Tile:
 def reduces(call: Call) -> None:
     """reduce_res requires a reduce_cmd that reduces."""
     if call.reduce_res is not None and call.reduce_cmd is _IDLE:
-        raise NkiValidationError(f"{call.instruction}: reduce_res needs a reduce_cmd that reduces, got idle")
+        raise NkiValidationError(f"{call.instruction}: reduce_res requires a reduce_cmd other than idle")
 
 
 def _not_reversed(call: Call) -> None:

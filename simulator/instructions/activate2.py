@@ -54,7 +54,9 @@ def _pair(call: Call) -> None:
             f"activate2: unsupported combination of op0 and op1: ({call.op0}, {call.op1}); supported: {allowed}"
         )
     if (call.reverse0 and call.op0 == "bypass") or (call.reverse1 and call.op1 == "bypass"):
-        raise NkiValidationError("activate2: reverse0 needs an op0, reverse1 an op1 other than nl.bypass")
+        raise NkiValidationError(
+            "activate2: reverse0 requires an op0 other than nl.bypass, and reverse1 requires such an op1"
+        )
     used = [value for value, op in ((call.imm0, call.op0), (call.imm1, call.op1)) if op != "bypass"]
     if len({value.dtype for value in used if isinstance(value, NkiTensor)}) > 1:
         raise NkiValidationError("activate2: imm0 and imm1 must have the same dtype if both are tensors")

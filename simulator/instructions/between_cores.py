@@ -71,8 +71,8 @@ def _exchanged(call: Call) -> None:
     by_gpsimd, size = call.dma_engine is dma_engine.gpsimd_dma, src._dtype.itemsize
     if by_gpsimd and src.free_size * size > _GPSIMD_BYTES * size:
         raise NkiValidationError(
-            f"sendrecv: src {src.label} has {src.free_size * size} bytes in a partition, dma_engine gpsimd_dma moves "
-            f"at most {_GPSIMD_BYTES * size} of {src.dtype}"
+            f"sendrecv: src {src.label} has {src.free_size * size} bytes per partition, but dma_engine gpsimd_dma "
+            f"moves at most {_GPSIMD_BYTES * size} of {src.dtype}"
         )
     generation = transfers.Generation(call.core.dge, by_gpsimd)
     call.transfer = transfers.copying(call.core.target, dst, src, generation)._replace(beside=by_gpsimd)
@@ -112,8 +112,8 @@ def _exchanging(op: str, core: NeuronCore, send_to_rank: int, recv_from_rank: in
     pair, other = _pair(op, core), 1 - core.rank
     if (send_to_rank, recv_from_rank) != (other, other):
         raise NkiValidationError(
-            f"{op} on core {core.rank}: sends to {send_to_rank} and receives from {recv_from_rank}; of two cores "
-            f"that exchange tiles each sends to the other and receives from it, here {other}"
+            f"{op} on core {core.rank}: sends to {send_to_rank} and receives from {recv_from_rank}; two cores must "
+            f"send to and receive from each other, here core {other}"
         )
     return pair
 

@@ -30,8 +30,8 @@ def _check_alignment(op: str, operand: str, tensor: NkiTensor) -> None:
         check_slot(active(op), op, operand, tensor)
         return
     active(op).warn(
-        f"{op}: {operand} {tensor.label} starts at byte {tensor.access.byte} of a partition of PSUM; addresses there "
-        f"are multiples of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"
+        f"{op}: {operand} {tensor.label} starts at byte {tensor.access.byte} of a partition of PSUM; it must be a "
+        f"multiple of {PSUM_ALIGNMENT} (nl.tile_size.psum_min_align)"
     )
 
 
@@ -51,7 +51,7 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
         )
     if tensor.dtype == "int64" and op != "memset":
         raise NkiValidationError(
-            f"{op}: {operand} {tensor.label}: no engine computes with int64; only DMAs and nisa.scalar_load accept it"
+            f"{op}: {operand} {tensor.label}: engines do not support int64; only DMAs and nisa.scalar_load accept it"
         )
     if len(tensor.shape) > MAX_DIMENSIONS and dimensions(tensor) > MAX_DIMENSIONS:
         raise NkiValidationError(
@@ -137,7 +137,8 @@ def member(op: str, operand: str, kind: type[_Member], value: Any) -> _Member:
         for known in kind:
             if known.value == value:
                 active().warn(
-                    f"{op}: {operand} {value}, a spelling of an earlier NKI, is interpreted as nisa.{kind.__name__}."
+                    f"{op}: {operand} {value} is from an earlier version of NKI and is interpreted as "
+                    f"nisa.{kind.__name__}."
                     f"{known.name}",
                     EarlierNkiWarning,
                 )

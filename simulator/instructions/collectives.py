@@ -263,8 +263,8 @@ def _check_group(op: str, core: NeuronCore, group: tuple[int, ...]) -> None:
     if core.functional and max(group) >= size:
         ranks = "1 rank" if size == 1 else f"{size} ranks"
         raise NkiValidationError(
-            f"{op}: the group {list(group)} has rank {max(group)}, and the kernel runs on {ranks}; "
-            "simulator.run_ranks(kernel, [arrays of rank 0, arrays of rank 1, ...]) runs it on several"
+            f"{op}: the group {list(group)} contains rank {max(group)}, but the kernel runs on {ranks}; "
+            "simulator.run_ranks(kernel, [arrays of rank 0, arrays of rank 1, ...]) runs a kernel on several ranks"
         )
 
 
@@ -280,7 +280,7 @@ def _reduction(op: str, operator: Any) -> Any:
 def _region_of(op: str, tensor: object) -> str:
     """Return the memory of an operand."""
     if not isinstance(tensor, NkiTensor) or isinstance(tensor, IndirectTensor):
-        raise NkiValidationError(f"{op}: srcs and dsts must hold tensors, got {type(tensor).__name__}")
+        raise NkiValidationError(f"{op}: srcs and dsts must contain tensors, got {type(tensor).__name__}")
     if tensor.storage.region is not SBUF:
         return "psum" if tensor.storage.on_chip else "hbm"
     if len(tensor.shape) != _SBUF_RANK:
@@ -331,7 +331,7 @@ def _is_argument(tensor: NkiTensor) -> bool:
 
 def _single(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> None:
     if len(srcs) != 1 or len(dsts) != 1:
-        raise NkiValidationError(f"{op}: srcs and dsts must hold one tensor each, got {len(srcs)} and {len(dsts)}")
+        raise NkiValidationError(f"{op}: srcs and dsts must contain one tensor each, got {len(srcs)} and {len(dsts)}")
 
 
 def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[NkiTensor]]) -> list[list[NkiTensor]]:
@@ -360,7 +360,9 @@ def _scaled(shape: tuple[int, ...], dimension: int, times: int) -> tuple[int, ..
 def _same_shape(op: str, came: tuple[int, ...], dst: NkiTensor, of_dst: tuple[int, ...] | None = None) -> None:
     if came != (of_dst or dst.shape):
         what = f"src must be {list(of_dst)}" if of_dst else f"dst must be {list(came)}"
-        raise NkiValidationError(f"{op}: dst {dst.label} does not fit, {what}; src gives {list(came)}")
+        raise NkiValidationError(
+            f"{op}: dst {dst.label} has the wrong shape: {what}; the shape that results from src is {list(came)}"
+        )
 
 
 def _exchange(

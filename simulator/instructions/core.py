@@ -252,7 +252,7 @@ class NeuronCore:
 
     def _clobbered(self, op: str, written: NkiTensor, read: NkiTensor) -> None:
         """Handle an instruction that writes elements before it reads them."""
-        why = f"{op}: dst {written.label} overlaps {read.label}, of which it writes elements before they are read"
+        why = f"{op}: dst {written.label} overlaps {read.label}, and overwrites elements of it before they are read"
         self.warn(why)
         if self.sanitizer is not None:
             self.sanitizer.clobbers(self._line(), written, why)

@@ -143,7 +143,7 @@ def _hardware_transpose(call: Call) -> None:
     mode, src, rows = call.dge_mode, call.src, call.src.shape[0]
     if mode is _SOFTWARE and not src.gathers:
         raise NkiValidationError(
-            "dma_transpose: dge_mode swdge; allowed: unknown and hwdge, or swdge where src takes a vector of indices"
+            "dma_transpose: dge_mode must be unknown or hwdge, or swdge if src is indexed by a vector, got swdge"
         )
     if call.oob_mode is _SKIP:
         if not src.gathers:
@@ -210,8 +210,8 @@ def gathers_rows(core: NeuronCore, op: str, mode: dge_mode, tensor: NkiTensor) -
         tensor.shape[0] % 16 or tensor.shape[-1] > PARTITIONS or tensor._dtype.itemsize != 2 or index.dtype != "uint32"
     ):
         raise NkiValidationError(
-            f"{op}: a src with a vector of indices has a multiple of 16 rows, up to 128 columns, elements of 2 "
-            f"bytes and uint32 indices; got {tensor.label} with {index.label}"
+            f"{op}: a src with a vector of indices must have a multiple of 16 rows, up to 128 columns, elements of 2 "
+            f"bytes and uint32 indices, got {tensor.label} with {index.label}"
         )
 
 

@@ -93,7 +93,8 @@ def _shuffle(call: Call) -> None:
         raise call.refuse("dst", dst, f"must have as many elements as src {src.label}")
     if len(mask) != QUADRANT or any(not 0 <= lane < QUADRANT and lane != UNCHANGED for lane in mask):
         raise NkiValidationError(
-            f"nc_stream_shuffle: shuffle_mask {list(mask)} must have 32 elements, each 0 to 31 or 255 (leave it)"
+            f"nc_stream_shuffle: shuffle_mask {list(mask)} must have 32 elements, each 0 to 31, or 255 to leave the "
+            f"partition unchanged"
         )
     moved: dict[int, int] = {}
     for partition in range(dst.shape[0]):
@@ -145,4 +146,4 @@ def nc_stream_shuffle(
 def _within(op: str, columns: Array, limit: int, data: NkiTensor) -> None:
     outside = columns[columns >= limit]
     if outside.size:
-        raise OutOfBoundsError(f"{op}: index {outside.flat[0]} is outside {data.label}, allowed 0 to {limit - 1}")
+        raise OutOfBoundsError(f"{op}: index {outside.flat[0]} is outside {data.label}; allowed: 0 to {limit - 1}")

@@ -32,7 +32,7 @@ def affine_fills(call: Call) -> None:
         count *= extent
     if count != dst.free_size:
         raise NkiValidationError(
-            f"{op}: pattern {pattern} makes {count} elements, dst {dst.label} has {dst.free_size} in a partition"
+            f"{op}: pattern {pattern} generates {count} elements, but dst {dst.label} has {dst.free_size} per partition"
         )
 
 

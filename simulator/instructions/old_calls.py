@@ -11,7 +11,10 @@ from types import TracebackType
 
 from ..machine.errors import OperatorError, ours
 
-SINCE = "instructions return nothing since NKI 0.2: allocate dst and pass it first, or run `trninfer migrate`"
+SINCE = (
+    "since NKI 0.2, instructions return nothing: allocate dst and pass it as the first argument, or run `trninfer "
+    "migrate`"
+)
 _UNFIT = re.compile(r"(?:\w+\.)*(\w+)\(\) (?:missing|got an unexpected|got multiple|takes)")
 
 

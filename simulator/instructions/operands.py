@@ -176,7 +176,7 @@ class Operator(Operand):
 
     def _misfit(self, operator: AluOperator) -> str:
         if self.binary and operator.unary:
-            return "takes one input, but two are given"
+            return "accepts one input, but two are given"
         return "must be arithmetic, not a bit operator" if self.arithmetic and operator.bits else ""
 
     def relate(self, call: Call, name: str, value: Any) -> None:

@@ -99,8 +99,8 @@ def check_width(core: Core, storage: Storage) -> None:
     """Warn about a 16-bit tile with a single column whose address is chosen by the compiler."""
     if storage.dtype.itemsize == HALF_WORD and storage.row == 1:
         core.warn(
-            f"ndarray {storage.label}: one column of {storage.dtype.name} takes half a word of a partition, and what "
-            "is placed behind it may begin there; a view of one of two columns is reported to be safer",
+            f"ndarray {storage.label}: one column of {storage.dtype.name} takes half a word of a partition, and the "
+            f"next tensor may begin within that word; a view of one of two columns is reported to be safer",
             ReportedOnChipWarning,
         )
 

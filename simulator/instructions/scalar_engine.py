@@ -65,7 +65,7 @@ def scalar_accumulators_alone(call: Call) -> None:
 def _reduction(call: Call) -> None:
     """A reduce_cmd that reduces requires reduce_op."""
     if call.reduce_op is None and call.reduce_cmd in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
-        raise NkiValidationError(f"activation: reduce_cmd {call.reduce_cmd.name} needs reduce_op=nl.add")
+        raise NkiValidationError(f"activation: reduce_cmd {call.reduce_cmd.name} requires reduce_op=nl.add")
 
 
 def _copies_with_bias(call: Call) -> None:

@@ -76,14 +76,14 @@ def _sizes(call: Call) -> None:
         )
     if columns > STATIONARY_COLUMNS:
         raise NkiValidationError(
-            f"nc_matmul: stationary {stationary.label} has {columns} columns, at most "
-            f"{STATIONARY_COLUMNS} fit the PE array"
+            f"nc_matmul: stationary {stationary.label} has {columns} columns; at most {STATIONARY_COLUMNS} fit in the "
+            f"PE array"
         )
     if moving_columns > core.target.moving_columns:
         limit = core.target.moving_columns * (2 if core.target.generation >= 4 and dst.dtype == "bfloat16" else 1)
         if moving_columns > limit:
             raise NkiValidationError(
-                f"nc_matmul: moving {moving.label} has {moving_columns} columns, at most {limit} on "
+                f"nc_matmul: moving {moving.label} has {moving_columns} columns; at most {limit} are allowed on "
                 f"{core.target.name} into {dst.dtype}"
             )
     if dst.shape[0] != columns or dst.free_size != moving_columns:
@@ -124,12 +124,13 @@ def _dtypes(call: Call) -> None:
     core, dst, left, right = call.core, call.dst, call.stationary.dtype, call.moving.dtype
     if "float8_e4m3fn" in (left, right) and (core.target.generation < 4 or "float8_e4m3" in (left, right)):
         raise NkiValidationError(
-            f"nc_matmul: stationary is {left}, moving is {right}; float8_e4m3fn requires NeuronCore-v4 (trn3) and does "
-            "not go with float8_e4m3"
+            f"nc_matmul: stationary is {left}, moving is {right}; float8_e4m3fn requires NeuronCore-v4 (trn3) and "
+            f"cannot be combined with float8_e4m3"
         )
     if (left in _WIDE) != (right in _WIDE):
         raise NkiValidationError(
-            f"nc_matmul: stationary is {left}, moving is {right}; if one is float32, so must be the other"
+            f"nc_matmul: stationary is {left}, moving is {right}; if one of them is float32, the other must be "
+            f"float32 too"
         )
     if call.is_transpose and core.target.generation >= 3:
         if dst.dtype != left:
@@ -311,6 +312,6 @@ def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
         )
     if core.target.generation < 4:
         core.warn(
-            f"nc_matmul: accumulate=True onto dst {dst.label}, of which {found.value}; adding to what no matmul has "
-            f"written is undefined on {core.target.name}, begin with accumulate=False"
+            f"nc_matmul: accumulate=True onto dst {dst.label}, of which {found.value}; adding to memory that no "
+            f"matmul has written is undefined on {core.target.name}; begin with accumulate=False"
         )

@@ -37,7 +37,7 @@ def _pair_of_operators(call: Call) -> None:
             f"tensor_scalar: op0=nl.{first.name} and op1=nl.{second.name} must both be bit operators or both arithmetic"
         )
     if second is None and call.operand1 is not None:
-        raise NkiValidationError("tensor_scalar: operand1 needs an op1")
+        raise NkiValidationError("tensor_scalar: operand1 requires an op1")
 
 
 def _operators_of_engines(call: Call) -> None:
@@ -46,9 +46,9 @@ def _operators_of_engines(call: Call) -> None:
     core, unit, pair = call.core, call.unit, _names(call)
     on_scalar_engine = core.target.generation > 2 and pair in _ON_SCALAR_ENGINE
     if call.op0.bits and unit is not VECTOR:
-        raise NkiValidationError(f"tensor_scalar: nl.{call.op0.name} runs on the Vector Engine only")
+        raise NkiValidationError(f"tensor_scalar: nl.{call.op0.name} runs only on the Vector Engine")
     if unit is GPSIMD and "rsqrt" not in pair:
-        raise NkiValidationError("tensor_scalar: the GpSimd Engine runs it for nl.rsqrt only")
+        raise NkiValidationError("tensor_scalar: the GpSimd Engine supports only nl.rsqrt")
     if unit is SCALAR and not on_scalar_engine:
         raise NkiValidationError(
             f"tensor_scalar: op0 and op1 {pair} on the Scalar Engine of {core.target.name}; allowed from "

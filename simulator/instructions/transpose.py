@@ -36,7 +36,7 @@ def _turned(call: Call) -> None:
     limit = PARTITIONS if unit is _TENSOR else MOST_ON_VECTOR
     if partitions > limit or free > limit:
         raise NkiValidationError(
-            f"nc_transpose: data {data.label} is {partitions} x {free}, at most {limit} x {limit} on the "
+            f"nc_transpose: data {data.label} is {partitions} x {free}; at most {limit} x {limit} is allowed on the "
             f"{unit.name} engine"
         )
     if (dst.shape[0], dst.free_size) != (free, partitions):
@@ -65,8 +65,8 @@ def _on_tensor_engine(call: Call) -> None:
         )
     elif target.generation >= 3 and data._dtype.is_float and data._dtype.itemsize == 1:
         call.core.warn(
-            f"nc_transpose: data {data.label}: on {target.name} transposes of 8-bit floats come as 16-bit "
-            "elements in PSUM (trainium2_arch.rst); the simulator has them side by side, as the API does"
+            f"nc_transpose: data {data.label}: on {target.name} transposes of 8-bit floats are stored as 16-bit "
+            f"elements in PSUM (trainium2_arch.rst); the simulator stores them contiguously, as the API does"
         )
     stride = data.strides[-1] * data._dtype.itemsize
     call.cost = call.core.costs.transpose(data.shape[0], data.free_size, data._dtype, stride)

@@ -155,7 +155,7 @@ def _kept_elements(call: Call) -> None:
             f"axes {call.axes} of {data.label}"
         )
     if call.negate and call.op.bits:
-        raise NkiValidationError("tensor_reduce: negate goes with arithmetic operators only")
+        raise NkiValidationError("tensor_reduce: negate requires an arithmetic operator")
 
 
 @declared(VECTOR, cost=("reduce", "data"), rules=(_kept_elements,), finds=("axes",))

@@ -183,8 +183,8 @@ def allocate(
     if storage.on_chip:
         if len(shape) < 2:
             raise NkiValidationError(
-                f"ndarray {storage.label}: a tensor on chip has a partition and a free dimension, "
-                f"got one; (1, {shape[0]}) lies on one partition, ({shape[0]}, 1) on one each"
+                f"ndarray {storage.label}: an on-chip tensor must have a partition and a free dimension, got one "
+                f"dimension; (1, {shape[0]}) uses one partition, ({shape[0]}, 1) uses {shape[0]} partitions"
             )
         if shape[0] > PARTITIONS:
             raise NkiValidationError(

@@ -53,7 +53,8 @@ class NKIObject:
         if alike:
             warnings.warn(
                 f"`==` of two objects of {type(self).__name__}, which defines none: NKI 0.6 compared their fields, as "
-                "is done here; since 0.7 Python's own rules hold, by which they differ: make it a dataclass",
+                f"the simulator does; since NKI 0.7, Python compares identities, so they differ: make the class a "
+                f"dataclass",
                 UndefinedOnChipWarning,
                 stacklevel=2,
             )

@@ -40,8 +40,8 @@ class DeviceNumber(NKIObject):
         """Return the value. Raise NkiValidationError if it was never written or is unknown in this run."""
         if self.unknown:
             raise UnknownNumberError(
-                f"{what} depends on {self.shown} that was loaded from memory, whose value a shape-only run does not "
-                "know; run it with functional=True"
+                f"{what} depends on {self.shown} that was loaded from memory, whose value is unknown in a shape-only "
+                f"run; use functional=True"
             )
         if self.state is None:
             raise NkiValidationError(
@@ -51,7 +51,7 @@ class DeviceNumber(NKIObject):
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise OperatorError(
-            f"{self.shown} has a value only on the device: Python cannot compute with it; use it as a bound of "
+            f"{self.shown} has a value only on the device, so Python cannot compute with it; use it as a bound of "
             "nl.fori_loop, the condition of nl.while_loop or an index, or store it"
         )
 
@@ -77,8 +77,8 @@ class VirtualRegister(DeviceNumber):
 
     def __bool__(self) -> bool:  # type: ignore[override]
         raise OperatorError(
-            "`while` or `if` of a register: its value exists only on the device; nl.while_loop(register, body) runs "
-            "there (`trninfer migrate` rewrites `while register`, which NKI 0.6 took)"
+            "`while` or `if` of a register: its value exists only on the device; use nl.while_loop(register, body) "
+            "(`trninfer migrate` rewrites `while register`, which NKI 0.6 accepted)"
         )
 
     _refuse = DeviceNumber._refuse

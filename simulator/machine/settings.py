@@ -9,7 +9,9 @@ from contextlib import contextmanager
 MAX_INSTRUCTIONS_VARIABLE = "TRNINFER_MAX_INSTRUCTIONS"
 NO_DGE_VARIABLE = "TRNINFER_DISABLE_DGE"
 MAX_INSTRUCTIONS = 2_000_000
-TOO_MANY = "the kernel has issued {:,} instructions and may not end; trninfer simulate --max-instructions N allows more"
+TOO_MANY = (
+    "the kernel has issued {:,} instructions and may not end; to allow more, use trninfer simulate --max-instructions N"
+)
 
 
 def max_instructions() -> int:

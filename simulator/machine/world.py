@@ -96,4 +96,4 @@ class World:
         blocked = {each for each, (ranks, n) in self._waits.items() if len(self._meetings[ranks, n]) < len(ranks)}
         if len(blocked | self._ended) == self.size:
             told = [f"rank {each} in {self._meetings[self._waits[each]][each].shown}" for each in sorted(blocked)]
-            raise NkiValidationError(f"ranks wait for each other without end: {'; '.join(told)}")
+            raise NkiValidationError(f"deadlock: ranks wait for each other: {'; '.join(told)}")

@@ -90,7 +90,7 @@ def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
         if old == new:
             return found, ""
         if OLD_PACKAGE in old and not _is_installed(OLD_PACKAGE):
-            return found, f"the old file does not run here, {OLD_PACKAGE} is not installed"
+            return found, f"the old file does not run here, because {OLD_PACKAGE} is not installed"
         before = _run(old, path, Path(first))
         if not before.runs:
             return found, f"the old file does not run: {before.shown}"

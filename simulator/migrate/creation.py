@@ -47,7 +47,9 @@ def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     extents, blocks = _extents(ex, given["shape"])
     value = ex.rewrite(given["fill_value"]).text if op == "full" else VALUES.get(op)
     if placed:
-        ex.ctx.add(CHECK, f"the tensor's place, buffer={ast.unparse(given['buffer'])}, is left to the compiler")
+        ex.ctx.add(
+            CHECK, f"the compiler chooses the place of the tensor instead of buffer={ast.unparse(given['buffer'])}"
+        )
     kind = "hbm" if region.endswith("hbm") else region
     blocks = 0 if kind == "hbm" else blocks
     if blocks:
@@ -108,7 +110,7 @@ def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
         regions = mentioned & {"sbuf", "psum"}
         if len(regions) == 1:
             return regions.pop(), True
-    raise CannotError(f"buffer={ast.unparse(node)} names no memory that is known here")
+    raise CannotError(f"buffer={ast.unparse(node)} is not a known memory")
 
 
 def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:

@@ -45,10 +45,10 @@ def conditional(node: cst.While, loop: ast.While, ctx: Context) -> tuple[list[st
 def _check(node: cst.For | cst.While) -> None:
     """Reject statements that are valid in a loop but not in the body function that replaces it."""
     if node.orelse is not None:
-        raise CannotError("an else branch of a loop of the device")
+        raise CannotError("an else branch of a device loop")
     for kind, shown in ((m.Break(), "break"), (m.Continue(), "continue"), (m.Return(), "return")):
         if m.findall(node.body, kind):
-            raise CannotError(f"`{shown}` in a loop of the device: its body is a function that is traced once")
+            raise CannotError(f"`{shown}` in a device loop, whose body is a function that is traced once")
 
 
 def refuse_carried(tree: ast.FunctionDef | None, loop: ast.For | ast.While, ctx: Context) -> None:
@@ -65,7 +65,10 @@ def refuse_carried(tree: ast.FunctionDef | None, loop: ast.For | ast.While, ctx:
     )
     if carried:
         names = ", ".join(carried)
-        raise CannotError(f"a loop of the device hands on {names}; its body is traced once: keep it in SBUF or HBM")
+        raise CannotError(
+            f"a device loop passes {names} to its next iteration, but its body is traced only once: "
+            f"keep the value in SBUF or HBM"
+        )
 
 
 def _after(tree: ast.FunctionDef, loop: ast.For | ast.While) -> list[ast.stmt]:

@@ -47,7 +47,7 @@ class Expressions:
             own = self.ctx.names.dtype(node) if not self._host else None
             value = self.ctx.scope.get(node.id)
             if isinstance(value, Ambiguous):
-                raise CannotError(f"{node.id}: an index array that is not the same in each branch or turn of a loop")
+                raise CannotError(f"{node.id}: an index array that differs between branches or iterations")
             return Result(own or node.id, value)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
@@ -138,7 +138,7 @@ class Expressions:
             if 0 <= at < len(indices):
                 return Result("", indices[at])
         if base.tensor is not None and node.attr == "T":
-            raise CannotError("a tensor has no T: use nl.transpose")
+            raise CannotError("tensors have no attribute T: use nl.transpose")
         return Result(f"{base.text}.{node.attr}")
 
     def module_name(self, dotted: str, shown: str) -> str:
@@ -194,7 +194,7 @@ class Expressions:
             return clip_whole(base, clips)
         if any(element.rows is not None for element in elements[1:]):
             raise CannotError(
-                "a tile as an index of another dimension than the first: use t.ap(..., scalar_offset=...)"
+                "a tile as an index of a dimension other than the first: use t.ap(..., scalar_offset=...)"
             )
         return take(base, elements, clips)
 
@@ -237,7 +237,7 @@ class Expressions:
         grid = []
         for position, part in enumerate(parts):
             if not isinstance(part, ast.Slice) or part.upper is None or part.step is not None:
-                raise CannotError("nl.mgrid of something else than slices a:b")
+                raise CannotError("nl.mgrid supports only slices a:b")
             start = self.sum(part.lower) if part.lower is not None else Sum(0)
             axis = arange(start, self.sum(part.upper)).axes[-1]
             grid.append(Index(start, {position - len(parts): axis}, len(parts)))
@@ -264,7 +264,7 @@ class Expressions:
             masks = [self._as_mask(side) for side in (node.left, node.right)]
             if isinstance(node.op, ast.BitAnd) and masks[0] is not None and masks[1] is not None:
                 return Result("", masks[0] & masks[1])
-            raise CannotError(f"{self.ctx.source.of(node)}: masks are joined by & alone")
+            raise CannotError(f"{self.ctx.source.of(node)}: masks may be combined only with &")
         if not isinstance(left.value, Index) and not isinstance(right.value, Index):
             return None
         a, b = as_index(left), as_index(right)

@@ -47,7 +47,7 @@ def _inner(function: ast.FunctionDef) -> list[ast.FunctionDef]:
 def assumptions(names: Names) -> list[Note]:
     """Return a note on the names that an excerpt (a file without imports) is assumed to import."""
     shown = ", ".join(names.assumed)
-    return [Note(1, CHECK, f"the file imports nothing of NKI: {shown} are taken for NKI's modules")] if shown else []
+    return [Note(1, CHECK, f"the file does not import NKI: {shown} are assumed to be its modules")] if shown else []
 
 
 def called_by(tree: ast.AST, functions: set[str]) -> set[str]:

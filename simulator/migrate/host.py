@@ -136,10 +136,10 @@ class Host(cst.CSTTransformer):
         options = [argument.keyword.value for argument in call.args if argument.keyword is not None]
         options = [option for option in options if option not in KERNEL_PARAMETERS]
         if dotted in TIMERS:
-            message = f"{dotted} was removed: the kernel itself is called; trninfer simulate predicts its time"
+            message = f"{dotted} was removed: the kernel itself is called instead; trninfer simulate predicts its time"
             self._notes.add(self._line, CHECK, message)
         elif options:
-            self._notes.add(self._line, CHECK, f"{', '.join(options)} of {dotted} are left out with it")
+            self._notes.add(self._line, CHECK, f"the arguments {', '.join(options)} of {dotted} are removed with it")
         if kernel is not None:
             return self._kernel(kernel)
         self._support.add("as_kernel")
@@ -173,7 +173,7 @@ class Host(cst.CSTTransformer):
 
     def leave_Attribute(self, original: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
         if updated.attr.value == "benchmark_result" and not self._keep_runners:
-            message = "a kernel has no benchmark_result any more: time it on the chip, or with trninfer simulate"
+            message = "kernels no longer have benchmark_result: time the kernel on the chip, or with trninfer simulate"
             self._notes.add(self._line, CANNOT, message)
         if dotted_of(updated) == f"{OLD_PACKAGE}.nki":  # imported by `import neuronxcc.nki`, without an alias
             return updated.attr

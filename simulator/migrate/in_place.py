@@ -22,7 +22,9 @@ def cumulative(ex: Expressions, call: ast.Call) -> Result | None:
     if is_none(given.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):
         return None
     if not command:
-        ex.ctx.add(CHECK, "imm1 goes with reduce_cmd=nisa.reduce_cmd.load_reduce alone: pass None with other commands")
+        ex.ctx.add(
+            CHECK, "imm1 is allowed only with reduce_cmd=nisa.reduce_cmd.load_reduce: pass None with other commands"
+        )
         return None
     del given["imm1"]
     arguments = ", ".join(f"{each}={ex.rewrite(node).text}" for each, node in given.items())

@@ -147,7 +147,7 @@ class Operands:
             raise CannotError("the mask does not select a rectangle: use nisa.affine_select, or loop over the rows")
         self.clips, conditions = found
         if any(clip.count.is_number and clip.count.number <= 0 for clip in self.clips.values()):
-            raise CannotError(f"mask={ast.unparse(mask)} holds nowhere: remove the call, or correct the mask")
+            raise CannotError(f"mask={ast.unparse(mask)} is never true: remove the call, or correct the mask")
         unmet = [sum_ for sum_ in conditions if not (sum_.is_number and sum_.number <= 0)]
         self.condition = " and ".join(f"{sum_.text} <= 0" for sum_ in unmet)
 

@@ -45,7 +45,9 @@ def loop_range(ex: Expressions, node: ast.Call) -> Result:
     bounds = [*node.args, *(given[each] for each in ("start", "stop", "step") if each in given)]
     for each in given:
         if each not in ("start", "stop", "step"):
-            ex.ctx.add(CHECK, f"{each}= of a loop is left out: the compiler orders instructions by their dependencies")
+            ex.ctx.add(
+                CHECK, f"{each}= of a loop is removed, because the compiler orders instructions by their dependencies"
+            )
     return Result(f"range({', '.join(ex.rewrite(bound).text for bound in bounds)})")
 
 
@@ -84,7 +86,7 @@ def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
         return []
     if key in DROPPED:
         reason = f": {DROPPED[key]}" if DROPPED[key] else ""
-        ex.ctx.add(CHECK, f"{keyword.arg}= is left out{reason}")
+        ex.ctx.add(CHECK, f"{keyword.arg}= is removed{reason}")
         return []
     if keyword.arg == "buffer" and isinstance(keyword.value, ast.Constant) and keyword.value.value in REGIONS:
         return [f"buffer={ex.ctx.nl}.{keyword.value.value}"]
@@ -93,7 +95,7 @@ def _argument(ex: Expressions, dotted: str, keyword: ast.keyword) -> list[str]:
         return [f"src={nisa}.register_alloc({text})"]
     if key == ("nki.isa.sendrecv", "use_gpsimd_dma"):
         if not isinstance(keyword.value, ast.Constant):
-            raise CannotError("use_gpsimd_dma that is not a constant: use dma_engine=nisa.dma_engine.gpsimd_dma")
+            raise CannotError("use_gpsimd_dma is not a constant: use dma_engine=nisa.dma_engine.gpsimd_dma")
         return [f"dma_engine={nisa}.dma_engine.gpsimd_dma"] if keyword.value.value else []
     return [f"{RENAMED.get(key, keyword.arg)}={enumerated(ex, keyword.arg, keyword.value) or text}"]
 
@@ -112,4 +114,4 @@ def _member(parameter: str, number: int) -> str:
             for each in entry["members"]:
                 if each["value"] == str(number):
                     return f"{enumeration}.{each['name']}"
-    raise CannotError(f"{parameter}={number}: no member of {ENUMS[parameter]} has that number")
+    raise CannotError(f"{parameter}={number} is not the number of a member of {ENUMS[parameter]}")

@@ -89,7 +89,7 @@ class Migrator:
             self._needed |= lost
             return self.migrate()
         if lost:
-            raise LossError(1, f"nothing defines {', '.join(sorted(lost))} any more")
+            raise LossError(1, f"{', '.join(sorted(lost))} would no longer be defined")
         return Migration(module.code, tuple(sorted(self._notes.notes)))
 
     def _known(self) -> object:
@@ -192,7 +192,7 @@ class Migrator:
                 found = ctx.statements.migrate(tree)
                 used = stored([tree]) & self._needed if found == [] else set()
                 if used:
-                    raise CannotError(f"{', '.join(sorted(used))} is used in another way than as an index")
+                    raise CannotError(f"{', '.join(sorted(used))} is used other than as an index")
                 ast.parse("\n".join(found or ()))  # an unusual construct may have produced invalid Python
             except Exception as error:  # an unusual construct that fails in any way must be rewritten by hand
                 if not isinstance(error, CannotError):
@@ -241,7 +241,7 @@ class Migrator:
                 self._notes.add(line, CANNOT, message)
                 return [f"{MARK}{message}", small]
             elif each.dotted and each.dotted not in imports.GONE:
-                self._notes.add(line, CHECK, f"the import of {each.dotted}, which NKI 0.7 does not have, is left out")
+                self._notes.add(line, CHECK, f"the import of {each.dotted}, which NKI 0.7 does not have, is removed")
         return list(dict.fromkeys(lines))
 
     def _replaced(self, node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:
@@ -305,7 +305,7 @@ class Migrator:
             tree = self._pairs[node.body[0]]
             del ctx.moved[tree]
             self._waiting.remove(node)
-            message = f"is made in the loop of line {loop.lineno}: before it, each turn would wait for the last"
+            message = f"is allocated in the loop of line {loop.lineno}: before it, iterations would wait for each other"
             self._notes.add(tree.lineno, CHECK, f"{stored([tree]).pop()} {message}")
         return body.with_changes(body=[*arrived, *body.body]) if arrived else body
 

@@ -51,7 +51,10 @@ def _odd_parts(ctx: Context, tensor: Tensor) -> list[str]:
 
 def copied(ctx: Context, dst: Result, value: Result) -> str:
     """Return a call that copies a tile or a number to part of a tile that may start at any partition."""
-    ctx.add(CHECK, f"engines may not start at partition {dst.tensor.start if dst.tensor else 0}: a DMA copies there")
+    ctx.add(
+        CHECK,
+        f"engines cannot start at partition {dst.tensor.start if dst.tensor else 0}: a DMA copies the value there",
+    )
     source = value.tensor.start if value.tensor is not None else "0"
     return f"{ctx.needs('place')}({dst.text}, {value.text}, ({dst.tensor.start if dst.tensor else 0}, {source}))"
 
@@ -88,5 +91,5 @@ def outputs(ex: Expressions, node: ast.expr) -> str:
     output = ex.ctx.fresh("output")
     ex.ctx.emit(f"{output} = {nl}.ndarray({tile}.shape, dtype={tile}.dtype, buffer={nl}.shared_hbm)")
     ex.ctx.emit(f"{nl}.store({output}, {f'{nl}.copy({tile})' if result.tensor.region == 'psum' else tile})")
-    ex.ctx.add(CHECK, f"outputs of a kernel are in HBM: {ast.unparse(node)} is stored to {output}")
+    ex.ctx.add(CHECK, f"outputs of a kernel must be in HBM: {ast.unparse(node)} is stored in {output}")
     return output

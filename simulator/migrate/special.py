@@ -50,7 +50,7 @@ def iota(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
     operands = Operands(ex, given.pop("mask", None))
     index = as_index(ex.rewrite(given["expr"]))
     if index is None or not index.axes:
-        raise CannotError("nisa.iota of something else than index arrays")
+        raise CannotError("nisa.iota supports only index arrays")
     rank = max(index.rank, 2)
     pattern, offset, multiplier = _pattern(index)
     if dst is None:
@@ -84,7 +84,7 @@ def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
         for at in range(-rank, 0):
             axis = below.axes.get(at)
             if at > -rank and axis is None and view.full[at] != "1":
-                raise CannotError("nisa.affine_select: pred leaves out a dimension of the tile")
+                raise CannotError("nisa.affine_select: pred does not cover all dimensions of the tile")
     pattern, offset, multiplier = _pattern(below)
     dtype = given.get("dtype")
     if dst is None:

@@ -189,7 +189,7 @@ class Statements:
         left = []
         for element, result in zip(target.elts, results):
             if not isinstance(element, ast.Name):
-                raise CannotError("index arrays unpacked into something else than names")
+                raise CannotError("index arrays may be unpacked only into names")
             self.ctx.scope[element.id] = result.value
             if not is_index(result.value):
                 left.append((element.id, result.text))
@@ -276,7 +276,7 @@ class Statements:
             return {at: clip for at, clip in clips.items() if at == -1}
         if op in KEEPING_ROWS:
             if any(at < -2 for at in clips):
-                raise CannotError(f"nisa.{op} with a mask on three axes or more: take one row of tiles at a time")
+                raise CannotError(f"nisa.{op} with a mask on three or more axes: process one row of tiles at a time")
             return {at: clip for at, clip in clips.items() if at == -2}
         return clips
 
@@ -314,7 +314,7 @@ class Statements:
         conditions = []
         for each in names:
             if not isinstance(each, ast.Name) or each.id not in ctx.loops:
-                raise CannotError("nl.loop_reduce over something else than the variables of loops around it")
+                raise CannotError("nl.loop_reduce may reduce only over the variables of enclosing loops")
             conditions.append(f"{each.id} == {ctx.loops[each.id]}")
         operands = Operands(self.ex, given.get("mask"))
         source = operands.view(given["x"]).text
@@ -367,7 +367,7 @@ class Statements:
             result = Result(f"{ctx.nl}.copy({result.text})", Tensor("sbuf", result.tensor.dtype, result.tensor.shape))
         op = IN_PLACE_OPERATORS.get(type(node.op))
         if op is None:
-            raise CannotError(f"{ast.unparse(node)}: an operator that tiles do not have")
+            raise CannotError(f"{ast.unparse(node)}: tiles do not support this operator")
         current = Result(dst.text, dst.tensor)
         if result.tensor is not None and op != "divide" and dst.shape is not None and dst.shape == result.tensor.shape:
             call_text = f"dst={dst.text}, data1={dst.text}, data2={result.text}, op={ctx.nl}.{op}"

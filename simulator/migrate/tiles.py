@@ -84,7 +84,7 @@ def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) 
 
 
 GONE = {
-    "loop_reduce": "assign its result by itself to a tile, t[...] = nl.loop_reduce(...)",
+    "loop_reduce": "assign its result to a tile in a statement of its own, t[...] = nl.loop_reduce(...)",
     "all_reduce": "use nki.collectives.all_reduce",
     "atomic_rmw": "use nisa.dma_compute",
 }
@@ -333,7 +333,7 @@ def operate(ex: Expressions, node: ast.expr) -> Result | None:
     if kind is ast.MatMult:
         return Result(f"{ex.ctx.nl}.matmul({left.text}, {right.text})", Tensor("psum"))
     if kind not in OPERATORS:
-        raise CannotError(f"{ex.ctx.source.of(node)}: an operator that tiles do not have")
+        raise CannotError(f"{ex.ctx.source.of(node)}: tiles do not support this operator")
     return binary(ex, OPERATORS[kind], left, right)
 
 

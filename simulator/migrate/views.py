@@ -46,7 +46,7 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
     text = base.text
     if tensor.blocks:
         if any(element.is_slice or (element.index is not None and element.index.axes) for element in blocks):
-            raise CannotError("a block dimension is indexed by more than a number: take the blocks one at a time")
+            raise CannotError("a block dimension may be indexed only by a number: process the blocks one at a time")
         text = f"{base.text}[{', '.join(element.text for element in blocks)}]"
         if not inner:
             return View(text, view_of(tensor, tensor.shape), tensor.shape, tensor.shape)
@@ -99,7 +99,7 @@ def _clipped_slices(elements: list[Element], tensor: Tensor, clips: Clips) -> li
     right."""
     rank = tensor.rank or len(tensor.shape or ())
     if not rank or any(element.text == "..." for element in elements):
-        raise CannotError("a mask on a tile of unknown rank that is taken by slices: shorten the slices with min(...)")
+        raise CannotError("a mask on slices of a tile of unknown rank: shorten the slices with min(...)")
     elements = elements + [Element(":", is_slice=True)] * (rank - len(elements))
     slices = [position for position, element in enumerate(elements) if element.is_slice]
     for at, clip in clips.items():
@@ -181,7 +181,7 @@ def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> 
             counts[at] = axis.count
     if rank > max(2, len(indices), len(counts)):
         raise CannotError(
-            "index arrays of more axes than the tensor has dimensions: make a grid of its dimensions alone"
+            "index arrays with more axes than the tensor has dimensions: use a grid of its dimensions only"
         )
     full = tuple(counts[at].text if at in counts else "1" for at in range(-rank, 0))
     clipped = [index.clipped(clips) for index in indices]
@@ -245,11 +245,13 @@ def _pattern(text: str, tensor: Tensor, indices: list[Index], rank: int) -> str:
             axis = index.axes.get(at)
             if axis is not None:
                 if axis.factor.is_number and axis.factor.number < 0:
-                    raise CannotError("an index that counts down: a stride of an access pattern is never negative")
+                    raise CannotError("an index that counts down: strides of access patterns cannot be negative")
                 step = step + Sum(0, {f"{text}.strides[{dimension}]": 1}) * axis.factor
                 count = axis.count
         if step == Sum(0) and count != Sum(1) and not pairs and tensor.region in ("sbuf", "psum"):
-            raise CannotError("one partition read as several: copy it to all partitions with nl.broadcast_to(t, shape)")
+            raise CannotError(
+                "one partition is read as several: copy it to all partitions with nl.broadcast_to(t, shape)"
+            )
         pairs.append(f"[{step.text if step != Sum(0) or count != Sum(1) else '1'}, {count.text}]")
     offset = Sum(0, {f"{text}.offset": 1})
     for dimension, index in enumerate(indices):
@@ -262,7 +264,7 @@ def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) 
     """Return rows of a tensor in HBM, selected by indices that are stored in SBUF."""
     indices = [element.index for element in elements[1:]]
     if tensor.region not in ("hbm", "") or any(index is None for index in indices):
-        raise CannotError("a tile as an index: take rows of a tensor in HBM with t.ap(..., vector_offset=tile)")
+        raise CannotError("a tile as an index: read rows of a tensor in HBM with t.ap(..., vector_offset=tile)")
     rank = max([index.rank for index in indices if index is not None], default=2)
     rows = elements[0].rows or ("1",)
     pairs, shape = [f"[{text}.strides[0], {rows[0]}]"], [rows[0]]
@@ -274,7 +276,7 @@ def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) 
         offset = offset + step * index.base
         for at, axis in sorted(index.clipped(clips).axes.items()):
             if at == -rank:
-                raise CannotError("an index array along the rows that a tile chooses")
+                raise CannotError("an index array along rows that are selected by a tile")
             pairs.append(f"[{(step * axis.factor).text}, {axis.count.text}]")
             shape.append(axis.count.text)
     pattern = f"[{', '.join(pairs)}], offset={offset.text}, vector_offset={elements[0].text}"

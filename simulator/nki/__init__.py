@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
         from ..running.runners import RUNNERS
 
         warnings.warn(
-            f"nki.{name} is from an earlier NKI; it runs on the simulator, with predicted times",
+            f"nki.{name} is from an earlier version of NKI; it runs on the simulator and reports predicted times",
             EarlierRunnerWarning,
             stacklevel=2,
         )

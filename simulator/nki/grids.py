@@ -138,8 +138,8 @@ class NkiGrid:
         found = self._layout.view(self._dimensions)
         if found is None:
             raise NkiValidationError(
-                f"{self!r}: its rows of tiles have different offsets in the partitions, so it is not one tensor "
-                "(is_data_representable); index it down to one row of tiles"
+                f"{self!r}: its rows of tiles have different offsets in the partitions, so it cannot be viewed as one "
+                f"tensor (is_data_representable); select one row of tiles"
             )
         return found
 
@@ -228,7 +228,7 @@ def blocks(source: Any, *, tile_shape: tuple[int, ...] | None = None, block_shap
     layout, dimensions, shape = _source("blocks", source, tile_shape)
     block = _shape("blocks", "block_shape", block_shape)
     if len(block) != len(shape):
-        raise ShapeError(f"nl.blocks: block_shape {block} must have the {len(shape)} dimensions of tile_shape {shape}")
+        raise ShapeError(f"nl.blocks: block_shape {block} must have {len(shape)} dimensions, like tile_shape {shape}")
     extents = tuple(count * extent for count, extent in zip(block, shape))
     return NkiBlockGrid(layout, _steps("blocks", dimensions, extents), shape, block)
 

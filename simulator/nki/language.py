@@ -270,8 +270,8 @@ def _tiles_of(name: str, x: Any, y: Any) -> list[NkiTensor]:
     sizes = {operand.free_size for operand in tensors}
     if tensors[0].shape[0] != tensors[-1].shape[0] or len(sizes - {1}) > 1:
         raise NkiValidationError(
-            f"nl.{name}: x {x.label} and y {y.label} must have the same number of partitions and of elements in "
-            "each, or one of them one element; use nl.broadcast_to"
+            f"nl.{name}: x {x.label} and y {y.label} must have the same number of partitions and the same number of "
+            f"elements per partition (or one of them a single element); use nl.broadcast_to"
         )
     return tensors
 

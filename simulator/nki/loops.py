@@ -134,8 +134,9 @@ class _Loop:
         elif issued != self._first:
             first, other = _difference(self._first, issued)
             raise NkiValidationError(
-                f"nl.{self._what}: iteration {self.count} issues {other} where the first issued {first}; the body is "
-                "traced once and runs the same instructions each time; keep changing values in SBUF or HBM"
+                f"nl.{self._what}: iteration {self.count} issues {other}, but the first iteration issued {first}; the "
+                f"body is traced once, so every iteration must run the same instructions; keep changing values in "
+                f"SBUF or HBM"
             )
 
 
@@ -161,7 +162,9 @@ def _shown(likeness: tuple[Any, ...]) -> str:
 def _count(what: str, lower: Any, upper: Any, step: Any) -> tuple[NeuronCore, range, Any]:
     core = active(f"nl.{what}")
     if core.ordered:
-        raise NkiValidationError(f"nl.{what}: not possible inside nl.no_reorder(); put no_reorder in the loop's body")
+        raise NkiValidationError(
+            f"nl.{what}: not possible inside nl.no_reorder(); put no_reorder in the body of the loop"
+        )
     if not isinstance(step, int) or isinstance(step, bool) or step < 1:
         raise NkiValidationError(f"nl.{what}: step must be a constant integer of at least 1, got {step!r}")
     bounds = [_bound(what, value) for value in (lower, upper)]

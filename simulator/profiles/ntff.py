@@ -274,9 +274,9 @@ class _Reader:
                     marks[marker].append((e.start + e.end) // 2)
         first, last = marks.values()
         if not first or not last or max(last) <= min(first):
-            raise ProfileError(f"{self.name}: no markers of the start and the end of a run among its instructions")
+            raise ProfileError(f"{self.name}: contains no markers of the start and the end of a run")
         if max(last) - min(first) > LATEST_PS:
-            raise ProfileError(f"{self.name}: a run of more than an hour")
+            raise ProfileError(f"{self.name}: the run took more than an hour")
         return min(first), max(last)
 
     def _instructions(self, executions: list[_Execution], begin: int) -> list[MeasuredInstruction]:

@@ -45,10 +45,10 @@ def read_profile(path: Path, core: int = 0) -> MeasuredRun:
         return read_ntff(path, core)
     if path.suffix == ".neff":
         raise ProfileError(
-            f"{path.name}: a program, not a profile; pass the NTFF of a run, or an export of neuron-explorer"
+            f"{path.name}: this is a program, not a profile; pass the NTFF of a run, or an export of neuron-explorer"
         )
     if path.suffix == ".parquet":
-        raise ProfileError(f"{path.name}: one table of a profile; pass its folder instead")
+        raise ProfileError(f"{path.name}: this is a single table of a profile; pass its folder instead")
     return _run(path.name, _Json(path), core)
 
 
@@ -65,7 +65,9 @@ class _Json:
                 )
             content = path.read_bytes()
             if (needed := _parsed_bytes(content)) > max(MIN_PARSED, EXPANSION * len(content)):
-                raise ProfileError(f"{self.name}: would take {needed:,} bytes of memory; export it as Parquet")
+                raise ProfileError(
+                    f"{self.name}: reading it would take {needed:,} bytes of memory; export it as Parquet"
+                )
             found = json.loads(content)
             del content
         except OSError as error:
@@ -74,8 +76,10 @@ class _Json:
             told = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
             raise ProfileError(f"{self.name}: not JSON: {told}") from None
         if not isinstance(found, dict) or "instruction" not in found:
-            what = "a summary, which has no instructions" if _is_summary(found) else "not a profile with instructions"
-            raise ProfileError(f"{self.name}: {what}; export the whole profile: neuron-explorer view ... parquet")
+            kind = "a summary, which contains no" if _is_summary(found) else "not a profile with"
+            raise ProfileError(
+                f"{self.name}: this is {kind} instructions; export the whole profile: neuron-explorer view ... parquet"
+            )
         self.tables = found
 
     def _packets(self) -> str:
@@ -127,7 +131,7 @@ class _Parquet:
         try:
             import pyarrow.parquet as parquet
         except ImportError:
-            raise ProfileError(f"{self.name}: Parquet needs pyarrow: pip install pyarrow") from None
+            raise ProfileError(f"{self.name}: reading Parquet requires pyarrow: pip install pyarrow") from None
         for path in self._files(table):
             try:
                 file = parquet.ParquetFile(path)

@@ -105,8 +105,8 @@ def jit(
     for name in kwargs:
         if name in _EARLIER_OPTIONS:
             warnings.warn(
-                f"nki.jit({name}=...): a spelling of an earlier NKI, accepted and ignored; `trninfer lint` names "
-                "the replacement",
+                f"nki.jit({name}=...): this argument is from an earlier version of NKI and is ignored; `trninfer "
+                f"lint` prints the replacement",
                 EarlierNkiWarning,
                 stacklevel=2,
             )
@@ -271,8 +271,8 @@ def degree(kernel: Kernel) -> int | None:
         raise NkiValidationError(f"{LNC_VARIABLE} must be 1 or 2, got {said!r}")
     if kernel.programs is not None and kernel.programs != int(said):
         raise NkiValidationError(
-            f"{kernel.__name__}[{kernel.programs}]: {LNC_VARIABLE} is {said}; a launch grid must be of that many "
-            "cores, and can be left out"
+            f"{kernel.__name__}[{kernel.programs}]: {LNC_VARIABLE} is {said}; the launch grid must have that many "
+            f"cores, or be omitted"
         )
     return int(said)
 
@@ -291,7 +291,7 @@ def _compare_loops(cores: list[NeuronCore]) -> None:
         if count != other:
             warnings.warn_explicit(
                 f"this loop runs {count} times on core 0 and {other} times on core 1; on the chip, both cores of a "
-                "logical core iterate in lockstep, and kernels that do not will hang",
+                f"logical core iterate in lockstep, so the kernel would hang",
                 UndefinedOnChipWarning,
                 *line,
             )
@@ -318,8 +318,8 @@ def _follow(program: list[Instruction], edges: tuple[Edge, ...]) -> None:
         for later, first in itertools.product(named(after), itertools.chain.from_iterable(map(named, firsts))):
             if first.index >= later.index:
                 raise NotSimulatedError(
-                    f"with_schedule: {after!r} comes before {first.name!r} in the program; instructions are "
-                    "computed in the program's order, only edges that go with it are simulated"
+                    f"with_schedule: {after!r} comes before {first.name!r} in the program; instructions are computed "
+                    f"in program order, so only dependencies in that direction are simulated"
                 )
             later.depends_on(first)
 
@@ -334,7 +334,7 @@ def _check_object(kernel: str, value: Any) -> None:
             if isinstance(getattr(value, field.name, None), np.ndarray):
                 raise NkiValidationError(
                     f"{kernel}: {type(value).__name__}.{field.name} is an array; pass arrays as arguments of the "
-                    "kernel, and in objects what is known when it is compiled"
+                    f"kernel, because objects may contain only values that are known at compile time"
                 )
 
 

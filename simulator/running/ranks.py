@@ -34,7 +34,10 @@ def run_ranks(
     """
     found = find_target(target)
     if not 1 <= len(arrays) <= MOST_RANKS:
-        raise NkiValidationError(f"{len(arrays)} ranks; allowed: 1 to {MOST_RANKS}, a list of arguments for each")
+        raise NkiValidationError(
+            f"the number of ranks must be between 1 and {MOST_RANKS}, with a list of arguments "
+            f"for each, got {len(arrays)}"
+        )
     if degree(kernel if isinstance(kernel, Kernel) else Kernel(kernel)) == CORES:
         raise NkiValidationError("ranks that consist of two cores are not simulated; launch the kernel on one core")
     world = World(len(arrays))

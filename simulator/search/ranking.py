@@ -149,7 +149,7 @@ def rank(
         return _try(named[missing[at]], arrays, found, wanted, tolerance)
 
     def lost(at: int) -> Ranked:
-        return Ranked(named[missing[at]][0], "the process that ran it, or another one, was killed")
+        return Ranked(named[missing[at]][0], "the process that ran it, or another worker process, was killed")
 
     computed = dict(zip(missing, each(len(missing), work, lost, processes)))
     ranked = []
@@ -210,7 +210,7 @@ def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[fl
     """Return the largest error of the outputs, and a description of the problem if the outputs are wrong."""
     references = [np.asarray(each) for each in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
     if len(outputs) != len(references):
-        return None, f"{len(outputs)} outputs, {len(references)} in the reference"
+        return None, f"{len(outputs)} outputs, but {len(references)} in the reference"
     worst = 0.0
     for output, reference in zip(outputs, references):
         if output.shape != reference.shape:
@@ -218,11 +218,14 @@ def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[fl
         exact, got = reference.astype(np.float64), output.astype(np.float64)
         finite = np.isfinite(exact)
         if not np.array_equal(got[~finite], exact[~finite], equal_nan=True) or not np.isfinite(got[finite]).all():
-            return None, "NaN or infinities where the reference has none, or the other way round"
+            return None, "NaN or infinities that the reference does not contain, or vice versa"
         largest = float(np.abs(exact[finite]).max(initial=0.0))
         difference = float(np.abs(got[finite] - exact[finite]).max(initial=0.0))
         worst = max(worst, difference / largest if largest else (0.0 if difference == 0 else np.inf))
-    return worst, "" if worst <= tolerance else f"differs from the reference by {worst:.1e}, {tolerance:g} allowed"
+    return (
+        worst,
+        "" if worst <= tolerance else f"differs from the reference by {worst:.1e}; the tolerance is {tolerance:g}",
+    )
 
 
 def _shown(form: str, value: float | None) -> str:

@@ -47,7 +47,7 @@ def read_axis(text: str) -> Axis:
     except (SyntaxError, ValueError):
         parsed = None
     if not name.isidentifier() or not isinstance(parsed, ast.Tuple) or not parsed.elts or not values.strip():
-        raise NkiValidationError(f"{text!r} is not a sweep; allowed: NAME=VALUE,VALUE,... with values in Python")
+        raise NkiValidationError(f"{text!r} is not a sweep; expected NAME=VALUE,VALUE,... with Python values")
     return Axis(name, tuple(parsed.elts))
 
 
@@ -68,7 +68,7 @@ def sweep(
     _check_names(arguments[0], [axis.name for axis in axes])
     variants = list(itertools.product(*(axis.values for axis in axes)))
     if len(variants) > MOST_VARIANTS:
-        raise NkiValidationError(f"{len(variants):,} variants; at most {MOST_VARIANTS:,} are run")
+        raise NkiValidationError(f"{len(variants):,} variants; the limit is {MOST_VARIANTS:,}")
     names = [", ".join(f"{axis.name}={ast.unparse(value)}" for axis, value in zip(axes, values)) for values in variants]
     found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET).name
 
@@ -77,7 +77,7 @@ def sweep(
         return _run_variant(names[index], arguments, found, constants)
 
     def lost(index: int) -> Ranked:
-        return Ranked(names[index], "the process that ran it, or another one, was killed")
+        return Ranked(names[index], "the process that ran it, or another worker process, was killed")
 
     return Ranking(each(len(variants), work, lost, processes), found)
 
@@ -94,7 +94,7 @@ def _check_names(script: str, names: Sequence[str]) -> None:
             there = f"; it has {', '.join(sorted(known))}" if known else ""
             raise NkiValidationError(f"{script} has no line `{name} = ...` at its top level{there}")
         if names.count(name) > 1:
-            raise NkiValidationError(f"{name} is swept twice; allowed: one list of values per name")
+            raise NkiValidationError(f"{name} is swept twice; specify one list of values per name")
 
 
 def _run_variant(name: str, arguments: Sequence[str], target: str, constants: dict[str, ast.expr]) -> Ranked:

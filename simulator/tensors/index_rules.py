@@ -64,7 +64,9 @@ def check_columns(tensor: StridedMemory, index: Any, count: Any) -> None:
         raise NkiValidationError(f"{what}: requires a tile in SBUF or PSUM that is contiguous in each partition")
     if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or not index._dtype.is_integer:
         shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
-        raise NkiValidationError(f"{what}: the offsets must be integers in SBUF, [{tensor.shape[0]}, K], got {shown}")
+        raise NkiValidationError(
+            f"{what}: the offsets must be an integer tensor in SBUF with shape [{tensor.shape[0]}, K], got {shown}"
+        )
     if index.shape[0] != tensor.shape[0]:
         raise NkiValidationError(f"{what}: index {index.label} must have the tile's {tensor.shape[0]} partitions")
     if count is not None and (type(count) is not int or count < 1):

@@ -92,7 +92,7 @@ class NkiTensor(TensorViews):
         return self._moved_by(view, scalar_offset, vector_offset, indirect_dim)
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> NkiTensor:
-        what = f"{self.label}: {shown_key(key)} takes no element"
+        what = f"{self.label}: {shown_key(key)} selects no element"
         return OutsideTensor(NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=self.offset), what)
 
     def view(self, dtype: object) -> NkiTensor:
@@ -187,7 +187,7 @@ class NkiTensor(TensorViews):
         step = self.strides[dim] * old // new
         shape, strides = pattern.shape, pattern.strides
         if step < 1:
-            raise NkiValidationError(f"ap of {self.label}: dimension {dim} is broadcast and takes no offset")
+            raise NkiValidationError(f"ap of {self.label}: dimension {dim} is broadcast, so it cannot have an offset")
         if vector is not None:
             check_vector(self, vector, "ap")
             if dim != 0 or vector.shape[0] * vector.free_size < shape[0]:
@@ -365,7 +365,7 @@ class ColumnsTensor(IndirectTensor):
         room = rows if rows < self.group else self.group * self.index.free_size
         if count > room:
             raise NkiValidationError(
-                f"{what}: {count} columns of {self.label}, whose index {self.index.label} has {room} offsets, "
+                f"{what}: {count} columns of {self.label}, but its index {self.index.label} has {room} offsets, "
                 f"index[i % {self.group}, i // {self.group}]; give num_elem"
             )
 

@@ -45,7 +45,9 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     taken = set(map(id, (*writes[:1], *sources))) if op in SOURCES else set()
     for view in views:
         if id(view) not in taken:
-            raise NkiValidationError(f"{op}: {view.label} is columns of indirect(), which this operand cannot be")
+            raise NkiValidationError(
+                f"{op}: {view.label} is a view of indirect() columns, which this operand does not support"
+            )
         view.group = _TENSOR_GROUP if unit is engine.tensor else _GROUP
         view.check_room(op)
         if core.functional:
@@ -63,8 +65,9 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
     for start in range(view.group, view.index.shape[0] - view.group + 1, view.group):
         if (view.offsets(start) != first).any():
             core.warn(
-                f"{op}: {view.label}: partitions from {start} on of index {view.index.label} hold other offsets than "
-                f"the first {view.group}, which the simulator uses for all; AWS does not document which the chip uses"
+                f"{op}: {view.label}: partitions from {start} on of index {view.index.label} contain different "
+                f"offsets than the first {view.group}; the simulator uses the first ones for all partitions, and AWS "
+                f"does not document what the chip does"
             )
             return
 

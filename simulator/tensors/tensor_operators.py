@@ -56,7 +56,7 @@ def _refusal(operator: str, instead: str) -> Callable[..., NoReturn]:
 
 def _missing(name: str, instead: str) -> property:
     def refuse(tensor: WithoutOperators) -> NoReturn:
-        raise UnknownNameError(f"a tensor has no {name!r}; NKI has {instead}")
+        raise UnknownNameError(f"a tensor has no {name!r}; use {instead}")
 
     return property(refuse)
 

@@ -131,9 +131,9 @@ def _check_sbuf(tiles: list[Life], target: Target, usable: int) -> int:
         held = quadrants.take(allocation)
         if held > usable:
             raise CapacityError(
-                f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
-                f"{allocation.row_bytes} bytes per partition where {usable - held + allocation.row_bytes} of "
-                f"{usable} are available; alive: {_biggest(alive, allocation)}"
+                f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) needs "
+                f"{allocation.row_bytes} bytes per partition; {usable - held + allocation.row_bytes} of {usable} are "
+                f"available; alive: {_biggest(alive, allocation)}"
             )
         peak = max(peak, held)
     return peak
@@ -149,7 +149,7 @@ def _check_psum(tiles: list[Life], target: Target) -> int:
         heapq.heappush(alive, (end, allocation.uid, allocation))
         if not banks.take(allocation):
             raise CapacityError(
-                f"PSUM of {target.name} is full: {allocation.label} (allocated at {allocation.line}) takes "
+                f"PSUM of {target.name} is full: {allocation.label} (allocated at {allocation.line}) needs "
                 f"{allocation.row_bytes} bytes per partition, but no bank of {PSUM_BANK_BYTES} has room (there are "
                 f"{PSUM_BANKS}); alive: {_biggest(alive, allocation)}"
             )

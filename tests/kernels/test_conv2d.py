@@ -339,15 +339,15 @@ def arguments(**changes: Any) -> dict[str, Any]:
     ("changes", "message"),
     [
         ({"x": np.zeros((4, 6, 6), np.float32)}, "x must be [B, Cin, H, W], got (4, 6, 6)"),
-        ({"x": np.zeros((1, 3, 6, 6), np.float32)}, "x has 3 channels, the filters 4"),
+        ({"x": np.zeros((1, 3, 6, 6), np.float32)}, "x has 3 channels, but the filters have 4"),
         ({"w": np.zeros((5, 4, 9), np.float32)}, "w must be [Cout, Cin / groups, kh, kw], got (5, 4, 9)"),
         (
             {"w": np.zeros((6, 3, 3, 3), np.float32), "bias": np.zeros(6, np.float32), "groups": 2},
-            "x has 4 channels, the filters 6",
+            "x has 4 channels, but the filters have 6",
         ),
         (
             {"groups": 5, "w": np.zeros((6, 4, 3, 3), np.float32), "bias": np.zeros(6, np.float32)},
-            "6 output channels cannot be cut into 5 groups",
+            "6 output channels cannot be divided into 5 groups",
         ),
         ({"stride": (0, 1)}, "stride and dilation must be at least 1, got (0, 1) and (1, 1)"),
         ({"padding": (1, 2, 3)}, "padding must be a number or (top, left, bottom, right), at least 0, got (1, 2, 3)"),
@@ -376,7 +376,7 @@ def test_what_cannot_be_computed_is_told(changes: dict[str, Any], message: str) 
             {"w": np.zeros((36, 5), np.float32)},
             "must have 116 rows for 4 channels in 1 groups and",
         ),
-        ({"kernel_size": 6, "w": np.zeros((109, 10), np.float32)}, "must be a multiple of the 6 matmuls of a filter"),
+        ({"kernel_size": 6, "w": np.zeros((109, 10), np.float32)}, "must be a multiple of 6, the number of matmuls"),
         ({"bias": np.zeros((5, 1), np.float16)}, "bias_packed must be float32, got float16"),
         ({"bias": np.zeros((1, 5), np.float32)}, "bias_packed must be [5, 1] for 5 output channels, got (1, 5)"),
         ({"x": np.zeros((1, 4, 6, 6), np.int32)}, "w_packed must have the dtype of x, int32, got float32"),

@@ -100,8 +100,8 @@ def test_blocks_that_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
-        ((2, 0, 0), "give all three block sizes, at least 1 each, or none; got .* tiles_in_block_n=0"),
-        ((1, 1, -1), "give all three block sizes, .* tiles_in_block_k=-1"),
+        ((2, 0, 0), "pass all three block sizes, each at least 1, or none of them; got .* tiles_in_block_n=0"),
+        ((1, 1, -1), "pass all three block sizes, .* tiles_in_block_k=-1"),
         ((16, 4, 32), r"blocks need \d+ of the 196608 bytes of an SBUF partition; got tiles_in_block_m=16"),
     ],
 )

@@ -64,7 +64,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.Monke
     for error, says in (
         (
             KeyError(20),
-            r"it cannot run in float32 in batches of 1 \(KeyError: 20\), which is an internal error of trninfer",
+            r"the network cannot run in float32 in batches of 1 \(KeyError: 20\), which is an internal error",
         ),
         (
             network_check.KernelError("conv1 needs\n300 KiB"),
@@ -88,7 +88,7 @@ def test_windows_that_no_memory_holds_are_refused_in_one_line(kind: str, side: i
     network = Network("n", ImageInput(1, side, side, "none", (0.0,), (1.0,)), pools, (), Output("values"))
     model = Model(network, {}, {})
     says = r"layer 'pool' \(\w+_pool\) needs \d+ KiB of an SBUF partition; \d+ are available; 16-bit dtypes"
-    with pytest.raises(ModelError, match=f"it cannot run in float32 in batches of 1: {says}"):
+    with pytest.raises(ModelError, match=f"the network cannot run in float32 in batches of 1: {says}"):
         check_network(model)
     session = network_check.Session(model, choose_backend("sim", "trn2"), "float32", 1)
     for run in (lambda: session.time(1), lambda: session.run(np.zeros((1, 1, side, side), np.float32))):

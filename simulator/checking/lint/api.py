@@ -147,7 +147,7 @@ def _missing_arguments(
         # A call in the style of the first NKI release, which returns its result instead of taking `dst`, appears to
         # lack its last argument.
         old = f"; {SINCE}" if parameters[0].name == "dst" and "dst" not in named else ""
-        yield "missing-argument", f"{shown} needs {needed}; it takes ({allowed}){old}"
+        yield "missing-argument", f"{shown} requires {needed}; its parameters are ({allowed}){old}"
 
 
 def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, str]]:
@@ -160,14 +160,16 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
     if not expanded and len(call.args) > len(positional) and "var_positional" not in takes_any:
         yield (
             "too-many-arguments",
-            f"{shown} takes at most {len(positional)} positional arguments, got {len(call.args)}; it takes ({allowed})",
+            f"{shown} takes at most {len(positional)} positional arguments, got {len(call.args)}; its parameters are "
+            f"({allowed})",
         )
     given = {parameter.name for parameter in positional[: len(call.args)]} if not expanded else set()
     for name in sorted(given.intersection(named)):
-        yield "duplicate-argument", f"{shown} gets {name!r} by position and by keyword"
+        yield "duplicate-argument", f"{shown} gets {name!r} both by position and by keyword"
     known = frozenset(parameter.name for parameter in parameters)
     unknown = [keyword.arg for keyword in call.keywords if keyword.arg is not None and keyword.arg not in known]
     for name in unknown if "var_keyword" not in takes_any else ():
-        yield "unknown-argument", f"{shown} has no parameter {name!r}{suggestion(name, known)}; it takes ({allowed})"
+        unknown_name = f"{name!r}{suggestion(name, known)}"
+        yield "unknown-argument", f"{shown} has no parameter {unknown_name}; its parameters are ({allowed})"
     if not expanded:
         yield from _missing_arguments(shown, parameters, named, given)

@@ -53,7 +53,9 @@ def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
         for node in (node for node in nodes if isinstance(node, ast.Assign)):
             made = tensors.of(node.value)
             if made is not None and made.buffer == OUTPUT_BUFFER:
-                message = f"{ast.unparse(node)}: the kernel returns nothing, so what it writes there is lost"
+                message = (
+                    f"{ast.unparse(node)}: the kernel returns nothing, so the values that it writes there are lost"
+                )
                 scope.report(node, "lost-output", message)
 
 

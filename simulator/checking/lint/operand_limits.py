@@ -45,12 +45,12 @@ def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> N
     shown = f"a tile {list(tensor.shape)} in nl.{tensor.buffer}"
     if tensor.shape[0] > PARTITIONS:
         message = f"{shown} has {tensor.shape[0]} partitions, the first dimension; at most {PARTITIONS}"
-        scope.report(node, "tile-size", f"{message}: make several tiles")
+        scope.report(node, "tile-size", f"{message}: use several tiles")
     dtype = DTYPES.get(tensor.dtype or "")
     room = PSUM_BANK_BYTES * _BANKS if tensor.buffer == "psum" else max(t.sbuf_bytes for t in TARGETS.values())
     row = prod(tensor.shape[1:]) * dtype.itemsize if dtype is not None else 0
     if row > room:
-        scope.report(node, "tile-size", f"{shown} takes {row:,} bytes of a partition, which has {room:,}")
+        scope.report(node, "tile-size", f"{shown} needs {row:,} bytes per partition; {room:,} are available")
 
 
 def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, bound: dict[str, ast.expr]) -> None:

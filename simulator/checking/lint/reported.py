@@ -111,7 +111,7 @@ class _Reported(ast.NodeVisitor):
         last = _indices(node)[-1]
         first = number_of(self._scope, last.lower if isinstance(last, ast.Slice) else last)
         if len(_indices(node)) == 2 and first is not None and first % 2:
-            message = f"{ast.unparse(node)} begins at byte {2 * first} of PSUM, within a word: begin at an even column"
+            message = f"{ast.unparse(node)} begins at byte {2 * first} of PSUM, within a word: start at an even column"
             self._scope.report(node, "psum-slot", message)
 
     # Rules of the verifier in the compiler back end
@@ -133,8 +133,8 @@ class _Reported(ast.NodeVisitor):
         size = ITEM_BYTES.get(tile.dtype) if tile is not None else None
         if columns is not None and size is not None and columns * size % TRANSPOSED_ROW_BYTES:
             message = (
-                f"dst has rows of {columns * size} bytes; the back end takes multiples of {TRANSPOSED_ROW_BYTES}: make "
-                "them wider and take a view"
+                f"dst has rows of {columns * size} bytes; the back end requires multiples of {TRANSPOSED_ROW_BYTES}: "
+                f"allocate wider rows and use a view"
             )
             self._scope.report(node, "transposed-rows", message)
 
@@ -168,13 +168,13 @@ class _Reported(ast.NodeVisitor):
                 message = f"{columns} column(s) of {tile.dtype} end within a word of PSUM: make it {columns + 1}"
                 self._scope.report(node, "psum-words", message)
             elif tile.buffer == "sbuf" and columns == 1:
-                message = f"one column of {tile.dtype} takes half a word: make two, and take a view of one"
+                message = f"one column of {tile.dtype} takes half a word: allocate two columns, and use a view of one"
                 self._scope.report(node, "one-column", message)
         name = arguments_of(node, self._scope.api.signatures[function]).get("name")
         if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
             if self._loops or name.value in self._names:
                 again = "in each turn of the loop" if self._loops else "again"
-                message = f"the name {name.value!r} is given {again}: give each tensor of a launch its own"
+                message = f"the name {name.value!r} is used {again}: give each tensor of a launch its own name"
                 self._scope.report(node, "tensor-name", message)
             self._names.add(name.value)
 
@@ -186,7 +186,7 @@ class _Reported(ast.NodeVisitor):
         if isinstance(stationary, ast.Subscript) and isinstance(stationary.value, ast.Name):
             tile = self._tiles.get(stationary.value.id)
             if tile is not None and tile.dtype in HALF_WORDS and _is_one(_indices(stationary)[-1]):
-                message = f"stationary {ast.unparse(stationary)} is one column of {tile.dtype}: take two"
+                message = f"stationary {ast.unparse(stationary)} is one column of {tile.dtype}: use two"
                 self._scope.report(node, "one-column", message)
         self._check_sums(node, bound.get("dst"), bound.get("accumulate"))
 
@@ -208,8 +208,8 @@ class _Reported(ast.NodeVisitor):
         moving = [index for index in indices[1:] if self._changed_in(index) in parts]
         if any(tile.is_within_a_bank(indices, index) for index in moving):
             message = (
-                f"dst {ast.unparse(dst)}: sums that grow in turn in one bank of PSUM lose terms on trn2: let the loop "
-                f"over {ast.unparse(terms.target)} be the inner one, or give each sum a bank"
+                f"dst {ast.unparse(dst)}: sums that alternate in one bank of PSUM lose terms on trn2: make the loop "
+                f"over {ast.unparse(terms.target)} the inner loop, or give each sum its own bank"
             )
             self._scope.report(node, "interleaved-sums", message)
 

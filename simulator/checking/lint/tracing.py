@@ -51,7 +51,7 @@ def check_parameters(scope: FunctionScope) -> None:
     for starred, mark in ((arguments.vararg, "*"), (arguments.kwarg, "**")):
         if starred is not None:
             instead = f"{starred.arg}0=None, {starred.arg}1=None, ..."
-            message = f"TorchNeuron binds by name and cannot fill {mark}{starred.arg}: write {instead} in its place"
+            message = f"TorchNeuron binds arguments by name and cannot pass {mark}{starred.arg}: use {instead} instead"
             scope.report(starred, "named-parameters", message)
 
 
@@ -163,7 +163,7 @@ class _Tracing(ast.NodeVisitor):
             return
         called = self._scope.resolve(node.func.value)
         if isinstance(called, Definition) and _is_jitted(called, self._scope):
-            message = "launch grids in brackets are being deprecated: NEURON_LOGICAL_NC_CONFIG sets the cores"
+            message = "launch grids in brackets are deprecated: set the number of cores with NEURON_LOGICAL_NC_CONFIG"
             self._scope.report(node, "deprecated", message)
 
     # Data types, global variables and objects
@@ -202,7 +202,7 @@ class _Tracing(ast.NodeVisitor):
         changed = self._scope.changed_global(node.id)
         if changed is not None:
             self._reported.add(node.id)
-            message = f"the global {node.id!r} changes, in line {changed}: pass it as an argument"
+            message = f"the global variable {node.id!r} changes in line {changed}: pass it as an argument"
             self._scope.report(node, "global-state", message)
 
 

@@ -81,7 +81,7 @@ def test_a_problem_of_arguments() -> None:
     ("shape", "changes", "message"),
     [
         ((3, 12, 9), {}, r"x must be \[B, Cin, H, W\], got \(3, 12, 9\)"),
-        ((2, 4, 12, 9), {}, "x has 4 channels, the filters 3"),
+        ((2, 4, 12, 9), {}, "x has 4 channels, but the filters have 3"),
         ((2, 3, 12, 9), {"dtype": nl.int32}, "x must be float32, bfloat16 or float16, got int32"),
         ((2, 3, 12, 9), {"pool_size": 3}, "pool_size must be 1 or 2, got 3"),
         ((2, 3, 12, 4), {}, r"12x4 with padding \(1, 0, 2, 0\) is too small for filters of 4x3, dilation \(1, 2\)"),

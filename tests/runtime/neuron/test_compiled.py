@@ -121,7 +121,10 @@ def test_what_cannot_be_loaded_is_compiled_anew(options, notes: list[str]) -> No
     again = Way(options(), **{"load cached": RuntimeError("NEFF of another version")})
     again.launch(kernels.transpose, X)
     assert again.steps[:3] == ["load cached", "compile", "load"]
-    assert "transpose: its cached version cannot be loaded and is recompiled: NEFF of another version" in notes
+    assert (
+        "transpose: the cached version cannot be loaded, so the kernel is compiled again: NEFF of another version"
+        in notes
+    )
     lost = Way(options(), **{"load cached": RuntimeError("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity")})
     with pytest.raises(DeviceLost, match="NRT_EXEC_HW_ERR_NC_UE"):
         lost.launch(kernels.transpose, X)
@@ -184,7 +187,7 @@ def test_operands_that_a_kernel_refuses_are_refused_before_anything_is_compiled(
     way = Way(options())
     with pytest.raises(KernelError, match=r"^transpose on trn2: .*\(2, 3, 1\)"):
         way.launch(kernels.transpose, X[:, :, None])
-    with pytest.raises(KernelError, match=r"^bias_activation: its argument parameters holds a list"):
+    with pytest.raises(KernelError, match=r"^bias_activation: its argument parameters contains a list"):
         way.launch(kernels.bias_activation, X, X[:1], activation="clip", parameters=[0.0])
     assert not way.steps
 
@@ -192,7 +195,7 @@ def test_operands_that_a_kernel_refuses_are_refused_before_anything_is_compiled(
 @pytest.mark.parametrize(("warmup", "iterations"), [(-1, 1), (0, 0)])
 def test_options_that_time_nothing(warmup: int, iterations: int) -> None:
     with pytest.raises(
-        ValueError, match=rf"^warmup is {warmup} and iterations {iterations}; expected at least 0 and 1$"
+        ValueError, match=rf"^warmup must be at least 0 and iterations at least 1, got {warmup} and {iterations}$"
     ):
         Way(RunOptions(warmup=warmup, iterations=iterations))
 

@@ -46,14 +46,16 @@ def test_a_profile_as_summary_or_parquet(neff: Path, ntff: Path, monkeypatch, fa
 def test_parquet_without_pyarrow_is_one_line(neff: Path, ntff: Path, monkeypatch) -> None:
     monkeypatch.setenv("STAND_IN_EXPLORER", "json")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-    with pytest.raises(DeviceTimingError, match=r"unknown output format summary-json; Parquet needs pyarrow"):
+    with pytest.raises(
+        DeviceTimingError, match=r"unknown output format summary-json; reading Parquet requires pyarrow"
+    ):
         view_profile(neff, ntff, "torch.profiler")
 
 
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        ("words", "has no one total_time; .*ended with status 3"),
+        ("words", "must contain exactly one total_time; .*ended with status 3"),
         ("negative", r"total_time of -1\.0 s, which is impossible"),
     ],
 )
@@ -73,7 +75,7 @@ def test_a_capture_is_of_the_inputs_where_numpy_has_their_dtype(neff: Path) -> N
 
 @pytest.mark.parametrize(
     ("fault", "told"),
-    [("busy", r"capture ended with status 1: .*NeuronCore\(s\) not available"), ("nothing", "capture left no NTFF")],
+    [("busy", r"capture ended with status 1: .*NeuronCore\(s\) not available"), ("nothing", "capture wrote no NTFF")],
 )
 def test_a_capture_that_fails_is_one_line(neff: Path, monkeypatch, fault: str, told: str) -> None:
     monkeypatch.setenv("STAND_IN_EXPLORER", fault)
@@ -100,17 +102,19 @@ def test_no_tool(neff: Path, monkeypatch) -> None:
 
 def test_the_neff_of_a_trace_has_its_number(tmp_path: Path) -> None:
     """Cached NEFFs of other kernels are in the same folder, and larger ones among them."""
-    with pytest.raises(DeviceTimingError, match="left 0 NTFFs"):
+    with pytest.raises(DeviceTimingError, match="wrote 0 NTFFs"):
         find_profile(tmp_path)
     (tmp_path / "session").mkdir()
     for name, size in (("neff_1.neff", 9), ("neff_12.neff", 9), ("neff_2.neff", 3), ("2_instid_0_vnc_0.ntff", 1)):
         (tmp_path / "session" / name).write_bytes(b"x" * size)
     assert [path.name for path in find_profile(tmp_path)] == ["neff_2.neff", "2_instid_0_vnc_0.ntff"]
     (tmp_path / "session" / "neff_2.neff").unlink()
-    with pytest.raises(DeviceTimingError, match=r"left 0 NEFFs of 2 that belong to 2_instid_0_vnc_0.ntff"):
+    with pytest.raises(
+        DeviceTimingError, match=r"0 of the 2 NEFFs written by torch.profiler belong to 2_instid_0_vnc_0.ntff"
+    ):
         find_profile(tmp_path)
     (tmp_path / "session" / "neff_1.neff").unlink()
     assert find_profile(tmp_path)[0].name == "neff_12.neff"  # the only one
     (tmp_path / "u.ntff").write_bytes(b"x")
-    with pytest.raises(DeviceTimingError, match="left 2 NTFFs"):
+    with pytest.raises(DeviceTimingError, match="wrote 2 NTFFs"):
         find_profile(tmp_path)

@@ -76,7 +76,7 @@ def test_versions_of_a_real_machine_are_used_and_told(site: Path) -> None:
         install(site, name, version)
     assert environment.find_way() == environment.Way("torchneuron", ())
     assert environment.unexpected_versions() == [
-        "neuronx-cc: version 2.0.404830, older than trninfer was written for (2.28)"
+        "neuronx-cc: version 2.0.404830 is older than the version that trninfer was written for (2.28)"
     ]
 
 
@@ -100,7 +100,10 @@ def test_versions_that_came_later_are_used_and_told(site: Path) -> None:
         install(site, name, version)
     assert set(states().values()) == {"newer"}
     assert environment.find_way().way == "torchneuron"
-    assert environment.neuron_packages()[0].explanation == "version 0.8.1, newer than trninfer was written for (0.7)"
+    assert (
+        environment.neuron_packages()[0].explanation
+        == "version 0.8.1 is newer than the version that trninfer was written for (0.7)"
+    )
 
 
 def test_the_way_to_the_chip(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,4 +126,4 @@ def test_a_python_without_torchneuron_is_told(site: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(environment, "_python", lambda: (3, 11))
     explanations = {package.name: package.explanation for package in environment.neuron_packages()}
     assert explanations["nki"] == "not installed"
-    assert explanations["torch-neuronx"] == "not installed; it needs Python 3.12 or newer, but this is 3.11"
+    assert explanations["torch-neuronx"] == "not installed; it requires Python 3.12 or newer, but this is 3.11"

@@ -191,7 +191,7 @@ def test_a_mean_is_told_as_one(chip, notes, compiled) -> None:
         ("oob", ExecutionError, BAD_USAGE, r"NRT_EXEC_OOB\(1006\)"),
         ("die", DeviceLost, NO_BACKEND, "ended during run .exit status 9"),
         ("sizes", ExecutionError, BAD_USAGE, "the NEFF has the inputs"),
-        ("type", ExecutionError, BAD_USAGE, "outputs output_0 as uint32, the kernel as float32"),
+        ("type", ExecutionError, BAD_USAGE, "the dtype of output_0 is uint32 in the NEFF, but float32 in the kernel"),
         ("read", DeviceLost, NO_BACKEND, "NRT_EXEC_HW_ERR_HBM_UE"),
         ("short", ExecutionError, BAD_USAGE, "a result has 1 bytes; expected 140 for float32"),
     ],

@@ -60,7 +60,7 @@ def test_cores_are_counted_as_physical_ones(neuron_ls) -> None:
     assert visible_cores() == tuple(range(16))  # two devices of four logical cores of two
     assert visible_cores(2) == tuple(range(8))  # ids count the cores of the process
     assert pick_cores(8, 2) == tuple(range(8))
-    with pytest.raises(BackendUnavailable, match=r"^9 NeuronCores requested; 8 are visible"):
+    with pytest.raises(BackendUnavailable, match=r"^9 NeuronCores were requested, but only 8 are visible"):
         pick_cores(9, 2)
     assert core_holders(1) == ["4712 (neuron-bench)"]
     assert core_holders(7) == core_holders() == ["4711 (python3 serve.py --model large)", "4712 (neuron-bench)"]
@@ -156,7 +156,7 @@ def test_two_cores_make_a_logical_core_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("target", "variables", "told"),
     [
-        ("trn1", {}, "trn1 is a target of the simulator"),
+        ("trn1", {}, "to simulate trn1, use --backend sim"),
         ("trn2", {"NEURON_LOGICAL_NC_CONFIG": "2"}, "NEURON_LOGICAL_NC_CONFIG is 2"),
         ("trn2", {"NEURON_CC_FLAGS": "-O1 --lnc=2"}, "NEURON_CC_FLAGS has --lnc=2"),
         ("trn3", {"NEURON_CC_FLAGS": "--logical-nc-config 2"}, "has --logical-nc-config 2"),

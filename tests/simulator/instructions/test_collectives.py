@@ -205,19 +205,22 @@ A = np.ones((4, 4), np.float32)
             lambda x, o: ncc.all_reduce([x], [o], group((0, 1)), nl.multiply),
             "op must be one of nl.add, nl.min.*, got nl.multiply",
         ),
-        (lambda x, o: ncc.all_reduce([x], [o[0:2]], group((0, 1)), nl.add), "does not fit, dst must be"),
+        (lambda x, o: ncc.all_reduce([x], [o[0:2]], group((0, 1)), nl.add), "has the wrong shape: dst must be"),
         (lambda x, o: ncc.all_reduce(x, o, group((0, 1)), nl.add), "must be lists with the same number of tensors"),
         (
             lambda x, o: ncc.all_reduce([x, x], [o], group((0, 1)), nl.add),
             "must be lists with the same number of tensors",
         ),
         (lambda x, o: ncc.all_reduce([x], [nl.load(x)], group((0, 1)), nl.add), "all be in HBM, or all in SBUF"),
-        (lambda x, o: ncc.all_reduce([x], [o], group((0, 2)), nl.add), "rank 1 is in no group|has rank 2, and the"),
+        (
+            lambda x, o: ncc.all_reduce([x], [o], group((0, 2)), nl.add),
+            "rank 1 is in no group|contains rank 2, but the",
+        ),
         (lambda x, o: ncc.all_reduce([x], [o], group((0, 1), (1, 2)), nl.add), "contains a duplicate or negative rank"),
         (lambda x, o: ncc.all_reduce([x], [o], [[0, 1]], nl.add), "must be a ReplicaGroup, got list"),
         (lambda x, o: ncc.all_reduce([x], [o], ncc.ReplicaGroup(3), nl.add), "must be lists of ranks"),
         (lambda x, o: ncc.all_gather([x], [o], group((0, 1)), 1), "collective_dim must be 0, got 1"),
-        (lambda x, o: ncc.reduce_scatter([x], [o], group((0, 1)), 0, nl.add), "does not fit"),
+        (lambda x, o: ncc.reduce_scatter([x], [o], group((0, 1)), 0, nl.add), "has the wrong shape"),
         (lambda x, o: ncc.all_to_all([x[0:3]], [o[0:3]], group((0, 1)), 0), "must be divisible into 2 parts"),
         (lambda x, o: ncc.all_to_all([nl.load(x)], [nl.load(x)], group((0, 1)), 0), "tensors in HBM only"),
         (lambda x, o: ncc.collective_permute([x], [o], [(0, 1), (1, 1)]), "a duplicate source or target"),
@@ -309,7 +312,7 @@ def test_ranks_that_come_with_something_else_never_or_in_a_circle_are_named():
     for what, kind, message in (
         ("other op", NkiValidationError, r"rank \d comes with all_reduce of .*:\d+, rank \d with all_reduce"),
         ("ended", NkiValidationError, "for rank 0, which has ended"),
-        ("circle", NkiValidationError, "ranks wait for each other without end: rank 0 in collective_permute of"),
+        ("circle", NkiValidationError, "deadlock: ranks wait for each other: rank 0 in collective_permute of"),
         ("raises", ValueError, "no luck"),
     ):
         with pytest.raises(kind, match=message):

@@ -43,7 +43,7 @@ def test_floats_count_too(core):
 @pytest.mark.parametrize(
     "pattern, message",
     [
-        ([[1, 5]], r"iota: pattern \[\[1, 5\]\] makes 5 elements, dst .* has 6 in a partition"),
+        ([[1, 5]], r"iota: pattern \[\[1, 5\]\] generates 5 elements, but dst .* has 6 per partition"),
         ([], r"iota: pattern \[\] must be 1 to 4 pairs \[step, count\] with count >= 1"),
         ([[1, 1]] * 4 + [[1, 6]], "must be 1 to 4 pairs"),
         ([[1, 0]], "with count >= 1"),

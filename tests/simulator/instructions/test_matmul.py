@@ -27,7 +27,14 @@ FLOAT8_ONLY = {
         "excludes is_transpose",
     ),
     "transpose": ("trn2", nl.float8_e4m3, nl.float8_e4m3, (4, 2, 4), {"is_transpose": True}, "excludes is_transpose"),
-    "two kinds of e4m3": ("trn3", nl.float8_e4m3, nl.float8_e4m3fn, (4, 2, 4), {}, "not go with float8_e4m3"),
+    "two kinds of e4m3": (
+        "trn3",
+        nl.float8_e4m3,
+        nl.float8_e4m3fn,
+        (4, 2, 4),
+        {},
+        "cannot be combined with float8_e4m3",
+    ),
 }
 FLOATS = (nl.float32, nl.bfloat16, nl.float16, nl.float8_e4m3, nl.float8_e5m2)
 
@@ -157,7 +164,7 @@ def test_trn3_takes_twice_the_columns_into_bfloat16():
     with on("trn3"):
         wide = tile(normal(1, 8192), nl.bfloat16)
         nisa.nc_matmul(psum((1, 8192), nl.bfloat16), tile(np.ones((1, 1)), nl.bfloat16), wide)
-        with pytest.raises(NkiValidationError, match="8192 columns, at most 4096 on trn3 into float32"):
+        with pytest.raises(NkiValidationError, match="8192 columns; at most 4096 are allowed on trn3 into float32"):
             nisa.nc_matmul(psum((1, 4096)), tile(np.ones((1, 1)), nl.bfloat16), wide)
 
 

@@ -12,7 +12,7 @@ from nki_tensors import hbm, new, on
 from trninfer import simulator
 from trninfer.simulator.machine.errors import UndefinedOnChipWarning
 
-TOLD = "overlaps .* of which it writes elements before they are read"
+TOLD = "overlaps .* and overwrites elements of it before they are read"
 
 
 def tile_of(columns):

@@ -66,7 +66,7 @@ def in_a_circle(world, rank):
     [
         (other_terms, r"rank \d comes with .*, rank \d with .*: ranks of a group must call the same collectives in"),
         (never_comes, r"rank \d waits in sum of \d for rank 0, which has ended"),
-        (in_a_circle, "ranks wait for each other without end: rank 0 in sum of 0; rank 1 in sum of 1; rank 2 in"),
+        (in_a_circle, "deadlock: ranks wait for each other: rank 0 in sum of 0; rank 1 in sum of 1; rank 2 in"),
     ],
 )
 def test_ranks_that_wait_in_vain_are_named(program, message):

@@ -56,9 +56,9 @@ def test_loops_in_loops_have_functions_of_their_own():
 
 
 def test_what_no_function_can_do():
-    why = "`{}` in a loop of the device: its body is a function that is traced once"
+    why = "`{}` in a device loop, whose body is a function that is traced once"
     cases = {
-        "for i in nl.dynamic_range(4):\n    pass\nelse:\n    pass": "an else branch of a loop of the device",
+        "for i in nl.dynamic_range(4):\n    pass\nelse:\n    pass": "an else branch of a device loop",
         "for i in nl.dynamic_range(4):\n    continue": why.format("continue"),
         "for i in nl.dynamic_range(4):\n    return": why.format("return"),
         "for i in nl.dynamic_range(4):\n    if a:\n        break": why.format("break"),
@@ -75,9 +75,9 @@ def carried(*lines):
     try:
         refuse_carried(tree.body[0], tree.body[0].body[0], ctx)
     except CannotError as error:
-        before, _, after = str(error).partition("; ")
-        assert after == "its body is traced once: keep it in SBUF or HBM"
-        return before.removeprefix("a loop of the device hands on ")
+        before, _, after = str(error).partition(" to its next iteration, ")
+        assert after == "but its body is traced only once: keep the value in SBUF or HBM"
+        return before.removeprefix("a device loop passes ")
     return ""
 
 
@@ -113,7 +113,7 @@ def test_names_that_a_turn_hands_on(lines, names):
 
 def test_a_loop_that_hands_something_on_stays():
     body = f"{LOOP}\n    n = n + i"
-    assert refused_each([body], "", "a, n", LATER)[0].startswith("a loop of the device hands on n; ")
+    assert refused_each([body], "", "a, n", LATER)[0].startswith("a device loop passes n ")
     assert LOOP in migrate_kernel(body, "a, n", LATER).text
 
 

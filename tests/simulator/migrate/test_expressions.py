@@ -82,7 +82,7 @@ def test_index_arrays_that_branches_and_turns_assign():
     loop = "for m in range(2):\n    k = j + m\n    y = nl.load(a[i, k])"
     found = computed_each([(branch.format("1 + j"), (4, 6)), (loop, (4, 6))], GRID + "n = 1", A)
     np.testing.assert_array_equal(found, [A[i, j + 1], A[i, j + 1]])
-    why = "k: an index array that is not the same in each branch or turn of a loop"
+    why = "k: an index array that differs between branches or iterations"
     cases = [
         branch.format("j + 2"),
         "k = j\nif n > 0:\n    k = j + 1\ny = x[i, k]",
@@ -115,7 +115,7 @@ def test_what_is_left_to_the_author():
     cases = {
         "y = n(i)": "i: an index array outside of a subscript",
         "y = [i]": "i: an index array outside of a subscript",
-        "y = x[(i < 2) | (i > 3), j]": "(i < 2) | (i > 3): masks are joined by & alone",
+        "y = x[(i < 2) | (i > 3), j]": "(i < 2) | (i > 3): masks may be combined only with &",
         "y = x[i * j, j]": "i * j: not an affine index",
         "y = x[i + nl.arange(3)[:, None], j]": "i + nl.arange(3)[:, None]: not an affine index",
         "y = x[i + x, j]": "i + x: an index array with a tensor",
@@ -128,9 +128,9 @@ def test_what_is_left_to_the_author():
         "y = x[3 - i if n else i, j]": "3 - i if n else i: an index that counts down in one of two cases",
         "y = x[i < 2, j]": "i < 2 as one of several indices, or a mask as an index",
         "y = x[i[:, 0], j]": "i[:, 0]: an index array in this form",
-        "y = x[j, x]": "a tile as an index of another dimension than the first: use t.ap(..., scalar_offset=...)",
-        "y = x.T": "a tensor has no T: use nl.transpose",
-        "y = nl.mgrid[0:4:2]": "nl.mgrid of something else than slices a:b",
+        "y = x[j, x]": "a tile as an index of a dimension other than the first: use t.ap(..., scalar_offset=...)",
+        "y = x.T": "tensors have no attribute T: use nl.transpose",
+        "y = nl.mgrid[0:4:2]": "nl.mgrid supports only slices a:b",
         "y = nl.arange(x)": "x must be a number",
     }
     assert refused_each(list(cases), GRID, "a, n") == list(cases.values())

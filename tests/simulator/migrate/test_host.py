@@ -69,7 +69,10 @@ def test_results_of_a_benchmark_are_left_to_the_author():
     line = "t = kernel.benchmark_result.nc_latency"
     text, (note,) = host(line)
     assert text == line and (note.kind, note.line) == (CANNOT, KERNEL.count("\n") + 1)
-    assert note.message == "a kernel has no benchmark_result any more: time it on the chip, or with trninfer simulate"
+    assert (
+        note.message
+        == "kernels no longer have benchmark_result: time the kernel on the chip, or with trninfer simulate"
+    )
 
 
 RUNS = {

@@ -116,7 +116,7 @@ def test_what_is_left_to_the_author():
             "the mask does not select a rectangle: use nisa.affine_select, or loop over the rows"
         ),
         "y = nisa.tensor_copy(x[i, j], mask=(i < 2) & (i > 5))": (
-            "mask=(i < 2) & (i > 5) holds nowhere: remove the call, or correct the mask"
+            "mask=(i < 2) & (i > 5) is never true: remove the call, or correct the mask"
         ),
         "y = nisa.tensor_copy(x, mask=x)": "mask=x is not a condition on known index arrays",
         "y = [nisa.tensor_copy(x) for k in range(4)]": (

@@ -39,15 +39,15 @@ def test_calls_as_they_are_today():
 LEFT_OUT = {
     "nisa.dma_copy(a, a, unique_indices=True)": (
         "nisa.dma_copy(a, a)",
-        "unique_indices= is left out: it belongs to nisa.dma_compute",
+        "unique_indices= is removed: it belongs to nisa.dma_compute",
     ),
     "nisa.nc_matmul(a, a, a, psumAccumulateFlag=3)": (
         "nisa.nc_matmul(a, a, a)",
-        "psumAccumulateFlag= is left out: the first product in a region of PSUM overwrites it",
+        "psumAccumulateFlag= is removed: the first product in a region of PSUM overwrites it",
     ),
     "for i in nl.affine_range(n, multi_buffer=2):\n    pass": (
         "for i in range(n):\n    pass",
-        "multi_buffer= of a loop is left out: the compiler orders instructions by their dependencies",
+        "multi_buffer= of a loop is removed, because the compiler orders instructions by their dependencies",
     ),
 }
 
@@ -60,9 +60,9 @@ def test_what_is_left_out_is_noted():
 
 def test_what_is_left_to_the_author():
     cases = {
-        "nisa.dma_copy(a, a, dge_mode=9)": "dge_mode=9: no member of nisa.dge_mode has that number",
+        "nisa.dma_copy(a, a, dge_mode=9)": "dge_mode=9 is not the number of a member of nisa.dge_mode",
         "nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=n)": (
-            "use_gpsimd_dma that is not a constant: use dma_engine=nisa.dma_engine.gpsimd_dma"
+            "use_gpsimd_dma is not a constant: use dma_engine=nisa.dma_engine.gpsimd_dma"
         ),
     }
     assert refused_each(list(cases), "", "a, n", HEAD) == list(cases.values())

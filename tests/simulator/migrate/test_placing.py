@@ -26,7 +26,7 @@ def test_a_part_that_begins_at_any_partition_is_copied_by_a_dma(line, expected):
     for at, value in expected.items():
         golden[at] = value
     assert np.array_equal(run_migrated(body, SQUARE), golden)
-    assert "a DMA copies there" in migrate_kernel(body).notes[0].message
+    assert "a DMA copies the value there" in migrate_kernel(body).notes[0].message
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,9 @@ def test_outputs_in_sbuf_are_stored():
     body = "x = nl.load(a)\nreturn x, nl.add(x, 1.0)"
     first, second = run_migrated(body, SQUARE)
     assert np.array_equal(first, SQUARE) and np.array_equal(second, SQUARE + 1)
-    assert "outputs of a kernel are in HBM: x is stored to output_1" in [n.message for n in migrate_kernel(body).notes]
+    assert "outputs of a kernel must be in HBM: x is stored in output_1" in [
+        n.message for n in migrate_kernel(body).notes
+    ]
     inner = "@nki.jit\ndef inner(a):\n    return nl.load(a[0:8, 0:4])\n\n\n"
     outer = "@nki.jit\ndef kernel(a):\n    nl.store(a, inner(a))\n    return a\n"
     assert "return nl.load(a[0:8, 0:4])" in migrate_source(FIRST + inner + outer).text  # a tile for another kernel
@@ -100,7 +102,7 @@ def test_an_unused_initial_value_of_a_cumulative_instruction_is_left_out():
         assert "imm1" not in migrated(before + call.format("1.0", command))
     assert "imm1=1.0" in migrated(before + call.format("1.0", ", reduce_cmd=nisa.reduce_cmd.load_reduce"))
     (note,) = migrate_kernel(before + call.format("b", ", reduce_cmd=c") + "\nreturn a", "a, b, c").notes
-    assert "imm1 goes with reduce_cmd=nisa.reduce_cmd.load_reduce alone" in note.message
+    assert "imm1 is allowed only with reduce_cmd=nisa.reduce_cmd.load_reduce" in note.message
 
 
 def test_double_rows_are_no_part_of_the_shape_of_a_product():
@@ -113,7 +115,7 @@ def test_a_file_without_imports_is_taken_for_an_excerpt():
     migration = migrate_source(text)
     assert migration.text.startswith("import nki\nimport nki.isa as nisa\nimport nki.language as nl\n")
     assert "nisa.tensor_copy(dst=t, src=nl.add(t, 1.0))" in migration.text
-    assert migration.notes[0].message.startswith("the file imports nothing of NKI: nki, nl are taken for")
+    assert migration.notes[0].message.startswith("the file does not import NKI: nki, nl are assumed to be")
     assert migrate_source("nl = 3\nprint(nl.load)\n").notes == ()
 
 
@@ -136,7 +138,7 @@ def test_a_mask_on_columns_of_an_operand_is_none_on_those_of_statistics():
         "x = nl.load(a[0:8, 0:9])\nx[nl.arange(8)[:, None], nl.arange(9)[None, :]] = nisa.activation("
         "op=nl.exp, data=x, mask=nl.arange(6)[None, :] < 3)\nreturn a"
     ).notes
-    assert note.message == "a mask on index arrays of another size than those of the operand"
+    assert note.message == "a mask on index arrays whose sizes differ from those of the operand"
 
 
 def test_axes_of_one_position_are_no_dimensions_of_tiles():
@@ -157,7 +159,7 @@ def test_axes_of_one_position_are_no_dimensions_of_tiles():
 
 def test_a_grid_of_more_axes_than_a_tensor_has_dimensions_is_noted():
     (note,) = migrate_kernel("p, q, f = nl.mgrid[0:8, 0:2, 0:4]\nx = nl.load(a[p, f])\nreturn a").notes
-    assert note.message.startswith("index arrays of more axes than the tensor has dimensions")
+    assert note.message.startswith("index arrays with more axes than the tensor has dimensions")
 
 
 @pytest.mark.parametrize("window", ["nl.ds(1, 2)", "slice(1, 3)", "nl.dslice(start=1, size=2)"])

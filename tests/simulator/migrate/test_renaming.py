@@ -16,7 +16,9 @@ def loop_of(body, head=FIRST):
     """The depth of the statement that makes `t` in the migrated kernel, and the lines it is noted for."""
     migration = migrate_kernel(body, "a, b, n", head)
     (line,) = [line for line in migration.text.splitlines() if line.lstrip().startswith("t = ")]
-    notes = [note for note in migration.notes if note.kind == CHECK and "is made in the loop of line" in note.message]
+    notes = [
+        note for note in migration.notes if note.kind == CHECK and "is allocated in the loop of line" in note.message
+    ]
     return len(line) - len(line.lstrip()), len(notes)
 
 

@@ -46,14 +46,16 @@ def test_engines_and_masks():
 
 def test_what_is_left_to_the_author():
     cases = {
-        "y = nisa.iota(4, dtype=nl.int32)": "nisa.iota of something else than index arrays",
-        "y = nisa.iota(x, dtype=nl.int32)": "nisa.iota of something else than index arrays",
+        "y = nisa.iota(4, dtype=nl.int32)": "nisa.iota supports only index arrays",
+        "y = nisa.iota(x, dtype=nl.int32)": "nisa.iota supports only index arrays",
         "x[i, j] = nisa.iota(i + j, dtype=nl.int32, mask=i < n)": "nisa.iota with a mask",
         "y = nisa.affine_select(i < j, x, 0.0, mask=i < n)": "nisa.affine_select with a mask",
         "y = nisa.affine_select((i < j) & (i < 2), x, 0.0)": (
             "nisa.affine_select: pred is not a single comparison of index arrays"
         ),
         "y = nisa.affine_select(n > 0, x, 0.0)": "nisa.affine_select: pred is not a single comparison of index arrays",
-        "y = nisa.affine_select(i < n, x[i, j], 0.0)": "nisa.affine_select: pred leaves out a dimension of the tile",
+        "y = nisa.affine_select(i < n, x[i, j], 0.0)": (
+            "nisa.affine_select: pred does not cover all dimensions of the tile"
+        ),
     }
     assert refused_each(list(cases), GRID, "a, n") == list(cases.values())

@@ -92,11 +92,11 @@ def test_comments_of_what_nothing_is_left_of_go_to_the_next_statement():
 
 def test_what_is_left_to_the_author():
     cases = {
-        "x //= 2": "x //= 2: an operator that tiles do not have",
+        "x //= 2": "x //= 2: tiles do not support this operator",
         "i += 1": "an index array that is changed in place",
-        "n.k, m = i, 1": "index arrays unpacked into something else than names",
+        "n.k, m = i, 1": "index arrays may be unpacked only into names",
         "x[...] = nl.loop_reduce(x, op=np.add, loop_indices=[n])": (
-            "nl.loop_reduce over something else than the variables of loops around it"
+            "nl.loop_reduce may reduce only over the variables of enclosing loops"
         ),
         "p += nl.matmul(x, x, mask=i < n)": "nl.matmul with a mask: shorten its operands",
         "p += nl.matmul(x, x, transpose_x=n)": "nl.matmul whose transpose_x is not a constant",

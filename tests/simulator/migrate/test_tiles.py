@@ -134,9 +134,9 @@ def test_texts():
 def test_what_is_left_to_the_author():
     before = "x = nl.load(a)\ni = nl.arange(4)[:, None]\n"
     cases = {
-        "y = x // 2": "x // 2: an operator that tiles do not have",
+        "y = x // 2": "x // 2: tiles do not support this operator",
         "y = nl.loop_reduce(x, np.add, [n])": (
-            "nl.loop_reduce: assign its result by itself to a tile, t[...] = nl.loop_reduce(...)"
+            "nl.loop_reduce: assign its result to a tile in a statement of its own, t[...] = nl.loop_reduce(...)"
         ),
         "y = nl.all_reduce(x)": "nl.all_reduce: use nki.collectives.all_reduce",
         "nl.atomic_rmw(x, x)": "nl.atomic_rmw: use nisa.dma_compute",

@@ -161,7 +161,9 @@ def test_a_body_that_changes_from_one_iteration_to_the_next_is_refused(core):
         first.append(i)
         nisa.memset(dst[:, : len(first)], 0.0)
 
-    with pytest.raises(NkiValidationError, match=r"iteration 2 issues tensor_scalar .* where the first issued memset"):
+    with pytest.raises(
+        NkiValidationError, match=r"iteration 2 issues tensor_scalar .* but the first iteration issued memset"
+    ):
         nl.fori_loop(0, 3, once)
     with pytest.raises(NkiValidationError, match="iteration 2 issues memset"):
         nl.fori_loop(0, 3, wider)

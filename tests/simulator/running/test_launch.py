@@ -117,7 +117,10 @@ def test_numbers_for_members_of_an_enum_are_taken_with_a_note():
         warnings.simplefilter("always")
         np.testing.assert_array_equal(nki.simulate(kernel)(A), A)
     assert [(str(note.message), note.category) for note in told] == [
-        ("dma_copy: dge_mode 3, a spelling of an earlier NKI, is interpreted as nisa.dge_mode.none", EarlierNkiWarning)
+        (
+            "dma_copy: dge_mode 3 is from an earlier version of NKI and is interpreted as nisa.dge_mode.none",
+            EarlierNkiWarning,
+        )
     ]
 
 

@@ -62,7 +62,7 @@ def test_what_does_not_launch_or_ends_badly_is_told(script):
 
 @pytest.mark.parametrize("text", ["COLUMNS", "COLUMNS=", "COLUMNS= ", "8=1", "COLUMNS=1)+(2", "COLUMNS=1 2", "A.b=1"])
 def test_what_is_no_sweep_is_one_line(text):
-    with pytest.raises(NkiValidationError, match="is not a sweep; allowed: NAME=VALUE,VALUE"):
+    with pytest.raises(NkiValidationError, match="is not a sweep; expected NAME=VALUE,VALUE"):
         read_axis(text)
 
 
@@ -76,7 +76,7 @@ def test_values_may_have_commas_within(script):
         (["WIDTH=1"], r"no line `WIDTH = ...` at its top level; it has COLUMNS, FACTOR"),
         (["A=1"], "no line `A = ...`"),  # of two names at once
         (["COLUMNS=1", "COLUMNS=2"], "COLUMNS is swept twice"),
-        ([f"COLUMNS={','.join('1' * 200)}", f"FACTOR={','.join('1' * 200)}"], "40,000 variants; at most 10,000"),
+        ([f"COLUMNS={','.join('1' * 200)}", f"FACTOR={','.join('1' * 200)}"], "40,000 variants; the limit is 10,000"),
     ],
 )
 def test_sweeps_that_cannot_be_run_are_one_line(script, axes, message):

@@ -42,7 +42,7 @@ def test_an_operator_is_refused_and_says_what_to_call(core, use, text):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("astype", r"a tensor has no 'astype'; NKI has nl.copy\(tile, dtype\)"),
+        ("astype", r"a tensor has no 'astype'; use nl.copy\(tile, dtype\)"),
         ("sum", r"nl.sum\(tile, axis\)"),
         ("T", "nl.transpose"),
         ("item", "nl.device_print: its contents are not known"),

@@ -205,9 +205,9 @@ def test_a_slice_out_of_bounds_or_backward_is_told_as_it_is_written(core):
 @pytest.mark.parametrize(
     "view,text",
     [
-        (lambda t: t[:, 3:3], r"tile sbuf\[64, 8\] float32: \[:, 3:3\] takes no element"),
-        (lambda t: t[8:8], r"\[8:8\] takes no element"),
-        (lambda t: t[:, nl.ds(8, 0)], r"\[:, nl.ds\(8, 0\)\] takes no element"),
+        (lambda t: t[:, 3:3], r"tile sbuf\[64, 8\] float32: \[:, 3:3\] selects no element"),
+        (lambda t: t[8:8], r"\[8:8\] selects no element"),
+        (lambda t: t[:, nl.ds(8, 0)], r"\[:, nl.ds\(8, 0\)\] selects no element"),
         (lambda t: t.ap([[8, 64], [1, 9]]), r"\[\[8, 64\], \[1, 9\]\] at offset 0 reaches outside"),
         (lambda t: t.ap([[8, 65], [1, 8]]), "reaches outside"),
         (lambda t: t.ap([[8, 64], [2, 4]], offset=2), "reaches outside"),

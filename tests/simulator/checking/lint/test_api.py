@@ -50,7 +50,7 @@ def test_members_of_tensors():
 
 
 COPY = NOW.signatures["nki.isa.tensor_copy"]  # (dst, src, engine, name)
-TAKES = "it takes (dst, src, engine, name)"
+TAKES = "its parameters are (dst, src, engine, name)"
 
 
 def test_arguments_by_parameter():
@@ -69,9 +69,9 @@ def test_arguments_by_parameter():
         ("f(dst=a, src=b, engine=c, name=d)", []),
         ("f(*a)", []),
         ("f(**a)", []),
-        ("f(a)", [("missing-argument", f"f needs 'src'; {TAKES}")]),
-        ("f(src=a, name=b)", [("missing-argument", f"f needs 'dst'; {TAKES}")]),
-        ("f(a, b, dst=c)", [("duplicate-argument", "f gets 'dst' by position and by keyword")]),
+        ("f(a)", [("missing-argument", f"f requires 'src'; {TAKES}")]),
+        ("f(src=a, name=b)", [("missing-argument", f"f requires 'dst'; {TAKES}")]),
+        ("f(a, b, dst=c)", [("duplicate-argument", "f gets 'dst' both by position and by keyword")]),
         ("f(a, b, engin=c)", [("unknown-argument", f"f has no parameter 'engin'; did you mean 'engine'?; {TAKES}")]),
         ("f(a, b, c, d, e)", [("too-many-arguments", f"f takes at most 4 positional arguments, got 5; {TAKES}")]),
         ("f(a, *b, c, d, e, g)", []),
@@ -99,6 +99,6 @@ def test_parameters_that_take_anything():
 def test_a_call_for_a_tile_says_that_instructions_write_to_one():
     ((rule, message),) = misfits("nisa.reciprocal", call("f(data=a)"), NOW.signatures["nki.isa.reciprocal"])
     assert rule == "missing-argument" and message.startswith(
-        "nisa.reciprocal needs 'dst'; it takes (dst, data, name); "
+        "nisa.reciprocal requires 'dst'; its parameters are (dst, data, name); "
     )
-    assert len(message) > len("nisa.reciprocal needs 'dst'; it takes (dst, data, name); ")
+    assert len(message) > len("nisa.reciprocal requires 'dst'; its parameters are (dst, data, name); ")

@@ -35,7 +35,7 @@ BROKEN = {
     ),
     "nisa.tensor_copy(dst=t)": (
         "missing-argument",
-        "nki.isa.tensor_copy needs 'src'; it takes (dst, src, engine, name)",
+        "nki.isa.tensor_copy requires 'src'; its parameters are (dst, src, engine, name)",
     ),
     "t.reshape(shape=(4, 4), order=1)": ("unknown-argument", "a tensor's reshape has no parameter 'order'"),
     "nisa.tensor_copy(t, t, mask=n)": (
@@ -183,7 +183,7 @@ def test_outputs_are_in_shared_hbm(body, messages):
 )
 def test_what_is_written_to_a_tensor_that_is_not_returned_is_lost(write, is_lost):
     made = "o = nl.zeros((4, 4), nl.int8, buffer=nl.shared_hbm)"
-    expected = [("lost-output", f"{made}: the kernel returns nothing, so what it writes there is lost")]
+    expected = [("lost-output", f"{made}: the kernel returns nothing, so the values that it writes there are lost")]
     assert outputs(f"{made}\n{write}") == expected * is_lost
 
 

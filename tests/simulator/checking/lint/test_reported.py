@@ -39,8 +39,8 @@ def test_sums_that_grow_in_turn(columns, index, accumulate, is_found):
 def test_the_message_on_sums():
     ((_, message),) = found(ACC.format(4) + SUMS.format(":, i", "k > 0"))
     assert message == (
-        "dst acc[:, i]: sums that grow in turn in one bank of PSUM lose terms on trn2: let the loop over k be the "
-        "inner one, or give each sum a bank"
+        "dst acc[:, i]: sums that alternate in one bank of PSUM lose terms on trn2: make the loop over k the "
+        "inner loop, or give each sum its own bank"
     )
 
 
@@ -74,7 +74,7 @@ def test_an_odd_number_of_halves_of_words(tile, columns, dtype):
 
 
 def test_a_single_column():
-    message = "one column of float16 takes half a word: make two, and take a view of one"
+    message = "one column of float16 takes half a word: allocate two columns, and use a view of one"
     assert found("e = nl.ndarray((n, 1, 1), nl.float16)") == [("one-column", message)]
 
 
@@ -97,7 +97,7 @@ def test_a_single_stationary_column():
     body = "e = nl.ndarray((128, 4), dtype={})\nnisa.nc_matmul(dst=a, stationary=e[{}], moving=a)"
     for index in ("0:128, 2:3", ":, n : n + 1", ":, 3"):
         ((rule, message),) = found(body.format("nl.bfloat16", index))
-        assert rule == "one-column" and message.startswith("stationary e[") and message.endswith("bfloat16: take two")
+        assert rule == "one-column" and message.startswith("stationary e[") and message.endswith("bfloat16: use two")
     for index in (":, 2:4", ":, n : n + 2", "..."):
         assert found(body.format("nl.bfloat16", index)) == []
     assert found(body.format("nl.float32", ":, 2:3")) == []
@@ -106,7 +106,7 @@ def test_a_single_stationary_column():
 def test_names_of_tensors():
     made = "x = nl.ndarray((128, 8), nl.float32, name={})\n"
     e, f, empty = (made.format(repr(name)) for name in ("e", "f", ""))
-    again = "the name 'e' is given {}: give each tensor of a launch its own"
+    again = "the name 'e' is used {}: give each tensor of a launch its own name"
     assert found(e + e) == [("tensor-name", again.format("again"))]
     assert found(f"for i in range(n):\n    {e}") == [("tensor-name", again.format("in each turn of the loop"))]
     for body in (
@@ -160,7 +160,6 @@ def test_a_reshape_of_one_partition(tile, is_found):
 )
 def test_rows_of_a_transpose(tile, bytes_of_row):
     messages = [message for _, message in found(f"e = nl.ndarray({tile})\nnisa.dma_transpose(e[:, 0:4], a)")]
-    expected = (
-        f"dst has rows of {bytes_of_row} bytes; the back end takes multiples of 32: make them wider and take a view"
-    )
+    advice = "the back end requires multiples of 32: allocate wider rows and use a view"
+    expected = f"dst has rows of {bytes_of_row} bytes; {advice}"
     assert messages == [expected] * (bytes_of_row > 0)

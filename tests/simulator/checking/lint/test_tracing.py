@@ -127,8 +127,12 @@ def test_objects_that_are_compared_by_identity():
 def test_globals_that_change_and_grids_in_brackets():
     lines = ["x = COUNT + LIMIT", "y = COUNT", "z = other[2](a)", "w = n[2](a)"]
     assert found("\n".join(lines), "") == [
-        (1, "global-state", "the global 'COUNT' changes, in line 24: pass it as an argument"),
-        (3, "deprecated", "launch grids in brackets are being deprecated: NEURON_LOGICAL_NC_CONFIG sets the cores"),
+        (1, "global-state", "the global variable 'COUNT' changes in line 24: pass it as an argument"),
+        (
+            3,
+            "deprecated",
+            "launch grids in brackets are deprecated: set the number of cores with NEURON_LOGICAL_NC_CONFIG",
+        ),
     ]
 
 
@@ -147,7 +151,7 @@ def test_a_kernel_has_named_parameters(parameters, starred):
     for (_, _, message), mark in zip(findings, starred):
         name = mark.lstrip("*")
         assert message == (
-            f"TorchNeuron binds by name and cannot fill {mark}: write {name}0=None, {name}1=None, ... in its place"
+            f"TorchNeuron binds arguments by name and cannot pass {mark}: use {name}0=None, {name}1=None, ... instead"
         )
 
 
