@@ -1,5 +1,4 @@
-"""Residual streams that only layer norms read are centred; others stay as they are. Against ONNX Runtime, and on the
-simulator in several batches."""
+"""Residual streams that only layer norms read are centred, others stay as they are; against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -7,10 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lowered import assert_right
 from onnx_chain import Chain, assert_imports
-from trninfer.lowering.decisions import Decisions
-from trninfer.models.files import Model
 from trninfer.models.layers import LayerNorm
 from trninfer.models.network import Network
 
@@ -58,9 +54,6 @@ def are_centred(network: Network) -> list[bool]:
 def test_answers_stay(channels: int, tmp_path: Path) -> None:
     imported = assert_imports(ended(transformer(channels, has_class_token=False), channels), tmp_path)
     assert are_centred(imported.network) == [True, True, True]
-    model = Model(imported.network, imported.tensors, {})
-    for batch in (1, 2, 3, 4, 7, 16):
-        assert_right(model, Decisions(), batch, ("float32", "bfloat16", "float16")[batch % 3])
 
 
 def test_a_stream_with_a_class_token(tmp_path: Path) -> None:
