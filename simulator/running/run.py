@@ -16,6 +16,7 @@ from ..timing.capacity import Memory
 from ..timing.constants import scaled_note
 from ..timing.critical_path import RESOURCES, Step, critical_times
 from ..timing.expected_error import kind_of, weakest_error
+from ..timing.full_psum import FullPsum
 from ..timing.memory_use import REGIONS, MemoryUse, memory_use
 from ..timing.program_timing import EngineUse, Event, ProgramTiming, peak_flops
 from ..timing.reuse import Reuse
@@ -193,9 +194,15 @@ class Run:
         return self.prediction.reuse
 
     @property
+    def full_psum(self) -> FullPsum | None:
+        """Return the small tiles that fill PSUM, and the predicted gain if they shared banks; None if it is small."""
+        return self.prediction.full_psum
+
+    @property
     def advice(self) -> list[str]:
         """Return suggestions for making the kernel faster, each in one line."""
-        return [self.reuse.describe(self.latency_us)] if self.reuse is not None else []
+        found = (self.reuse, self.full_psum)
+        return [each.describe(self.latency_us) for each in found if each is not None]
 
     @property
     def bound_by(self) -> str:

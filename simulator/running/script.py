@@ -175,6 +175,7 @@ def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
         "sbuf_peak_bytes": run.memory.sbuf_bytes,
         "note": run.note,
         "reuse": run.reuse.as_dict() if run.reuse is not None else None,
+        "full_psum": run.full_psum.as_dict() if run.full_psum is not None else None,
         "findings": [str(finding) for finding in run.findings],
     }
 

@@ -23,12 +23,19 @@ class Buffers:
     """The buffers of SBUF and PSUM.
 
     `births` contains (first instruction, version) pairs in program order. The `*_placed` bytes remain allocated for the
-    whole program.
+    whole program. If `shared`, small tiles share banks of PSUM, to predict the gain from packing them.
     """
 
-    def __init__(self, births: list[tuple[int, Version]], sbuf_placed: int, psum_placed: int, sbuf_bytes: int) -> None:
+    def __init__(
+        self,
+        births: list[tuple[int, Version]],
+        sbuf_placed: int,
+        psum_placed: int,
+        sbuf_bytes: int,
+        shared: bool = False,
+    ) -> None:
         self._sbuf = _Sbuf(deque([b for b in births if not b[1].psum]), sbuf_placed, sbuf_bytes)
-        self._psum = _Psum(deque([b for b in births if b[1].psum]), psum_placed)
+        self._psum = _Psum(deque([b for b in births if b[1].psum]), psum_placed, shared)
         self.next_release = _NEVER  # the earliest time at which an awaited buffer is freed
 
     @property
@@ -143,8 +150,9 @@ class _Sbuf(_Memory):
 
 
 class _Psum(_Memory):
-    def __init__(self, waiting: deque[tuple[int, Version]], placed: int) -> None:
+    def __init__(self, waiting: deque[tuple[int, Version]], placed: int, shared: bool) -> None:
         super().__init__(waiting, placed)
+        self._shared = shared
         whole, rest = divmod(placed, PSUM_BANK_BYTES)
         self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)  # free bytes per bank
         self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
@@ -153,6 +161,8 @@ class _Psum(_Memory):
     def take(self, version: Version) -> bool:
         banks, tiles = self._banks, self._tiles
         if version.size <= PSUM_BANK_BYTES:
+            if self._shared:
+                return self._take_room(version)
             if 0 in tiles:
                 for bank in range(tiles.index(0), PSUM_BANKS):
                     if not tiles[bank] and banks[bank] >= version.size:
@@ -168,6 +178,14 @@ class _Psum(_Memory):
             banks[bank] = 0
             self._tiles[bank] = 1
         self._used()
+        return True
+
+    def _take_room(self, version: Version) -> bool:
+        """Place a version in the first bank that has room, beside other tiles."""
+        bank = next((bank for bank, room in enumerate(self._banks) if room >= version.size), None)
+        if bank is None:
+            return False
+        self._take_part(version, bank)
         return True
 
     def put_back(self, version: Version) -> None:

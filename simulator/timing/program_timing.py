@@ -16,6 +16,7 @@ from ..machine.instruction import Instruction, engine
 from .capacity import Memory
 from .constants import Machine, machine, overrides
 from .critical_path import Step, critical_path, pair_critical_path
+from .full_psum import FullPsum, find_full_psum
 from .pair_schedule import pair_schedule
 from .reuse import Reuse, find_reuse
 from .schedule import DMA, QUEUES, SECOND, schedule
@@ -111,6 +112,21 @@ class ProgramTiming:
         if self.machine.tile_renaming > 0:
             return None
         return find_reuse(self.programs, self.makespan, lambda p: self._makespan_of(p, self.machine))
+
+    @cached_property
+    def full_psum(self) -> FullPsum | None:
+        """Return the small tiles whose banks of PSUM the kernel waits for, and the predicted gain from packing them.
+
+        The result is None if the gain is small, or if the kernel runs on two cores.
+        """
+        if len(self.programs) > 1:
+            return None
+
+        def shared() -> float:
+            with uncollected():
+                return schedule(self.program, self.target, self.machine, shared_banks=True).makespan
+
+        return find_full_psum(self.program, self.makespan, shared)
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:

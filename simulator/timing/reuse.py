@@ -199,10 +199,10 @@ def _moved(instruction: Instruction, current: dict[Allocation, Allocation]) -> I
 def _shown(tile: Allocation, splits: list[int], programs: Programs) -> ReusedTile:
     program = next(p for p in programs if any(a.allocation is tile for a in p[splits[0]].writes))
     loads = all(program[index].dma is not None for index in splits)
-    return ReusedTile(_name(tile), tile.region.value, tile.at, len(splits), loads)
+    return ReusedTile(name_of(tile), tile.region.value, tile.at, len(splits), loads)
 
 
-def _name(tile: Allocation) -> str:
+def name_of(tile: Allocation) -> str:
     """Return the tile's name.
 
     If it has none, return the variable that its source line assigns, or else its shape and dtype.

@@ -70,13 +70,15 @@ def schedule(
     constants: Machine | None = None,
     releases: Mapping[int, float] = MappingProxyType({}),
     clock: PeClock | None = None,
+    shared_banks: bool = False,
 ) -> Schedule:
     """Return the schedule of a program on a target.
 
     `constants` replaces the timing constants of the target. Instructions in `releases` do not start before the given
-    time. `clock` is the clock of the Tensor Engine; if it is None, a clock is created from the constants.
+    time. `clock` is the clock of the Tensor Engine; if it is None, a clock is created from the constants. If
+    `shared_banks`, small tiles share banks of PSUM (timing/full_psum.py).
     """
-    simulation = _Simulation(program, target, constants or machine(target.name), releases)
+    simulation = _Simulation(program, target, constants or machine(target.name), releases, shared_banks)
     if clock is not None:
         simulation.clock = clock
     return simulation.run()
@@ -84,7 +86,12 @@ def schedule(
 
 class _Simulation:
     def __init__(
-        self, program: list[Instruction], target: Target, constants: Machine, releases: Mapping[int, float]
+        self,
+        program: list[Instruction],
+        target: Target,
+        constants: Machine,
+        releases: Mapping[int, float],
+        shared_banks: bool,
     ) -> None:
         self.program = program
         self.machine = m = constants
@@ -121,7 +128,7 @@ class _Simulation:
         self.dma_active = self.last_moved = self.pipe_free = 0.0
         sbuf, psum = graph.placed[SBUF], graph.placed[PSUM]
         self.ports = Ports(target.generation, psum_placed=psum > 0)
-        self.buffers = Buffers(graph.births, sbuf, psum, target.usable_sbuf_bytes)
+        self.buffers = Buffers(graph.births, sbuf, psum, target.usable_sbuf_bytes, shared_banks)
 
     def run(self) -> Schedule:
         for index, _ in self.births:
