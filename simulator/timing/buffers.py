@@ -23,20 +23,21 @@ class Buffers:
     """The buffers of SBUF and PSUM.
 
     `births` contains (first instruction, version) pairs in program order. The `*_placed` bytes remain allocated for the
-    whole program. If `shared`, small tiles share banks of PSUM, to predict the gain from packing them.
+    whole program. If `shares_banks`, small tiles share banks of PSUM, to predict the gain from packing them.
     """
 
-    def __init__(
-        self,
-        births: list[tuple[int, Version]],
-        sbuf_placed: int,
-        psum_placed: int,
-        sbuf_bytes: int,
-        shared: bool = False,
-    ) -> None:
+    def __init__(self, births: list[tuple[int, Version]], sbuf_placed: int, psum_placed: int, sbuf_bytes: int) -> None:
         self._sbuf = _Sbuf(deque([b for b in births if not b[1].psum]), sbuf_placed, sbuf_bytes)
-        self._psum = _Psum(deque([b for b in births if b[1].psum]), psum_placed, shared)
+        self._psum = _Psum(deque([b for b in births if b[1].psum]), psum_placed)
         self.next_release = _NEVER  # the earliest time at which an awaited buffer is freed
+
+    @property
+    def shares_banks(self) -> bool:
+        return self._psum.shared
+
+    @shares_banks.setter
+    def shares_banks(self, shared: bool) -> None:
+        self._psum.shared = shared
 
     @property
     def sbuf_peak(self) -> int:
@@ -150,9 +151,10 @@ class _Sbuf(_Memory):
 
 
 class _Psum(_Memory):
-    def __init__(self, waiting: deque[tuple[int, Version]], placed: int, shared: bool) -> None:
+    shared = False
+
+    def __init__(self, waiting: deque[tuple[int, Version]], placed: int) -> None:
         super().__init__(waiting, placed)
-        self._shared = shared
         whole, rest = divmod(placed, PSUM_BANK_BYTES)
         self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)  # free bytes per bank
         self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
@@ -161,7 +163,7 @@ class _Psum(_Memory):
     def take(self, version: Version) -> bool:
         banks, tiles = self._banks, self._tiles
         if version.size <= PSUM_BANK_BYTES:
-            if self._shared:
+            if self.shared:
                 return self._take_room(version)
             if 0 in tiles:
                 for bank in range(tiles.index(0), PSUM_BANKS):

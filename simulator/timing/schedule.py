@@ -78,7 +78,8 @@ def schedule(
     time. `clock` is the clock of the Tensor Engine; if it is None, a clock is created from the constants. If
     `shared_banks`, small tiles share banks of PSUM (timing/full_psum.py).
     """
-    simulation = _Simulation(program, target, constants or machine(target.name), releases, shared_banks)
+    simulation = _Simulation(program, target, constants or machine(target.name), releases)
+    simulation.buffers.shares_banks = shared_banks
     if clock is not None:
         simulation.clock = clock
     return simulation.run()
@@ -86,12 +87,7 @@ def schedule(
 
 class _Simulation:
     def __init__(
-        self,
-        program: list[Instruction],
-        target: Target,
-        constants: Machine,
-        releases: Mapping[int, float],
-        shared_banks: bool,
+        self, program: list[Instruction], target: Target, constants: Machine, releases: Mapping[int, float]
     ) -> None:
         self.program = program
         self.machine = m = constants
@@ -128,7 +124,7 @@ class _Simulation:
         self.dma_active = self.last_moved = self.pipe_free = 0.0
         sbuf, psum = graph.placed[SBUF], graph.placed[PSUM]
         self.ports = Ports(target.generation, psum_placed=psum > 0)
-        self.buffers = Buffers(graph.births, sbuf, psum, target.usable_sbuf_bytes, shared_banks)
+        self.buffers = Buffers(graph.births, sbuf, psum, target.usable_sbuf_bytes)
 
     def run(self) -> Schedule:
         for index, _ in self.births:
