@@ -34,19 +34,7 @@ from .constants import Machine, machine
 from .dependencies import ORDER, RAW, WAR, analyse
 from .dma import ENGINES, channel_time, engine_times, phases_beside, trigger
 from .ports import Ports
-from .scheduled import (
-    BUFFER,
-    DESCRIPTORS,
-    ENGINE,
-    KINDS,
-    NOTHING,
-    OTHER_CORE,
-    PIPE,
-    PORT,
-    TABLE,
-    Phases,
-    Schedule,
-)
+from .scheduled import BUFFER, DESCRIPTORS, ENGINE, KINDS, NOTHING, OTHER_CORE, PIPE, PORT, TABLE, Phases, Schedule
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 PE, DVE, ACT, POOL, DMA, SECOND = range(6)  # SECOND: DMAs whose descriptors the Scalar Engine generates
@@ -74,14 +62,12 @@ def schedule(
 ) -> Schedule:
     """Return the schedule of a program on a target.
 
-    `constants` replaces the timing constants of the target. Instructions in `releases` do not start before the given
-    time. `clock` is the clock of the Tensor Engine; if it is None, a clock is created from the constants. If
-    `shared_banks`, small tiles share banks of PSUM (timing/full_psum.py).
+    `constants` and `clock` (of the Tensor Engine) replace those of the target. Instructions in `releases` do not start
+    before the given time. If `shared_banks`, small tiles share banks of PSUM (timing/full_psum.py).
     """
     simulation = _Simulation(program, target, constants or machine(target.name), releases)
     simulation.buffers.shares_banks = shared_banks
-    if clock is not None:
-        simulation.clock = clock
+    simulation.clock = simulation.clock if clock is None else clock
     return simulation.run()
 
 
