@@ -255,11 +255,11 @@ def _memory(session: SharedSession, paths: list[str], count: int, batch_size: in
     spec = session.model.network.input
     assert isinstance(spec, ImageInput)
     sources = (batch for _, batch in PictureSources(paths, spec, batch_size, False))
-    answered, told, since = 0, 0, time.perf_counter()
+    answered, reported, since = 0, 0, time.perf_counter()
     for answer in session.stream(sources):
         answered += answer.size + len(answer.failures)
-        if answered * TENTHS // count > told:
-            told = answered * TENTHS // count
+        if answered * TENTHS // count > reported:
+            reported = answered * TENTHS // count
             now = time.perf_counter()
             workers = "  ".join(f"{resident_bytes(process) / 1e6:.1f}" for process in session.processes())
             rate = count / TENTHS / (now - since)

@@ -40,10 +40,10 @@ def group_matrices(parts, each, share=1.0):
     return matrices
 
 
-def _same_group(each, others, channels, some, share):
+def _same_group(each, others, channels, images, share):
     """Return a matrix [others, channels] with `share` where two channels share one of the groups (first, count), else
     0."""
-    first, groups = some
+    first, groups = images
     matrix = nl.ndarray((others.size, groups, each), dtype=nl.float32, buffer=nl.sbuf)  # all channels of the groups
     nisa.memset(dst=matrix, value=share, engine=nisa.engine.vector)
     # channel p has position p + away - g * each in group g; it belongs to the group if this is 0 to each - 1
@@ -84,30 +84,30 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
             _normalise(targets[t], source, some, means[t], factor, None if shifts is None else shifts[t])
 
 
-def _statistics(same, sources, some):
+def _statistics(same, sources, images):
     """Return the mean and variance of the groups of some images, each as [P, images] for each tile of channels.
 
     Each instruction processes all images together.
     """
-    means = _over_groups(same, [_sums(tile, some, None) for tile in sources])
-    squares = [_sums(tile, some, mean) for tile, mean in zip(sources, means)]
+    means = _over_groups(same, [_sums(tile, images, None) for tile in sources])
+    squares = [_sums(tile, images, mean) for tile, mean in zip(sources, means)]
     return means, _over_groups(same, squares)
 
 
-def _statistics_by_image(same, sources, some):
+def _statistics_by_image(same, sources, images):
     """Return the same as `_statistics`, but process each image with separate instructions that read its pixels only
     once.
 
     The variance of a group is the mean of the variances of its channels plus the mean squared difference between the
     means of the channels and the mean of the group.
     """
-    moments = [_moments(tile, some) for tile in sources]
+    moments = [_moments(tile, images) for tile in sources]
     means = _over_groups(same, [own[:, :, 0] for own in moments])
     spreads = []
     for own, mean in zip(moments, means):
         away, spread = (nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
         nisa.tensor_tensor(dst=away, data1=own[:, :, 0], data2=mean, op=nl.subtract)
-        for image in range(some.size):
+        for image in range(images.size):
             one = slice(image, image + 1)
             nisa.scalar_tensor_tensor(
                 dst=spread[:, one],
@@ -121,14 +121,14 @@ def _statistics_by_image(same, sources, some):
     return means, _over_groups(same, spreads)
 
 
-def _moments(tile, some):
+def _moments(tile, images):
     """Return the mean and variance of each channel and image of a tile: float32 [P, images, 2]."""
     pieces = _pieces(tile, nl.tile_size.bn_stats_fmax)
-    moments = nl.ndarray((tile.shape[0], some.size, 2), dtype=nl.float32, buffer=nl.sbuf)
-    for image in range(some.size):
+    moments = nl.ndarray((tile.shape[0], images.size, 2), dtype=nl.float32, buffer=nl.sbuf)
+    for image in range(images.size):
         parts = nl.ndarray((tile.shape[0], len(pieces), 6), dtype=nl.float32, buffer=nl.sbuf)
         for n, (rows, columns) in enumerate(pieces):
-            data = tile[:, some.start + image, rows.start : rows.end, columns.start : columns.end]
+            data = tile[:, images.start + image, rows.start : rows.end, columns.start : columns.end]
             nisa.bn_stats(dst=parts[:, n], data=data)
         nisa.bn_aggr(dst=moments[:, image], data=parts)
     return moments
@@ -161,10 +161,10 @@ def _pieces(tile, most=GROUP_NORM_PIXELS):
     return [(down, part) for down in downs for part in across]
 
 
-def _piece(tile, some, piece):
+def _piece(tile, images, piece):
     """Return a block of rows and columns of some images of a tile."""
     rows, columns = piece
-    return tile[:, some.start : some.end, rows.start : rows.end, columns.start : columns.end]
+    return tile[:, images.start : images.end, rows.start : rows.end, columns.start : columns.end]
 
 
 def _on_pixels(numbers, data):
@@ -172,12 +172,12 @@ def _on_pixels(numbers, data):
     return numbers.expand_dim(2).expand_dim(3).broadcast(2, data.shape[2]).broadcast(3, data.shape[3])
 
 
-def _sums(tile, some, means):
+def _sums(tile, images, means):
     """Sum the pixels of each channel and image, or their squared differences from `means`: float32 [P, images]."""
     pieces = _pieces(tile)
-    each = nl.ndarray((tile.shape[0], some.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
+    each = nl.ndarray((tile.shape[0], images.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
     for n, piece in enumerate(pieces):
-        data = _piece(tile, some, piece)
+        data = _piece(tile, images, piece)
         if means is not None:
             centred = _centred(data, means)
             data = nl.ndarray(centred.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -185,7 +185,7 @@ def _sums(tile, some, means):
         nisa.tensor_reduce(dst=each[:, :, n], op=nl.add, data=data, axis=(2, 3))
     if len(pieces) == 1:
         return each[:, :, 0]
-    total = nl.ndarray((tile.shape[0], some.size), dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.ndarray((tile.shape[0], images.size), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=total, op=nl.add, data=each, axis=2)
     return total
 

@@ -40,7 +40,7 @@ class Candidates:
             for decisions in self._schedules(draft):
                 yield decisions
                 if number == 0:  # the search adds this choice to the fastest of the other candidates
-                    yield plainer(decisions)
+                    yield without_minimal_filtering(decisions)
 
     def shapes(self) -> list[Decisions]:
         """Return the combinations of launch-wide choices for which a draft is worthwhile."""
@@ -116,7 +116,7 @@ class Candidates:
         return found
 
 
-def plainer(decisions: Decisions) -> Decisions:
+def without_minimal_filtering(decisions: Decisions) -> Decisions:
     """Return the decisions without minimal filtering and with all diagonals loaded from HBM.
 
     The costs of minimal filtering and of diagonals may be different within a whole launch than for an operation on its

@@ -264,12 +264,14 @@ def _described(node: Node) -> str:
     shown = ("name", "channels", "rows", "columns")
     own = {name: value for name, value in vars(operation).items() if name not in shown}
     defaults = {name: field.default for name, field in type(operation).__dataclass_fields__.items()}
-    told = [f"{name}={_short(value)}" for name, value in own.items() if name != "sources" and value != defaults[name]]
+    shown_fields = [
+        f"{name}={_short(value)}" for name, value in own.items() if name != "sources" and value != defaults[name]
+    ]
     named = [[f"x{-1 - part}" if part < 0 else f"%{part}" for part in parts] for parts in node.sources]
     sources = " + ".join(map(",".join, named))
     shape = "x".join(map(str, operation.shape))
     where = "" if node.memory is Memory.SBUF else f" in {node.memory.value}"
-    return f"{type(operation).__name__}({sources}) -> {shape}{where}  {' '.join(told)}  # {node.name}"
+    return f"{type(operation).__name__}({sources}) -> {shape}{where}  {' '.join(shown_fields)}  # {node.name}"
 
 
 def _short(value: Any) -> str:

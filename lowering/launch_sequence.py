@@ -127,14 +127,14 @@ class LaunchSequence:
         if not narrow and not maybe:
             return "no layer has weights in 8 bits; all are in bfloat16, like the first and the last layer"
         others = [name for name in with_weights if name not in narrow | maybe]
-        told = f"weights of {len(narrow)} of {len(with_weights)} layers are in 8 bits"
+        note = f"weights of {len(narrow)} of {len(with_weights)} layers are in 8 bits"
         if others:
-            told += f" (in bfloat16: {_listed(others)})"
+            note += f" (in bfloat16: {_listed(others)})"
         if values:
-            told += f", and outputs of {_counted(values)}"
+            note += f", and outputs of {_counted(values)}"
         if more_values:
-            told += f"; if faster, also weights of {len(maybe)} more and outputs of {_counted(more_values)}"
-        return f"{told}; scales from {source}" if values or more_values else told
+            note += f"; if faster, also weights of {len(maybe)} more and outputs of {_counted(more_values)}"
+        return f"{note}; scales from {source}" if values or more_values else note
 
     def _names(self, is_meant: Callable[[Node], bool]) -> set[str]:
         return {node.name for node in self.graph.nodes if is_meant(node)}

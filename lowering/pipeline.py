@@ -93,11 +93,11 @@ class LaunchPlan:
                 found[position] = next(left), None
         return [found[position] for position in sorted(found)]
 
-    def arrange(self, value: Any, came: Shape, dtype: np.dtype[Any]) -> Any:
+    def arrange(self, value: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
         """Return inputs [pictures, ...] in the kernel's layout; data that is already on the device stays there."""
         if not self.graph.from_host:
             return self.arrange_input(0, value, dtype)
-        pictures = np.asarray(value).reshape(-1, *came)
+        pictures = np.asarray(value).reshape(-1, *shape)
         each = self.program.pictures
         return self._arranged(self.graph.arrangement, [pictures[n * each :][:each] for n in range(self._shares)], dtype)
 

@@ -12,7 +12,7 @@ from ..kernels.program import Program
 from ..kernels.tiling.packing import ceil_div
 from ..simulator import Run
 from ..simulator.machine.chip import PARTITIONS
-from .candidates import plainer
+from .candidates import without_minimal_filtering
 from .cost_model import Cost, CostModel
 from .decisions import Choice, Decisions, Kind
 from .footprint import Footprint
@@ -77,7 +77,7 @@ class Search:
         if self.best is None:
             raise self.reason
         for plan, _ in tuple(self._finalists):
-            self.try_out(plainer(plan.decisions))
+            self.try_out(without_minimal_filtering(plan.decisions))
         improved = []
         finalists = tuple(self._finalists)
         for plan, run in finalists:

@@ -119,9 +119,9 @@ class FallbackLaunches:
                 slower = self._slower(batch)
                 if slower is None:
                     raise
-                self._current, told = slower
-                self._warn(f"{self._name}: {error}; continuing {told}")
-                self.note = told
+                self._current, description = slower
+                self._warn(f"{self._name}: {error}; continuing {description}")
+                self.note = description
 
     def _slower(self, batch: int) -> tuple[Launches, str] | None:
         """Return the next slower launches and their description, or None if there are none."""

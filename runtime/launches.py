@@ -98,9 +98,9 @@ def plan_launches(
 
 def describe_fault(fault: Exception) -> str:
     """Return an exception in one line, with the file and line that raised it."""
-    told = " ".join(f"{type(fault).__name__}: {fault}".split()).removesuffix(":")
+    message = " ".join(f"{type(fault).__name__}: {fault}".split()).removesuffix(":")
     frames = traceback.extract_tb(fault.__traceback__)
-    return f"{told} at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else told
+    return f"{message} at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else message
 
 
 def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
@@ -259,8 +259,8 @@ class NetworkLaunches:
                 value = answers[0][0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
             found.append([_first(planned, size, *answer) for answer in answers])
-        scores = np.concatenate([np.concatenate([values for values, _ in some], axis=1) for some in found])
-        classes = _no_classes(len(data)) if self._of_values else np.concatenate([some[0][1] for some in found])
+        scores = np.concatenate([np.concatenate([values for values, _ in outputs], axis=1) for outputs in found])
+        classes = _no_classes(len(data)) if self._of_values else np.concatenate([outputs[0][1] for outputs in found])
         return BatchRun(scores, classes, *self._rows_of(results, len(data)))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:

@@ -101,11 +101,11 @@ def _plan(model: Model, dtype: str, batch: int) -> None:
     try:
         Session(model, _simulator(), dtype, batch).time(batch)
     except (KernelError, ValueError) as error:
-        told = " ".join(str(error).split()).removeprefix(f"in {dtype}, ")
-        raise ModelError(f"{where}: {told}") from None
+        reason = " ".join(str(error).split()).removeprefix(f"in {dtype}, ")
+        raise ModelError(f"{where}: {reason}") from None
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ModelError(f"{where} ({told}), which is an internal error of trninfer; please report it") from None
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ModelError(f"{where} ({reason}), which is an internal error of trninfer; please report it") from None
 
 
 def _run(model: Model, batch: int, least: float) -> Verification:

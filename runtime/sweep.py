@@ -82,12 +82,12 @@ def shared_hbm(target: str, cores: int) -> dict[str, float]:
 
 def marked(points: Sequence[SweepPoint], limit_us: float | None) -> list[SweepPoint]:
     """Mark the best point of each network, input shape, target and dtype, and the points within a limit."""
-    told = [replace(p, within_limit=None if limit_us is None else p.total_us <= limit_us) for p in points]
+    compared = [replace(p, within_limit=None if limit_us is None else p.total_us <= limit_us) for p in points]
     best: dict[tuple[object, ...], SweepPoint] = {}
-    for point in told:
+    for point in compared:
         key = point.network, point.target, point.dtype, point.input_shape
         if point.within_limit is not False and (
             key not in best or point.inputs_per_second > best[key].inputs_per_second
         ):
             best[key] = point
-    return [replace(point, best=any(point is one for one in best.values())) for point in told]
+    return [replace(point, best=any(point is one for one in best.values())) for point in compared]

@@ -82,9 +82,9 @@ def _option(key: str, annotated: Any, default: object) -> OptionHelp:
     info = annotated.__metadata__[0]
     text: str = info.help
     is_counted = getattr(info, "count", False)
-    told = default in (None, False, inspect.Parameter.empty) or is_counted or "[default:" in text
+    is_stated = default in (None, False, inspect.Parameter.empty) or is_counted or "[default:" in text
     words = ",".join(map(str, default)) if isinstance(default, tuple) else default
-    text = text if told else f"{text} [default: {words}]"
+    text = text if is_stated else f"{text} [default: {words}]"
     return OptionHelp(_usage(key, annotated), text, isinstance(info, typer.models.ArgumentInfo))
 
 

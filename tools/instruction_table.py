@@ -42,13 +42,13 @@ def _operands(declaration: Declaration) -> Iterator[str]:
 
 
 def _rules(declaration: Declaration) -> str:
-    told = [" ".join((inspect.getdoc(rule) or "").split()) for rule in declaration.rules]
+    sentences = [" ".join((inspect.getdoc(rule) or "").split()) for rule in declaration.rules]
     if declaration.together:
         first, second = declaration.together
-        told.append(f"{first} and {second} are not both in PSUM.")
+        sentences.append(f"{first} and {second} are not both in PSUM.")
     if declaration.source:
-        told.append(f"({declaration.source})")
-    return " ".join(text for text in told if text)
+        sentences.append(f"({declaration.source})")
+    return " ".join(text for text in sentences if text)
 
 
 def _cost(declaration: Declaration) -> str:

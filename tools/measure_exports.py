@@ -176,8 +176,8 @@ def _result(
         result |= {"planned_s": float(planned.removesuffix(" s")), "times_floor": float(floors)}
         result["predicted_us"] = float(predicted.removesuffix(" us").replace(",", ""))
     for kind in ("not_exported", "refused"):
-        told, named, reason = otherwise.partition(f"{kind.replace('_', ' ')}: ")
-        if named and not told:
+        reasons, named, reason = otherwise.partition(f"{kind.replace('_', ' ')}: ")
+        if named and not reasons:
             return {**result, kind: reason}
     return {**result, "note": otherwise} if otherwise else result
 
@@ -192,9 +192,9 @@ def _cells(key: str, result: dict[str, Any]) -> list[str]:
             f"{result['predicted_us']:,.0f} us",
             f"{result['times_floor']:.1f}",
         ]
-    told = [f"{kind.replace('_', ' ')}: {result[kind]}" for kind in ("not_exported", "refused") if kind in result]
-    told += [result[kind] for kind in ("note", "not_compared") if kind in result]
-    reason = "; ".join(told).replace("|", "/")
+    reasons = [f"{kind.replace('_', ' ')}: {result[kind]}" for kind in ("not_exported", "refused") if kind in result]
+    reasons += [result[kind] for kind in ("note", "not_compared") if kind in result]
+    reason = "; ".join(reasons).replace("|", "/")
     short = reason if len(reason) <= _LONGEST else reason[: _LONGEST - 3] + "..."
     return [name, size if size != "0" else "", exporter, differs, *numbers, short, result.get("date", "")]
 

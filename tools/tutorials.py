@@ -61,8 +61,8 @@ def _run(text: str, folder: Path) -> str:
             (folder / match["file"]).write_text(match["content"], encoding="utf-8")
             return match[0]
         command = match["command"]
-        said = _run_command(command, folder)
-        shown = f"```console\n{f'$ {command}{chr(10)}{said}'.rstrip()}\n```\n"
+        output = _run_command(command, folder)
+        shown = f"```console\n{f'$ {command}{chr(10)}{output}'.rstrip()}\n```\n"
         is_kept = match["kind"] == "once" and _form(match["old"]) == _form(shown)
         return f"{match['head']}{match['old'] if is_kept else shown}{match['end']}"
 
@@ -90,10 +90,10 @@ def _run_command(command: str, folder: Path) -> str:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    said = done.stdout.replace(f"{folder}/", "")
+    output = done.stdout.replace(f"{folder}/", "")
     if done.returncode:
-        raise RuntimeError(f"{command}: exit status {done.returncode}: {said}")
-    return _HOST.sub("\n", said).strip("\n")
+        raise RuntimeError(f"{command}: exit status {done.returncode}: {output}")
+    return _HOST.sub("\n", output).strip("\n")
 
 
 @contextmanager

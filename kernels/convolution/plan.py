@@ -134,8 +134,8 @@ def plan_conv2d(problem, sbuf_bytes):
     support the requested form.
     """
     images, kernel = problem.images, problem.filters.kernel
-    asked = [problem.form] if problem.form in forms(problem) else []
-    tried = quickest(problem) if problem.form == QUICKEST else asked
+    requested = [problem.form] if problem.form in forms(problem) else []
+    tried = quickest(problem) if problem.form == QUICKEST else requested
     plan = next(filter(None, (_plan(problem, sbuf_bytes, form) for form in tried)), None)
     assert plan is not None, (
         f"conv2d: {problem.form} need 3x3 filters of stride 1, more than 42 channels (squares 64), and all filters "

@@ -143,8 +143,8 @@ def _permute_pixels(target, pixels, operation: ReshapePixels):
             whole = sbuf_tile((own.shape[0], operation.rows * operation.columns), own.dtype)
             own = whole.reshape_dim(1, shape)
         for part in even_tiles(shape[0], ceil_div(shape[0], 2)):
-            some = slice(part.start, part.end)
-            nisa.tensor_copy(dst=own[:, some], src=source[:, some], engine=ENGINES[part.index % 2])
+            half = slice(part.start, part.end)
+            nisa.tensor_copy(dst=own[:, half], src=source[:, half], engine=ENGINES[part.index % 2])
         if not rows:
             placed = whole.reshape_dim(1, (operation.rows, operation.columns))
             nisa.tensor_copy(dst=target[:, image], src=placed, engine=ENGINES[image % 2])

@@ -135,8 +135,8 @@ class _Image:
         heads = self._operation.heads
         if most >= heads:
             return [
-                [Unit(row, head) for row in range(some.start, some.end) for head in range(heads)]
-                for some in tiles(self._rows, most // heads)
+                [Unit(row, head) for row in range(group.start, group.end) for head in range(heads)]
+                for group in tiles(self._rows, most // heads)
             ]
         parts = even_tiles(heads, most)
         return [
@@ -167,12 +167,12 @@ class _Image:
         wide, units, _ = weights.shape
         dtype = transposed_dtype(self._launch.dtype)
         most = nl.tile_size.psum_bank_fmax * 4 // itemsize(dtype) // wide
-        for some in tiles(units, most):
-            bank = nl.ndarray((keys.size, some.size, wide), dtype=dtype, buffer=nl.psum)
-            for n in range(some.size):
-                data = weights[:, some.start + n, keys.start : keys.end]
+        for group in tiles(units, most):
+            bank = nl.ndarray((keys.size, group.size, wide), dtype=dtype, buffer=nl.psum)
+            for n in range(group.size):
+                data = weights[:, group.start + n, keys.start : keys.end]
                 nisa.nc_transpose(dst=bank[:, n], data=data, engine=nisa.engine.tensor)
-            self._evict(dst[:, some.start : some.end], bank[:, :, 0 : dst.shape[2]])
+            self._evict(dst[:, group.start : group.end], bank[:, :, 0 : dst.shape[2]])
 
     def _weights(self, units, queries: Tile):
         """Return the softmax [queries, units, keys] of some units for a tile of queries. An odd number of queries is

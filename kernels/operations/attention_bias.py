@@ -44,11 +44,11 @@ class Bias:
             return self._kept[key]
         first = self._operation.bias_at + ((key[0] * rows + key[1]) * count + queries.start) * keys
         tile = sbuf_tile((queries.size, keys), self._launch.dtype)
-        some = min(queries.size, count - queries.start)
-        if some < queries.size:  # a single query, padded with zeros
+        count_here = min(queries.size, count - queries.start)
+        if count_here < queries.size:  # a single query, padded with zeros
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
-        source = self._launch.weights[first : first + some * keys].reshape((some, keys))
-        copy_by_hardware(dst=tile[0:some], src=source)
+        source = self._launch.weights[first : first + count_here * keys].reshape((count_here, keys))
+        copy_by_hardware(dst=tile[0:count_here], src=source)
         if self._stays:
             self._kept[key] = tile
         return tile
@@ -63,26 +63,28 @@ class Bias:
         if key in self._kept_of_units:
             return self._kept_of_units[key]
         first, last = units[0], units[len(units) - 1]
-        some = min(queries.size, count - queries.start)
+        count_here = min(queries.size, count - queries.start)
         tile = sbuf_tile((queries.size, len(units), keys), self._launch.dtype)
-        if some < queries.size:
+        if count_here < queries.size:
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
         at = self._operation.bias_at
         whole = self._launch.weights[at : at + heads * rows * count * keys].reshape((heads, rows, count, keys))
         own = whole[first.head if heads > 1 else 0 : last.head + 1 if heads > 1 else 1]
         sequences = 1 if rows == 1 else last.row - first.row + 1
         start = first.row if rows > 1 else 0
-        part = own[:, start : start + sequences, queries.start : queries.start + some].permute((2, 1, 0, 3))
+        part = own[:, start : start + sequences, queries.start : queries.start + count_here].permute((2, 1, 0, 3))
         if sequences * own.shape[0] == len(units):
-            copy_by_hardware(dst=tile[0:some].reshape_dim(1, (sequences, own.shape[0])), src=part)
+            copy_by_hardware(dst=tile[0:count_here].reshape_dim(1, (sequences, own.shape[0])), src=part)
         else:  # the bias is the same for all sequences, or for all heads
             alike = sbuf_tile((queries.size, sequences, own.shape[0], keys), self._launch.dtype)
-            copy_by_hardware(dst=alike[0:some], src=part)
+            copy_by_hardware(dst=alike[0:count_here], src=part)
             wide = (last.row - first.row + 1, len(units) // (last.row - first.row + 1))
             for axis, extent in enumerate(wide, 1):
                 if alike.shape[axis] < extent:
                     alike = alike.broadcast(axis, extent)
-            nisa.tensor_copy(dst=tile[0:some].reshape_dim(1, wide), src=alike[0:some], engine=nisa.engine.gpsimd)
+            nisa.tensor_copy(
+                dst=tile[0:count_here].reshape_dim(1, wide), src=alike[0:count_here], engine=nisa.engine.gpsimd
+            )
         kept = sum(each.shape[1] for each in self._kept_of_units.values()) + len(units)
         if kept * keys * itemsize(self._launch.dtype) <= KEPT_BYTES:
             self._kept_of_units[key] = tile

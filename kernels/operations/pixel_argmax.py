@@ -94,13 +94,13 @@ def _turn(launch, numbers, value, data):
     first = 0
     for t, size in enumerate(value.heights):
         columns = several_columns(size, value.dtype)
-        for some in tiles(blocks, max(1, nl.tile_size.psum_bank_fmax // columns)):
+        for group in tiles(blocks, max(1, nl.tile_size.psum_bank_fmax // columns)):
             partitions = several_columns(count, value.dtype)
-            bank = nl.ndarray((partitions, some.size, columns), dtype=nl.float32, buffer=nl.psum)
-            for block in range(some.size):
-                start = (some.start + block) * count
+            bank = nl.ndarray((partitions, group.size, columns), dtype=nl.float32, buffer=nl.psum)
+            for block in range(group.size):
+                start = (group.start + block) * count
                 _transpose(launch, bank[:, block], data[t][:, start : start + partitions])
-            _put(numbers, bank[0:count], (first, first + size), some, value.channels)
+            _put(numbers, bank[0:count], (first, first + size), group, value.channels)
         first += size
 
 
@@ -116,13 +116,13 @@ def _transpose(launch, dst, data):
         nisa.nc_matmul(dst=dst, stationary=data, moving=moving, accumulate=False)
 
 
-def _put(numbers, bank, lanes, some, channels):
+def _put(numbers, bank, lanes, group, channels):
     """Copy lanes [first, end) of some blocks of pixels from PSUM to the numbers of each picture."""
     first, end = lanes
     for picture in range(first // channels, (end - 1) // channels + 1):
         low, high = max(first, picture * channels), min(end, (picture + 1) * channels)
         evict(
-            dst=numbers[:, picture, some.start : some.end, low - picture * channels : high - picture * channels],
+            dst=numbers[:, picture, group.start : group.end, low - picture * channels : high - picture * channels],
             src=bank[:, :, low - first : high - first],
             turn=1,  # the Scalar Engine, because the Vector Engine searches
         )

@@ -46,8 +46,8 @@ def soften_channels(launch, number, operation: ChannelSoftmax, operands):
     work = _Turning(launch, operation, value, output)
     for _, alike in groupby(_blocks(value), key=lambda block: block[3]):
         blocks = list(alike)
-        for some in tiles(len(blocks), work.blocks_at_once):
-            work.compute(blocks[some.start : some.end])
+        for group in tiles(len(blocks), work.blocks_at_once):
+            work.compute(blocks[group.start : group.end])
     return output
 
 
@@ -59,16 +59,16 @@ def soften_rows(launch, number, operation: RowSoftmax, operands):
     for t in range(len(value.tiles)):
         target, source = output.inside(t), value.inside(t)
         for down in even_tiles(value.rows, most):
-            for some in even_tiles(value.images, max(1, most // down.size)):
-                own = (slice(None), slice(some.start, some.end), slice(down.start, down.end))
+            for images in even_tiles(value.images, max(1, most // down.size)):
+                own = (slice(None), slice(images.start, images.end), slice(down.start, down.end))
                 _soften(target[own], source[own], operation.log)
     return output
 
 
 def _soften_tiles(output, value, own, is_log):
     """Compute a softmax across tiles, separately for each partition and pixel."""
-    for some, down, across, _ in _blocks(value, ROW_ELEMENTS):
-        block = (some, down, across)
+    for images, down, across, _ in _blocks(value, ROW_ELEMENTS):
+        block = (images, down, across)
         data = [_block_of(value.inside(t), block) for t in own]
         shape = data[0].shape
         largest = _over_tiles(data, nl.maximum)
@@ -126,8 +126,8 @@ def _blocks(value, most=PARTITIONS):
     found = []
     for across in even_tiles(value.columns, most):
         for down in even_tiles(value.rows, max(1, most // across.size)):
-            for some in even_tiles(value.images, max(1, most // (down.size * across.size))):
-                found.append((some, down, across, some.size * down.size * across.size))
+            for images in even_tiles(value.images, max(1, most // (down.size * across.size))):
+                found.append((images, down, across, images.size * down.size * across.size))
     return sorted(found, key=lambda block: -block[3])
 
 
@@ -205,8 +205,8 @@ class _Turning:
 
 def _block_of(tile, block):
     """Return a block of a tile [channels, images, rows, columns]."""
-    some, down, across = block[:3]
-    part = tile[:, some.start : some.end, down.start : down.end]
+    images, down, across = block[:3]
+    part = tile[:, images.start : images.end, down.start : down.end]
     return part[:, :, :, across.start : across.end]
 
 

@@ -65,8 +65,8 @@ class RayWorker:
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the lines that the worker logged since the last call, as (level, line)."""
-        said, self._said = self._said, []
-        return said
+        lines, self._said = self._said, []
+        return lines
 
     def kill(self) -> None:
         """End the worker at once."""

@@ -302,15 +302,15 @@ class CompiledKernels(ABC):
             return CoreInUse(taken_line(f"{error}\n{printed}"))
         if self.needs_device and is_lost(error):
             return runtime_error(job.source.name, error)
-        said = f"{printed}\n{getattr(error.__cause__, 'traceback', '')}\n{error}\n"
-        kept = self._options.cache.keep_log(said)
+        output = f"{printed}\n{getattr(error.__cause__, 'traceback', '')}\n{error}\n"
+        kept = self._options.cache.keep_log(output)
         line = first_useful_line(str(error), printed, type(error.__cause__).__name__)
-        more = advice(said)
+        more = advice(output)
         message = f"{job.source.name} on {job.target}: the compiler failed: {line}"
         message += (f"; {more}" if more else "") + (f" (its output: {kept})" if kept else "")
-        self.compilations.append(Compilation(job.label, seconds, error=message, log=said))
+        self.compilations.append(Compilation(job.label, seconds, error=message, log=output))
         refused = CompileError(message)
-        refused.log = said
+        refused.log = output
         return refused
 
     def _still_compiling(self, job: Job) -> Callable[[float], None]:

@@ -35,8 +35,8 @@ def serve(make_core: Callable[[], Any], requests: BinaryIO, answers: BinaryIO) -
             data = result if isinstance(result, bytes) else b""
             answer = {"ok": True, **({} if isinstance(result, bytes) else result)}
         except Exception as error:  # any exception of AWS's packages is returned to the requesting process
-            told = "".join(traceback.format_exception(error))
-            answer = {"ok": False, "error": str(error), "type": type(error).__name__, "traceback": told}
+            text = "".join(traceback.format_exception(error))
+            answer = {"ok": False, "error": str(error), "type": type(error).__name__, "traceback": text}
         answers.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n" + data)
         answers.flush()
 

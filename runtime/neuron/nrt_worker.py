@@ -36,8 +36,8 @@ def stated_type(info: Any) -> np.dtype[Any] | None:
     AWS documents only the shape and the size; the dtype may be void (nrtpy-troubleshooting.rst).
     """
     try:
-        told = info.dtype
-        dtype = array_type(told) if isinstance(told, str) else np.dtype(told)
+        specified = info.dtype
+        dtype = array_type(specified) if isinstance(specified, str) else np.dtype(specified)
     except (AttributeError, TypeError, ValueError):
         return None
     return dtype if int(np.prod(tuple(info.shape))) * dtype.itemsize == int(info.size) else None
@@ -136,12 +136,12 @@ class Core:
             return {"us": [], "mean_us": float(stats.mean_ms) * 1e3}
         return {"us": [float(milliseconds) * 1e3 for milliseconds in durations], "mean_us": None}
 
-    def _fitting(self, numbers: dict[str, int], told: Any) -> dict[str, Any]:
+    def _fitting(self, numbers: dict[str, int], specified: Any) -> dict[str, Any]:
         """Return tensors, keyed by name, with the shapes and dtypes that the model specifies.
 
         If necessary, they are views of the same memory.
         """
-        return {name: self._view(number, told[name]) for name, number in numbers.items()}
+        return {name: self._view(number, specified[name]) for name, number in numbers.items()}
 
     def _view(self, number: int, info: Any) -> Any:
         tensor = self._tensors[number]

@@ -67,9 +67,9 @@ def system_packages() -> tuple[str, ...]:
     """Return the installed system packages of AWS with their versions ("aws-neuronx-tools 2.33.38.0"), as dpkg or rpm
     reports them. If neither is available, return an empty tuple."""
     pattern = "aws-neuronx-*"
-    told = _output("dpkg-query", "-W", "-f", "${Package} ${Version}\\n", pattern)
-    told = told or _output("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n", pattern) or ""
-    return tuple(sorted(line.strip() for line in told.splitlines() if len(line.split()) == 2))
+    listing = _output("dpkg-query", "-W", "-f", "${Package} ${Version}\\n", pattern)
+    listing = listing or _output("rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n", pattern) or ""
+    return tuple(sorted(line.strip() for line in listing.splitlines() if len(line.split()) == 2))
 
 
 def runtime_library() -> str | None:

@@ -110,8 +110,8 @@ class Core:
         outputs = [[list(output.shape), str(output.dtype).removeprefix("torch.")] for output in returned]
         peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         neffs = sorted(str(path) for path in _neffs() - before)
-        told = {"kernel": number, "outputs": outputs, "neffs": neffs, "peak_bytes": peak * 1024}
-        return {**told, "seconds": time.perf_counter() - start}
+        reply = {"kernel": number, "outputs": outputs, "neffs": neffs, "peak_bytes": peak * 1024}
+        return {**reply, "seconds": time.perf_counter() - start}
 
     def put(self, shape: list[int], dtype: str, data: bytes) -> dict[str, Any]:
         """Create a tensor with the given values on the NeuronCore, and return its number."""

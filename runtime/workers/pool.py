@@ -242,7 +242,7 @@ class WorkerPool:
     async def _begin(self, number: int, worker: PoolWorker) -> bool:
         """Wait until a worker is ready. Return False if it cannot start, in which case the pool may give up."""
         try:
-            told = await self._in_thread(worker.begin)
+            description = await self._in_thread(worker.begin)
         except (WorkerEnded, BackendUnavailable, KernelError, OverflowedError, WorkerFault) as error:
             self._observer.note("error", "the worker did not start", worker=number, reason=str(error))
             self._failed_starts += 1
@@ -255,7 +255,7 @@ class WorkerPool:
         self._ready.add(number)
         self._failed_starts = 0
         self._was_ready = True
-        self._observer.note("info", "worker ready", worker=number, process=told)
+        self._observer.note("info", "worker ready", worker=number, process=description)
         return True
 
     def _final(self, error: Exception) -> Exception | None:

@@ -86,8 +86,8 @@ class WorkerProcess:
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the lines that the worker logged since the last call, as (level, line)."""
-        said, self._said = self._said, []
-        return said
+        lines, self._said = self._said, []
+        return lines
 
     def kill(self) -> None:
         """End the process at once. Pending replies raise WorkerEnded."""

@@ -109,8 +109,8 @@ class Scalar(Operand):
         if isinstance(value, NkiTensor):
             self._check_tile(call, name, tile(call.instruction, name, value), bits)
         elif not isinstance(value, (bool, int, float, np.integer, np.floating)):
-            came = type(value).__name__
-            raise NkiValidationError(f"{call.instruction}: {name} must be a number or an NkiTensor, got {came}")
+            actual = type(value).__name__
+            raise NkiValidationError(f"{call.instruction}: {name} must be a number or an NkiTensor, got {actual}")
 
     def _check_tile(self, call: Call, name: str, value: NkiTensor, bits: bool) -> None:
         data: NkiTensor = getattr(call, self.of)
@@ -135,8 +135,8 @@ def _check_for_operator(call: Call, name: str, value: Any, operator: AluOperator
             why = f"{name} must be None or 0, because nl.{operator.name} takes one input"
             raise NkiValidationError(f"{call.instruction}: {why}")
     elif operator.bits and not _is_whole(value):
-        came = value.label if isinstance(value, NkiTensor) else repr(value)
-        why = f"{name} of nl.{operator.name} must be an integer or an integer tile, got {came}"
+        actual = value.label if isinstance(value, NkiTensor) else repr(value)
+        why = f"{name} of nl.{operator.name} must be an integer or an integer tile, got {actual}"
         raise NkiValidationError(f"{call.instruction}: {why}")
 
 

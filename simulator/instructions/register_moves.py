@@ -31,8 +31,8 @@ class Register(Operand):
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not isinstance(value, VirtualRegister):
-            came = type(value).__name__
-            why = f"{name} must be a register of nisa.register_alloc, got {came}"
+            actual = type(value).__name__
+            why = f"{name} must be a register of nisa.register_alloc, got {actual}"
             raise NkiValidationError(f"{call.instruction}: {why}")
         if self.written and value.frozen:
             why = f"{name} is the variable of a dynamic loop, which cannot be written"

@@ -116,8 +116,8 @@ class Moved(Tile):
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not isinstance(value, NkiTensor):
-            came = type(value).__name__
-            raise NkiValidationError(f"{call.instruction}: {name} must be an NkiTensor, got {came}")
+            actual = type(value).__name__
+            raise NkiValidationError(f"{call.instruction}: {name} must be an NkiTensor, got {actual}")
         if value.storage.region is PSUM:
             raise NkiValidationError(
                 f"{call.instruction}: {name} {value.label}: DMA cannot access PSUM; copy through SBUF"
@@ -170,8 +170,8 @@ class OneElement(Operand):
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not isinstance(value, NkiTensor):
-            came = type(value).__name__
-            raise NkiValidationError(f"{call.instruction}: {name} must be an NkiTensor, got {came}")
+            actual = type(value).__name__
+            raise NkiValidationError(f"{call.instruction}: {name} must be an NkiTensor, got {actual}")
         if value.size != 1 or value.storage.region is PSUM or value.dtype not in self.dtypes:
             allowed = among(self.dtypes, len(self.dtypes))
             raise call.refuse(name, value, f"must be one element of {allowed} in SBUF or HBM")

@@ -55,10 +55,10 @@ def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> R
     given = keywords_of(call, known.parameters)
     operands = Operands(ex, given.pop("mask", None))
     dtype = given.pop("dtype", None)
-    asked = ex.rewrite(dtype).text if dtype is not None and not is_none(dtype) else ""
+    dtype_text = ex.rewrite(dtype).text if dtype is not None and not is_none(dtype) else ""
     if op == "nc_matmul":
         return matmul(ex, operands, given, dst, accumulate="")
-    return _elementwise(ex, op, operands, given, asked, dst)
+    return _elementwise(ex, op, operands, given, dtype_text, dst)
 
 
 ALWAYS_TILES = frozenset(
@@ -67,7 +67,7 @@ ALWAYS_TILES = frozenset(
 
 
 def _elementwise(
-    ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], asked: str, dst: View | None
+    ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], dtype_text: str, dst: View | None
 ) -> Result:
     known = INSTRUCTIONS[op]
     # Masked-out elements of a new tile were undefined, so a mask matters only if it affects the other elements.
@@ -84,11 +84,11 @@ def _elementwise(
     arguments = [_argument(ex, known, each, given[each], views) for each in given if each not in ("keepdims", *fixed)]
     arguments += [f"{each}={text}" for each, text in fixed.items()]
     cast = ""
-    if dst is None and op == "nc_transpose" and asked not in ("", dtype_of(like)):
-        cast, asked, ex.target = asked, "", ""  # the tile in PSUM has the dtype of the operand
+    if dst is None and op == "nc_transpose" and dtype_text not in ("", dtype_of(like)):
+        cast, dtype_text, ex.target = dtype_text, "", ""  # the tile in PSUM has the dtype of the operand
     target, written = dst, dst.text if dst is not None else ""
     if target is None:
-        dtype = asked or _result_dtype(ex, op, views)
+        dtype = dtype_text or _result_dtype(ex, op, views)
         made = allocate(ex.ctx, ex, shape or _result_shape(ex, op, like, given), dtype, known.region)
         target = View(made.text, made.tensor or Tensor(), None, (made.tensor or Tensor()).shape)
         written = _clipped_destination(made, op, like, operands.clips)

@@ -97,8 +97,8 @@ def _imported_module(alias: cst.ImportAlias, keep_runners: bool) -> Imported:
     old, bound = dotted_of(alias.name), dotted_of(alias.asname.name) if alias.asname else ""
     name = modern(old)
     line = f"import {name} as {bound}" if bound not in ("", name) else f"import {name}"
-    gone = not name or is_gone(name, keep_runners)
-    return Imported(bound or old.split(".")[0], name, "" if gone else line)
+    is_removed = not name or is_gone(name, keep_runners)
+    return Imported(bound or old.split(".")[0], name, "" if is_removed else line)
 
 
 def _imported_name(package: str, alias: cst.ImportAlias, keep_runners: bool) -> Imported:

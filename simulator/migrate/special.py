@@ -88,8 +88,8 @@ def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
     pattern, offset, multiplier = _pattern(below)
     dtype = given.get("dtype")
     if dst is None:
-        asked = ex.rewrite(dtype).text if dtype is not None else dtype_of(view)
-        made = allocate(ex.ctx, ex, shape_of(view), asked, "sbuf")
+        dtype_text = ex.rewrite(dtype).text if dtype is not None else dtype_of(view)
+        made = allocate(ex.ctx, ex, shape_of(view), dtype_text, "sbuf")
         dst = View(made.text, made.tensor or Tensor(), None, None)
     other = ex.rewrite(given["on_false_value"]).text
     text = (

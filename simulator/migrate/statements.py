@@ -76,9 +76,9 @@ class Statements:
             return self._changed(f"return {enclosed(text)}", (node.value, text))
         if isinstance(node, ast.Assert):
             test = self.ex.rewrite(node.test)
-            told = self.ex.rewrite(node.msg).text if node.msg is not None else ""
-            message = f", {enclosed(told)}" if told else ""
-            parts = [(node.test, test.text), *([(node.msg, told)] if node.msg is not None else [])]
+            message_text = self.ex.rewrite(node.msg).text if node.msg is not None else ""
+            message = f", {enclosed(message_text)}" if message_text else ""
+            parts = [(node.test, test.text), *([(node.msg, message_text)] if node.msg is not None else [])]
             return self._changed(f"assert {enclosed(test.text)}{message}", *parts)
         return None
 

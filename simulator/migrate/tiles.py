@@ -180,11 +180,11 @@ def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     x = ex.rewrite(given["x"])
     note_start(ex.ctx, x.tensor)
     text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, given, 'dtype')})"
-    asked = ex.rewrite(given["dtype"]).text if "dtype" in given and not is_none(given["dtype"]) else ""
+    argument = ex.rewrite(given["dtype"]).text if "dtype" in given and not is_none(given["dtype"]) else ""
     tensor = x.tensor or Tensor()
     if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes rsqrt, cannot access PSUM
         text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, given, 'dtype')})"
-    return Result(text, Tensor("sbuf", asked or tensor.dtype, tensor.shape))
+    return Result(text, Tensor("sbuf", argument or tensor.dtype, tensor.shape))
 
 
 def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:

@@ -71,9 +71,9 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     with _Loop(core, "while_loop") as loop:
         while True:
             if not isinstance(condition, DeviceNumber):
-                came = type(condition).__name__
+                actual = type(condition).__name__
                 raise NkiValidationError(
-                    f"nl.while_loop: the condition must be a register, also if body_fun returns it, got {came}"
+                    f"nl.while_loop: the condition must be a register, also if body_fun returns it, got {actual}"
                 )
             value = condition.read("the condition of nl.while_loop")
             if value == 0:
@@ -193,8 +193,8 @@ def _bound(what: str, value: Any) -> int:
     if isinstance(value, DeviceNumber):
         return value.read(f"the trip count of nl.{what}")
     if isinstance(value, bool) or not is_known(value):
-        came = type(value).__name__
-        raise NkiValidationError(f"nl.{what}: a bound must be an integer, a register or a scalar, got {came}")
+        actual = type(value).__name__
+        raise NkiValidationError(f"nl.{what}: a bound must be an integer, a register or a scalar, got {actual}")
     return int(value)
 
 

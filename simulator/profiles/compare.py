@@ -90,9 +90,9 @@ def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
     ends = {i.id: i.end_ns for i in measured.instructions if kind_of(i)}
     waited = []
     for instruction in measured.instructions:
-        told = [ends[one] for one in instruction.after if one in ends]
-        if told and instruction.engine == "gpsimd" and instruction.opcode.startswith("DMA"):
-            waited.append(instruction.start_ns - max(told))
+        producer_ends = [ends[one] for one in instruction.after if one in ends]
+        if producer_ends and instruction.engine == "gpsimd" and instruction.opcode.startswith("DMA"):
+            waited.append(instruction.start_ns - max(producer_ends))
     stores = [i.dma for i in predicted.program if i.dma is not None and i.dma.software and not i.dma.load]
     if not waited or not stores:
         return []

@@ -73,8 +73,8 @@ class _Json:
         except OSError as error:
             raise ProfileError(f"{self.name}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
-            told = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
-            raise ProfileError(f"{self.name}: not JSON: {told}") from None
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+            raise ProfileError(f"{self.name}: not JSON: {reason}") from None
         if not isinstance(found, dict) or "instruction" not in found:
             kind = "a summary, which contains no" if _is_summary(found) else "not a profile with"
             raise ProfileError(

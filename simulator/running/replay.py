@@ -79,9 +79,9 @@ class Recording:
 
     def replay(self, issued: int, registers: dict[str, Array], buffers: Buffers) -> Replay | None:
         """Return a replay of the launch, which issued `issued` instructions. Return None if it cannot be replayed."""
-        told = self.performed == issued and not set(registers) - {"scalar"}
+        is_recorded = self.performed == issued and not set(registers) - {"scalar"}
         tensors = all(isinstance(output, StridedMemory) for output in self.outputs)
-        if not (self.repeatable and told and tensors) or any(_refilled_as_bits(step) for step in self.steps):
+        if not (self.repeatable and is_recorded and tensors) or any(_refilled_as_bits(step) for step in self.steps):
             return None
         return Replay(self, registers, buffers)
 

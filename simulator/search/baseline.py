@@ -114,8 +114,8 @@ def slower(entry: Entry, run: Run, tolerance: float) -> str:
         return ""
     head = f"{run.name} is predicted to take {now:.2f} us on {run.target}, {before:.2f} us in the baseline"
     parts = [f"{name} {change:+.2f}" for name, change in _changes(entry["critical_us"], run.critical.by_resource)]
-    told = [f"{head} ({now / before - 1:+.1%}, {tolerance:.1%} allowed)", f"critical path: {', '.join(parts)} us"]
-    return "\n".join([*told, *_slower_lines(entry, run)])
+    lines = [f"{head} ({now / before - 1:+.1%}, {tolerance:.1%} allowed)", f"critical path: {', '.join(parts)} us"]
+    return "\n".join([*lines, *_slower_lines(entry, run)])
 
 
 def _slower_lines(entry: Entry, run: Run) -> list[str]:
@@ -130,7 +130,7 @@ def _slower_lines(entry: Entry, run: Run) -> list[str]:
             was = "" if text in former else ", new on the critical path"
             shown = line.text if len(line.text) <= MOST_TEXT else f"{line.text[: MOST_TEXT - 3]}..."
             found.append((change, f"{line.place} {change:+.2f} us ({parts}{was}): {shown}"))
-    return [told for _, told in sorted(found, key=lambda each: -each[0])[:SHOWN_LINES]]
+    return [lines for _, lines in sorted(found, key=lambda each: -each[0])[:SHOWN_LINES]]
 
 
 def _changes(before: dict[str, float], now: dict[str, float]) -> list[tuple[str, float]]:

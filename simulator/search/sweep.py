@@ -99,12 +99,12 @@ def _check_names(script: str, names: Sequence[str]) -> None:
 
 def _run_variant(name: str, arguments: Sequence[str], target: str, constants: dict[str, ast.expr]) -> Ranked:
     runs: list[Run] = []
-    told = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(told):
+    printed = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(printed):
         status = run_script(arguments, lambda run, shapes: runs.append(run), target, edits=Edits(constants))
     problem = ""
     if status:
-        problem = _last_error(told.getvalue()) or f"the script ended with status {status}"
+        problem = _last_error(printed.getvalue()) or f"the script ended with status {status}"
     elif not runs:
         problem = "no kernel was launched"
     if not runs:
@@ -121,9 +121,9 @@ def _run_variant(name: str, arguments: Sequence[str], target: str, constants: di
     )
 
 
-def _last_error(told: str) -> str:
+def _last_error(printed: str) -> str:
     """Return the last error that a script wrote to standard error, in one line, or "" if it wrote nothing."""
-    lines = [line.rstrip() for line in told.rpartition("Traceback (most recent call last)")[2].splitlines()]
+    lines = [line.rstrip() for line in printed.rpartition("Traceback (most recent call last)")[2].splitlines()]
     heads = [index for index, line in enumerate(lines) if line and not line[0].isspace() and index > 0]
     if len(lines) < 2 or not heads:
         return lines[-1][:MOST_TEXT] if lines else ""

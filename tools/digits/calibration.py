@@ -33,11 +33,11 @@ def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
     """Return the non-empty bins of predictions [N, classes] with labels [N], in order of probability."""
-    said = probabilities.max(axis=1)
+    confidence = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == labels
-    bins = np.minimum((said * BINS).astype(int), BINS - 1)
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     return [
-        Bin(int((bins == k).sum()), float(said[bins == k].mean()), float(right[bins == k].mean()))
+        Bin(int((bins == k).sum()), float(confidence[bins == k].mean()), float(right[bins == k].mean()))
         for k in range(BINS)
         if (bins == k).any()
     ]
@@ -70,12 +70,12 @@ def draw_reliability(bins: Sequence[Bin], title: str, path: Path) -> None:
         figure, (upper, lower) = pyplot.subplots(
             2, 1, figsize=(5, 6), sharex=True, height_ratios=(3, 1), layout="constrained"
         )
-        said, right = [each.probability for each in bins], [each.accuracy for each in bins]
+        confidence, right = [each.probability for each in bins], [each.accuracy for each in bins]
         upper.plot([0, 1], [0, 1], color="#8c959f", linewidth=1, label="as said")
-        upper.plot(said, right, "o-", color="#0969da", label="bins of answers")
+        upper.plot(confidence, right, "o-", color="#0969da", label="bins of answers")
         upper.set(ylabel="share that is right", title=title, xlim=(0, 1.02), ylim=(0, 1.02))
         upper.legend(loc="upper left")
-        lower.bar(said, [each.answers for each in bins], width=0.8 / BINS, color="#54aeff")
+        lower.bar(confidence, [each.answers for each in bins], width=0.8 / BINS, color="#54aeff")
         lower.set(xlabel="probability that was said", ylabel="answers", yscale="log")
         figure.savefig(path, metadata={"Date": None})
         pyplot.close(figure)

@@ -158,7 +158,7 @@ def _describe_round(number: int, each: Round) -> str:
 def _of_families() -> dict[str, str]:
     names = signs.HELD_OUT_SCRIPTS
     written = {"CanadianAboriginal": "Canadian Aboriginal", "LinearB": "Linear B", "OlChiki": "Ol Chiki"}
-    told = [written.get(name, name) for name in names]
+    shown_names = [written.get(name, name) for name in names]
     counts = {
         "families": len(TRAINING_FAMILIES) + len(HELD_OUT_FAMILIES),
         "training_families": len(TRAINING_FAMILIES) - len(VALIDATION_FAMILIES),
@@ -179,7 +179,7 @@ def _of_families() -> dict[str, str]:
     }
     return {
         **{name: str(value) for name, value in counts.items()},
-        "held_out_script_names": f"{', '.join(told[:-1])} and {told[-1]}",
+        "held_out_script_names": f"{', '.join(shown_names[:-1])} and {shown_names[-1]}",
     }
 
 

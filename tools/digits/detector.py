@@ -169,8 +169,8 @@ def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tenso
         longer = (batch.boxes[:, 2:] - batch.boxes[:, :2]).amax(1)
         away = (model.grid.T[None] - middle[:, None]).abs().amax(2) / model.step  # [n, cells], in cells
         is_fine = model.step == STRIDES[0]
-        asked = torch.where(is_fine, longer[:, None] < SPLIT * OVERLAP, longer[:, None] > SPLIT / OVERLAP)
-        near = asked & (away < 1.0)
+        responsible = torch.where(is_fine, longer[:, None] < SPLIT * OVERLAP, longer[:, None] > SPLIT / OVERLAP)
+        near = responsible & (away < 1.0)
         digit, cell = near.nonzero(as_tuple=True)
         of_cells = boxes[batch.owners[digit], cell]
         wanted = batch.boxes[digit]

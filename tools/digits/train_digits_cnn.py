@@ -234,8 +234,8 @@ def calibrate(network: Network, tensors: dict[str, np.ndarray], judged: dict[str
     offset = max(0.0, float(lead[-1 - int(MAX_REFUSED * len(lead))]))
     shifted = {name: _shift(result, offset) for name, result in results.items()}
     for name, result in shifted.items():
-        told = result.count_none(NONE)
-        print(f"validation, {name}: {result.count_correct()} right, {told} told to be none, of {result.total}")
+        refused = result.count_none(NONE)
+        print(f"validation, {name}: {result.count_correct()} right, {refused} told to be none, of {result.total}")
     logits = np.concatenate([result.logits for result in shifted.values()])
     labels = np.concatenate([result.labels for result in shifted.values()])
     temperature = fit_temperature(logits, labels)

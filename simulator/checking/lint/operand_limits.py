@@ -79,8 +79,8 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
             _check_size(scope, node, shown, tensor, kind, known)
         columns = COLUMNS.get(name) if function == MATMUL else None
         if columns is not None and tensor.shape is not None and prod(tensor.shape[1:]) > columns:
-            came = prod(tensor.shape[1:])
-            scope.report(node, "operand-size", f"{shown} has {came:,} columns, at most {columns}: split them")
+            actual = prod(tensor.shape[1:])
+            scope.report(node, "operand-size", f"{shown} has {actual:,} columns, at most {columns}: split them")
 
 
 def _check_memory(

@@ -62,15 +62,15 @@ def scaled_note(target: str) -> str | None:
     if "trn3" in targets:
         notes.append("trn3 latencies are scaled from trn2 (AWS publishes clocks and bandwidths only): unvalidated")
     for one in targets:
-        told = [
+        changes = [
             f"{name} = {value:g} (not {TABLE[name][TARGETS.index(one)].value:g}) {TABLE[name][0].unit}".strip()
             for of, name, value in overrides()
             if of == one
         ]
-        if len(told) > _SHOWN:
-            told = [*told[:_SHOWN], f"and {len(told) - _SHOWN} more"]
-        if told:
-            notes.append(f"a machine that differs from {one}: {', '.join(told)}")
+        if len(changes) > _SHOWN:
+            changes = [*changes[:_SHOWN], f"and {len(changes) - _SHOWN} more"]
+        if changes:
+            notes.append(f"a machine that differs from {one}: {', '.join(changes)}")
     return "; ".join(notes) or None
 
 
