@@ -20,7 +20,7 @@ NOT_RUN = {  # what a command, or a part of one between `&&`, begins with or con
     r"selftest-trn2|^trninfer profile ": "what a chip gave: tests/app/test_simulate_archive.py, test_profile.py",
     r"--cluster|^ray start": "a cluster of Ray: tests/runtime/cluster",
     r"asst4|lab6|\.\./part2|\.\./nki_conv2d|--test-|test_harness|--basic|run_benchmark": "a course's repository",
-    r"--sources sources": "other people's repositories",
+    r"--sources sources|nki-library|-p stand_ins": "other people's repositories",
     r"yolov8n|yolo\.safetensors|lraspp|fcn\.|deeplab": "a network of ultralytics or torchvision: test_detect.py",
     r"siamese|vgg16|resnet\.safetensors": "a network of hundreds of megabytes, or of two inputs",
     r"models\.example\.org|0\.0\.0\.0": "an address that others reach: tests/app/test_serve.py",
