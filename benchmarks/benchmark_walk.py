@@ -1,8 +1,9 @@
 """Measure the phases of a prediction: tracing a kernel, checking that it fits, scheduling it.
 
-    python benchmarks/benchmark_walk.py [--repeats 5] [ROW ...]
+    python benchmarks/benchmark_walk.py --sources DIR [--repeats 5] [ROW ...]
 
-Prints the microseconds of processor time per instruction, the minimum of `--repeats` runs. Rows are ids in data/.
+Prints microseconds of processor time per instruction, the minimum of `--repeats`. ROW is a row of
+`runtime/measure/published.csv`; its kernel is read from a checkout in DIR.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from trninfer.benchmarks.measurements import launch_of, load_all_kernel_rows
+from trninfer.runtime.measure.published import PublishedKernel, find_row, load_published
 from trninfer.simulator.instructions.core import NeuronCore, running
 from trninfer.simulator.machine.chip import find_target
 from trninfer.simulator.machine.host import uncollected
@@ -35,31 +37,32 @@ def processor_us(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     return best, result
 
 
-def walk(measured: Any) -> NeuronCore:
+def walk(published: PublishedKernel, source: Any) -> NeuronCore:
     """Walk the kernel in shape-only mode, as `simulator.run` does, without checks."""
-    core = NeuronCore(find_target(measured.target), functional=False, dge=measured.dge)
-    arguments = [kernel.argument(core, value) for value in measured.arguments]
+    core = NeuronCore(find_target(published.target), functional=False, dge=published.dge)
+    arguments = [kernel.argument(core, value) for value in published.arguments]
     with running(core):
-        measured.kernel.function(*arguments, **measured.parameters)
+        source.function(*arguments, **published.parameters)
     return core
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=Path, default=Path("sources"), help="folder of checkouts (default sources)")
     parser.add_argument("--repeats", type=int, default=5, help="number of runs; the fastest counts (default 5)")
     parser.add_argument("rows", nargs="*", default=ROWS, help=f"measured rows (default {' '.join(ROWS)})")
     options = parser.parse_args()
-    rows = {row.id: row for row in load_all_kernel_rows()}
     print(f"{'row':<5} {'kernel':<34} {'instructions':>12} {'walk':>6} {'check':>6} {'schedule':>8} {'us each':>8}")
     for name in options.rows:
-        measured = launch_of(rows[name])
-        walking, core = processor_us(partial(walk, measured), options.repeats)
+        published = find_row(name)
+        source = load_published(published, options.sources)
+        walking, core = processor_us(partial(walk, published, source), options.repeats)
         checking, _ = processor_us(partial(check, core.program, core.target), options.repeats)
         scheduling, _ = processor_us(partial(schedule, core.program, core.target), options.repeats)
         count = len(core.program)
         walked, checked, scheduled = walking / count, checking / count, scheduling / count
         print(
-            f"{name:<5} {measured.kernel.__name__:<34} {count:>12,} {walked:>6.1f} {checked:>6.1f} {scheduled:>8.1f} "
+            f"{name:<5} {published.kernel:<34} {count:>12,} {walked:>6.1f} {checked:>6.1f} {scheduled:>8.1f} "
             f"{walked + checked + scheduled:>8.1f}"
         )
 

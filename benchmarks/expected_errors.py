@@ -1,6 +1,6 @@
 """Compute expected errors of predictions from rows that were predicted with their family excluded from the fits.
 
-    python benchmarks/latency_accuracy.py --save
+    python benchmarks/latency_accuracy.py --sources DIR --save
     python benchmarks/expected_errors.py
 
 The first command saves the errors in data/left-out.csv. The second prints the contents of
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trninfer.benchmarks.measurements import family, load_all_kernel_rows, repository
-from trninfer.benchmarks.predictions import PredictedRow, predict_as_written
+from trninfer.benchmarks.predictions import PredictedRow
 from trninfer.simulator.timing.expected_error import KINDS, REST
 
 FILE = Path(__file__).resolve().parent / "data" / "left-out.csv"
@@ -31,38 +31,45 @@ INSIDE = 2 / 3
 
 
 class Record(NamedTuple):
-    """A predicted row, and its percentage error with its family excluded from the fits."""
+    """A predicted row, and its percentage errors with its family and with the row alone left out.
+
+    `expected` is the relative error that the simulator printed, None if it printed none.
+    """
 
     id: str
     device: str
     kind: str
     predicted_us: float
     error: float
+    alone: float = 0.0
+    expected: float | None = None
 
 
-def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float]) -> list[Record]:
-    """Return the records of predictions and their errors.
-
-    The prediction of a kernel that repeats the instructions of a profile is replaced with the prediction from its
-    source, because new kernels are predicted from source.
-    """
-    as_written = predict_as_written(p.row for p in predictions)
-    errors = [as_written[p.row.id].error if p.row.id in as_written else e for p, e in zip(predictions, errors)]
-    predictions = [as_written.get(p.row.id, p) for p in predictions]
-    return [Record(p.row.id, p.row.device, p.kind, p.predicted_us, e) for p, e in zip(predictions, errors)]
+def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float], alone: Sequence[float]) -> list[Record]:
+    """Return the records of predictions, their errors with the family left out, and those with the row left out."""
+    return [
+        Record(p.row.id, p.row.device, p.kind, p.predicted_us, error, single, p.expected_error)
+        for p, error, single in zip(predictions, errors, alone)
+    ]
 
 
 def save(records: Sequence[Record]) -> None:
     with FILE.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Record._fields)
-        writer.writerows((*r[:3], f"{r.predicted_us:.6g}", f"{r.error:.2f}") for r in records)
+        for r in records:
+            expected = "" if r.expected is None else f"{r.expected:.4g}"
+            writer.writerow((*r[:3], f"{r.predicted_us:.6g}", f"{r.error:.2f}", f"{r.alone:.2f}", expected))
 
 
 def load() -> list[Record]:
     with FILE.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return [Record(r["id"], r["device"], r["kind"], float(r["predicted_us"]), float(r["error"])) for r in rows]
+        return [_record(record) for record in csv.DictReader(file)]
+
+
+def _record(r: dict[str, str]) -> Record:
+    numbers = (float(r["predicted_us"]), float(r["error"]), float(r["alone"]))
+    return Record(r["id"], r["device"], r["kind"], *numbers, float(r["expected"]) if r["expected"] else None)
 
 
 def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:

@@ -1,22 +1,26 @@
 """Compute the errors of predicted latencies relative to published measurements.
 
-    python benchmarks/latency_accuracy.py [--markdown] [--save]
+    python benchmarks/latency_accuracy.py [--markdown]            prints the saved predictions of kernels
+    python benchmarks/latency_accuracy.py --sources DIR --save    predicts every kernel and saves data/left-out.csv
 
-The simulator predicts every row of `data/latency-kernels*.csv` from a kernel of the same structure, and every row of
-`data/latency-instructions.csv` from a kernel that runs the instruction back to back. The output contains the error of
-each row; summaries for each file, device and kernel, and for rows on which a constant of the model depends; errors with
-the row or its family (one author's variants of one kernel on one chip) excluded from the fits; and the order of the
-versions of a kernel and the ratios between them. Rows with large errors are included.
+DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits listed in
+`runtime/measure/published.csv`. Every row of `data/latency-kernels*.csv` is predicted from the published source of its
+kernel; rows that cannot be compared are listed with the reason, and are not counted. Every row of
+`data/latency-instructions.csv` is predicted from a kernel that runs the instruction back to back. The output has the
+error of each row; summaries by file, by device, by kernel and by whether a constant of the model depends on the row;
+errors with the row or its family (one author's variants of one kernel on one chip) left out; and the order of versions
+of one kernel and the ratios between them. Rows with large errors are included.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 from trninfer.benchmarks.error_statistics import ErrorSummary, summarize
-from trninfer.benchmarks.expected_errors import coverage_line, records_of, save
+from trninfer.benchmarks.expected_errors import Record, coverage_line, load, records_of, save
 from trninfer.benchmarks.instruction_rows import InstructionPrediction, predict_instructions
 from trninfer.benchmarks.leave_out import Study, leave_one_out, leave_out
 from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
@@ -28,56 +32,44 @@ from trninfer.benchmarks.measurements import (
     load_all_kernel_rows,
     load_instruction_rows,
 )
-from trninfer.benchmarks.predictions import PredictedRow, predict_all
+from trninfer.benchmarks.predictions import SOURCES_VARIABLE, PredictedRow, fitted_to, predict_all
 from trninfer.benchmarks.version_pairs import changes_table, families_table
+from trninfer.runtime.measure.published import find_row
 from trninfer.simulator.timing.constants import TARGETS, constants
 
 Table = tuple[Sequence[str], list[Sequence[str]]]  # header and rows
 
-# Known reasons for the error of a kernel row: its measurement disagrees with others, or our kernel differs from the
-# measured one.
+# Known reasons for the error of a kernel row.
 REMARKS = {
     "k21": "published runs disagree: benchmarks take as long as FREE_DIM=2000 (k20), profiles 5 us less (k25, k26)",
-    "k24": "loads and stores share the engines; in the profile both took 10 % longer than alone",
     "k28": "half of the time is unexplained in the profile: the Tensor Engine waits for 9.3 of 16.6 us",
     "k29": "as k28",
     "o17": "two cores shared the HBM and its DMA engines",
-    "k36": "its operands need 320 KiB per partition, which has 224: our blocks are smaller and read HBM less often",
-    "k37": "its blocks do not fit in SBUF; it moved 1.82 GB instead of 1.48, so it spilled; our blocks have half of K",
 }
 FILES = {"k": "latency-kernels.csv", "o": "latency-kernels-others.csv", "p": "latency-kernels-attention.csv"}
-# Rows whose published kernel cannot be predicted with the options that users have. They are excluded from means.
-NOT_COUNTED = {
-    "k01": "not counted: NKI's first beta kept the loop, so this row has its own kernel with hardware descriptors; the "
-    "published source unrolls the loop and is predicted to take 7,155 us (benchmarks/published_rows.py)",
-}
 _ROW_HEADER = ("row", "what ran", "variant", "shapes", "dtype", "device", "metric", "measured us", "predicted us")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
-    parser.add_argument(
-        "--save", action="store_true", help="save the errors with families left out to data/left-out.csv"
-    )
+    parser.add_argument("--sources", metavar="DIR", help="predict the kernels again, from checkouts in this folder")
+    parser.add_argument("--save", action="store_true", help="save the predictions of kernels to data/left-out.csv")
     given = parser.parse_args()
     markdown = given.markdown
 
-    predictions = predict_all(load_all_kernel_rows())
-    studies: dict[str, Study] = {}
-    left_out = leave_one_out(predictions, studies)
-    families = leave_out(predictions, lambda prediction: family(prediction.row), studies)
-    records = records_of(predictions, families)
+    records = load() if given.sources is None else predicted_records(given.sources)
     if given.save:
         save(records)
+    measured_rows = {row.id: row for row in load_all_kernel_rows()}
+    rows = [predicted_row(measured_rows[record.id], record) for record in records]
+    alone, without = [record.alone for record in records], [record.error for record in records]
     instructions = predict_instructions(load_instruction_rows())
     measured = compare_measured()
 
-    counted = [i for i, prediction in enumerate(predictions) if prediction.row.id not in NOT_COUNTED]
-    rows, alone, without = ([each[i] for i in counted] for each in (predictions, left_out, families))
     show = _markdown if markdown else _plain
     for title, table in (
-        ("Kernels", kernel_table(predictions, left_out, families)),
+        ("Kernels", kernel_table(rows, alone, without)),
         ("Kernels, summary", summary_table(rows, alone, without)),
         ("Versions of one kernel", families_table(rows)),
         ("Changes from version to version", changes_table(rows)),
@@ -103,8 +95,22 @@ def main() -> None:
     print(f"mean absolute percentage error: {_summary(ours).mean:.2f} %")
 
 
+def predicted_records(sources: str) -> list[Record]:
+    """Predict every row that can be compared, with and without its family, from checkouts of the published sources."""
+    os.environ[SOURCES_VARIABLE] = sources
+    predictions = predict_all([row for row in load_all_kernel_rows() if find_row(row.id).is_comparable])
+    studies: dict[str, Study] = {}
+    alone = leave_one_out(predictions, studies)
+    return records_of(predictions, leave_out(predictions, lambda p: family(p.row), studies), alone)
+
+
+def predicted_row(row: Measurement, record: Record) -> PredictedRow:
+    """Return the prediction that a record stores."""
+    return PredictedRow(row, record.predicted_us, fitted_to(row), record.expected, record.kind)
+
+
 def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
-    """Return a line for each kernel row."""
+    """Return a line for each kernel row: those that were compared, then the others with the reason."""
     header = (
         *_ROW_HEADER,
         "error %",
@@ -126,9 +132,13 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
                 f"{alone:+.1f}",
                 f"{without:+.1f}",
                 ", ".join(prediction.fitted),
-                NOT_COUNTED.get(row.id) or REMARKS.get(row.id, ""),
+                REMARKS.get(row.id, ""),
             )
         )
+    for row in load_all_kernel_rows():
+        published = find_row(row.id)
+        if not published.is_comparable:
+            lines.append((*_described(row), *[""] * 6, f"not counted; {published.note}"))
     return header, lines
 
 

@@ -1,15 +1,25 @@
-"""Predict the measured kernels, and determine how they depend on the simulator's fitted constants."""
+"""Predictions of the measured kernels from their published sources, and their dependence on fitted constants.
+
+The sources are read from checkouts, `FOLDER/OWNER/REPOSITORY`; FOLDER is TRNINFER_SOURCES, by default `sources`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from multiprocessing import Pool
+from pathlib import Path
+from typing import Any
 
 from trninfer import simulator
 from trninfer.benchmarks.error_statistics import percentage_error
-from trninfer.benchmarks.measurements import Launch, Measurement, launch_of, load_all_kernel_rows
+from trninfer.benchmarks.measurements import Measurement
+from trninfer.runtime.measure.published import find_row, load_published, run_published
 from trninfer.simulator.timing.constants import constants, override
+
+SOURCES_VARIABLE = "TRNINFER_SOURCES"
 
 
 @dataclass(frozen=True)
@@ -60,49 +70,32 @@ def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> lis
     return [latency for latency, _, _ in _predict(tasks)]
 
 
-def predict_as_written(rows: Iterable[Measurement]) -> dict[str, PredictedRow]:
-    """Predict rows whose kernel follows the instructions of a profile from their source instead.
-
-    Return the results, keyed by id.
-    """
-    found = {}
-    for row in rows:
-        launch = launch_of(row)
-        if "as_compiled" in launch.parameters:
-            run = _run(replace(launch, parameters={**launch.parameters, "as_compiled": False}))
-            latency, error, kind = float(run.latency_us), run.latency_error, run.kind
-            found[row.id] = PredictedRow(row, latency, fitted_to(row), error, kind)
-    return found
-
-
 def _predict(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[tuple[float, float | None, str]]:
     given = [(row.id, change) for row, change in tasks]
+    for row_id, _ in given:
+        _kernel(row_id)  # migrated once: processes are forked from this one
     with Pool(maxtasksperchild=1) as pool:
         return pool.map(_latency, given, chunksize=1)
 
 
 def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None, str]:
     row_id, change = task
-    row = next(row for row in load_all_kernel_rows() if row.id == row_id)
     if change is not None:
         override(change.target, change.name, change.value)
-    run = run_of(row)
+    run = run_of(row_id)
     return float(run.latency_us), run.latency_error, run.kind
 
 
-def run_of(row: Measurement) -> simulator.Run:
+def run_of(row_id: str) -> simulator.Run:
     """Launch the kernel of a row as it was measured, in shape-only mode."""
-    return _run(launch_of(row))
+    return run_published(find_row(row_id), _kernel(row_id), pure=True)
 
 
-def _run(launch: Launch) -> simulator.Run:
-    return simulator.run(
-        launch.kernel,
-        *launch.arguments,
-        target=launch.target,
-        dge=launch.dge,
-        profiled=launch.profiled,
-        functional=False,
-        pure=True,
-        **launch.parameters,
-    )
+@cache
+def _kernel(row_id: str) -> Any:
+    return load_published(find_row(row_id), sources_folder())
+
+
+def sources_folder() -> Path:
+    """Return the folder of the checkouts of published sources."""
+    return Path(os.environ.get(SOURCES_VARIABLE, "sources"))

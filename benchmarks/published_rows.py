@@ -31,7 +31,8 @@ def main() -> None:
     if given.sources is None:
         predicted = saved()
     else:
-        predicted = {key_of(each): predict_published(each, given.sources) for each in published_kernels()}
+        kernels = [each for each in published_kernels() if each.is_predicted]
+        predicted = {key_of(each): predict_published(each, given.sources) for each in kernels}
         if given.save:
             save(predicted)
     print("\n".join(table(predicted)))
@@ -58,16 +59,18 @@ def table(predicted: dict[str, float]) -> list[str]:
     lines = ["| row | published kernel | published us | predicted us | error % | |", "|---|---|---|---|---|---|"]
     errors = []
     for each in published_kernels():
-        microseconds = predicted[key_of(each)]
-        error = percentage_error(microseconds, each.published_us)
-        if each.is_comparable:
-            errors.append(abs(error))
-        shown = f"{error:+.1f}" if each.is_comparable else "not counted"
-        options = "" if each.dge else ", --disable-dge"
+        microseconds = predicted.get(key_of(each))
+        shown, error = "", "not counted"
+        if microseconds is not None:
+            shown = f"{microseconds:,.1f}"
+        if microseconds is not None and each.is_comparable:
+            errors.append(abs(percentage_error(microseconds, each.published_us)))
+            error = f"{percentage_error(microseconds, each.published_us):+.1f}"
+        options = ("" if each.dge else ", --disable-dge") + ("" if each.cores == 1 else f", {each.cores} cores")
         changed = "".join(f", {name} = {value}" for name, value in each.constants.items())
         what = f"{each.repository} {each.file}: {each.kernel}{changed}{options}"
         row = each.row or "-"
-        lines.append(f"| {row} | {what} | {each.published_us:g} | {microseconds:,.1f} | {shown} | {each.note} |")
+        lines.append(f"| {row} | {what} | {each.published_us:g} | {shown} | {error} | {each.note} |")
     return [*lines, "", f"Mean absolute error over {len(errors)} published kernels: {mean(errors):.1f} %."]
 
 

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from ...models.errors import TrninferError
-from ...simulator import TensorSpec, install, run
+from ...simulator import Run, TensorSpec, install, run
 
 NOT_COMPARABLE = "not comparable: "  # prefix of the note of a kernel whose published time belongs to another program
+NOT_PREDICTED = "not predicted: "  # prefix of the note of a kernel that cannot be predicted from its source
 _BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:[ \t]+\S.*\n|[ \t]*\n)+)", re.M)
 _DIGITS = 12  # number of digits of the SHA-256 that are stored
 
@@ -45,9 +46,11 @@ class PublishedKernel:
     published_us: float
     profiled: bool  # True if the time is the total of a profile, not the result of a benchmark
     target: str
-    dge: bool  # False if it was compiled with --disable-dge
+    dge: bool  # False: compiled with --disable-dge
+    cores: int  # number of cores of the launch
     arguments: tuple[TensorSpec, ...]
     parameters: dict[str, Any]
+    library: str  # folder below the checkouts from which the kernel imports, "" if none
     repository: str
     commit: str
     file: str  # with `#N` appended if the kernel is in the N-th Python block of a documentation page
@@ -58,8 +61,13 @@ class PublishedKernel:
 
     @property
     def is_comparable(self) -> bool:
-        """False if, according to the note, the published time belongs to another program."""
-        return not self.note.startswith(NOT_COMPARABLE)
+        """False if, according to the note, the published time cannot be compared with a prediction from the source."""
+        return self.is_predicted and not self.note.startswith(NOT_COMPARABLE)
+
+    @property
+    def is_predicted(self) -> bool:
+        """False if, according to the note, the source cannot be predicted."""
+        return not self.note.startswith(NOT_PREDICTED)
 
     @property
     def source(self) -> str:
@@ -80,7 +88,6 @@ def published_kernels() -> tuple[PublishedKernel, ...]:
 
 
 def _kernel(record: dict[str, str]) -> PublishedKernel:
-    shapes = [tuple(int(extent) for extent in shape.split("x")) for shape in record["shapes"].split()]
     return PublishedKernel(
         row=record["row"],
         suite=record["suite"],
@@ -89,8 +96,10 @@ def _kernel(record: dict[str, str]) -> PublishedKernel:
         profiled=record["metric"] == "profile",
         target=record["target"],
         dge=record["dge"] == "yes",
-        arguments=tuple(TensorSpec(shape, record["dtype"]) for shape in shapes),
+        cores=int(record["cores"]),
+        arguments=tuple(_argument(text, record["dtype"]) for text in record["shapes"].split()),
         parameters=_numbers(record["parameters"]),
+        library=record["library"],
         repository=record["repository"],
         commit=record["commit"],
         file=record["file"],
@@ -99,6 +108,12 @@ def _kernel(record: dict[str, str]) -> PublishedKernel:
         constants=_numbers(record["constants"]),
         note=record["note"],
     )
+
+
+def _argument(text: str, dtype: str) -> TensorSpec:
+    """Return the argument described by a shape such as 128x512, or 128x512:int8 if its dtype is not that of the row."""
+    shape, _, own = text.partition(":")
+    return TensorSpec(tuple(int(extent) for extent in shape.split("x")), own or dtype)
 
 
 def _numbers(text: str) -> dict[str, int]:
@@ -113,6 +128,11 @@ def find_published(suite: str, case: str, published_us: float | None) -> Publish
     return None
 
 
+def find_row(row: str) -> PublishedKernel:
+    """Return the published kernel of a row of benchmarks/data. Raises KeyError if there is none."""
+    return {each.row: each for each in published_kernels()}[row]
+
+
 def predict_published(published: PublishedKernel, folder: Path) -> float:
     """Predict a published kernel from its source, in microseconds.
 
@@ -123,20 +143,24 @@ def predict_published(published: PublishedKernel, folder: Path) -> float:
     Raises:
         SourceError: the source is missing, has a different version, or cannot be migrated or run.
     """
-    kernel = load_published(published, folder)
+    return float(run_published(published, load_published(published, folder)).latency_us)
+
+
+def run_published(published: PublishedKernel, kernel: Any, pure: bool = False) -> Run:
+    """Launch a kernel that `load_published` returned, in shape-only mode. Raises SourceError if it cannot be run."""
     try:
-        launch = run(
-            kernel,
+        return run(
+            kernel if published.cores == 1 else kernel[published.cores],
             *published.arguments,
             target=published.target,
             dge=published.dge,
             profiled=published.profiled,
             functional=False,
+            pure=pure,
             **published.parameters,
         )
     except Exception as error:  # third-party kernels may raise any exception
-        raise SourceError(f"{published.path(folder)}: {published.kernel}: {_line(error)}") from None
-    return float(launch.latency_us)
+        raise SourceError(f"{published.repository} {published.file}: {published.kernel}: {_line(error)}") from None
 
 
 def load_published(published: PublishedKernel, folder: Path) -> Any:
@@ -156,8 +180,8 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     module = types.ModuleType(f"published {path.stem}")
     module.__file__ = str(path)
     install()
-    place = str(path.parent)
-    sys.path.insert(0, place)
+    places = [str(path.parent), *([str(folder / published.library)] if published.library else [])]
+    sys.path[:0] = places
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -168,7 +192,8 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     except Exception as error:  # third-party files may raise any exception
         raise SourceError(f"{path}: {_line(error)}") from None
     finally:
-        sys.path.remove(place)
+        for place in places:
+            sys.path.remove(place)
     if not hasattr(module, published.kernel):
         raise SourceError(f"{path}: contains no kernel {published.kernel}")
     return getattr(module, published.kernel)

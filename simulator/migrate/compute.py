@@ -114,10 +114,18 @@ def _tiles(ex: Expressions, op: str, operands: Operands, given: dict[str, ast.ex
     like = views.get(known.like)
     if like is None:
         raise CannotError(f"nisa.{op}: {known.like} is not known to be a tile here")
-    if op == "nc_transpose" and like.tensor.region == "psum":
-        copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({like.text})", Tensor("sbuf", like.tensor.dtype, like.shape)))
-        views["data"] = View(copied.text, copied.tensor or Tensor(), like.shape, like.full)
+    in_psum = [each for each, view in views.items() if view.tensor.region == "psum"]
+    if op == "nc_transpose" and in_psum:
+        views["data"] = _copied(ex, like)
+    elif op in ("tensor_tensor", "scalar_tensor_tensor") and len(in_psum) > 1:  # only one operand may be in PSUM
+        views[in_psum[-1]] = _copied(ex, views[in_psum[-1]])
     return views
+
+
+def _copied(ex: Expressions, view: View) -> View:
+    """Return a copy in SBUF of a tile in PSUM."""
+    made = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", view.tensor.dtype, view.shape)))
+    return View(made.text, made.tensor or Tensor(), view.shape, view.full)
 
 
 def _result_dtype(ex: Expressions, op: str, views: dict[str, View]) -> str:

@@ -49,6 +49,7 @@ def elementwise(op, x, y, **options):
         options.setdefault("dtype", wider_dtype(x.dtype, y.dtype))
         shape = common_shape(x, y)
         x, y = stretched(x, shape), stretched(y, shape)
+        y = nl.copy(y) if x.buffer == y.buffer == nl.psum else y
     return op(x, y, **options)
 '''
 

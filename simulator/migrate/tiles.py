@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from ..instructions.operators import ACTIVATIONS, ALU
 from .context import Result, Tensor, Window
@@ -132,6 +133,8 @@ def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") ->
     """
     nl = ex.ctx.nl
     note_start(ex.ctx, x.tensor, y.tensor)
+    if x.tensor is not None and y.tensor is not None and x.tensor.region == y.tensor.region == "psum":
+        y = Result(f"{nl}.copy({y.text})", replace(y.tensor, region="sbuf"))  # only one operand may be in PSUM
     if op == "divide":
         return _quotient(ex, x, y, options)
     tensors = [side.tensor for side in (x, y) if side.tensor is not None]

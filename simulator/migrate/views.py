@@ -303,6 +303,6 @@ def clip_whole(result: Result, clips: Clips) -> View:
         left.append(clip.count.text)
     while keys and keys[-1] == ":":
         keys.pop()
-    text = f"{result.text}[{', '.join(keys)}]"
+    text = f"{result.text}[{', '.join(keys)}]" if keys else result.text
     found = tuple(left) if shape is not None else None
     return View(text, replace(tensor, shape=found), found, shape)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from random_arrays import small_integers
 from trninfer import simulator
 from trninfer.benchmarks.kernels import instructions
+from trninfer.benchmarks.kernels.transpose import matrix_transpose
 
 
 def output(kernel: Any, *arrays: NDArray[Any], **parameters: Any) -> NDArray[Any]:
@@ -66,3 +67,9 @@ def test_load_elements(software: bool) -> None:
 def test_independent_loads() -> None:
     a = small_integers(128, 6)
     np.testing.assert_array_equal(output(instructions.independent_loads, a, count=2), np.stack([a, a], axis=1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_matrix_transpose(dtype: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((256, 384)).astype(dtype)
+    np.testing.assert_array_equal(output(matrix_transpose, a), a.T)

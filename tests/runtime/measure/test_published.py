@@ -1,6 +1,7 @@
 """Published kernels: where their sources are, and predictions of a source as it is found in a checkout."""
 
 import hashlib
+import sys
 import textwrap
 from dataclasses import replace
 
@@ -65,6 +66,35 @@ def kernel(tmp_path) -> PublishedKernel:
 def test_a_source_is_migrated_and_predicted_with_its_constants(kernel, tmp_path):
     few, many = predict_published(kernel, tmp_path), predict_published(replace(kernel, constants={"ROWS": 1}), tmp_path)
     assert 10 < few < many
+
+
+RANGE = "range(nl.program_id(0), 4, nl.num_programs())"
+
+
+def test_a_kernel_of_two_cores_that_imports_a_library_of_another_checkout(kernel, tmp_path):
+    library = tmp_path / "others" / "library" / "src"
+    library.mkdir(parents=True)
+    (library / "published_rows.py").write_text("ROWS = 32\n")
+    text = SOURCE.replace("ROWS = 64  # ROWS = 64", "from published_rows import ROWS").replace("neuronxcc.", "")
+    text = text.replace("import nki as nki", "import nki").replace("nl.affine_range(a.shape[0] // ROWS)", RANGE)
+    kernel.path(tmp_path).write_text(text)
+    digits = hashlib.sha256(text.encode()).hexdigest()[:12]
+    one = replace(kernel, library="others/library/src", sha256=digits, constants={})
+    first, second = predict_published(one, tmp_path), predict_published(replace(one, cores=2), tmp_path)
+    assert 10 < second < first
+    assert str(library) not in sys.path
+
+
+def test_arguments_may_have_dtypes_of_their_own():
+    packed = published.find_row("o40")
+    assert (packed.cores, packed.library) == (2, "aws-neuron/nki-library/src/nkilib_src")
+    assert [each.dtype for each in packed.arguments] == ["bfloat16"] * 3 + ["int8"] * 2 + ["float32"]
+    assert packed.arguments[3].shape == (128, 17, 128, 384)
+
+
+def test_a_kernel_that_cannot_be_predicted_does_not_count():
+    assert [each.row for each in published_kernels() if not each.is_predicted] == ["k36", "k37"]
+    assert not published.find_row("k36").is_comparable and not published.find_row("k01").is_comparable
 
 
 def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tmp_path):

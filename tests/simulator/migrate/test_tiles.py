@@ -39,6 +39,21 @@ def test_operators_of_python():
     compare(cases, "x = nl.load(a)\np = nl.abs(x) + 0.5\nc = nl.copy(x[:, 0:1])", A)
 
 
+def test_only_one_operand_is_in_psum():
+    cases = [
+        ("t + t", 2 * A.T),
+        ("nl.multiply(t, u)", A.T * A.T),
+        ("nl.maximum(t, u[:, 0:1])", np.maximum(A.T, A.T[:, :1])),
+        ("nisa.tensor_tensor(t, u, op=np.add)", 2 * A.T),
+        ("nisa.scalar_tensor_tensor(data=t, op0=np.multiply, operand0=2.0, op1=np.add, operand1=u)", 3 * A.T),
+        ("nl.where(t > u, t, u)", A.T),
+        ("y = nl.copy(x)\ny = nisa.nc_transpose(x)\ny += t", 2 * A.T),
+    ]
+    compare(cases, "x = nl.load(a)\nt = nisa.nc_transpose(x)\nu = nisa.nc_transpose(x)", A)
+    (line,) = migrated_each(["y = x + t"], "x = nl.load(a[0:4, 0:4])\nt = nisa.nc_transpose(x)\n")
+    assert line == "y = nl.add(x, t)"
+
+
 def test_operators_on_integers():
     cases = [
         ("x & 5", INTEGERS & 5),
