@@ -31,45 +31,31 @@ INSIDE = 2 / 3
 
 
 class Record(NamedTuple):
-    """A predicted row, and its percentage errors with its family and with the row alone left out.
-
-    `expected` is the relative error that the simulator printed, None if it printed none.
-    """
+    """A predicted row, and its percentage error with its family excluded from the fits."""
 
     id: str
     device: str
     kind: str
     predicted_us: float
     error: float
-    alone: float = 0.0
-    expected: float | None = None
 
 
-def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float], alone: Sequence[float]) -> list[Record]:
-    """Return the records of predictions, their errors with the family left out, and those with the row left out."""
-    return [
-        Record(p.row.id, p.row.device, p.kind, p.predicted_us, error, single, p.expected_error)
-        for p, error, single in zip(predictions, errors, alone)
-    ]
+def records_of(predictions: Sequence[PredictedRow], errors: Sequence[float]) -> list[Record]:
+    """Return the records of predictions and their errors."""
+    return [Record(p.row.id, p.row.device, p.kind, p.predicted_us, error) for p, error in zip(predictions, errors)]
 
 
 def save(records: Sequence[Record]) -> None:
     with FILE.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Record._fields)
-        for r in records:
-            expected = "" if r.expected is None else f"{r.expected:.4g}"
-            writer.writerow((*r[:3], f"{r.predicted_us:.6g}", f"{r.error:.2f}", f"{r.alone:.2f}", expected))
+        writer.writerows((*r[:3], f"{r.predicted_us:.6g}", f"{r.error:.2f}") for r in records)
 
 
 def load() -> list[Record]:
     with FILE.open(newline="", encoding="utf-8") as file:
-        return [_record(record) for record in csv.DictReader(file)]
-
-
-def _record(r: dict[str, str]) -> Record:
-    numbers = (float(r["predicted_us"]), float(r["error"]), float(r["alone"]))
-    return Record(r["id"], r["device"], r["kind"], *numbers, float(r["expected"]) if r["expected"] else None)
+        rows = list(csv.DictReader(file))
+    return [Record(r["id"], r["device"], r["kind"], float(r["predicted_us"]), float(r["error"])) for r in rows]
 
 
 def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:

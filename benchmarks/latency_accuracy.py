@@ -8,7 +8,7 @@ DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits 
 kernel; rows that cannot be compared are listed with the reason, and are not counted. Every row of
 `data/latency-instructions.csv` is predicted from a kernel that runs the instruction back to back. The output has the
 error of each row; summaries by file, by device, by kernel and by whether a constant of the model depends on the row;
-errors with the row or its family (one author's variants of one kernel on one chip) left out; and the order of versions
+errors with its family (one author's variants of one kernel on one chip) left out; and the order of versions
 of one kernel and the ratios between them. Rows with large errors are included.
 """
 
@@ -22,7 +22,7 @@ from statistics import median
 from trninfer.benchmarks.error_statistics import ErrorSummary, summarize
 from trninfer.benchmarks.expected_errors import Record, coverage_line, load, records_of, save
 from trninfer.benchmarks.instruction_rows import InstructionPrediction, predict_instructions
-from trninfer.benchmarks.leave_out import Study, leave_one_out, leave_out
+from trninfer.benchmarks.leave_out import leave_out
 from trninfer.benchmarks.measured_rows import MeasuredRow, compare_measured
 from trninfer.benchmarks.measurements import (
     Measurement,
@@ -36,6 +36,7 @@ from trninfer.benchmarks.predictions import SOURCES_VARIABLE, PredictedRow, fitt
 from trninfer.benchmarks.version_pairs import changes_table, families_table
 from trninfer.runtime.measure.published import find_row
 from trninfer.simulator.timing.constants import TARGETS, constants
+from trninfer.simulator.timing.expected_error import expected_error
 
 Table = tuple[Sequence[str], list[Sequence[str]]]  # header and rows
 
@@ -63,14 +64,14 @@ def main() -> None:
         save(records)
     measured_rows = {row.id: row for row in load_all_kernel_rows()}
     rows = [predicted_row(measured_rows[record.id], record) for record in records]
-    alone, without = [record.alone for record in records], [record.error for record in records]
+    without = [record.error for record in records]
     instructions = predict_instructions(load_instruction_rows())
     measured = compare_measured()
 
     show = _markdown if markdown else _plain
     for title, table in (
-        ("Kernels", kernel_table(rows, alone, without)),
-        ("Kernels, summary", summary_table(rows, alone, without)),
+        ("Kernels", kernel_table(rows, without)),
+        ("Kernels, summary", summary_table(rows, without)),
         ("Versions of one kernel", families_table(rows)),
         ("Changes from version to version", changes_table(rows)),
         ("Constants that depend on kernel rows", constant_table()),
@@ -88,7 +89,6 @@ def main() -> None:
     print(f"measured instructions compared: {len(errors)} of {len(measured)}, median error: {median(errors):.1f} %")
     others = [p for p in rows if is_others(p.row)]
     ours = [p for p in rows if not is_others(p.row)]
-    print(f"kernels, leave-one-out mean absolute percentage error: {_mean_magnitude(alone):.2f} %")
     print(f"kernels, leave-one-family-out mean absolute percentage error: {_mean_magnitude(without):.2f} %")
     print(coverage_line(records))
     print(f"kernels by others, after tuning to them, mean absolute percentage error: {_summary(others).mean:.2f} %")
@@ -96,32 +96,29 @@ def main() -> None:
 
 
 def predicted_records(sources: str) -> list[Record]:
-    """Predict every row that can be compared, with and without its family, from checkouts of the published sources."""
+    """Predict every row that can be compared from checkouts of the published sources, with and without its family."""
     os.environ[SOURCES_VARIABLE] = sources
     predictions = predict_all([row for row in load_all_kernel_rows() if find_row(row.id).is_comparable])
-    studies: dict[str, Study] = {}
-    alone = leave_one_out(predictions, studies)
-    return records_of(predictions, leave_out(predictions, lambda p: family(p.row), studies), alone)
+    return records_of(predictions, leave_out(predictions, lambda p: family(p.row)))
 
 
 def predicted_row(row: Measurement, record: Record) -> PredictedRow:
     """Return the prediction that a record stores."""
-    return PredictedRow(row, record.predicted_us, fitted_to(row), record.expected, record.kind)
+    return PredictedRow(row, record.predicted_us, fitted_to(row), expected_error(row.device, record.kind), record.kind)
 
 
-def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
+def kernel_table(predictions: Sequence[PredictedRow], families: Sequence[float]) -> Table:
     """Return a line for each kernel row: those that were compared, then the others with the reason."""
     header = (
         *_ROW_HEADER,
         "error %",
         "expected %",
-        "left out %",
         "family left out %",
         "constants that depend on it",
         "remark",
     )
     lines: list[Sequence[str]] = []
-    for prediction, alone, without in zip(predictions, left_out, families):
+    for prediction, without in zip(predictions, families):
         row = prediction.row
         lines.append(
             (
@@ -129,7 +126,6 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
                 _number(prediction.predicted_us),
                 f"{prediction.error:+.1f}",
                 "" if prediction.expected_error is None else f"{100 * prediction.expected_error:.0f}",
-                f"{alone:+.1f}",
                 f"{without:+.1f}",
                 ", ".join(prediction.fitted),
                 REMARKS.get(row.id, ""),
@@ -138,11 +134,11 @@ def kernel_table(predictions: Sequence[PredictedRow], left_out: Sequence[float],
     for row in load_all_kernel_rows():
         published = find_row(row.id)
         if not published.is_comparable:
-            lines.append((*_described(row), *[""] * 6, f"not counted; {published.note}"))
+            lines.append((*_described(row), *[""] * 5, f"not counted; {published.note}"))
     return header, lines
 
 
-def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float], families: Sequence[float]) -> Table:
+def summary_table(predictions: Sequence[PredictedRow], families: Sequence[float]) -> Table:
     """Return the errors over all rows, for each file, device and kernel, and for rows with and without a constant that
     depends on them."""
     splits: list[Callable[[PredictedRow], str]] = [
@@ -159,12 +155,12 @@ def summary_table(predictions: Sequence[PredictedRow], left_out: Sequence[float]
             groups.setdefault(label(prediction), []).append(i)
         for name, members in groups.items():
             found = _summary([predictions[i] for i in members])
-            alone = _mean_magnitude([left_out[i] for i in members])
             without = _mean_magnitude([families[i] for i in members])
-            figures = (f"{found.mean:.1f}", f"{found.largest:.1f}", f"{found.rank_correlation:.3f}")
-            lines.append((name, str(found.rows), *figures, f"{alone:.1f}", f"{without:.1f}"))
+            order = "" if found.rows == 1 else f"{found.rank_correlation:.3f}"
+            figures = (f"{found.mean:.1f}", f"{found.largest:.1f}", order)
+            lines.append((name, str(found.rows), *figures, f"{without:.1f}"))
     errors = ("mean absolute error %", "largest %", "Spearman's rank correlation")
-    return ("rows", "number", *errors, "left out, mean %", "family left out, mean %"), lines
+    return ("rows", "number", *errors, "family left out, mean %"), lines
 
 
 def constant_table() -> Table:

@@ -41,26 +41,16 @@ PRIORS: dict[str, Callable[[Machine], float]] = {"small_element_ns": _least_elem
 Floats = NDArray[np.float64]
 
 
-def leave_one_out(predictions: Sequence[PredictedRow], studies: dict[str, Study] | None = None) -> list[float]:
-    """Return the error of each row in percent, with that row excluded from the fits."""
-    return leave_out(predictions, lambda prediction: prediction.row.id, studies)
-
-
 def leave_out(
     predictions: Sequence[PredictedRow],
     group: Callable[[PredictedRow], Hashable],
-    studies: dict[str, Study] | None = None,
 ) -> list[float]:
-    """Return the error of each row in percent, with all rows of its group and device excluded from the fits.
-
-    `studies` caches results for the same predictions, keyed by device, between calls.
-    """
-    studies = {} if studies is None else studies
+    """Return the error of each row in percent, with all rows of its group and device excluded from the fits."""
     errors = [prediction.error for prediction in predictions]
     for device in sorted({prediction.row.device for prediction in predictions}):
         places = [i for i, prediction in enumerate(predictions) if prediction.row.device == device]
         rows = [predictions[i] for i in places]
-        study = studies.setdefault(device, Study(device, rows))
+        study = Study(device, rows)
         for members in _groups(rows, group):
             names = sorted({name for i in members for name in rows[i].fitted})
             if names:

@@ -20,10 +20,10 @@ REST = (
 NOT_VALIDATED = math.inf  # error of a kind for which no kernel was measured on the target
 ERRORS: dict[str, dict[str, float]] = {
     "trn1": {"launch": 0.3, "short": 0.3, "dma": 0.76, REST: 0.3},
-    "trn2": {"launch": 0.49, "short": 0.32, "tensor": 0.09, "issue": 0.21, "gpsimd": 0.21, "dma": 0.21, REST: 0.21},
+    "trn2": {"launch": 0.49, "short": 0.24, "tensor": 0.09, "issue": 0.21, "gpsimd": 0.2, "dma": 0.2, REST: 0.2},
     "trn3": {"short": 0.3, REST: 0.3},
 }
-DIFFERENCES = {"trn2": 0.11}
+DIFFERENCES = {"trn2": 0.14}
 """The expected error of the ratio between the times of two kernels of one family: two thirds of the ratios are within
 it, even if any one family is excluded. Targets with few measured families are omitted."""
 SHORT_US = 100.0  # shorter kernels (excluding the launch) are dominated by instructions that the compiler adds

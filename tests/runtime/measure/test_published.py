@@ -68,17 +68,30 @@ def test_a_source_is_migrated_and_predicted_with_its_constants(kernel, tmp_path)
     assert 10 < few < many
 
 
-RANGE = "range(nl.program_id(0), 4, nl.num_programs())"
+TWO_CORES = """\
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from rows_of_the_library import ROWS
+
+
+@nki.jit
+def added(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for i in range(nl.program_id(0), a.shape[0] // ROWS, nl.num_programs(0)):
+        tile = nl.ndarray((ROWS, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a[i * ROWS : (i + 1) * ROWS])
+        nisa.dma_copy(dst=out[i * ROWS : (i + 1) * ROWS], src=tile)
+    return out
+"""
 
 
 def test_a_kernel_of_two_cores_that_imports_a_library_of_another_checkout(kernel, tmp_path):
     library = tmp_path / "others" / "library" / "src"
     library.mkdir(parents=True)
-    (library / "published_rows.py").write_text("ROWS = 32\n")
-    text = SOURCE.replace("ROWS = 64  # ROWS = 64", "from published_rows import ROWS").replace("neuronxcc.", "")
-    text = text.replace("import nki as nki", "import nki").replace("nl.affine_range(a.shape[0] // ROWS)", RANGE)
-    kernel.path(tmp_path).write_text(text)
-    digits = hashlib.sha256(text.encode()).hexdigest()[:12]
+    (library / "rows_of_the_library.py").write_text("ROWS = 32\n")
+    kernel.path(tmp_path).write_text(TWO_CORES)
+    digits = hashlib.sha256(TWO_CORES.encode()).hexdigest()[:12]
     one = replace(kernel, library="others/library/src", sha256=digits, constants={})
     first, second = predict_published(one, tmp_path), predict_published(replace(one, cores=2), tmp_path)
     assert 10 < second < first
