@@ -83,7 +83,7 @@ def test_a_position_times_zero_repeats_an_element():
         return out
     """
     assert run_migrated(body, A).tolist() == A[2 + p * 0, 3 + f].tolist()
-    with pytest.raises(CannotError, match="one partition read as several"):
+    with pytest.raises(CannotError, match="one partition is read as several"):
         taken([array(P.scaled(Sum(0))), array(F)], Tensor("sbuf", shape=SHAPE))
 
 
