@@ -72,7 +72,7 @@ __all__ = [*_MODULES, "kernel", "use_nki"]
 
 
 def kernel(name: str) -> Any:
-    """Return the kernel called `name`; raise AttributeError if there is none. If no `nki` package has been selected
+    """Return the kernel called `name`. Raise AttributeError if there is none. If no `nki` package has been selected
     yet, select the default one."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no kernel {name!r}; available: {', '.join(_MODULES)}")

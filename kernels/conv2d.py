@@ -316,7 +316,8 @@ def _store(out, result, apart):
 
 
 def _warm_up(plan):
-    """Return a PSUM tile of zeros that is at least as large as the first sums; None if warming up is not worthwhile."""
+    """Return a PSUM tile of zeros that is at least as large as the first sums, or None if warming up is not
+    worthwhile."""
     problem = plan.problem
     stationary = len(plan.channel_tiles) * len(plan.weights.out_tiles) * matrices(plan.form, len(plan.steps))
     columns = problem.images.count * matmul_columns(plan.form, problem.output[0], problem.output[1]) * stationary

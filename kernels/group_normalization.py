@@ -85,7 +85,7 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
 
 
 def _statistics(same, sources, images):
-    """Return the mean and variance of the groups of some images, each as [P, images] for each tile of channels.
+    """Return the mean and variance of the groups of several images, each as [P, images] for each tile of channels.
 
     Each instruction processes all images together.
     """
@@ -162,7 +162,7 @@ def _pieces(tile, most=GROUP_NORM_PIXELS):
 
 
 def _piece(tile, images, piece):
-    """Return a block of rows and columns of some images of a tile."""
+    """Return a block of rows and columns of several images of a tile."""
     rows, columns = piece
     return tile[:, images.start : images.end, rows.start : rows.end, columns.start : columns.end]
 
@@ -213,7 +213,7 @@ def _over_groups(same, sums):
 
 
 def _normalise(target, tile, some, means, factors, shift):
-    """Compute (x - mean) * factor + shift for some images of a tile of channels.
+    """Compute (x - mean) * factor + shift for several images of a tile of channels.
 
     `means` and `factors` are [P, images]. `shift` may be None.
     """

@@ -51,10 +51,10 @@ def _tile_of(value, partitions, columns, dtype=nl.float32):
 class PixelNorm:
     """The constants of layer norm.
 
-    `ones` sums squares: a matrix with ones where two partitions share an image, in the dtype of the squares.
-    `centring` has the matrices that sum tiles, in their dtype: in the mode VECTOR, ones; in the mode MATMUL, one for
-    the tile itself and, if there are several tiles, one for another tile. `scales` and `shifts` are float32 columns
-    for each tile, or None for both.
+    `ones` is the matrix that sums squares, in their dtype. It contains ones where two partitions share an image.
+    `centring` contains the matrices that sum tiles, in the dtype of the tiles: in the mode VECTOR, a matrix of ones; in
+    the mode MATMUL, a matrix for the tile itself and, if there are several tiles, one for the other tiles. `scales` and
+    `shifts` are float32 columns for each tile, or None for both.
     """
 
     channels: int  # of an image
@@ -131,8 +131,8 @@ def _centred(tiles_of_channels, norm: PixelNorm):
 def scale_tiles(results, centred: CentredTiles, norm: PixelNorm, block, turn):
     """Divide centred tiles by their standard deviation, into `results` of any dtype.
 
-    block: the number of the block of pixels; `turn`: the number of tiles that were normalized before. GpSimd computes
-    the deviations of every other block, and multiplies some of all tiles.
+    block: the number of the block of pixels. turn: the number of tiles that were normalized before. GpSimd computes the
+    deviations of every other block, and multiplies one tile in GPSIMD_TURN.
     """
     deviation = _deviation(centred.variance, norm, on_gpsimd=block % 2 == 1)
     for index in range(len(results)):
@@ -177,7 +177,8 @@ def _deviation(variance, norm: PixelNorm, on_gpsimd):
 def _sum_over_channels(tiles_of_channels, ones, instead=None, partitions=0):
     """Return the sum of ones^T @ tile over tiles of channels: float32 [columns of ones, images, rows, columns] in PSUM.
 
-    instead: other matrices than `ones`, by tile. partitions: number of columns used, or 0 for all."""
+    instead: the matrices that replace `ones`, by tile. partitions: the number of columns used, or 0 for all.
+    """
     _, images, rows, columns = tiles_of_channels[0].shape
     count = partitions or ones.shape[1]
     sums = nl.ndarray((count, images, rows, columns), dtype=nl.float32, buffer=nl.psum)

@@ -184,7 +184,7 @@ class Operation:
 
     @property
     def copies_made(self) -> Copies | None:
-        """The copies of its value that the operation creates on later partitions; None if it cannot create any."""
+        """The copies of its value that the operation creates on later partitions, or None if it cannot create any."""
         return None
 
     @property

@@ -69,7 +69,7 @@ MAX_INPUTS = 8  # `run_network` has a parameter for each input, because TorchNeu
 
 
 def input_name(number: int) -> str:
-    """Return the parameter of `run_network` for input `number` of a launch; raise ValueError if there is none."""
+    """Return the parameter of `run_network` for input `number` of a launch. Raise ValueError if there is none."""
     if not 0 <= number < MAX_INPUTS:
         raise ValueError(f"the number of an input must be less than {MAX_INPUTS}, got {number}")
     return "x" if number == 0 else f"more{number - 1}"

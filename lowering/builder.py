@@ -63,7 +63,7 @@ class GraphBuilder:
         return {layer.name: layer for layer in self.model.network.layers}
 
     def row_of(self, name: str) -> str | None:
-        """Return the layer whose row in tables includes the node that a name denotes; None for the input."""
+        """Return the layer whose row in tables includes the node that a name denotes, or None for the input."""
         last = self.places[name].parts[-1]
         return None if last < 0 else self.nodes[last].name
 
@@ -147,7 +147,7 @@ class GraphBuilder:
         return all(self.is_read_once(other) for other, place in self.places.items() if part in place.parts)
 
     def node_of(self, name: str) -> Node | None:
-        """Return the node whose value is exactly what a name denotes; None if there is no such node."""
+        """Return the node whose value is exactly what a name denotes, or None if there is no such node."""
         place = self.places[name]
         is_whole = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain
         return self.nodes[place.parts[0]] if is_whole else None

@@ -57,7 +57,7 @@ class Channels:
 
     @property
     def run(self) -> int | None:
-        """The first channel if the channels are contiguous in one part, in their stored order; None otherwise."""
+        """The first channel if the channels are contiguous in one part, in their stored order, or None otherwise."""
         is_run = len(self.parts) == 1 and bool((np.diff(self.order) == 1).all())
         return int(self.order[0]) if is_run else None
 

@@ -50,10 +50,10 @@ def decide_elsewhere(request: PlanRequest) -> TuningRecord:
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [
             f"it ended with exit status {done.returncode}"
         ]
-        raise RuntimeError(f"planning in another process failed: {said[-1]}") from None
+        raise RuntimeError(f"planning in another process failed: {lines[-1]}") from None
     if "reason" in answer:
         raise Unsupported(answer["reason"])
     return TuningRecord.from_json(answer)

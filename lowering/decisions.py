@@ -67,7 +67,7 @@ class Choice:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Choice:
-        """Return the choice that `to_json` serialized; raise TypeError, ValueError or KeyError for other data."""
+        """Return the choice that `to_json` serialized. Raise TypeError, ValueError or KeyError for other data."""
         kind, node, value = (data[name] for name in ("kind", "node", "value"))
         return Choice(Kind(kind), None if node is None else _node(node), _READERS[Kind(kind)](value))
 
@@ -180,7 +180,7 @@ class Decisions:
 
     @staticmethod
     def from_json(data: list[dict[str, Any]]) -> Decisions:
-        """Return the decisions that `to_json` serialized; raise TypeError, ValueError or KeyError for other data."""
+        """Return the decisions that `to_json` serialized. Raise TypeError, ValueError or KeyError for other data."""
         return Decisions(tuple(map(Choice.from_json, data)))
 
 

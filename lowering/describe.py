@@ -36,7 +36,7 @@ def rows_of(graph: Graph) -> list[LayerRow]:
 
 
 def forms_by_layer(graph: Graph) -> dict[str, str | None]:
-    """Return the convolution form of each layer of a launch, in execution order; None for layers without filters."""
+    """Return the convolution form of each layer of a launch, in execution order, or None for layers without filters."""
     parts: dict[str, list[Node]] = {}
     for node in graph.nodes:
         parts.setdefault(node.name, []).append(node)

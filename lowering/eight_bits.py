@@ -96,7 +96,7 @@ def _narrow_value(graph: Graph, number: int, largest: LazyArray) -> Node:
 
 
 def _largest(eight_bits: EightBits, node: Node, name: str) -> LazyArray | None:
-    """Return the largest magnitude of a value, which determines its scale; None if there is no suitable scale."""
+    """Return the largest magnitude of a value, which determines its scale, or None if there is no suitable scale."""
     activation = node.convolution.activation
     if activation.name in SCALABLE:
         return LazyArray((), lambda: np.asarray(eight_bits.largest(name), np.float32))

@@ -122,7 +122,7 @@ class _Emission:
 
     def _interleaved(self, number: int) -> tuple[int, int] | None:
         """Return the node whose value contains the value of this node as a phase or as a contiguous run of numbers, and
-        the index of the phase or run; None if there is no such node."""
+        the index of the phase or run, or None if there is no such node."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
         if len(readers) != 1 or self._memory(number) is not None:
             return None
@@ -140,8 +140,8 @@ class _Emission:
         return reader, phase
 
     def _joined(self, number: int, reader: int) -> tuple[int, int] | None:
-        """Return the node in HBM that concatenates the numbers of this node and of others, and the index of this part;
-        None if there is no such node."""
+        """Return the node in HBM that concatenates the numbers of this node and of others, and the index of this part,
+        or None if there is no such node."""
         operation = self._graph.nodes[reader].operation
         parts = operation.sources[0]
         count = sum(math.prod(self._graph.shape_of(part)) for part in parts)
@@ -269,7 +269,7 @@ class _Emission:
         )
 
     def _memory(self, number: int) -> Memory | None:
-        """Return the memory of the buffer of a node's value; None if the value does not require a buffer."""
+        """Return the memory of the buffer of a node's value, or None if the value does not require a buffer."""
         node = self._graph.nodes[number]
         is_returned = node.output is not None and not node.operation.has_answers
         if is_returned and (node.memory is Memory.HBM or not self._graph.readers(number)):

@@ -38,7 +38,7 @@ def _owner_of(name: TensorName) -> Owner:
 
 
 def name_of(instruction: Instruction) -> TensorName | None:
-    """Return the name of the tensor that an instruction writes or stores; None if it does not belong to an
+    """Return the name of the tensor that an instruction writes or stores, or None if it does not belong to an
     operation."""
     is_store = instruction.dma is not None and not instruction.dma.load
     for access in instruction.reads if is_store else instruction.writes:

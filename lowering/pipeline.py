@@ -143,7 +143,7 @@ class Pipeline:
         object.__setattr__(self, "passes", all_passes(self.forms))
 
     def run(self, decisions: Decisions, ask: Ask | None = None, last: str = "") -> list[tuple[str, Graph]]:
-        """Return (name, graph) after each pass, up to pass `last`; raise Unsupported if one does not apply.
+        """Return (name, graph) after each pass, up to pass `last`. Raise Unsupported if a pass does not apply.
 
         `ask`: the function that answers the questions of passes; by default, `decisions.answer`. A graph that does not
         depend on `ask` is cached for all decisions with the same choices up to its pass.

@@ -83,7 +83,7 @@ def borders(graph: Graph) -> list[int]:
 
 
 def _new_region(graph: Graph, decisions: Decisions, number: int, budget_bytes: int) -> Decisions | None:
-    """Return decisions with a region around a node; None if its operations cannot run in bands."""
+    """Return decisions with a region around a node, or None if its operations cannot run in bands."""
     large = budget_bytes // SHARE
     found = _between_borders(graph, decisions, number, large) or _closed_run(graph, decisions, number)
     if found is None:
@@ -128,7 +128,7 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
 
 def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
     """Return the longest run of nodes [first, end) around a node that can run in bands and of which other nodes read
-    only the last value; None if there is none."""
+    only the last value, or None if there is none."""
     taken, last = _in_regions(graph, decisions), graph.last_readers()
 
     def can_be_in(n: int) -> bool:
@@ -158,7 +158,7 @@ def _in_regions(graph: Graph, decisions: Decisions) -> set[int]:
 
 
 def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisions | None:
-    """Return decisions that move the largest whole value at the SBUF peak to HBM; None if whole values leave enough
+    """Return decisions that move the largest whole value at the SBUF peak to HBM, or None if whole values leave enough
     memory for bands."""
     graph, decisions = plan.graph, plan.decisions
     schedule = Schedule.of(decisions, graph)
@@ -176,8 +176,8 @@ def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisio
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
-    """Return decisions with more bands for a region, or with two regions if more bands would recompute too much; None
-    if there are too few rows for more bands."""
+    """Return decisions with more bands for a region, or with two regions if more bands would recompute too much, or
+    None if there are too few rows for more bands."""
     rows = graph.nodes[region.end - 1].operation.rows
     more = [replace(region, bands=n) for n in BANDS if n > region.bands and rows > BAND_UNIT * (n - 1)]
     if not more or computed_again(graph, more[0]) > MOST_AGAIN:
@@ -190,7 +190,7 @@ def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions
 
 
 def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
-    """Return decisions with a region split in two at the smallest possible value, which is then kept in HBM; None if
+    """Return decisions with a region split in two at the smallest possible value, which is then kept in HBM, or None if
     the region cannot be split."""
     last = graph.last_readers()
     cuts = [n for n in range(region.first, region.end - 1) if _is_closed(last, region.first, n + 1)]

@@ -47,7 +47,7 @@ class TuningRecord:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TuningRecord:
-        """Return the record that `to_json` serialized; raise TypeError, ValueError or KeyError for other data."""
+        """Return the record that `to_json` serialized. Raise TypeError, ValueError or KeyError for other data."""
         decisions = Decisions.from_json(data["decisions"])
         return TuningRecord(decisions, float(data["nanoseconds"]), int(data["instructions"]))
 
@@ -60,7 +60,7 @@ class PlanCache:
         self._folder = folder
 
     def get(self, key: str) -> TuningRecord | None:
-        """Return the plan for a key; None if there is no readable plan."""
+        """Return the plan for a key, or None if there is no readable plan."""
         if key not in self.records and self._folder is not None:
             with contextlib.suppress(Exception):  # the file may contain anything
                 self.records[key] = _read(self._folder / f"{key}.json", key)
@@ -79,8 +79,10 @@ class PlanCache:
 
 
 def _read(path: Path, key: str) -> TuningRecord:
-    """Return the plan in a file; raise OSError, ValueError, TypeError, KeyError or RecursionError if the file is
-    invalid."""
+    """Return the plan in a file.
+
+    Raise OSError, ValueError, TypeError, KeyError or RecursionError if the file is invalid.
+    """
     with open_regular(path) as file:
         data = json.loads(file.read(_LARGEST))
     if data["sha256"] != _digest(key, data["plan"]):
@@ -93,7 +95,7 @@ def _digest(key: str, plan: dict[str, Any]) -> str:
 
 
 def plan_folder() -> Path | None:
-    """Return the folder of the plans on disk; None if the user has none."""
+    """Return the folder of the plans on disk, or None if the user has none."""
     return user_cache("plans", "plans")
 
 

@@ -53,7 +53,7 @@ class Schedule:
         return next(n for n, stage in enumerate(self.stages) if number < stage.end)
 
     def region_of(self, number: int) -> Region | None:
-        """Return the region that contains a node; None if there is none."""
+        """Return the region that contains a node, or None if there is none."""
         return next((region for region in self.regions if region.first <= number < region.end), None)
 
 

@@ -63,7 +63,7 @@ class Search:
         return self._left < 0 and self.best is not None and len(self._tried) >= FEWEST_WALKED
 
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
-        """Return the fastest of the candidates and their neighbours; raise Unsupported if none can be simulated.
+        """Return the fastest of the candidates and their neighbours. Raise Unsupported if none can be simulated.
 
         If the first launch has far too many instructions, so have all others, and it is returned without a search. If
         it has several pictures, it is not even simulated, because a launch will have to process fewer.
@@ -112,7 +112,7 @@ class Search:
             improved = any([self.try_out(decisions) for decisions in offered(self.best)])
 
     def try_out(self, decisions: Decisions) -> bool:
-        """Simulate a candidate unless the budget is spent; return True if it is the fastest so far."""
+        """Simulate a candidate unless the budget is spent, and return True if it is the fastest so far."""
         is_last = any(decisions.of(kind) for kind in BEYOND)
         if decisions in self._tried or (self.is_over and not is_last):
             return False

@@ -177,8 +177,8 @@ class _FillingClock(PeClock):
 
 
 def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair | None]:
-    """Return the (pass, operation) of each instruction, if it contributes to the first accumulation of a convolution;
-    None for other instructions."""
+    """Return the (pass, operation) of each instruction, if it contributes to the first accumulation of a convolution,
+    or None for other instructions."""
     convolutions = [operation.convolved is not None for operation in program.operations]
     owners = owners_of(instructions)
     firsts: dict[Pair, Any] = {}

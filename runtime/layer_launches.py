@@ -123,7 +123,7 @@ class ProgramStep:
         return replace(self.planner.show(batch), name=self.name)
 
     def _plan(self, batch: int) -> LaunchPlan:
-        """Return the launch of a batch; raise KernelError if the layer does not fit into the target's memory."""
+        """Return the launch of a batch. Raise KernelError if the layer does not fit into the target's memory."""
         try:
             return self.planner.plan(batch)
         except Unsupported as why:

@@ -79,7 +79,7 @@ def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
 
 
 def _passes_and_layers(program: Sequence[Instruction], layers: Sequence[str]) -> list[tuple[int, str] | None]:
-    """Return the pass and the layer to which each instruction belongs; None for those that belong to none."""
+    """Return the pass and the layer to which each instruction belongs, or None for those that belong to none."""
     return [
         None if owner is None or _warms_up(instruction) else (owner.pass_number, layers[owner.operation])
         for instruction, owner in zip(program, owners_of(program))

@@ -179,7 +179,8 @@ def add_critical(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def total_utilization(layers: Iterable[LayerTiming], total_us: float) -> tuple[float | None, float | None]:
-    """Return MFU and HFU of all rows over the total time; None if the value of any row is unknown or no time passed."""
+    """Return MFU and HFU of all rows over the total time, or None if the value of any row is unknown or no time
+    passed."""
     rows = list(layers)
     spans = [row.latency_us if row.active_us is None else row.active_us for row in rows]
     found: list[float | None] = []

@@ -174,7 +174,7 @@ def _in_phases(sums, target):
 
 
 def _piece_of(added, piece, top, left):
-    """Return the addend of a piece that is not pooled; None if there is no addend."""
+    """Return the addend of a piece that is not pooled, or None if there is no addend."""
     if added is None:
         return None
     rows = added[:, piece.image : piece.image + piece.images, top : top + piece.rows]

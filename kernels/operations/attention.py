@@ -144,7 +144,7 @@ class _Image:
         ]
 
     def _multiply_values(self, units, block: Tile, weights, is_last):
-        """Multiply the values of some units by their weights, for each part of a block of queries."""
+        """Multiply the values of a group of units by their weights, for each part of a block of queries."""
         at_once = max(1, nl.tile_size.psum_bank_fmax // block.size) if self._rows > 1 else 1
         turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)
         for part, own in zip(*weights, strict=True):
@@ -175,8 +175,8 @@ class _Image:
             self._evict(dst[:, group.start : group.end], bank[:, :, 0 : dst.shape[2]])
 
     def _weights(self, units, queries: Tile):
-        """Return the softmax [queries, units, keys] of some units for a tile of queries. An odd number of queries is
-        padded with zeros, because the Tensor Engine writes whole words of PSUM."""
+        """Return the softmax [queries, units, keys] of a group of units for a tile of queries. An odd number of queries
+        is padded with zeros, because the Tensor Engine writes whole words of PSUM."""
         keys = self._keys.count
         whole = sbuf_tile((whole_words(queries.size, self._launch.dtype), len(units), keys), self._launch.dtype)
         if whole.shape[0] > queries.size:

@@ -190,7 +190,7 @@ def _blanked(operation, group):
 
 
 def _filled(group, images, rows):
-    """Return a group limited to `images` images and to rows below `rows`; None if it is empty."""
+    """Return a group limited to `images` images and to rows below `rows`, or None if it is empty."""
     if images < 1 or rows <= group.row:
         return None
     return with_fields(group, images=min(group.images, images), rows=min(group.rows, rows - group.row))

@@ -74,7 +74,7 @@ class LoadedWeights:
 
 
 def load_weights(load, w, copy, name=""):
-    """Copy the weights of one load from `w`, flat in HBM, to SBUF; return them as [partitions, elements]."""
+    """Copy the weights of one load from `w`, flat in HBM, to SBUF and return them as [partitions, elements]."""
     run = sbuf_tile((load.rows, load.elements), w.dtype, name)
     copy(dst=run, src=w[load.offset : load.offset + load.numbers].reshape(run.shape))
     return run
@@ -247,7 +247,7 @@ class Launch:
         return buffer.of_rows(first, first + operation.rows)
 
     def numbers_of(self, operation, images):
-        """Return the view [images, numbers] of the buffer in HBM that an operation writes; None if it has no such
+        """Return the view [images, numbers] of the buffer in HBM that an operation writes, or None if it has no such
         buffer."""
         buffer = None if operation.into is None else self._values[operation.into.buffer].hbm
         if buffer is None:

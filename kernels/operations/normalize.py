@@ -1,4 +1,4 @@
-"""Normalization in a launch: of each pixel over its channels, or of groups of channels over an image.
+"""Normalization in a launch: each pixel over its channels, or groups of channels over an image.
 
 Images packed along the partitions are also treated as groups of channels, so that each image has separate sums.
 
@@ -152,7 +152,7 @@ def _constants(launch, operation: LayerNorm, value, norm: _Normalized):
 
 
 def _matrix(dtype, same, value=1.0):
-    """Return a matrix [128, 128] of a number, or a copy of `same`, if it is given."""
+    """Return a matrix [128, 128] filled with a number, or a copy of `same` if it is given."""
     if same is None:
         matrix = nl.ndarray((PARTITIONS, PARTITIONS), dtype=dtype, buffer=nl.sbuf)
         nisa.memset(dst=matrix, value=value, engine=nisa.engine.gpsimd)
@@ -163,7 +163,8 @@ def _matrix(dtype, same, value=1.0):
 
 
 def _centring_matrices(launch, dtype, channels, same, tiles):
-    """Return the matrices that centre a tile, times `channels`: for the tile itself, and for another tile."""
+    """Return the matrices that centre a tile, multiplied by `channels`: one for the tile itself, and one for the other
+    tiles."""
     other = _matrix(dtype, None, -1.0) if tiles > 1 else None
     size = PARTITIONS if same is None else same.shape[0]
     own = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)

@@ -174,7 +174,7 @@ class _Turning:
                 first += size
 
     def _turned(self, blocks):
-        """Return the pixels of some blocks: [pixels, blocks, channels]."""
+        """Return the pixels of several blocks: [pixels, blocks, channels]."""
         whole = (blocks[0][3], len(blocks), self._lanes)
         dtype = transposed_dtype(self._turned_dtype)
         turned = nl.ndarray(whole, dtype=dtype, buffer=nl.psum if self._fits_bank else nl.sbuf)

@@ -25,7 +25,7 @@ class Pass(ABC):
 
     @abstractmethod
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
-        """Return the transformed graph; raise Unsupported if a choice does not apply."""
+        """Return the transformed graph. Raise Unsupported if a choice does not apply."""
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """Return the choices that the launch may make instead of none.
@@ -69,7 +69,7 @@ class SwitchedPass(Pass):
 
     @abstractmethod
     def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
-        """Return the transformed graph; None if the pass does not apply."""
+        """Return the transformed graph, or None if the pass does not apply."""
 
 
 def in_order(passes: Sequence[Pass]) -> tuple[Pass, ...]:

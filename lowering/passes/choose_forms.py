@@ -67,7 +67,7 @@ def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
 
 
 def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
-    """Return a node in a form, once for each buffer size; None for sizes that the form does not support."""
+    """Return a node in a form, once for each buffer size, or None for sizes that the form does not support."""
     if form is Form.MADE:
         return [_with_made_diagonals(graph, node)]
     if form is Form.PRODUCTS:
@@ -85,7 +85,8 @@ def _option(number: int, node: Node, candidate: Node) -> Option:
 
 
 def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
-    """Return a depthwise node in groups of rows; None if it does not support them, or if they save too few matmuls."""
+    """Return a depthwise node in groups of rows, or None if it does not support them, or if they save too few
+    matmuls."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
@@ -99,8 +100,8 @@ def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:
 
 
 def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
-    """Return a depthwise node with most of its diagonal matrices created on the chip; None if it has few diagonals or
-    few taps."""
+    """Return a depthwise node with most of its diagonal matrices created on the chip, or None if it has few diagonals
+    or few taps."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
@@ -112,7 +113,8 @@ def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
 
 
 def _by_products(graph: Graph, node: Node) -> Node | None:
-    """Return a depthwise node of a small image that is multiplied elementwise; None if the image or filter is large."""
+    """Return a depthwise node of a small image that is multiplied elementwise, or None if the image or filter is
+    large."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
@@ -141,7 +143,7 @@ def _is_alone(graph: Graph, node: Node) -> bool:
 
 
 def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node | None:
-    """Return a node in a form; None if it does not support the form."""
+    """Return a node in a form, or None if it does not support the form."""
     operation = node.operation.convolved
     if operation is None or not operation.can_be_combined:
         return None

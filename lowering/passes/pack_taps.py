@@ -124,7 +124,7 @@ def loaded_taps(graph: Graph, node: Node) -> Taps:
 
 def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
     """Return the largest set of a node's taps that can share the partitions, and the copies of its input that this
-    requires; None for no copies."""
+    requires (None if it requires none)."""
     operation = node.operation.filtered
     assert operation is not None
     if graph.is_from_hbm(node):

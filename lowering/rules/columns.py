@@ -51,7 +51,7 @@ def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) 
 
 
 def _pieces(builder: GraphBuilder, name: str) -> _Pieces | None:
-    """Return the values that a layer adds after padding them with zeros; None for any other layer."""
+    """Return the values that a layer adds after padding them with zeros, or None for any other layer."""
     node = _node_of(builder, name)
     layer = builder.layers.get(name)
     if node is None or layer is None:
@@ -90,7 +90,7 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
 
 
 def _node_of(builder: GraphBuilder, name: str) -> Node | None:
-    """Return the node of a layer whose value is stored in order and read once; None if there is no such node."""
+    """Return the node of a layer whose value is stored in order and read once, or None if there is no such node."""
     node = builder.node_of(name) if builder.is_read_once(name) else None
     return node if node is not None and node.name == name else None
 

@@ -88,8 +88,8 @@ def _exchanges_all(origin: np.ndarray, before: Shape, after: Shape) -> bool:
 
 
 def _image_of_tokens(origin: np.ndarray, before: Shape, after: Shape) -> Shape | None:
-    """Return the image shape to which tokens must first be reshaped so that its pixels become channels; None if there
-    is none."""
+    """Return the image shape to which tokens must first be reshaped so that its pixels become channels, or None if
+    there is none."""
     if not before[1] == 1 < after[1]:
         return None
     for image in _images_of(before, after):
@@ -114,7 +114,7 @@ def _exchange_pixels(builder: GraphBuilder, layer: Transpose, origin: np.ndarray
 
 
 def _order_of_pixels(layer: Transpose, before: Shape, after: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the axes of the pixels and their permutation, if a transpose leaves each channel in place; None
+    """Return the axes of the pixels and their permutation, if a transpose leaves each channel in place, or None
     otherwise."""
     channels, first = before[0], 0
     while math.prod(layer.split[:first]) < channels:
@@ -162,7 +162,7 @@ def _larger(before: Shape) -> Iterator[Shape]:
 
 
 def _origin(layer: Transpose) -> np.ndarray | None:
-    """Return the index in the source of each element of the value; None if there are too many elements."""
+    """Return the index in the source of each element of the value, or None if there are too many elements."""
     count = math.prod(layer.split)
     if count > MOST_COMPARED:
         return None
@@ -170,7 +170,7 @@ def _origin(layer: Transpose) -> np.ndarray | None:
 
 
 def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray] | None:
-    """Return the source channels of each phase of rows and columns; None if the value does not consist of such
+    """Return the source channels of each phase of rows and columns, or None if the value does not consist of such
     phases."""
     channels, rows, columns = before
     if after[1] % rows or after[2] % columns or after[1:] == before[1:]:

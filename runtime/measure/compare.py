@@ -64,7 +64,7 @@ class ComparedLaunch:
 
     @property
     def ratio(self) -> float | None:
-        """The predicted time divided by the time on the device; None if the time on the device is unknown."""
+        """The predicted time divided by the time on the device, or None if the time on the device is unknown."""
         return self.predicted_us / self.device_us if self.device_us else None
 
 

@@ -68,7 +68,7 @@ class CompileReport:
 
     @classmethod
     def read(cls, folder: Path) -> CompileReport | None:
-        """Return the report in a folder; None if there is none."""
+        """Return the report in a folder, or None if there is none."""
         if not (folder / REPORT).is_file():
             return None
         record = json.loads((folder / REPORT).read_text(encoding="utf-8"))
@@ -123,7 +123,7 @@ def _reason(error: Exception) -> str:
 
 
 def _simulated(compiled: Any) -> tuple[np.ndarray, ...] | None:
-    """Return the outputs of BIRSim; None if it did not run."""
+    """Return the outputs of BIRSim, or None if BIRSim did not run."""
     outputs = getattr(compiled, "birsim_outputs", None)
     return None if outputs is None else tuple(np.asarray(each) for each in outputs)
 
@@ -223,7 +223,7 @@ def _estimate_alone(
 
 
 def _estimate_of(nir: Any) -> Estimate | None:
-    """Return the estimate that a NirResult contains; None if there is none."""
+    """Return the estimate that a NirResult contains, or None if there is none."""
     total = getattr(nir, "total_time_ns", None)
     shares: dict[str, float] = {}
     with contextlib.suppress(AttributeError, TypeError, ValueError):

@@ -120,7 +120,7 @@ class Slot:
         self._material = material
 
     def find(self) -> Path | None:
-        """Return the folder of the entry; None if there is none. A corrupt entry is removed."""
+        """Return the folder of the entry, or None if there is none. A corrupt entry is removed."""
         if self._cache.folder is None:
             return None
         entry = self._cache.folder / self._key

@@ -154,7 +154,7 @@ class CompiledKernels(ABC):
 
     @abstractmethod
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
-        """Load a kernel saved by `_compile`; raise RuntimeError or OSError if that fails."""
+        """Load a kernel saved by `_compile`. Raise RuntimeError or OSError if that fails."""
 
     @abstractmethod
     def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[Any, ...], float]:
@@ -162,7 +162,7 @@ class CompiledKernels(ABC):
 
     @abstractmethod
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time on the NeuronCore only; raise DeviceTimingError if it is not available."""
+        """Return the time on the NeuronCore only. Raise DeviceTimingError if it is not available."""
 
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:
         """Return a description of the compiled kernel's operands and results, for reports."""
@@ -173,7 +173,7 @@ class CompiledKernels(ABC):
         return None
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on arrays on the host or on the device; return its outputs and its times.
+        """Run a kernel on arrays on the host or on the device and return its outputs and its times.
 
         Raises KernelError if the kernel rejects its operands, CompileError if the compiler rejects the kernel,
         ExecutionError if its execution fails, and DeviceLost if the device is no longer available. Read-only operands
@@ -247,7 +247,7 @@ class CompiledKernels(ABC):
         return Attempt(how, None)
 
     def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
-        """Return the kernel from the cache; None if it is missing or cannot be loaded."""
+        """Return the kernel from the cache, or None if it is missing or cannot be loaded."""
         entry = slot.find()
         if entry is None:
             return None

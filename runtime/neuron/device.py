@@ -65,7 +65,7 @@ class DeviceArray:
         return self.shape[0]
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
-        """Return a view with another shape; raise ValueError if the sizes differ."""
+        """Return a view with another shape. Raise ValueError if the sizes differ."""
         if math.prod(shape) != math.prod(self.shape):
             raise ValueError(f"{self.shape} cannot be reshaped to {shape}")
         return DeviceArray(self.tensor, shape, self.dtype, self._device, self._owner)

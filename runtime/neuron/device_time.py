@@ -55,7 +55,7 @@ def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
     with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
         profile = ["view", "-n", str(neff), "-s", str(ntff)]
         try:
-            told = _of_summary(_run([*profile, "--output-format", "summary-json"], Path(folder)))
+            seconds = _of_summary(_run([*profile, "--output-format", "summary-json"], Path(folder)))
         except DeviceTimingError as error:
             tables = Path(folder) / "parquet"
             try:
@@ -63,12 +63,12 @@ def view_profile(neff: Path, ntff: Path, by: str) -> DeviceTime:
                     [*profile, "--output-format", "parquet", "--output-file", str(tables), "--ingest-only"],
                     Path(folder),
                 )
-                told = _of_parquet(tables)
+                seconds = _of_parquet(tables)
             except DeviceTimingError as other:
                 raise DeviceTimingError(f"{error}; {other}") from None
-    if not (math.isfinite(told) and told > 0):
-        raise DeviceTimingError(f"{TOOL} reports a {_TOTAL} of {told} s, which is impossible")
-    return DeviceTime(told * 1e6, None, by)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise DeviceTimingError(f"{TOOL} reports a {_TOTAL} of {seconds} s, which is impossible")
+    return DeviceTime(seconds * 1e6, None, by)
 
 
 def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
@@ -134,8 +134,8 @@ def _run(arguments: list[str], folder: Path) -> str:
         reason = f"no answer within {_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
         raise DeviceTimingError(f"{label}: {reason}") from error
     if done.returncode:
-        said = first_useful_line(done.stderr, done.stdout)
-        raise DeviceTimingError(f"{label} ended with status {done.returncode}: {said}")
+        reason = first_useful_line(done.stderr, done.stdout)
+        raise DeviceTimingError(f"{label} ended with status {done.returncode}: {reason}")
     return done.stdout
 
 

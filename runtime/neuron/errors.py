@@ -104,7 +104,7 @@ def _lines(text: str) -> list[str]:
 
 
 def advice(text: str) -> str | None:
-    """Return advice on the first known compiler code in a text; None if it contains none."""
+    """Return advice on the first known compiler code in a text, or None if it contains none."""
     for code in re.findall(r"\bNCC_[A-Z]+\d+", text):
         if code in _ADVICE:
             return _ADVICE[code]

@@ -83,9 +83,9 @@ def compile_neff(
     found = sorted(artifacts.rglob("*.neff"))
     chosen = [neff for neff in found if neff.name == NEFF] or found
     if done.status != 0 or len(chosen) != 1:
-        said = log.read_text(encoding="utf-8", errors="replace")
+        output = log.read_text(encoding="utf-8", errors="replace")
         left = "" if done.status else f"it wrote {len(chosen)} NEFFs; expected one"
-        raise CompilerFailed(left or said or f"it ended with status {done.status} without a message")
+        raise CompilerFailed(left or output or f"it ended with status {done.status} without a message")
     return CompiledNeff(chosen[0], done.seconds, done.peak_bytes, CompileReport.read(artifacts))
 
 

@@ -28,7 +28,7 @@ NKI_FOLDER = "NKI_COMPILE_CACHE_URL"  # folder in which NKI saves its traces; fo
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the versions of the packages that compile kernels; None for packages that are not installed."""
+    """Return the versions of the packages that compile kernels, or None for packages that are not installed."""
     versions = {package.name: package.version for package in neuron_packages()}
     try:
         versions["torch"] = importlib.metadata.version("torch")

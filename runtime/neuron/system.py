@@ -46,19 +46,20 @@ def find_tool(name: str) -> str | None:
 
 
 def instance_type() -> str | None:
-    """Return the instance type reported by neuron-ls, such as "trn2.48xlarge"; None if it reports none."""
+    """Return the instance type reported by neuron-ls, such as "trn2.48xlarge", or None if it reports none."""
     found = re.search(r"^instance-type:\s*(\S+)", _output("neuron-ls") or "", re.MULTILINE)
     return found.group(1) if found else None
 
 
 def instance_target() -> str | None:
-    """Return the target of this instance ("trn1", "trn2" or "trn3"); None if neuron-ls does not report a known type."""
+    """Return the target of this instance ("trn1", "trn2" or "trn3"), or None if neuron-ls does not report a known
+    type."""
     instance = instance_type() or ""
     return next((target for prefix, target in _INSTANCE_TARGETS if instance.startswith(prefix)), None)
 
 
 def driver_version() -> str | None:
-    """Return the version of the installed Neuron driver, from `modinfo neuron`; None if it is not installed."""
+    """Return the version of the installed Neuron driver, from `modinfo neuron`, or None if it is not installed."""
     found = re.search(r"^version:\s*(\S+)", _output("modinfo", "neuron") or "", re.MULTILINE)
     return found.group(1) if found else None
 
@@ -73,13 +74,15 @@ def system_packages() -> tuple[str, ...]:
 
 
 def runtime_library() -> str | None:
-    """Return the file of the Neuron runtime library, whose name contains the version; None if it is not installed."""
+    """Return the file of the Neuron runtime library, whose name contains the version, or None if it is not
+    installed."""
     library = LIBRARY_FOLDER / "libnrt.so.1"
     return str(library.resolve()) if library.exists() else None
 
 
 def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
-    """Return the numbers of the logical cores, of `lnc` physical cores each, that processes may use; None if unknown.
+    """Return the numbers of the logical cores, of `lnc` physical cores each, that processes may use, or None if
+    unknown.
 
     NEURON_RT_VISIBLE_CORES specifies these cores; if it is not set, they are all cores that neuron-ls counts. neuron-ls
     counts according to its own `logical_neuroncore_config`, while core ids depend on the setting of the process (a
@@ -187,7 +190,7 @@ def prepare_environment(target: str, known: bool, variables: MutableMapping[str,
 
 
 def _output(tool: str, *arguments: str) -> str | None:
-    """Return the output of a tool; None if it is missing, fails or hangs."""
+    """Return the output of a tool, or None if it is missing, fails or hangs."""
     path = find_tool(tool)
     if path is None:
         return None

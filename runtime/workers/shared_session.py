@@ -219,7 +219,7 @@ class LocalWorker(ProcessWorker):
         self._setup = setup
 
     def begin(self) -> str:
-        """Wait until the worker is ready; return a line for the log."""
+        """Wait until the worker is ready and return a line for the log."""
         hello: Hello = self._process.ask(self._setup)
         self._greeted(hello)
         return str(hello.process)

@@ -357,11 +357,11 @@ def _scaled(shape: tuple[int, ...], dimension: int, times: int) -> tuple[int, ..
     return (*shape[:dimension], shape[dimension] * times, *shape[dimension + 1 :])
 
 
-def _same_shape(op: str, came: tuple[int, ...], dst: NkiTensor, of_dst: tuple[int, ...] | None = None) -> None:
-    if came != (of_dst or dst.shape):
-        what = f"src must be {list(of_dst)}" if of_dst else f"dst must be {list(came)}"
+def _same_shape(op: str, shape: tuple[int, ...], dst: NkiTensor, of_dst: tuple[int, ...] | None = None) -> None:
+    if shape != (of_dst or dst.shape):
+        what = f"src must be {list(of_dst)}" if of_dst else f"dst must be {list(shape)}"
         raise NkiValidationError(
-            f"{op}: dst {dst.label} has the wrong shape: {what}; the shape that results from src is {list(came)}"
+            f"{op}: dst {dst.label} has the wrong shape: {what}; the shape that results from src is {list(shape)}"
         )
 
 

@@ -48,8 +48,10 @@ TRANSPOSED_ROW_BYTES = 32  # output rows of dma_transpose must be a multiple of 
 
 
 class Core(Protocol):
-    """The parts of a NeuronCore that these rules read. `named`: the names of the tensors of a launch; `looping`: the
-    depth of nested device loops."""
+    """The state of a NeuronCore that these rules read.
+
+    `named` contains the names of the tensors of a launch; `looping` is the depth of nested device loops.
+    """
 
     target: Target
     named: set[str]

@@ -90,10 +90,10 @@ class World:
         """Raise an exception if another rank has failed, or if a rank that this rank waits for can never arrive."""
         if self._failure is not None:
             raise Stopped
-        gone = [each for each in group if each in self._ended and each not in meeting]
-        if gone:
-            raise NkiValidationError(f"rank {rank} waits in {given.shown} for rank {gone[0]}, which has ended")
+        ended = [each for each in group if each in self._ended and each not in meeting]
+        if ended:
+            raise NkiValidationError(f"rank {rank} waits in {given.shown} for rank {ended[0]}, which has ended")
         blocked = {each for each, (ranks, n) in self._waits.items() if len(self._meetings[ranks, n]) < len(ranks)}
         if len(blocked | self._ended) == self.size:
-            told = [f"rank {each} in {self._meetings[self._waits[each]][each].shown}" for each in sorted(blocked)]
-            raise NkiValidationError(f"deadlock: ranks wait for each other: {'; '.join(told)}")
+            waiting = [f"rank {each} in {self._meetings[self._waits[each]][each].shown}" for each in sorted(blocked)]
+            raise NkiValidationError(f"deadlock: ranks wait for each other: {'; '.join(waiting)}")

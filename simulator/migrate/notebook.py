@@ -1,7 +1,7 @@
-"""Migration of Jupyter notebooks: code cells are rewritten, everything else is kept as it is.
+"""Migration of Jupyter notebooks: code cells are rewritten, and everything else is left unchanged.
 
-The code cells are migrated together, as one Python file, so that a cell is rewritten with what the cells before it
-define. A cell that writes a Python file (%%writefile kernel.py) is migrated as that file.
+The code cells are migrated together, as one Python file, because a cell may use names that earlier cells define. A cell
+that writes a Python file (%%writefile kernel.py) is migrated as that file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Place = Callable[[int], tuple[int, int]]  # the cell of a line, and the line in 
 
 
 class NotebookError(ValueError):
-    """The text is not that of a Jupyter notebook, or one of its cells is not Python."""
+    """Raised if a text is not a Jupyter notebook, or if one of its cells is not Python."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def migrate_notebook(text: str) -> NotebookMigration:
 
     Raises:
         NotebookError: the text is not a notebook, or a cell is not Python.
-        LimitError, MigrationError: as `migrate_source`.
+        LimitError, MigrationError: for the same reasons as in `migrate_source`.
     """
     try:
         document = json.loads(text)
@@ -123,7 +123,7 @@ def _replace(cell: dict[str, Any], source: str) -> None:
 
 
 def _written(document: Any, old: str) -> str:
-    """Return the JSON of a notebook, in the style of the old text where that is one of the usual ones."""
+    """Return the JSON of a notebook, indented like the old text if its indentation is a common one."""
     was = json.loads(old)
     end = "\n" if old.endswith("\n") else ""
     for indent in (1, 2, 4, None):

@@ -264,17 +264,17 @@ def degree(kernel: Kernel) -> int | None:
     """
     if kernel.lnc is not None:
         return kernel.lnc
-    said = os.environ.get(LNC_VARIABLE)
-    if said is None:
+    setting = os.environ.get(LNC_VARIABLE)
+    if setting is None:
         return kernel.programs
-    if said not in ("1", "2"):
-        raise NkiValidationError(f"{LNC_VARIABLE} must be 1 or 2, got {said!r}")
-    if kernel.programs is not None and kernel.programs != int(said):
+    if setting not in ("1", "2"):
+        raise NkiValidationError(f"{LNC_VARIABLE} must be 1 or 2, got {setting!r}")
+    if kernel.programs is not None and kernel.programs != int(setting):
         raise NkiValidationError(
-            f"{kernel.__name__}[{kernel.programs}]: {LNC_VARIABLE} is {said}; the launch grid must have that many "
+            f"{kernel.__name__}[{kernel.programs}]: {LNC_VARIABLE} is {setting}; the launch grid must have that many "
             f"cores, or be omitted"
         )
-    return int(said)
+    return int(setting)
 
 
 def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:

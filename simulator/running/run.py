@@ -195,7 +195,8 @@ class Run:
 
     @property
     def full_psum(self) -> FullPsum | None:
-        """Return the small tiles that fill PSUM, and the predicted gain if they shared banks; None if it is small."""
+        """Return the small tiles that fill PSUM, and the predicted gain if they shared banks, or None if it is
+        small."""
         return self.prediction.full_psum
 
     @property

@@ -183,7 +183,7 @@ class _Psum(_Memory):
         return True
 
     def _take_room(self, version: Version) -> bool:
-        """Place a version in the first bank that has room, beside other tiles."""
+        """Place a version in the first bank that has enough free space beside its other tiles."""
         bank = next((bank for bank, room in enumerate(self._banks) if room >= version.size), None)
         if bank is None:
             return False

@@ -1,6 +1,6 @@
 """Find kernels that wait for banks of PSUM while small tiles occupy whole banks, and predict the gain from packing.
 
-A tile in PSUM starts at a bank boundary, so that eight tiles fill PSUM, however small they are (buffers.py). Attention
+A tile in PSUM starts at a bank boundary, so eight tiles fill PSUM, however small they are (buffers.py). Attention
 kernels are an example: each transposed square of weights takes a quarter of a bank. A kernel can write several results
 to one tile of a whole bank, and copy them together. To compute the gain, the program is scheduled again with tiles that
 share banks.
@@ -23,7 +23,7 @@ _MOST_INSTRUCTIONS = 100_000  # longer programs are not scheduled again
 
 
 class FullPsum(NamedTuple):
-    """Small tiles that fill PSUM, and the predicted gain in microseconds if they shared banks.
+    """Small tiles that fill PSUM, and the predicted gain in microseconds from sharing banks.
 
     `name` and `line` are those of the allocation that makes most of the tiles, and `row_bytes` is their size.
     """
@@ -50,7 +50,7 @@ class FullPsum(NamedTuple):
 
 
 def find_full_psum(program: Sequence[Instruction], now_ns: float, shared: Callable[[], float]) -> FullPsum | None:
-    """Return the small tiles whose banks a program waits for, or None if this costs less than `_LEAST_SHARE`.
+    """Return the small tiles that make a program wait for banks, or None if the wait costs less than `_LEAST_SHARE`.
 
     Args:
         program: the instructions.
@@ -70,7 +70,7 @@ def find_full_psum(program: Sequence[Instruction], now_ns: float, shared: Callab
 
 
 def _small_tiles(program: Sequence[Instruction]) -> list[Allocation]:
-    """Return the tiles in PSUM of which two or more fit in a bank, in the order of their first write.
+    """Return the tiles in PSUM that are at most half a bank in size, in the order of their first write.
 
     The list is empty if the program has no more tiles in PSUM than there are banks.
     """

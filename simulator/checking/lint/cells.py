@@ -1,4 +1,4 @@
-"""The code cells of a Jupyter notebook as Python source, in which a string stands for each magic command.
+"""The code cells of a Jupyter notebook as Python source, in which a string replaces each magic command.
 
     notebook = Cells.of(document)     # the JSON of the file
     notebook.text                     # Python source: the code cells in order
