@@ -214,7 +214,7 @@ def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[fl
     worst = 0.0
     for output, reference in zip(outputs, references):
         if output.shape != reference.shape:
-            return None, f"an output of shape {output.shape}, {reference.shape} in the reference"
+            return None, f"an output of shape {output.shape}, but {reference.shape} in the reference"
         exact, got = reference.astype(np.float64), output.astype(np.float64)
         finite = np.isfinite(exact)
         if not np.array_equal(got[~finite], exact[~finite], equal_nan=True) or not np.isfinite(got[finite]).all():

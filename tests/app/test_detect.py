@@ -117,7 +117,7 @@ def test_pictures_are_drawn_and_put_on_the_page(cli, tmp_path: Path, model: Path
     text = page.read_text()
     assert text.count("data:image/jpeg") == 4 and "cat 0.90" in text
     refused = cli("detect", *paths, "--model", model, "--save", tmp_path)
-    assert refused.status == 2 and "pictures are read from this folder" in refused.err
+    assert refused.status == 2 and "this folder contains the input pictures" in refused.err
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv", "coco"])

@@ -103,8 +103,8 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
             ("--selftest", "--dtype", "float8_e4m3"),
             "--selftest supports only dtypes of 32 or 16 bits; use another --dtype",
         ),
-        (("--selftest", "--compile-only", "--backend", "sim"), "it excludes --backend sim"),
-        (("--output", "/"), "--output /: is a folder"),
+        (("--selftest", "--compile-only", "--backend", "sim"), "it cannot be combined with --backend sim"),
+        (("--output", "/"), "--output /: this is a folder"),
     ],
 )
 def test_options_that_do_not_go_together(cli, words, message) -> None:

@@ -289,7 +289,7 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("net.onnx", "-o", "m", "--resize-mode", "pad", "--resize", "40"), "omit --resize"),
         (
             ("net.onnx", "-o", "m", "--pictures", "digit", "--filter", "nearest"),
-            "are only for photos, not for pictures of",
+            "apply only to photos, not to pictures of",
         ),
         (("pipe", "-o", "m"), "pipe: not a regular file"),
         (("net.onnx", "-o", "m", "--labels", "three.txt"), "outputs 5 features, but has 3 labels"),
@@ -297,7 +297,7 @@ def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> 
         (("net.onnx", "-o", "m", "--labels", "control.txt"), "control.txt: line 1 is not printable"),
         (("net.onnx", "-o", "m", "--labels", "net.onnx"), "not a UTF-8 text file"),
         (("broken.onnx", "-o", "m"), "broken.onnx: not an ONNX file"),
-        (("weights.pt", "-o", "m"), "a pickle, which can run code and is never loaded"),
+        (("weights.pt", "-o", "m"), "a pickle, which is never loaded because it can run code"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(cli, tmp_path, monkeypatch, arguments, message) -> None:

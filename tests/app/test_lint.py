@@ -67,7 +67,7 @@ def test_links_that_lead_in_circles_are_an_error_of_one_line(folder, capsys):
 def test_a_file_without_kernels_is_told(folder, capsys):
     assert run(["lint", "host.py"]) == 0
     assert capsys.readouterr().err == (
-        "trninfer: host.py: nothing was checked: it has no function decorated with nki.jit\n"
+        "trninfer: host.py: nothing was checked, because it contains no function decorated with nki.jit\n"
     )
 
 

@@ -54,7 +54,7 @@ def test_wrong_usage_is_one_line_and_status_2(cli, arguments, message) -> None:
 def test_a_file_that_looks_like_an_option_is_told(cli, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-dash.png").write_bytes(b"")
-    told = "; the file -dash.png goes by ./-dash.png (see trninfer classify --help)"
+    told = "; to pass the file -dash.png, write ./-dash.png (see trninfer classify --help)"
     line = cli("classify", "-dash.png").err
     assert line.startswith("trninfer: No such option") and told in line  # in between as the version of click has it
     assert "goes by" not in cli("classify", "-dish.png").err

@@ -37,4 +37,4 @@ def test_what_is_said_of_a_model_is_so(cli, monkeypatch) -> None:
 
 def test_a_file_that_cannot_be_written_is_refused_first(cli) -> None:
     outcome = cli("models", "--output", "/")
-    assert (outcome.status, outcome.err) == (2, "trninfer: --output /: is a folder; pass the name of a file\n")
+    assert (outcome.status, outcome.err) == (2, "trninfer: --output /: this is a folder; pass the name of a file\n")

@@ -113,7 +113,7 @@ def test_a_core_that_is_taken_is_one_line(cli, chip, feature_model, monkeypatch)
     assert (outcome.status, outcome.out) == (3, "")
     assert outcome.err == (
         "trninfer: NeuronCore 0 is in use by process 4711 (python3 serve.py --model large); "
-        "NEURON_RT_VISIBLE_CORES=N, one of 0 to 15, chooses another\n"
+        "to use another core, set NEURON_RT_VISIBLE_CORES=N, one of 0 to 15,\n"
     )
 
 
@@ -143,7 +143,7 @@ def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, calls) -> No
     case = suites.SuiteCase("s", "c", "transpose", {"m": 3, "n": 5}, "float32", "trn2", "benchmark", None, "none", "")
     chip.setattr(suites, "_cases", lambda: (case,))
     wrong = cli("bench", "--suite", "s", "--backend", "neuron")
-    assert wrong.status == 2 and "suites are predicted" in wrong.err
+    assert wrong.status == 2 and "the times of suites are always predicted" in wrong.err
     report = cli("bench", "--suite", "s", "--format", "json", "--quiet").json()
     assert (report["backend"], report["latency_kind"]) == ("sim", "predicted") and not calls
 

@@ -60,7 +60,7 @@ def test_maps_and_overlays_are_saved(cli, model: Path, pictures: Path, tmp_path:
     with Image.open(saved / "a-overlay.png") as drawn:
         assert drawn.convert("RGB").getpixel((50, 20)) == (90, 90, 90)
     refused = cli("segment", pictures, "--model", model, "--save", pictures)
-    assert refused.status == 2 and "pictures are read from this folder" in refused.err
+    assert refused.status == 2 and "this folder contains the input pictures" in refused.err
 
 
 def test_scores_and_a_share_to_reach(cli, model: Path, pictures: Path, tmp_path: Path) -> None:

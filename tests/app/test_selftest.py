@@ -317,9 +317,9 @@ def _spoiled(result, kernel: str):
         (("--archive", "a.zip"), "--archive requires --selftest"),
         (("--target", "trn2"), "--target requires --selftest"),
         (("--compile-only",), "--compile-only requires --selftest"),
-        (("--selftest", "--compile-only", "--backend", "sim"), "--compile-only runs nothing"),
+        (("--selftest", "--compile-only", "--backend", "sim"), "--compile-only only compiles kernels"),
         (("--selftest", "--archive", "no/a.zip"), "--archive no/a.zip: the folder"),
-        (("--selftest", "--archive", "."), "--archive .: is a folder"),
+        (("--selftest", "--archive", "."), "--archive .: this is a folder"),
     ],
 )
 def test_wrong_uses_are_one_line(cli, few, options, told) -> None:

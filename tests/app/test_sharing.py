@@ -112,7 +112,7 @@ def compare_pictures(cli, pictures, picture_model, how) -> None:
     assert outcome.status == 2 and several["errors"] == one["errors"] and len(one["errors"]) == 1
     assert several["predictions"] == one["predictions"] and several["layers"] == one["layers"]
     table = cli(*arguments, *how)
-    assert "2 cores work concurrently" in table.out and max(map(len, table.out.splitlines())) <= 80
+    assert "2 cores ran concurrently" in table.out and max(map(len, table.out.splitlines())) <= 80
 
 
 def test_workers_run_nothing_that_is_beside_pictures(pictures, picture_model) -> None:

@@ -282,4 +282,7 @@ def test_a_kernel_stops_at_the_instructions_that_are_allowed(tmp_path):
     (tmp_path / "reusing.py").write_text(REUSING)
     done = start(tmp_path, "--max-instructions", "3", "reusing.py")
     assert done.returncode == 1
-    assert "issued 3 instructions and may not end; trninfer simulate --max-instructions N" in done.stderr
+    assert (
+        "issued 3 instructions and may not end; to allow more, use trninfer simulate --max-instructions N"
+        in done.stderr
+    )

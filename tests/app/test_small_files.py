@@ -24,7 +24,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # nobody writes to it
     (tmp_path / "large").write_bytes(b"abcd")
     for name, message in (
-        ("pipe", "this pipe is empty"),
+        ("pipe", "the pipe is empty"),
         ("large", "larger than 3 bytes"),
         ("none", "no such file"),
         (".", "neither a regular file nor a pipe"),

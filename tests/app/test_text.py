@@ -58,7 +58,7 @@ def test_what_is_cut_keeps_its_begin_and_its_end(cli, tmp_path) -> None:
     path.parent.mkdir(parents=True)
     first, then = cli("bench", "--model", path).err.splitlines()
     assert first.startswith(f"trninfer: {tmp_path}/xxx") and first.endswith("z.safetensors: no such model")
-    assert then.startswith("  bundled are ") and len(first) == 300
+    assert then.startswith("  use a bundled model ") and len(first) == 300
     path.write_bytes(b"no model")
     (line,) = cli("bench", "--model", path).err.splitlines()
     assert line.endswith("yy/z.safetensors: not a safetensors file, or truncated") and len(line) == 300

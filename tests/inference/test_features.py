@@ -50,11 +50,14 @@ BAD = {
     "negative.npy": (npy_header("(-1, -4)") + bytes(64), "its shape is [-1, -4]"),
     "zero.npy": (npy_header("(0, 4)"), "contains no rows"),
     "deep.npy": (npy_header("(" * 3000 + ")" * 3000), "not a readable array"),
-    "header.npy": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(100), "its header claims 4294967295 bytes"),
+    "header.npy": (
+        b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(100),
+        "the length of its header is given as 4294967295 bytes",
+    ),
     "complex.npy": (npy_header("(1, 4)", "'<c8'") + bytes(32), "expected real numbers"),
     "text.npy": (b"not an array", "not a readable array"),
-    "text.npz": (b"not an archive", "not a readable archive"),
-    "x.txt": (b"1 2 3 4", "features are read from .bin, .npy, .npz, .csv, .tsv, .parquet, not from .txt"),
+    "text.npz": (b"not an archive", "not an archive, or damaged"),
+    "x.txt": (b"1 2 3 4", "must have the suffix .bin, .npy, .npz, .csv, .tsv, .parquet, not .txt"),
 }
 
 

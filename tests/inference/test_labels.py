@@ -84,7 +84,7 @@ def test_a_label_comes_before_the_number_of_one(write) -> None:
         ("y.csv", "red\n", "1 labels, but there are 3 rows"),
         ("y.csv", "label\nred\nred\n", "line 1: 'label' is neither a label"),
         ("y.csv", b"\xff\n", "not text in UTF-8"),
-        ("y.png", b"", "labels are read from .bin, .npy, .csv, .tsv, .txt, .json, not from .png"),
+        ("y.png", b"", "must have the suffix .bin, .npy, .csv, .tsv, .txt, .json, not .png"),
     ],
 )
 def test_labels_that_are_refused(write, name: str, content: bytes | str, message: str) -> None:

@@ -64,12 +64,12 @@ def test_patterns() -> None:
     [
         ("l.csv", "a.png,cat\nb.png,bird\n", "line 2: 'bird' is neither a label of the model"),
         ("l.csv", "a.png\n", "line 1: 1 columns; expected a name and a label"),
-        ("l.csv", "", "no labels in it"),
+        ("l.csv", "", "contains no labels"),
         ("l.csv", "a.png,cat\na.png,dog\n", "line 2: 'a.png' already has a different label"),
         ("l.json", "[1, 2]", "item 0: expected a name"),
         ("l.json", "{", "not valid JSON"),
         ("l.json", "[" * 100_000, "not valid JSON"),
-        ("l.json", "3", "an object of labels by name"),
+        ("l.json", "3", "an object that maps names to labels"),
         ("l.xlsx", "a.png,cat", "not .xlsx"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_file_that_is_too_large_is_not_sent(names, monkeypatch) -> None:
     for module in ("shipping", "pictures"):
         monkeypatch.setattr(f"trninfer.inference.{module}.MAX_BYTES", 5)
     sources = PictureSources(["0.png"], SPEC, 2, True)
-    assert list(sources) == [] and "even a picture of 64 megapixels is smaller" in sources.problems[0].message
+    assert list(sources) == [] and "the limit for a picture file" in sources.problems[0].message
 
 
 def test_pictures_that_take_too_long_where_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:

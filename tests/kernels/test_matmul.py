@@ -138,7 +138,7 @@ def test_arguments_that_do_not_fit(kernel: Any, lhsT: NDArray[Any], rhs: NDArray
 @pytest.mark.parametrize(
     ("kernel", "blocks", "message"),
     [
-        (kernels.matmul_fully_optimized, (2, 0, 0), "give all three block sizes, .* tiles_in_block_n=0"),
+        (kernels.matmul_fully_optimized, (2, 0, 0), "pass all three block sizes, .* tiles_in_block_n=0"),
         (kernels.matmul_fully_optimized, (16, 4, 32), "blocks need .* of the .* bytes of an SBUF partition"),
         (kernels.matmul_block_free_dimension, (0, 2), "tiles_in_block_m must be at least 1, got 0"),
         (kernels.matmul_block_free_dimension, (2, 0), "tiles_in_block_n must be at least 1, got 0"),

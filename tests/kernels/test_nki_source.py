@@ -56,7 +56,7 @@ def test_a_choice_that_comes_too_late_is_refused(tmp_path: Path) -> None:
     assert python(late.format("sim"), real).splitlines() == [
         "neuron",
         f"too late to choose the simulator's nki: AWS's package nki is already loaded from {real}/nki/__init__.py; "
-        "choose before anything imports nki",
+        "call use_nki before anything imports nki",
     ]
     simulated = "from trninfer import simulator; simulator.install(); " + late.format("neuron")
     assert "too late to choose AWS's package nki: the simulator's nki is already loaded" in python(simulated, real)

@@ -145,7 +145,9 @@ def test_no_damage_escapes_as_another_error(saved: Path, data: st.DataObject) ->
 
 
 def test_names_and_paths_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no such model; bundled are .*digits-cnn, digits-detect, digits-ffnn"):
+    with pytest.raises(
+        ModelError, match=r"no such model; use a bundled model .*digits-cnn, digits-detect, digits-ffnn"
+    ):
         load_model("digits-rnn")
     with pytest.raises(ModelError, match="not a file"):
         load_model(tmp_path)

@@ -23,8 +23,8 @@ PHOTO = ImageInput(3, 8, 9, "photo", (0.5,) * 3, (0.25,) * 3, resize=10)
         (lambda: dataclasses.replace(PHOTO, resize=8), "resize is 8; 9 to 16384"),
         (lambda: dataclasses.replace(PHOTO, preprocess="none"), "resize is 10; 0 to 0"),
         (lambda: dataclasses.replace(PHOTO, channel_order="grb"), "channel_order is 'grb'; allowed: rgb, bgr"),
-        (lambda: ImageInput(1, 8, 9, "photo", (0.0,), (1.0,), 9, channel_order="bgr"), "photos of three channels"),
-        (lambda: ImageInput(2, 8, 9, "photo", (0.0,) * 2, (1.0,) * 2, 9), "channels is 2; a photo has 3"),
+        (lambda: ImageInput(1, 8, 9, "photo", (0.0,), (1.0,), 9, channel_order="bgr"), "photos with three channels"),
+        (lambda: ImageInput(2, 8, 9, "photo", (0.0,) * 2, (1.0,) * 2, 9), "channels must be 3"),
         (lambda: ImageInput(3, 8, 9, "none", (0.0,) * 3, (1.0,) * 3, layout="HW"), "layout HW omits an axis"),
     ],
 )

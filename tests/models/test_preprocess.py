@@ -377,7 +377,7 @@ def png_header(width: int, height: int) -> bytes:
         (b"<!doctype html>\n<html lang=en>", "^a web page, which is not supported"),
         (b"just text, whatever its name", "not a picture in a known format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not a picture in a known format"),
-        (b"\0\0\0\x18ftypheic" + bytes(100), "^HEIC pictures are not supported; save it as JPEG or PNG$"),
+        (b"\0\0\0\x18ftypheic" + bytes(100), "^HEIC pictures are not supported; save the picture as JPEG or PNG$"),
         (b"\0\0\0\x18ftypavif" + bytes(100), "^(a corrupt or truncated picture|AVIF pictures)"),
         (encoded("PNG")[:-200], "^a corrupt or truncated picture$"),
         (encoded("JPEG")[:1500], "corrupt or truncated"),

@@ -32,7 +32,7 @@ def test_estimates_stand_in_a_column_of_their_own(cli, archive) -> None:
     ("words", "told"),
     [
         (("--compare-archive", "none.zip"), "--compare-archive none.zip: cannot be read: No such file or directory"),
-        (("--compare-archive", "none.zip", "--model", "digits-cnn"), "--compare-archive only accepts --format"),
+        (("--compare-archive", "none.zip", "--model", "digits-cnn"), "--compare-archive cannot be combined with"),
     ],
 )
 def test_wrong_use_is_one_line(cli, words, told) -> None:

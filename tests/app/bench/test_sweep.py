@@ -119,5 +119,5 @@ def test_sizes_of_pictures_that_a_file_leaves_open(cli, tmp_path, monkeypatch) -
     shown = cli(*words, "8,8x12").out
     assert "trn2 float32 1x8x12: highest throughput" in shown and "1x8x8" in shown
     assert "is not a picture size" in cli(*words, "8x").err
-    assert "picture sizes apply only to ONNX files" in cli("bench", "--model", "digits-cnn", "--input-size", "8").err
-    assert "needs --model FILE.onnx" in cli("bench", "--input-size", "8").err
+    assert "--input-size requires an ONNX file" in cli("bench", "--model", "digits-cnn", "--input-size", "8").err
+    assert "requires --model FILE.onnx" in cli("bench", "--input-size", "8").err

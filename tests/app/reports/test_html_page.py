@@ -110,7 +110,7 @@ def test_host_round_trips_have_no_bandwidth_and_device_times_a_column_of_their_o
     page = measured(device_us=4.0)
     for words in (
         "measured, host round trip times", "measured, device us", "p99 us", "77.00 us", "busiest of 4 cores",
-        "3 of 4 workers answered", "worker 2", "50.0 %",
+        "3 of 4 workers ran batches", "worker 2", "50.0 %",
     ):  # fmt: skip
         assert words in page.text
     assert "bandwidth" in page.text and "predicted times" not in page.text  # of the time on the device

@@ -50,7 +50,9 @@ def test_a_page_tells_what_was_merged(monkeypatch) -> None:
     page = Page(render_page(make_report(), [("conv", make_run(*events))], None))
     blocks = page.data()["tracks"][0]["blocks"]
     assert len(blocks) <= 10 and sum(block[7] for block in blocks) == 80
-    assert f"80 instructions are drawn as {len(blocks)} blocks" in page.text and "None is omitted" in page.text
+    assert (
+        f"80 instructions are drawn as {len(blocks)} blocks" in page.text and "No instruction is omitted" in page.text
+    )
 
 
 def test_queues_beyond_the_last_lane_share_it() -> None:

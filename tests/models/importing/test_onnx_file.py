@@ -77,7 +77,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
     for name, content, says in (
         ("a.onnx", b"", "not an ONNX file"),
         ("b.onnx", b"not protobuf at all", "not an ONNX file"),
-        ("c.pt", b"PK\x03\x04rest", "a pickle, which can run code and is never loaded"),
+        ("c.pt", b"PK\x03\x04rest", "a pickle, which is never loaded because it can run code"),
         ("d.pth", b"\x80\x02rest", "import torch, safetensors.torch as s; s.save_file"),
         ("e.h5", b"\x89HDF", "a Keras model or its weights; python -c 'import keras;"),
         ("f.bin", b"\x00", "neither .onnx nor .safetensors"),
@@ -87,7 +87,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
             import_network(tmp_path / name)
     with (tmp_path / "huge.onnx").open("wb") as file:
         file.truncate(onnx_file.MAX_FILE_BYTES + 1)  # takes no room on the disk
-    with pytest.raises(ModelError, match="2147483649 bytes exceed the limit for an ONNX file"):
+    with pytest.raises(ModelError, match="2147483649 bytes; an ONNX file may have at most"):
         import_network(tmp_path / "huge.onnx")
     (tmp_path / "folder.onnx").mkdir()
     with pytest.raises(ModelError, match="not a regular file"):
@@ -99,7 +99,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
 def test_without_the_package_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = vgg(1).save(tmp_path)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ModelError, match=r"needs the package onnx: pip install 'trninfer\[onnx\]'"):
+    with pytest.raises(ModelError, match=r"requires the package onnx: pip install 'trninfer\[onnx\]'"):
         import_network(path)
 
 

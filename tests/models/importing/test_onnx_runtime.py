@@ -40,21 +40,21 @@ def test_a_batch_that_is_too_large_is_told_before_anything_is_made(tmp_path: Pat
     comparison = compared(chain, tmp_path, 1 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert "too large to try (1048576 x" in comparison.skipped
+    assert "too large to be compared (1048576 x" in comparison.skipped
     assert peak < 50 << 20
 
 
 def test_many_small_examples_are_too_many(tmp_path: Path) -> None:
     chain = Chain(4)
     chain.gemm(4, 2)
-    assert "too large to try (100000 x" in compared(chain, tmp_path, 100_000).skipped
+    assert "too large to be compared (100000 x" in compared(chain, tmp_path, 100_000).skipped
 
 
 def test_examples_are_run_as_many_at_once_as_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = import_network(image().save(tmp_path)).network
     one = sum(max(onnx_runtime.LEAST, size) for size in (768, 8 * 14 * 14, 8, 8))
     assert len(network.layers) == 3
-    for limit, reason in ((one, ""), (one - 1, "too large to try (1 x")):
+    for limit, reason in ((one, ""), (one - 1, "too large to be compared (1 x")):
         monkeypatch.setattr(onnx_runtime, "MAX_ELEMENTS", limit)
         assert compared(image(), tmp_path).skipped.startswith(reason)
         assert bool(compared(image(), tmp_path).skipped) == bool(reason)
@@ -123,7 +123,7 @@ def test_outputs_of_nothing_are_not_compared(tmp_path: Path) -> None:
     chain.add("Relu")
     comparison = compared(chain, tmp_path)
     assert comparison.passed
-    assert comparison.skipped == "its outputs are at most 0 on random inputs, too small for a comparison"
+    assert comparison.skipped == "the outputs are at most 0 on random inputs, too small for a comparison"
 
 
 def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ def test_networks_of_features_are_not_disturbed(tmp_path: Path) -> None:
         ({**VIT, "image_std": None}, "unknown kind of configuration"),
         (
             {**VIT, "size": {"height": 12, "width": 10}, "crop_size": 8, "do_center_crop": True},
-            "which has another aspect ratio",
+            "which has a different aspect ratio",
         ),
     ],
 )

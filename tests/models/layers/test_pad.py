@@ -33,5 +33,5 @@ def test_a_mode_that_is_not_known_a_value_and_cutting_are_refused() -> None:
     with pytest.raises(ModelError, match="must be one of constant, edge, reflect, wrap, not 'mirror'"):
         Pad("p", (1, 1, 1, 1), mode="mirror")
     for padding, value in (((1, 1, -1, 1), 0.0), ((1, 1, 1, 1), 2.0)):
-        with pytest.raises(ModelError, match="takes no value and cannot crop"):
+        with pytest.raises(ModelError, match="accepts neither a value nor negative padding"):
             Pad("p", padding, value, "edge")

@@ -38,5 +38,5 @@ def test_shapes_that_are_refused(name: str, shape: str, message: str) -> None:
     ],
 )
 def test_more_instructions_than_memory_takes_are_refused(name: str, shape: str) -> None:
-    with pytest.raises(ShapeError, match="instructions; at most 1,048,576 are allowed"):
+    with pytest.raises(ShapeError, match="instructions; the limit is 1,048,576"):
         kernel_case(name, parse(shape))

@@ -115,7 +115,7 @@ def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tm
     for changed, message in (
         (
             replace(kernel, repository="someone/else"),
-            "no such file; get it with `git clone https://github.com/s",
+            "no such file; download it with `git clone https://github.com/s",
         ),
         (
             replace(kernel, sha256="0" * 12),
@@ -123,9 +123,9 @@ def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tm
         ),
         (
             replace(kernel, file="part2/gone.py"),
-            "no such file; get it with `git -C .* checkout d1552616 -- part2/gone.py`",
+            "no such file; download it with `git -C .* checkout d1552616 -- part2/gone.py`",
         ),
-        (replace(kernel, kernel="subtracted"), "it contains no kernel subtracted"),
+        (replace(kernel, kernel="subtracted"), "contains no kernel subtracted"),
         (replace(kernel, constants={"COLUMNS": 1}), "the source does not assign a number to COLUMNS"),
         (replace(kernel, constants={"ROWS": 256}), "added: NkiValidationError: .*256"),
     ):
@@ -156,7 +156,7 @@ def test_a_kernel_is_a_block_of_a_page(kernel, tmp_path):
     a = np.full((128, 8), 3, np.float32)
     assert run(load_published(second, tmp_path), a, a).outputs[0][0, 0] == 9
     assert second.path(tmp_path) == kernel.path(tmp_path)
-    with pytest.raises(SourceError, match="the page has 2 blocks with added"):
+    with pytest.raises(SourceError, match="expected one code block with added, found 2"):
         load_published(replace(second, file=f"{kernel.file}#3"), tmp_path)
 
 

@@ -59,18 +59,18 @@ def test_arguments_that_are_fine() -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ([1], "holds a list; numbers, strings, tuples"),
-        ({"a": 1}, "holds a dict"),
-        (np.int64(1), "holds a int64, which has shape and dtype"),
-        (np.float64(1), "which has shape and dtype"),  # a float too
-        (np.zeros(3), "holds a ndarray, which has shape and dtype"),
-        (LikeATensor((1,), "float32"), "holds a LikeATensor, which has shape and dtype"),
-        (Loose("a"), "holds a Loose, which is not frozen"),
-        (Hidden("a"), "holds a Hidden whose size is excluded"),
-        (Uncompared("a"), "holds a Uncompared whose size is excluded"),
-        (Step("a", [1]), "holds a list"),
-        ((1, (2, {3})), "holds a set"),
-        (Step, "holds a type"),
+        ([1], "contains a list; only numbers, strings, tuples"),
+        ({"a": 1}, "contains a dict"),
+        (np.int64(1), "contains a int64, which would be treated as a tensor"),
+        (np.float64(1), "which would be treated as a tensor"),  # a float too
+        (np.zeros(3), "contains a ndarray, which would be treated as a tensor"),
+        (LikeATensor((1,), "float32"), "contains a LikeATensor, which would be treated as a tensor"),
+        (Loose("a"), "contains a Loose, which is not frozen"),
+        (Hidden("a"), "contains a Hidden whose size is excluded"),
+        (Uncompared("a"), "contains a Uncompared whose size is excluded"),
+        (Step("a", [1]), "contains a list"),
+        ((1, (2, {3})), "contains a set"),
+        (Step, "contains a type"),
     ],
 )
 def test_arguments_that_are_no_key(value, told) -> None:

@@ -211,7 +211,7 @@ def test_a_kernel_inside_a_function_cannot_be_compiled_elsewhere(chip, notes, tm
     def local(a):
         return kernels.transpose(a)
 
-    with pytest.raises(KernelError, match="must be in a module"):
+    with pytest.raises(KernelError, match="must be a module-level function"):
         make(notes, tmp_path).launch(local, matrix(3, 4))
 
 

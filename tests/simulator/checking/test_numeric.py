@@ -91,7 +91,7 @@ FAULTS = [
     ("inexact", scaled, (at(16777217, np.int32), 1, nl.int32), "reads 16777217", "as float32 16777216"),
     ("inexact", scaled, (at(16777213, np.int32), 3.0, nl.int32), "computes 50331640", "beyond 2^24"),
     ("duplicate", scattered, (X, rows((5, 4))), "index 4 2 times", "one sum is lost"),
-    ("base offset", viewed, (X, 2), "ap(offset=2)", "add both, 10"),
+    ("base offset", viewed, (X, 2), "ap(offset=2)", "that of the view (10)"),
 ]
 
 

@@ -213,7 +213,7 @@ def test_a_finding_names_both_lines_the_bytes_and_why():
     line = kernel.function.__code__.co_firstlineno
     assert finding.kind == "lost" and finding.bytes == 128 * 16
     assert finding.line == f"{__file__}:{line + 5}" and finding.other == f"{__file__}:{line + 4}"
-    assert str(finding).startswith(f"{finding.line}: lost: dma_copy writes ") and "(2048 bytes)" in str(finding)
+    assert str(finding).startswith(f"{finding.line}: lost: dma_copy overwrites ") and "(2048 bytes)" in str(finding)
 
 
 def test_what_is_returned_unwritten_is_told():

@@ -51,7 +51,7 @@ def test_limits_of_activate2(trn3_core):
     data = tile(uniform(4, 8))
     with pytest.raises(NkiValidationError, match=r"of op0 and op1: \(add, multiply\); supported: "):
         nisa.activate2(like(data), nl.exp, data, 1.0, 1.0, nl.add, nl.multiply)
-    with pytest.raises(NkiValidationError, match="reverse0 needs"):
+    with pytest.raises(NkiValidationError, match="reverse0 requires"):
         nisa.activate2(like(data), nl.exp, data, 1.0, 1.0, nl.bypass, nl.bypass, reverse0=True)
     with pytest.raises(NkiValidationError, match="the same dtype"):
         pair = tile(uniform(4, 1)), tile(uniform(4, 1), nl.bfloat16)

@@ -87,7 +87,10 @@ def wrong(a, call):
             "nl.multiply is not allowed",
         ),
         (lambda s, p, t, o, to: nisa.sendrecv_compute(t, o, 1 - to, to, nl.add), "sendrecv_compute on core"),
-        (lambda s, p, t, o, to: nisa.sendrecv(t, o, to, 1 - to, 0), "receives from .* each sends to the other"),
+        (
+            lambda s, p, t, o, to: nisa.sendrecv(t, o, to, 1 - to, 0),
+            "receives from .* must send to and receive from each other",
+        ),
         (lambda s, p, t, o, to: nisa.sendrecv(t, o[:, 0:2], to, to, 0), "must have the same dtype, partitions and"),
         (lambda s, p, t, o, to: nisa.sendrecv(t, o[0:2], to, to, 0), "must have the same dtype, partitions and"),
     ],

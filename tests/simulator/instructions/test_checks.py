@@ -20,11 +20,11 @@ BROKEN = {
     "unknown buffer": (lambda: nl.ndarray((4, 4), nl.float32, "sbuf"), "buffer 'sbuf' must be one of"),
     "513 moving columns": (
         lambda: nisa.nc_matmul(psum((8, 512)), new((4, 8)), new((4, 513))),
-        "nc_matmul: moving .* has 513 columns, at most 512",
+        "nc_matmul: moving .* has 513 columns; at most 512",
     ),
     "129 stationary columns": (
         lambda: nisa.nc_matmul(psum((128, 8)), new((4, 129)), new((4, 8))),
-        "nc_matmul: stationary .* has 129 columns, at most 128",
+        "nc_matmul: stationary .* has 129 columns; at most 128",
     ),
     "contraction differs": (lambda: nisa.nc_matmul(psum((8, 8)), new((4, 8)), new((5, 8))), "must be equal"),
     "matmul into SBUF": (
@@ -50,7 +50,7 @@ BROKEN = {
     ),
     "mixed float32": (
         lambda: nisa.nc_matmul(psum((8, 8)), new((4, 8)), new((4, 8), nl.bfloat16)),
-        "so must be the other",
+        "the other must be float32 too",
     ),
     "integer matmul": (
         lambda: nisa.nc_matmul(psum((8, 8)), new((4, 8), nl.int8), new((4, 8), nl.int8)),
@@ -132,7 +132,7 @@ BROKEN = {
     "max8 of 7": (lambda: nisa.max8(new((4, 8)), new((4, 7))), "8 to 16384"),
     "max8 into 7": (lambda: nisa.max8(new((4, 7)), new((4, 9))), "must have 8 elements"),
     "index dtype": (lambda: nisa.nc_find_index8(new((4, 8)), new((4, 9)), new((4, 8))), "must be uint32 or uint16"),
-    "iota size": (lambda: nisa.iota(new((4, 8), nl.int32), [[1, 7]]), "makes 7 elements"),
+    "iota size": (lambda: nisa.iota(new((4, 8), nl.int32), [[1, 7]]), "generates 7 elements"),
     "memset fraction": (lambda: nisa.memset(new((4, 4), nl.int32), 0.5), "must be an integer"),
     "partition start": (lambda: nisa.tensor_copy(new((4, 4)), new((128, 4))[3:7]), "4 partition.s. from partition 3"),
     "partition count": (
@@ -312,7 +312,7 @@ TOLD = {
     "8-bit transposes": (
         "trn2",
         lambda: nisa.nc_transpose(psum((8, 4), nl.float8_e5m2), tile(normal(4, 8), nl.float8_e5m2)),
-        "come as 16-bit elements",
+        "stored as 16-bit elements",
     ),
 }
 

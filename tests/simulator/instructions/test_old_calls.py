@@ -26,7 +26,7 @@ def test_a_call_for_its_value_says_what_changed(call):
         tile = call(nl.load(a))
         return tile
 
-    with pytest.raises(TypeError, match=r"instructions return nothing since NKI 0\.2: allocate dst and pass it first"):
+    with pytest.raises(TypeError, match=r"since NKI 0\.2, instructions return nothing: allocate dst and pass it"):
         simulator.run(kernel, A)
 
 

@@ -52,7 +52,7 @@ WRONG = {
     ),
     "addition on GpSimd": (
         lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.add, 1.0, engine=nisa.engine.gpsimd),
-        "for nl.rsqrt only",
+        "supports only nl.rsqrt",
     ),
     "subtraction on Scalar": (
         lambda: nisa.tensor_scalar(new((4, 4)), new((4, 4)), nl.subtract, 1.0, engine=nisa.engine.scalar),
@@ -69,7 +69,7 @@ WRONG = {
     ),
     "no reduce_op": (
         lambda: nisa.activation(new((4, 4)), nl.exp, new((4, 4)), reduce_cmd=nisa.reduce_cmd.reduce),
-        "needs reduce_op=nl.add",
+        "requires reduce_op=nl.add",
     ),
     "reduction by maximum": (
         lambda: nisa.activation(new((4, 4)), nl.exp, new((4, 4)), reduce_op=nl.maximum),
@@ -94,7 +94,7 @@ WRONG = {
     # dma_transpose
     "static transpose": (
         lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), dge_mode=nisa.dge_mode.swdge),
-        "dge_mode swdge; allowed: unknown and hwdge",
+        "dge_mode must be unknown or hwdge",
     ),
     "transpose that skips without indices": (
         lambda: nisa.dma_transpose(new((4, 4)), hbm((4, 4)), oob_mode=nisa.oob_mode.skip),

@@ -43,12 +43,12 @@ def test_rsqrt_runs_on_gpsimd_in_either_place():
     "arguments, message",
     [
         ({"op0": nl.add, "operand0": 1.0, "op1": nl.bitwise_or, "operand1": 1}, "both be bit operators or both arithm"),
-        ({"op0": nl.add, "operand0": 1.0, "operand1": 2.0}, "operand1 needs an op1"),
+        ({"op0": nl.add, "operand0": 1.0, "operand1": 2.0}, "operand1 requires an op1"),
         (
             {"op0": nl.bitwise_or, "operand0": 1, "engine": nisa.engine.gpsimd},
-            "bitwise_or runs on the Vector Engine only",
+            "bitwise_or runs only on the Vector Engine",
         ),
-        ({"op0": nl.add, "operand0": 1.0, "engine": nisa.engine.gpsimd}, "the GpSimd Engine runs it for nl.rsqrt only"),
+        ({"op0": nl.add, "operand0": 1.0, "engine": nisa.engine.gpsimd}, "the GpSimd Engine supports only nl.rsqrt"),
         (
             {"op0": nl.maximum, "operand0": 1.0, "engine": nisa.engine.scalar},
             r"\('maximum', None\) on the Scalar Engine of trn2; allowed from trn2 on: multiply and add, multiply, add",

@@ -77,7 +77,9 @@ def test_the_environment_says_how_many_cores_a_kernel_runs_on(monkeypatch):
     run = simulator.run(rows, A, pure=True)
     assert (run.outputs[0] == 2).all() and run.prediction.cores == 2
     assert (simulator.run(rows[2], A).outputs[0] == 2).all()
-    with pytest.raises(NkiValidationError, match=r"rows\[1\]: NEURON_LOGICAL_NC_CONFIG is 2; a launch grid must be"):
+    with pytest.raises(
+        NkiValidationError, match=r"rows\[1\]: NEURON_LOGICAL_NC_CONFIG is 2; the launch grid must have"
+    ):
         simulator.run(rows[1], A)
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
     assert simulator.run(rows, A, pure=True).prediction.cores == 1

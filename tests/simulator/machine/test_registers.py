@@ -28,7 +28,7 @@ def test_limits_of_registers(core):
 
 def test_a_register_is_no_condition(core):
     register = nisa.register_alloc(2)
-    with pytest.raises(TypeError, match=r"nl.while_loop\(register, body\) runs there"):
+    with pytest.raises(TypeError, match=r"use nl.while_loop\(register, body\)"):
         assert register
 
 

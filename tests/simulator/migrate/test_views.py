@@ -126,7 +126,7 @@ def test_blocks_are_taken_by_numbers():
     assert taken([number("i"), number("2")], blocks).text == "t[i, 2]"
     view = taken([number("i"), number("2"), array(P), array(F)], blocks)
     assert (view.text, view.tensor.blocks) == ("t[i, 2][0:4, 0:5]", 0)
-    with pytest.raises(CannotError, match="a block dimension is indexed by more than a number: take the blocks one"):
+    with pytest.raises(CannotError, match="a block dimension may be indexed only by a number: process the blocks one"):
         taken([part(":"), number("2")], blocks)
 
 
@@ -137,9 +137,9 @@ def test_rows_at_indices_in_sbuf():
         "t.ap([[t.strides[0], n], [2 * t.strides[1], 5]], offset=t.offset + t.strides[1], vector_offset=which)"
     )
     assert view.shape == ("n", "5")
-    with pytest.raises(CannotError, match=r"a tile as an index: take rows of a tensor in HBM with t.ap"):
+    with pytest.raises(CannotError, match=r"a tile as an index: read rows of a tensor in HBM with t.ap"):
         taken([element, array(F)])
-    with pytest.raises(CannotError, match="along the rows that a tile chooses"):
+    with pytest.raises(CannotError, match="along rows that are selected by a tile"):
         taken([element, array(P)], Tensor("hbm"))
 
 
@@ -149,7 +149,7 @@ def test_rows_at_indices_in_sbuf():
         ([array(P), part("0:4")], None, "index arrays and slices in one subscript"),
         ([array(P.scaled(Sum(-1))), array(F)], None, "an index that counts down"),
         ([array(P), array(grid(5, 5)[0])], None, "index arrays of different sizes along one axis"),
-        ([part("...")], {-2: Clip(Sum(0), Sum(2))}, "a mask on a tile of unknown rank that is taken by slices"),
+        ([part("...")], {-2: Clip(Sum(0), Sum(2))}, "a mask on slices of a tile of unknown rank"),
         ([part("0:4:2")], {-2: Clip(Sum(0), Sum(2))}, "a mask on a slice with a step or from the end"),
         ([part("0:4")], {-3: Clip(Sum(0), Sum(2))}, "a mask with more axes than the tile"),
     ],

@@ -124,7 +124,7 @@ def test_allocated_tiles_in_sbuf_are_apart(rows, columns, lead):
             assert row.is_data_representable and row.data.shape == source[index[:2]].data.shape
         assert grid[0].is_data_representable == (rows <= 128)
         if rows > 128:
-            with pytest.raises(NkiValidationError, match="it is not one tensor"):
+            with pytest.raises(NkiValidationError, match="it cannot be viewed as one tensor"):
                 _ = grid[0].data
 
 

@@ -28,7 +28,7 @@ def plain(a):
 
 @pytest.mark.parametrize("name", list(RUNNERS))
 def test_names_of_earlier_versions_run_with_a_warning(name):
-    with pytest.warns(EarlierNkiWarning, match=f"nki.{name} is from an earlier NKI"):
+    with pytest.warns(EarlierNkiWarning, match=f"nki.{name} is from an earlier version of NKI"):
         assert getattr(nki, name) is RUNNERS[name]
 
 

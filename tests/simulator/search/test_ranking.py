@@ -62,17 +62,17 @@ def test_variants_that_are_wrong_refused_or_raise_come_last_with_the_reason(proc
     }
     found = {each.name: each for each in simulator.rank(variants, A, reference=lambda a: 2 * a, processes=processes)}
     assert next(iter(found)) == "right" and found["right"].problem == "" and found["right"].error == 0
-    assert "differs from the reference by 5.0e-01, 0.001 allowed" in found["wrong"].problem
+    assert "differs from the reference by 5.0e-01; the tolerance is 0.001" in found["wrong"].problem
     assert "must lie in" in found["refused"].problem and found["refused"].latency_us is None
     assert found["raising"].problem == "AssertionError: too many columns"
-    assert "infinities where the reference has none" in found["infinite"].problem
+    assert "infinities that the reference does not contain" in found["infinite"].problem
 
 
 def test_outputs_of_another_shape_or_number_are_no_match():
     (one,) = simulator.rank([doubled], A, reference=2 * A[:1])
-    assert "an output of shape (256, 512), (1, 512) in the reference" in one.problem
+    assert "an output of shape (256, 512), but (1, 512) in the reference" in one.problem
     (one,) = simulator.rank([doubled], A, reference=(2 * A, A))
-    assert one.problem == "1 outputs, 2 in the reference"
+    assert one.problem == "1 outputs, but 2 in the reference"
 
 
 def test_a_variant_that_was_timed_is_not_timed_again(monkeypatch):

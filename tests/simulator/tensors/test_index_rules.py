@@ -73,7 +73,12 @@ def test_offsets_of_columns_are_as_many_as_partitions():
         for tensor, index, count, message in (
             (hbm((4, 8)), offsets, None, "indirect of shared_hbm.*: requires a tile in SBUF or PSUM"),
             (tile[:, 0:8:2], offsets, None, "contiguous in each partition"),
-            (tile, indices([[0.0]] * 4, nl.float32), None, r"must be integers in SBUF, \[4, K\], got sbuf"),
+            (
+                tile,
+                indices([[0.0]] * 4, nl.float32),
+                None,
+                r"must be an integer tensor in SBUF with shape \[4, K\], got sbuf",
+            ),
             (tile, 3, None, "got int"),
             (tile, indices([[0]] * 3), None, "must have the tile's 4 partitions"),
             (tile, offsets, 0, "num_elem must be a positive integer, got 0"),

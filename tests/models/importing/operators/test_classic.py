@@ -125,7 +125,7 @@ def test_missing_values_are_not_replaced(tmp_path: Path) -> None:
     chain = Chain(4)
     chain.add("Imputer", imputed_value_floats=[0.0, 1.0, 2.0, 3.0], replaced_value_float=0.0, **ml)
     chain.gemm(4, 3)
-    with pytest.raises(ModelError, match="only a replacement of NaN"):
+    with pytest.raises(ModelError, match="only the replacement of NaN"):
         checked(with_classic(chain), tmp_path)
 
 

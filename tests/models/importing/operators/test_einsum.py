@@ -51,13 +51,13 @@ def test_weights_that_come_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("equation", "weight", "says"),
     [
-        ("bchw,bc->bhw", (2, 3), "is not supported; only sums over axes of both operands"),
-        ("bchw,ch->bchw", (3, 8), "is not supported; only sums over axes"),
-        ("bchw,oc->bow", (4, 3), "is not supported; only sums over axes"),
-        ("bchw,oc->obhw", (4, 3), "is not supported; only sums over axes"),
+        ("bchw,bc->bhw", (2, 3), "is not supported; sums must be over axes"),
+        ("bchw,ch->bchw", (3, 8), "is not supported; sums must be over axes"),
+        ("bchw,oc->bow", (4, 3), "is not supported; sums must be over axes"),
+        ("bchw,oc->obhw", (4, 3), "is not supported; sums must be over axes"),
         ("bchw,oc->bohw", (4, 5), r"multiplies \[batch, 3, 8, 8\] by \[4, 5\] as 'bchw,oc->bohw'"),
         ("bcw,oc->bow", (4, 3), r"of \[batch, 3, 8, 8\] and weights \[4, 3\] is not supported"),
-        ("bchw->bc", None, "only a product of data and one weight is"),
+        ("bchw->bc", None, "it must be a product of data and one weight"),
     ],
 )
 def test_what_is_no_such_product_is_refused(equation: str, weight: tuple[int, ...] | None, says: str, tmp_path: Path):
