@@ -13,8 +13,9 @@ the partitions and tokens along the free axis.
         for unit:
             sums[c, q] += values[k, c]^T turned[k, unit, q]                 # PSUM; zeros for channels of other heads
 
-With 16 bits and many keys, the weights are not divided by their sum. Another product, with ones in place of the values,
-sums the weights of each head onto the partitions of its channels, and divides the sums.
+With 16 bits and 128 to 256 keys, or a single head with fewer keys, the weights are not divided by their sum. A third
+product, with ones in place of the values, sums the weights of each head onto the partitions of its channels. The result
+of the second product is divided by these sums.
 
 | tile | shape | bounds |
 |---|---|---|
@@ -51,6 +52,7 @@ from .attention_values import OnesOfHeads, TurnedValues, divide
 
 GROUPS_AHEAD = 2  # groups of heads whose exponentials are computed while the Tensor Engine multiplies other groups
 FEW_KEYS = PARTITIONS  # below this number of keys, one instruction computes the softmax of several heads
+MANY_KEYS = 2 * PARTITIONS  # above this number of keys, the Tensor Engine has no time to sum the weights
 BANKS_OF_SCORES = 2  # number of score tiles that wait in PSUM for their exponentials; additional tiles wait in SBUF
 
 
@@ -111,7 +113,8 @@ class _Image:
         self._ones = work.ones
         self._groups = self._groups_of_units()
         self._by_groups = self._keys.count < FEW_KEYS and max(map(len, self._groups)) > 1  # one softmax for all units
-        self._divides_sums = not (self._by_groups or operation.is_linear or launch.dtype == nl.float32)
+        has_time = launch.dtype != nl.float32 and self._keys.count <= MANY_KEYS
+        self._divides_sums = has_time and not self._by_groups and not operation.is_linear
         self._turn = 0
         self._result = self._open_result()
 
@@ -388,6 +391,6 @@ class _Image:
         With one to two tiles of keys, only the Vector Engine copies, because the Scalar Engine is busy with
         exponentials.
         """
-        by_vector = FEW_KEYS <= self._keys.count <= 2 * PARTITIONS and self._bias.is_empty
+        by_vector = FEW_KEYS <= self._keys.count <= MANY_KEYS and self._bias.is_empty
         self._turn += 1
         evict(dst=dst, src=src, turn=0 if by_vector else self._turn)
