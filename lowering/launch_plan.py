@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,16 +17,15 @@ from ..simulator.machine.host import uncollected
 from .candidates import Candidates
 from .cost_model import CostModel
 from .decide import PlanRequest, decide_elsewhere
-from .graph import Graph
+from .decisions import Decisions
+from .graph import Graph, Unsupported
 from .pipeline import LaunchPlan, Pipeline
 from .plan_cache import PlanCache, TuningRecord, key_of
 from .search import UNBOUNDED, Search
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
-_LOG = logging.getLogger(__name__)
-
-MORE_PICTURES = (2, 4)  # batch sizes whose plans are also tried for a single picture
-MOST_TRIED_AS_MORE = 1_500  # maximum number of instructions of a one-picture launch for which those plans are tried
+MORE_PICTURES = (2, 4)  # batch sizes whose candidates are also tried for a single picture
+MOST_TRIED_AS_MORE = 1_500  # maximum number of instructions of a launch of one picture for which they are tried
 
 
 class LaunchPlanner:
@@ -108,8 +106,6 @@ class LaunchPlanner:
         if use_nki() == "sim":
             with uncollected():
                 plan = replace(self._quickest_way(pictures), cores=cores)
-                if pictures == cores == 1:
-                    plan = self._no_slower_than_more(plan)
         else:
             pipeline = self._pipeline
             request = PlanRequest(
@@ -123,25 +119,6 @@ class LaunchPlanner:
             )
             plan = self._recorded(decide_elsewhere(request), pictures)
         self._cache.put(self._key_of(pictures), TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions))
-        return plan
-
-    def _no_slower_than_more(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return the plan for one picture, or a plan for a few pictures applied to one picture if that is faster.
-
-        The latter is tried only for small networks, for which the order of the search makes a difference.
-        """
-        if plan.instructions > MOST_TRIED_AS_MORE or not self._pipeline.graph.is_whole:
-            return plan
-        for pictures in MORE_PICTURES:
-            try:
-                more = self.plan(pictures)
-            except Exception:
-                _LOG.exception("no plan for %d images at a time", pictures)
-                continue
-            if more.nanoseconds < plan.nanoseconds:
-                search = Search(self._pipeline, self._cost_model, 1, self._most)
-                search.try_out(more.decisions)
-                plan = min(filter(None, (plan, search.best)), key=lambda each: each.nanoseconds)
         return plan
 
     def _recorded(self, record: TuningRecord, pictures: int) -> LaunchPlan:
@@ -162,5 +139,16 @@ class LaunchPlanner:
 
     def _quickest(self, pictures: int) -> LaunchPlan:
         """Return the fastest launch for a batch of `pictures` on one core."""
-        candidates = Candidates(self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes)
-        return Search(self._pipeline, self._cost_model, pictures, self._most).find(candidates)
+        search = Search(self._pipeline, self._cost_model, pictures, self._most)
+        return search.find(self._candidates(search, pictures))
+
+    def _candidates(self, search: Search, pictures: int) -> Iterator[Decisions]:
+        """Yield the candidates for a batch of `pictures`. For a single picture of a small network, also yield those for
+        a few pictures, of which some are faster."""
+        yield from Candidates(self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes)
+        if pictures > 1 or not self._pipeline.graph.is_whole:
+            return
+        for more in MORE_PICTURES:
+            if search.best is not None and search.best.instructions <= MOST_TRIED_AS_MORE:
+                with contextlib.suppress(Unsupported):
+                    yield from Candidates(self._pipeline, self._cost_model, more, self._pipeline.budget_bytes)

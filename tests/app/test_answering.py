@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trninfer.app.main import run
-from trninfer.lowering.launch_plan import MORE_PICTURES, LaunchPlanner
+from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.pipeline import LaunchPlan
 from trninfer.models.bundled import SAMPLES
 from trninfer.models.files import save_model
@@ -96,4 +96,4 @@ def test_no_larger_batch_than_there_are_pictures_is_planned(monkeypatch: pytest.
 
     monkeypatch.setattr(LaunchPlanner, "_plan", noted)
     assert run(["classify", str(SAMPLES / "7-clean-print.png"), "--backend", "sim"]) == 0
-    assert set(planned) <= {1, *MORE_PICTURES}
+    assert set(planned) == {1}

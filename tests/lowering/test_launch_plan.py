@@ -209,16 +209,20 @@ def test_one_picture_takes_no_longer_than_two_or_four(channels: int, side: int) 
     assert all(one <= 1.02 * each for each in more), (one, more)  # a blank picture is not quite a picture
 
 
-def test_a_slow_plan_of_one_picture_becomes_that_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = LaunchPlanner._quickest_way
+@pytest.mark.parametrize(("pictures", "largest", "tried"), [(1, 1_500, [1, 2, 4]), (1, 10, [1]), (2, 1_500, [2])])
+def test_one_picture_of_a_small_network_also_tries_the_candidates_of_a_few(
+    pictures: int, largest: int, tried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
 
-    def slow(self: LaunchPlanner, pictures: int) -> LaunchPlan:
-        plan = real(self, pictures)
-        return replace(plan, nanoseconds=10 * plan.nanoseconds) if pictures == 1 else plan
+    def noted(pipeline: Pipeline, cost_model: CostModel, count: int, room: int) -> Candidates:
+        counts.append(count)
+        return Candidates(pipeline, cost_model, count, room)
 
-    monkeypatch.setattr(LaunchPlanner, "_quickest_way", slow)
-    tried = LaunchPlanner(replace(GRAPH, is_whole=True), (), ROOM, CostModel("trn2", 4), PlanCache(None))
-    assert tried.plan(1).nanoseconds <= 1.01 * tried.plan(2).nanoseconds
+    monkeypatch.setattr("trninfer.lowering.launch_plan.Candidates", noted)
+    monkeypatch.setattr("trninfer.lowering.launch_plan.MOST_TRIED_AS_MORE", largest)
+    LaunchPlanner(replace(GRAPH, is_whole=True), (), ROOM, CostModel("trn2", 4), PlanCache(None)).plan(pictures)
+    assert counts == tried
 
 
 def test_a_batch_that_fits_is_planned_without_one_picture() -> None:
