@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import NamedTuple
 
@@ -116,12 +117,24 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
     both = _without(first, rows)
     summed = _without(both, result)
     lead = _without(both, summed)
-    if (len(summed), len(rows), len(columns)) != (1, 1, 1) or sorted(result) != sorted(lead + rows + columns):
+    if not summed or sorted(result) != sorted(lead + rows + columns):
         raise ModelError(f"its equation {equation!r} of two values is not supported")
-    left = views[0].permuted(tuple(map(first.index, lead + rows + summed)))
-    right = views[1].permuted(tuple(map(second.index, lead + summed + columns)))
-    made = lead + rows + columns
-    return multiply_values(importer, left, right).permuted(tuple(map(made.index, result)))
+    sizes = dict(zip(first + second, (*views[0].shape, *views[1].shape)))
+    left = _joined(importer, views[0], first, (*lead, rows, summed), sizes)
+    right = _joined(importer, views[1], second, (*lead, summed, columns), sizes)
+    made, letters = multiply_values(importer, left, right), lead + rows + columns
+    if (len(rows), len(columns)) != (1, 1):
+        made = reshaped(importer, made, tuple(sizes[letter] for letter in letters), made.batched)
+    return made.permuted(tuple(map(letters.index, result)))
+
+
+def _joined(importer: Importer, view: View, letters: str, groups: Sequence[str], sizes: Mapping[str, int]) -> View:
+    """Return a view with one axis for each group of its axes, such as the rows and columns of an image."""
+    ordered = view.permuted(tuple(letters.index(letter) for group in groups for letter in group))
+    if all(len(group) == 1 for group in groups):
+        return ordered
+    shape = tuple(math.prod(sizes[letter] for letter in group) for group in groups)
+    return reshaped(importer, ordered, shape, view.batched)
 
 
 def _implicit(inputs: str) -> str:

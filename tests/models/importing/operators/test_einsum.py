@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx_chain import Chain, assert_imports, ends
 from trninfer.models import ModelError
@@ -70,4 +71,26 @@ def test_what_is_no_such_product_is_refused(equation: str, weight: tuple[int, ..
 def test_two_values_of_the_input(tmp_path: Path) -> None:
     chain = Chain(3, 8)
     chain.add("Einsum", "x", equation="bij,bkj->bik")
+    assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("equation", "first", "second"),
+    [
+        ("bqc,bchw->bqhw", (4, 6), (6, 3, 5)),  # masks of MaskFormer and EoMT
+        ("bqc,bchw->bhwq", (4, 6), (6, 3, 5)),
+        ("bchw,bkhw->bck", (4, 3, 5), (2, 3, 5)),
+        ("bc,bchw->bhw", (6,), (6, 3, 5)),
+        ("bhqc,bkhc->bhqk", (2, 4, 3), (5, 2, 3)),
+        ("bnhc,bnjc->bnhj", (2, 4, 3), (2, 5, 3)),
+    ],
+)
+def test_products_of_two_values(equation: str, first: tuple[int, ...], second: tuple[int, ...], tmp_path: Path) -> None:
+    chain = Chain(7)
+    values = []
+    for shape in (first, second):
+        size = int(np.prod(shape))
+        chain.add("Gemm", chain.weight(7, size), chain.weight(size), first="x")
+        values.append(chain.add("Reshape", chain.constant([-1, *shape])))
+    chain.add("Einsum", values[1], first=values[0], equation=equation)
     assert_imports(chain, tmp_path)
