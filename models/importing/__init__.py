@@ -265,7 +265,8 @@ def _decide_outputs(
         if spec is not None:
             return _Meaning(found.outputs, source, properties, notes)
         # The kind was guessed, so use the usual preprocessing of this kind.
-        properties = properties.with_pictures(replace(found.spec.pictures, is_beside=True))
+        usual = found.spec.pictures.for_channels(source.input.shape[0])
+        properties = properties.with_pictures(replace(usual, is_beside=True))
         return _Meaning(found.outputs, _read_again(walk, graph, part, properties), properties, notes, found.spec)
     if options.output_kind == "map" or (is_guessed and looks_like_map(walk.importer, outputs, source.input)):
         outputs = as_map(walk.importer, outputs, source.input, is_guessed)
@@ -377,7 +378,7 @@ def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) 
         return None
     if fitted is None:
         return replace(options, output_kind="values")
-    pictures = replace(meaning.guessed.pictures, is_beside=True)
+    pictures = replace(meaning.guessed.pictures.for_channels(source.channels), is_beside=True)
     return replace(options, boxes=BoxSpec(vars(fitted), pictures, meaning.guessed.name))
 
 

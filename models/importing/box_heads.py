@@ -142,7 +142,7 @@ Guess = tuple[BoxSpec, dict[str, Any]]
 def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
     """Recognise a YOLO network with one row per grid cell (v8 and X) or three, one per prior (v5)."""
     tables = [built.shape for built in outputs if len(built.shape) == 2]
-    if len(tables) != 1:
+    if len(tables) != 1 or min(size) < GRIDS[0][-1]:
         return None
     rows, columns = tables[0]
     for strides in GRIDS:

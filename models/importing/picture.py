@@ -48,6 +48,13 @@ class PreprocessingOptions:
         """True if the user specified any option that applies only to pictures."""
         return not self.is_beside and self != PreprocessingOptions()
 
+    def for_channels(self, count: int) -> PreprocessingOptions:
+        """Return the options without those for three colours, unless the network reads three channels."""
+        if count == 3:
+            return self
+        mean, std = ((sum(each) / len(each),) if each else None for each in (self.mean, self.std))
+        return replace(self, channel_order=None, mean=mean, std=std)
+
     def over(self, others: PreprocessingOptions) -> PreprocessingOptions:
         """Return these options, with missing ones taken from `others`."""
         own = {name: value for name, value in vars(self).items() if value not in (None, False)}

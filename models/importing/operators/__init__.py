@@ -19,6 +19,7 @@ from . import (
     rearranging,
     reducing,
     resampling,
+    scattering,
     transposed,
 )
 
@@ -35,6 +36,7 @@ OPERATORS: dict[str, Operator] = {
     **normalization.OPERATORS,
     **rearranging.OPERATORS,
     **gathering.OPERATORS,
+    **scattering.OPERATORS,
     **padding.OPERATORS,
     **resampling.OPERATORS,
     **transposed.OPERATORS,

@@ -1,9 +1,10 @@
 """Tests of recognising boxes by what is said of them and by their shapes."""
 
 import pytest
+from onnx_chain import Chain, checked
 from trninfer.models.errors import ModelError
 from trninfer.models.importing.box_heads import find_head
-from trninfer.models.importing.box_spec import parse_boxes
+from trninfer.models.importing.box_spec import BOX_KINDS, parse_boxes
 from trninfer.models.importing.builder import BuiltOutput
 from trninfer.models.outputs import Output
 
@@ -41,6 +42,22 @@ def test_other_sizes_have_other_grids():
     assert kind_and_head([("out", (7, cells))], (640, 640)) is None
     with_64 = cells + 5 * 8
     assert kind_and_head([("out", (3 * with_64, 8))], (320, 480))[0] == "yolov5"
+
+
+def test_pictures_smaller_than_a_cell_have_no_grids():
+    assert kind_and_head([("out", (4, 6))], size=(4, 6)) is None
+
+
+def test_a_detector_of_grey_pictures_reads_no_colours(tmp_path):
+    """YOLOX reads blue, green, red; RetinaFace subtracts the mean of each colour."""
+    chain = Chain(1, 32, 32)
+    chain.add("Flatten")
+    chain.gemm(1024, 21 * 7)
+    chain.add("Reshape", chain.constant([-1, 21, 7]))
+    imported = checked(chain.model(), tmp_path)
+    assert imported.network.output.kind == "boxes" and imported.network.input.channel_order == "rgb"
+    grey = BOX_KINDS["retinaface"].pictures.for_channels(1)
+    assert (grey.channel_order, len(grey.mean)) == (None, 1)
 
 
 def test_masks_have_their_prototypes_in_another_output():

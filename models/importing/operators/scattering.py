@@ -1,0 +1,91 @@
+"""Assignment to a slice of a value, as exporters write PyTorch's `x[..., :2] = y` with constant indices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import ModelError
+from ..importer import Importer
+from ..onnx_attributes import integer, text
+from ..onnx_file import Node
+from ..view import View
+from .rearranging import filled_entries, put_together, reshaped, slice_axis
+
+Span = tuple[int, int]  # the first index, and the one after the last
+_SCATTERED = "assigns to elements that are not a slice of one axis, which is not supported"
+
+
+def _indices(importer: Importer, node: Node) -> np.ndarray:
+    indices = importer.constant(node, 1)
+    if indices is None or indices.dtype.kind not in "iu" or not indices.size:
+        raise ModelError("its indices are not a list of integers")
+    if text(node, "reduction", "none") != "none":
+        raise ModelError("its reduction is not supported")
+    return indices
+
+
+def _span(entries: np.ndarray, size: int) -> Span:
+    """Return the span of entries that are consecutive."""
+    first = int(entries.ravel()[0])
+    first += size if first < 0 else 0
+    consecutive = np.arange(first, first + len(entries)).reshape(-1, *[1] * (entries.ndim - 1))
+    if (np.where(entries < 0, entries + size, entries) != consecutive).any() or first + len(entries) > size:
+        raise ModelError(_SCATTERED)
+    return first, first + len(entries)
+
+
+def _scatter_nd(importer: Importer, node: Node) -> None:
+    """Assign to a slice of the leading axes, whose elements are listed in order."""
+    view, indices = importer.data(node), _indices(importer, node)
+    sizes = (importer.batch, *view.shape) if view.batched else view.shape
+    count = indices.shape[-1]
+    places = indices.reshape(-1, count)
+    extents = [len(np.unique(places[:, axis])) for axis in range(count)]
+    if not 1 <= count <= len(sizes) or np.prod(extents) != len(places):
+        raise ModelError(_SCATTERED)
+    grid = np.moveaxis(places.reshape(*extents, count), -1, 0)
+    spans = [_span(np.moveaxis(grid[axis], axis, 0), sizes[axis]) for axis in range(count)]
+    parts = [axis for axis, span in enumerate(spans) if span != (0, sizes[axis])]
+    if len(parts) > 1 or (view.batched and 0 in parts):
+        raise ModelError(_SCATTERED)
+    axis = parts[0] if parts else int(view.batched)
+    importer.give(node, _assigned(importer, node, view, axis - view.batched, spans[axis]))
+
+
+def _scatter_elements(importer: Importer, node: Node) -> None:
+    """Assign to entries of an axis, which are the same for all other indices."""
+    view, indices = importer.data(node), _indices(importer, node)
+    axis = importer.axis(view, integer(node, "axis", 0))
+    entries = np.moveaxis(indices, axis + view.batched, 0)
+    sizes = [size for place, size in enumerate(view.shape) if place != axis]
+    if entries.shape[1:] != ((importer.batch, *sizes) if view.batched else tuple(sizes)):
+        raise ModelError(_SCATTERED)
+    importer.give(node, _assigned(importer, node, view, axis, _span(entries, view.shape[axis])))
+
+
+def _assigned(importer: Importer, node: Node, view: View, axis: int, span: Span) -> View:
+    """Return a view in which a span of an axis is replaced by the third operand of a node."""
+    first, last = span
+    shape = (*view.shape[:axis], last - first, *view.shape[axis + 1 :])
+    numbers = importer.constants.get(node.inputs[2])
+    if numbers is not None:
+        rows = numbers.reshape(-1, *shape)
+        if (rows != rows[:1]).any():
+            raise ModelError("assigns numbers that differ within a batch")
+        part = filled_entries(importer, view, axis, last - first, rows[:1] if view.batched else rows[0])
+    else:
+        given = importer.data(node, 2)
+        given = given.with_batch() if view.batched else importer.single(given) if given.batched else given
+        part = reshaped(importer, given, shape, view.batched)
+    pieces = [part]
+    if first > 0:
+        pieces.insert(0, slice_axis(importer, view, axis, 0, first))
+    if last < view.shape[axis]:
+        pieces.append(slice_axis(importer, view, axis, last, view.shape[axis]))
+    return put_together(importer, pieces, axis)
+
+
+OPERATORS = {
+    "ScatterND": _scatter_nd,
+    "ScatterElements": _scatter_elements,
+}

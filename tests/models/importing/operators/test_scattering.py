@@ -1,0 +1,77 @@
+"""Assignment to slices, as PyTorch's exporters write it, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_chain import Chain, checked
+from trninfer.models.errors import ModelError
+from trninfer.models.importing import Imported
+
+
+def region(*spans: tuple[int, int]) -> np.ndarray:
+    """The indices of a region, [..., axes]."""
+    return np.stack(np.meshgrid(*(np.arange(*span) for span in spans), indexing="ij"), axis=-1)
+
+
+def assigned(folder: Path, op: str, indices: np.ndarray, updates: tuple[int, ...] | np.ndarray, **more) -> Imported:
+    """A graph with an assignment to a table [1, 4, 6], of data of the shape `updates` or of constants."""
+    chain = Chain(4, 6)
+    if isinstance(updates, tuple):
+        size = int(np.prod(updates))
+        chain.add("Flatten")
+        chain.gemm(24, size)
+        values = chain.add("Reshape", chain.constant(list(updates)))
+    else:
+        values = chain.constant(updates)
+    chain.add("Relu", first="x")
+    chain.add(op, chain.constant(indices), values, **more)
+    chain.add("Sigmoid")
+    model = chain.model()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    return checked(model, folder)
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(0, 1), (0, 4), (0, 2)],  # x[..., :2] = y
+        [(0, 1), (0, 4), (3, 6)],
+        [(0, 1), (0, 4), (2, 4)],
+        [(0, 1), (1, 3)],  # x[:, 1:3] = y
+        [(0, 1), (0, 4), (0, 6)],
+    ],
+)
+def test_a_slice_is_assigned(spans: list, tmp_path: Path) -> None:
+    indices = region(*spans)
+    shape = (*indices.shape[:-1], *(4, 6)[len(spans) - 1 :])
+    assigned(tmp_path, "ScatterND", indices, shape)
+    numbers = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    assigned(tmp_path, "ScatterND", indices - np.array([0, 4, 6])[: len(spans)], numbers)
+
+
+@pytest.mark.parametrize(("axis", "entries"), [(2, [1, 2]), (-2, [3]), (1, [-4, -3])])
+def test_entries_of_an_axis_are_assigned(axis: int, entries: list[int], tmp_path: Path) -> None:
+    shape = [1, 4, 6]
+    shape[axis] = len(entries)
+    where = [1, 1, 1]
+    where[axis] = len(entries)
+    indices = np.broadcast_to(np.array(entries).reshape(where), shape)
+    assigned(tmp_path, "ScatterElements", indices, tuple(shape), axis=axis)
+
+
+@pytest.mark.parametrize(
+    ("op", "indices", "shape", "more", "reason"),
+    [
+        ("ScatterND", np.array([[0, 0], [0, 2]]), (2, 6), {}, "elements that are not a slice of one axis"),
+        ("ScatterND", np.array([[0, 1], [0, 0]]), (2, 6), {}, "elements that are not a slice of one axis"),
+        ("ScatterND", region((0, 1), (0, 2), (0, 2)), (1, 2, 2), {}, "elements that are not a slice of one axis"),
+        ("ScatterND", region((0, 1), (0, 2)), (1, 2, 6), {"reduction": "add"}, "its reduction is not supported"),
+        ("ScatterElements", np.zeros((1, 2, 1), int), (1, 2, 1), {"axis": 2}, "elements that are not a slice"),
+    ],
+)
+def test_other_assignments_are_refused(op, indices, shape, more, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=reason):
+        assigned(tmp_path, op, indices, shape, **more)
