@@ -76,7 +76,8 @@ class AveragePool(Pool):
     is_mean: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless means at the border cover fewer elements, since that depends on the position of a row."""
+        """Return False if means at the border cover fewer elements, since their number depends on the position of the
+        row."""
         counts_unevenly = self.ceil_mode or (any(self.padding) and not self.count_include_pad)
         return super().can_cut_rows(window) and not counts_unevenly
 

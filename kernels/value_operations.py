@@ -13,7 +13,7 @@ SEARCHED_BYTES = 8 * 1024  # bytes of a partition for the values of pixels whose
 
 
 def products_bytes(operation: Operation, around: Surroundings) -> int:
-    """Return the bytes per partition of two float32 values of the size of an operation's value; 0 if it writes to a
+    """Return the bytes per partition of two float32 values of the size of an operation's value, or 0 if it writes to a
     buffer."""
     if operation.into is not None:
         return 0

@@ -120,7 +120,7 @@ def _usable(scales: np.ndarray) -> np.ndarray:
 
 
 def scale_of_value(graph: Graph, part: int) -> np.float32:
-    """Return the scale of a node's value; 1 if it is not in 8 bits."""
+    """Return the scale of a node's value, which is 1 if the value is not in 8 bits."""
     if part < 0 or not graph.nodes[part].operation.is_fp8:
         return np.float32(1)
     largest = graph.nodes[part].largest

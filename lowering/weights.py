@@ -148,7 +148,7 @@ def loads_at(node: Node) -> tuple[WeightLoad, ...]:
 
 
 def bias_numbers(node: Node) -> int:
-    """Return the size of an attention bias, which the attention kernel loads separately; 0 for other nodes."""
+    """Return the size of an attention bias, which the attention kernel loads separately, or 0 for other nodes."""
     return node.filters.size if node.operation.attended is not None and node.filters is not None else 0
 
 

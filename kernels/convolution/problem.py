@@ -172,7 +172,10 @@ def is_gen2():
 
 
 def output_extent(size, kernel, stride, dilation, zeros):
-    """Return the number of outputs along an axis of `size` inputs and `zeros` padding elements; below 1 if none."""
+    """Return the number of outputs along an axis of `size` inputs and `zeros` padding elements.
+
+    It is below 1 if there are none.
+    """
     return (size + zeros - dilation * (kernel - 1) - 1 + stride) // stride
 
 

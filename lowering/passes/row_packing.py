@@ -31,7 +31,7 @@ Offsets = dict[int, int]  # offset of each node whose rows are packed
 
 
 def rows_of(node: Node) -> int:
-    """Return the number of rows of a node's value that would be packed; 1 if rows would not be packed."""
+    """Return the number of rows of a node's value that would be packed, or 1 if none would be."""
     channels = node.operation.channels
     if channels == HALF:
         return 2

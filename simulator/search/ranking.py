@@ -229,5 +229,5 @@ def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[fl
 
 
 def _shown(form: str, value: float | None) -> str:
-    """Format a figure; "" if there is none."""
+    """Format a figure, or return "" if there is none."""
     return "" if value is None else form.format(value)

@@ -17,7 +17,7 @@ class LineTime(NamedTuple):
     `critical` is the time of each resource on the critical path that is spent on the line, and `critical_us` is the
     sum. `busy_us` is the total busy time of its instructions on engines and DMA queues.
 
-    `text` is the line itself, "" if the source is not available.
+    `text` is the line itself, or "" if the source is not available.
     """
 
     file: str
