@@ -65,11 +65,6 @@ class WorkerProcess:
             **_out_of_reach(),
         )
 
-    @property
-    def process_id(self) -> int:
-        """The process ID."""
-        return self._process.pid
-
     def ask(self, message: Any) -> Any:
         """Send a message and return the value of its reply. Raises the error in the reply, or WorkerEnded."""
         assert self._process.stdin is not None and self._process.stdout is not None

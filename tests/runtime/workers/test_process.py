@@ -25,7 +25,7 @@ def test_it_answers_as_a_session_does_and_fills_batches_up(feature_model: Path) 
     process = WorkerProcess(Worker)
     try:
         hello = process.ask(Setup(model, SIMULATOR, "float32", sizes=(2, 5)))
-        assert hello.process == process.process_id and hello.info.target == "trn2"
+        assert hello.process == process._process.pid and hello.info.target == "trn2"
         session = Session(model, open_simulated_backend("trn2"))
         rows = np.random.default_rng(0).standard_normal((9, 6), np.float32)
         for count, filled in ((1, 2), (2, 2), (3, 5), (5, 5), (9, 9)):
