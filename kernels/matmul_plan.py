@@ -62,8 +62,7 @@ def evaluate(product, blocks, buffers):
     m_blocks = ceil_div(M, block_m)
     n_blocks = ceil_div(N, block_n)
     whole_k = depth >= k_tiles
-    # A block of an operand stays in SBUF as long as the inner loop does not advance to another block, but never if K is
-    # split.
+    # A block of an operand stays in SBUF until the inner loop advances to another block. If K is split, no block stays.
     lhsT_reads = n_blocks if (n_outer or not whole_k) and (m_blocks > 1 or not whole_k) else 1
     rhs_reads = m_blocks if (not n_outer or not whole_k) and (n_blocks > 1 or not whole_k) else 1
     lhsT_copies = 1 if whole_k and m_blocks == 1 else buffers

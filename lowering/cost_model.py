@@ -321,7 +321,7 @@ class _Alone:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A key of everything that the cost depends on."""
+        """A key that contains everything that the cost depends on."""
         operands, sources = self._operands(None)
         return with_fields(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 

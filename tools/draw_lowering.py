@@ -114,8 +114,8 @@ def _box(box: Box, y: int) -> Iterator[str]:
 def _choice(y: int, height: int) -> Iterator[str]:
     """Yield the box of decisions, to the right of the passes that they control."""
     left, width = SIDE + 115, WIDTH - SIDE - 115 - LEFT
-    said = "candidates that fit/are priced by the/simulator's clock/for the target; the/best are walked,"
-    words = ["decisions", *f"{said}/the quickest is/kept on disk".split("/")]
+    lines = "candidates that fit/are priced by the/simulator's clock/for the target; the/best are simulated,"
+    words = ["decisions", *f"{lines}/the fastest is/kept on disk".split("/")]
     yield f'<rect class="choice" x="{left}" y="{y}" width="{width}" height="{height}" rx="5"/>'
     start = y + height // 2 - 8 * len(words)
     for number, text in enumerate(words):

@@ -4,7 +4,7 @@
     <!-- run: trninfer models -->   a shell runs the command; its output follows, up to `<!-- end -->`
     <!-- once: trninfer load ... -->   the same for output whose numbers differ each time: the page keeps its
                                output as long as the command prints the same apart from numbers
-    <!-- site: report.html: What is said of it -->   on the site, a link to a file that the commands wrote
+    <!-- site: report.html: its description -->     on the site, a link to a file that the commands wrote
 
 All commands of a page run in order in a new folder with a link to samples/. Times of the host machine and the names of
 folders are removed from the output.

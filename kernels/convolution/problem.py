@@ -146,8 +146,8 @@ def make_problem(x, filters, movement, finish, form, in_planes=False):
     if not in_planes:
         check_dtype("conv2d: x", x)
     batch, channels, height, width = x.shape
-    told = f"conv2d: x has {channels} channels, but the filters have {filters.in_channels}"
-    assert channels == filters.in_channels, told
+    message = f"conv2d: x has {channels} channels, but the filters have {filters.in_channels}"
+    assert channels == filters.in_channels, message
     assert pool_size in (1, 2), f"conv2d: pool_size must be 1 or 2, got {pool_size}"
     top, left, bottom, right = movement.padding
     rows = output_extent(height, kernel[0], movement.stride[0], movement.dilation[0], top + bottom)

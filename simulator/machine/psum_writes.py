@@ -104,7 +104,7 @@ class PsumWrites:
         return result
 
     def _marks(self, key: Key) -> Array:
-        """Return the marks of a view's bytes, in the shape of the view."""
+        """Return the kind of the last write to each byte of a view, as marks in the shape of the view."""
         row, row_end, byte, byte_end = key[:4]
         writes = [(k, w) for k, w in self._writes.items() if _overlap(k, key)]
         low = min([byte, *[k[2] for k, _ in writes]])

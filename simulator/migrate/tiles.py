@@ -365,9 +365,9 @@ def _viewed(ex: Expressions, call: ast.Call, base: Result, tensor: Tensor) -> Re
     """Rewrite a call of a method that returns another view of a tile."""
     assert isinstance(call.func, ast.Attribute)
     which = call.func.attr
-    asked = call.args[0] if len(call.args) == 1 else call.keywords[0].value if call.keywords else None
-    if which == "reshape" and isinstance(asked, (ast.Tuple, ast.List)):
-        shape = tuple(_whole(ex.rewrite(element).text) for element in asked.elts)
+    requested = call.args[0] if len(call.args) == 1 else call.keywords[0].value if call.keywords else None
+    if which == "reshape" and isinstance(requested, (ast.Tuple, ast.List)):
+        shape = tuple(_whole(ex.rewrite(element).text) for element in requested.elts)
         return Result(f"{base.text}.reshape({shape_text(shape)})", Tensor(tensor.region, tensor.dtype, shape))
     arguments = [ex.rewrite(argument).text for argument in call.args]
     extents = None

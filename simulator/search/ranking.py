@@ -3,7 +3,7 @@
     found = simulator.rank({"v1": softmax, "v3": (softmax, {"tile": 512})}, TensorSpec((4096, 512), "float32"))
     print(found)                              # a table, with the fastest variant first
     found.best.latency_us
-    found.difference("v3", "v1").told         # "-4.0 %, not distinguishable"
+    found.difference("v3", "v1").text         # "-4.0 %, not distinguishable"
 
 Variants run in parallel. Without a reference, they run in shape-only mode; otherwise, values are computed and compared
 with the reference.
@@ -61,7 +61,7 @@ class Difference:
         return self.uncertainty is not None and max(self.share, 1 / (1 + self.share) - 1) > self.uncertainty
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Return a description such as "-4.0 %, not distinguishable"."""
         if self.share == 0:
             return "the same"
@@ -108,7 +108,7 @@ class Ranking(Sequence[Ranked]):
         ]
         for variant in self:
             is_compared = variant.latency_us is not None and best is not None and variant is not best
-            compared = self.difference(variant.name, against).told if is_compared else ""
+            compared = self.difference(variant.name, against).text if is_compared else ""
             note = variant.problem or _shown("off by {:.1e}", variant.error)
             sbuf_kib = None if variant.sbuf_bytes is None else variant.sbuf_bytes / 1024
             figures = _shown("{:.1f}", sbuf_kib), _shown("{}", variant.psum_banks)

@@ -96,7 +96,7 @@ def test_variants_need_names_of_their_own(variants, message):
 def test_the_table_says_what_predictions_cannot_tell_apart():
     variants = [Ranked("v1", "", 100.0, 1024, 2), Ranked("v3", "", 96.0, 2048, 2), Ranked("v2", "does not fit")]
     found = Ranking([*variants, Ranked("v4", "", 300.0, 0, 0)], "trn2")
-    assert found.difference("v3", "v1").told == "-4.0 %, not distinguishable"
+    assert found.difference("v3", "v1").text == "-4.0 %, not distinguishable"
     lines = str(found).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["v3", "v1", "v4", "v2"]
     assert "+4.2 %, not distinguishable" in lines[2] and "+212.5 %" in lines[3] and lines[4].endswith("does not fit")
