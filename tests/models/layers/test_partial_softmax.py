@@ -26,5 +26,5 @@ def test_rows(log: bool) -> None:
 
 
 def test_runs_that_do_not_divide_the_channels_are_refused() -> None:
-    with pytest.raises(ModelError, match="runs of 2 x 3 channels do not divide 8"):
+    with pytest.raises(ModelError, match="groups of 2 x 3 channels do not divide 8"):
         ChannelSoftmax("s", 2, 3).output_shape((8, 4, 4))
