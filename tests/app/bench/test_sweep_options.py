@@ -61,5 +61,5 @@ def test_how_many_combinations_there_may_be() -> None:
         SweepOptions(batch_size=tuple(range(1, MOST + 2))),
         SweepOptions(("float32", "float16"), tuple(range(1, MOST // 4 + 2)), ("trn1", "trn2")),
     ):
-        with pytest.raises(UsageError, match="more than 256 combinations of --batch-size, --target and --dtype"):
+        with pytest.raises(UsageError, match="at most 256 combinations of --batch-size, --target and --dtype"):
             sweep.first(RunOptions())

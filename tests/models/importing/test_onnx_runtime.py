@@ -80,7 +80,7 @@ def test_differences_larger_than_usual_rounding_are_noted(
     chain.gemm(6, 4)
     imported = import_network(chain.save(tmp_path))
     assert imported.comparison.passed
-    assert any("of the largest output, more than rounding" in note for note in imported.notes) == noted
+    assert any("of the largest output, which is more than rounding" in note for note in imported.notes) == noted
 
 
 def test_scores_are_compared_before_the_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
