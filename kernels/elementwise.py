@@ -11,14 +11,17 @@ OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 def combine_tiles(dst, a, b, operation):
     """Compute dst = a operation b elementwise.
 
-    Either a or b may be in PSUM. Quotients are computed as products with 1 / b.
+    Either a or b may be in PSUM. Axes of b with one element are repeated. Quotients are computed as products with
+    1 / b.
     """
     if operation == "divide":
         inverse = nl.ndarray(b.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=b)
-        nisa.tensor_tensor(dst=dst, data1=a, data2=inverse, op=nl.multiply)
-    else:
-        nisa.tensor_tensor(dst=dst, data1=a, data2=b, op=_operator(operation))
+        b, operation = inverse, "multiply"
+    for axis, (small, size) in enumerate(zip(b.shape, a.shape)):
+        if small < size:
+            b = b.broadcast(axis, size)
+    nisa.tensor_tensor(dst=dst, data1=a, data2=b, op=_operator(operation))
 
 
 def combine_column(dst, a, column, operation):

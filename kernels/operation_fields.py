@@ -112,8 +112,28 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class WeightRun:
+    """One DMA of weights: `elements` on each of `rows` partitions, starting at `offset` in the array of weights."""
+
+    offset: int
+    rows: int
+    elements: int
+
+    @property
+    def numbers(self) -> int:
+        """Total number of weights, including zeros on partitions that not all loads of the run use."""
+        return self.rows * self.elements
+
+    @property
+    def end(self) -> int:
+        """The position after its last weight."""
+        return self.offset + self.numbers
+
+
+@dataclass(frozen=True)
 class WeightLoad:
-    """One DMA of weights: `elements` on each of `rows` partitions, starting at `offset` in the array of weights.
+    """Weights that arrive together: `elements` on each of `rows` partitions, starting at `offset` in the array of
+    weights; or, if small loads share a DMA, starting at element `first` of each partition of `shared`.
 
     Its units are needed by output tiles from `out_tile` on.
     """
@@ -122,6 +142,8 @@ class WeightLoad:
     rows: int
     units: tuple[Unit, ...]
     offset: int = 0
+    shared: WeightRun | None = None
+    first: int = 0
 
     @property
     def elements(self) -> int:
@@ -132,6 +154,11 @@ class WeightLoad:
     def numbers(self) -> int:
         """Total number of weights."""
         return self.rows * self.elements
+
+    @property
+    def run(self) -> WeightRun:
+        """The DMA that fetches the weights."""
+        return self.shared or WeightRun(self.offset, self.rows, self.elements)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from .operation_fields import Prefetch as Prefetch
 from .operation_fields import RowFold as RowFold
 from .operation_fields import Unit as Unit
 from .operation_fields import WeightLoad as WeightLoad
+from .operation_fields import WeightRun as WeightRun
 from .operation_fields import WeightsAt as WeightsAt
 from .operation_fields import WriteRegion as WriteRegion
 from .output_order import OutputOrder as OutputOrder

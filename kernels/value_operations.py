@@ -23,7 +23,7 @@ def products_bytes(operation: Operation, around: Surroundings) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Combine(Operation):
-    """activation(first `arithmetic` second). The second operand may be one number for each channel of each image."""
+    """activation(first `arithmetic` second). The second operand may have a single row or column, which is repeated."""
 
     arithmetic: str = "add"
     activation: Activation = IDENTITY

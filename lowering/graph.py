@@ -279,7 +279,7 @@ def _short(value: Any) -> str:
         return str(value.value)
     if isinstance(value, WeightsAt):
         flags = "".join(f" {name}" for name in ("are_resident", "is_fp8") if getattr(value, name))
-        return f"{len(value.loads)} loads from {value.loads[0].offset}{flags}" if value.loads else flags.strip()
+        return f"{len(value.loads)} loads from {value.loads[0].run.offset}{flags}" if value.loads else flags.strip()
     fields = getattr(value, "__dataclass_fields__", None)
     if fields is None:
         return str(value).replace(" ", "")

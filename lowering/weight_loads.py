@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from ..kernels.operation_fields import with_fields
-from ..kernels.program import Unit, WeightLoad
+from ..kernels.program import Unit, WeightLoad, WeightRun
 
 LOAD_BYTES = 16 * 1024  # per partition: 2 MiB per load
+SHARED_BYTES = 2 * 1024  # per partition of small loads that share a DMA, which takes longer to issue than to transfer
 
 
 def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
@@ -23,6 +24,36 @@ def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
         found.append(with_fields(load, offset=offset))
         offset += load.numbers
     return tuple(found)
+
+
+def placed_together(loads: Sequence[WeightLoad], offset: int, item_bytes: int) -> list[WeightLoad]:
+    """Return the loads of a launch with consecutive offsets, the first of which is `offset`. Consecutive small loads,
+    also those of different operations, share a DMA."""
+    found: list[WeightLoad] = []
+    for together in _small_together(loads, SHARED_BYTES // item_bytes):
+        if len(together) == 1:
+            found += placed(together, offset)
+            offset += together[0].numbers
+            continue
+        run = WeightRun(offset, max(load.rows for load in together), sum(load.elements for load in together))
+        first = 0
+        for load in together:
+            found.append(with_fields(load, shared=run, first=first))
+            first += load.elements
+        offset += run.numbers
+    return found
+
+
+def _small_together(loads: Sequence[WeightLoad], most: int) -> Iterator[list[WeightLoad]]:
+    """Yield groups of consecutive loads, each with at most `most` elements per partition but at least one load."""
+    group: list[WeightLoad] = []
+    for load in loads:
+        if group and sum(each.elements for each in group) + load.elements > most:
+            yield group
+            group = []
+        group.append(load)
+    if group:
+        yield group
 
 
 def tiles_read(rows: Sequence[int], channels: tuple[int, int], groups: int, outputs: tuple[int, int]) -> range:

@@ -20,7 +20,7 @@ from .eight_bits import FP8, scaled, scales_of_weights
 from .filters import combined, ungroup
 from .graph import Graph, Node
 from .row_blocks import multiplied
-from .weight_loads import placed, tiles_read, weight_loads
+from .weight_loads import placed, placed_together, tiles_read, weight_loads
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,16 @@ class Sizes:
 def lay_out_weights(graph: Graph) -> WeightLayout:
     """Assign each operation its positions in the array of weights and among the constants."""
     nodes: list[Node] = []
+    every = [loads_of(graph, node) for node in graph.nodes]
     numbers, columns = {False: 0, True: 0}, 0  # weight counts, keyed by whether the weights are in 8 bits
-    for node in graph.nodes:
+    for number, loads in _placed_loads(graph, every).items():
+        is_fp8 = graph.nodes[number].has_fp8_weights
+        every[number] = loads
+        numbers[is_fp8] = max(numbers[is_fp8], loads[-1].run.end)
+    for node, loads in zip(graph.nodes, every):
         operation, filtered = node.operation, node.operation.filtered
         if filtered is not None:
-            loads = placed(loads_of(graph, node), numbers[node.has_fp8_weights])
-            numbers[node.has_fp8_weights] += numbers_of(loads)
-            node = node.changed(weights=with_fields(filtered.weights, loads=loads), bias=columns)
+            node = node.changed(weights=with_fields(filtered.weights, loads=tuple(loads)), bias=columns)
         elif operation.numbered is not None:
             node = node.changed(constants=columns)
         elif operation.attended is not None:
@@ -134,6 +137,20 @@ def lay_out_weights(graph: Graph) -> WeightLayout:
         nodes.append(node)
         columns += columns_of(graph, node)
     return WeightLayout(graph.with_nodes(nodes), numbers[False], columns, numbers[True])
+
+
+def _placed_loads(graph: Graph, every: Sequence[Sequence[WeightLoad]]) -> dict[int, list[WeightLoad]]:
+    """Return the loads of the nodes that have weights, with their positions. Small loads share a DMA, except those of
+    the first node, which waits for them, and of 8-bit weights."""
+    placed_loads: dict[int, list[WeightLoad]] = {}
+    for is_fp8 in (False, True):
+        own = [n for n, loads in enumerate(every) if loads and graph.nodes[n].has_fp8_weights == is_fp8]
+        alone = len(own) if is_fp8 else 1
+        loads = placed([load for n in own[:alone] for load in every[n]], 0)
+        small = [load for n in own[alone:] for load in every[n]]
+        left = iter([*loads, *placed_together(small, numbers_of(loads), graph.itemsize)])
+        placed_loads |= {n: [next(left) for _ in every[n]] for n in own}
+    return placed_loads
 
 
 def numbers_of(loads: Sequence[WeightLoad]) -> int:
@@ -223,7 +240,9 @@ class _Filling:
     def fill(self, whole: np.ndarray, loads: Sequence[WeightLoad]) -> None:
         """Copy the filters to the positions that the loads read."""
         for load in loads:
-            target = whole[load.offset : load.offset + load.numbers].reshape(load.rows, load.elements)
+            run = load.run
+            held = whole[run.offset : run.end].reshape(run.rows, run.elements)
+            target = held[: load.rows, load.first : load.first + load.elements]
             for unit in load.units:
                 outputs = slice(unit.out_tile * self._block, (unit.out_tile + 1) * self._block)
                 first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]

@@ -22,7 +22,7 @@ MANY_PIXELS = 96  # with at least this many pixels, one instruction per image is
 
 
 def combine(launch, number, operation: Combine, operands):
-    """Combine two values. The second may hold one number for each channel of each image."""
+    """Combine two values. The second may hold one number for each channel, row or column of each image."""
     first, second = operands
     output = launch.output_of(operation, first.heights)
     for t in range(len(first.tiles)):
@@ -77,10 +77,8 @@ def _combine_tile(operation, result, a, b):
     name, arithmetic = operation.activation.name, operation.arithmetic
     exact = name in ("identity", "relu")  # relu and rounding commute
     total = result if exact else nl.ndarray(result.shape, dtype=nl.float32, buffer=nl.sbuf)
-    if b.shape == a.shape:
+    if b.shape[2:] != (1, 1) or a.shape[2] * a.shape[3] < MANY_PIXELS:
         combine_tiles(total, a, b, arithmetic)
-    elif a.shape[2] * a.shape[3] < MANY_PIXELS:
-        combine_tiles(total, a, b.broadcast(2, a.shape[2]).broadcast(3, a.shape[3]), arithmetic)
     else:
         columns = b[:, :, 0, 0]
         if b.dtype != nl.float32:

@@ -17,7 +17,7 @@ import nki.language as nl
 from ..convolution.forms import Form, matrices
 from ..convolution.weights import WeightStream
 from ..operation_fields import ZERO_COLUMNS
-from ..program import LAUNCH_INPUT, Memory, Program, WeightLoad, WeightsAt
+from ..program import LAUNCH_INPUT, Memory, Program, WeightLoad, WeightRun, WeightsAt
 from ..tensor_names import OpId, TensorName
 from ..tiling.packing import round_up
 from ..tiling.tiles import PARTITIONS, copy_by_hardware, load_early, sbuf_tile
@@ -32,7 +32,7 @@ class LoadedWeights:
     `units`: the weights [partitions, matrices, channels] for each output tile and input tile. `pitches`: the distance,
     in elements of a partition, from a unit to the unit of the next input tile, if one load fetches both.
     `makes_diagonals`: whether one number for each channel is expanded to diagonal matrices. `next_load`: the index of
-    the next load. `ahead`: the loads that were issued early.
+    the next load. `arrived`: the weights of the pass that are in SBUF.
     """
 
     w: nl.NkiTensor  # in HBM, flat
@@ -42,7 +42,7 @@ class LoadedWeights:
     units: list[dict[int, nl.NkiTensor]]
     pitches: list[dict[int, int]]
     identity: Callable[[], nl.NkiTensor]
-    ahead: dict[WeightLoad, nl.NkiTensor]
+    arrived: ArrivedWeights
     makes_diagonals: bool = True
     next_load: int = 0
 
@@ -53,10 +53,7 @@ class LoadedWeights:
         """
         while self.next_load < len(self.loads) and self.loads[self.next_load].out_tile <= tile:
             load = self.loads[self.next_load]
-            run = self.ahead.pop(load, None)
-            if run is None:
-                run = load_weights(load, self.w, load_early if early else copy_by_hardware)
-            self._keep(load, run)
+            self._keep(load, self.arrived.take(load, load_early if early else copy_by_hardware))
             self.next_load += 1
         return [self.units[tile][t] for t in self.reads[tile]]
 
@@ -73,11 +70,30 @@ class LoadedWeights:
                 self.pitches[unit.out_tile][unit.in_tile] = after.first - unit.first
 
 
-def load_weights(load, w, copy, name=""):
-    """Copy the weights of one load from `w`, flat in HBM, to SBUF and return them as [partitions, elements]."""
-    run = sbuf_tile((load.rows, load.elements), w.dtype, name)
-    copy(dst=run, src=w[load.offset : load.offset + load.numbers].reshape(run.shape))
-    return run
+class ArrivedWeights:
+    """The weights of one dtype that a pass has loaded: `w`, flat in HBM, and the runs in SBUF by their place in it."""
+
+    def __init__(self, w) -> None:
+        self.w = w
+        self._runs: dict[WeightRun, nl.NkiTensor] = {}
+
+    def load(self, load, copy, name=""):
+        """Copy the run that contains the weights of a load to SBUF, unless it is there."""
+        run = load.run
+        if run not in self._runs:
+            held = self._runs[run] = sbuf_tile((run.rows, run.elements), self.w.dtype, name)
+            copy(dst=held, src=self.w[run.offset : run.end].reshape(held.shape))
+
+    def take(self, load, copy):
+        """Return the weights of a load, [partitions, elements]; other loads may follow in the same run."""
+        self.load(load, copy)
+        if load.shared is None:
+            return self._runs.pop(load.run)
+        return self._runs[load.shared][0 : load.rows, load.first : load.first + load.elements]
+
+    def discard(self):
+        """Forget the runs at the start of a pass."""
+        self._runs = {}
 
 
 def make_diagonals(numbers, identity, turn):
@@ -106,7 +122,8 @@ class Launch:
         self.program = program
         self._operations = program.operations
         self.stages = () if program.alone and self._core > 0 else program.stages
-        self.weights, self.fp8_weights = weights
+        self.weights = weights[0]
+        self._arrived = [ArrivedWeights(w) for w in weights]  # the second for 8-bit weights
         self.dtype = inputs[0].dtype
         self.outputs: list[nl.NkiTensor] = []
         self._constants_in_hbm = constants
@@ -116,7 +133,6 @@ class Launch:
         self.loads_early = True  # True if the Scalar Engine triggers the first weight load, in parallel with the input
         self._warmup_matmuls = dict(program.warmup_matmuls)
         self._resident_weights: dict[WeightsAt, LoadedWeights] = {}
-        self._ahead: dict[bool, dict[WeightLoad, nl.NkiTensor]] = {False: {}, True: {}}  # True for 8-bit weights
         self._kept: dict[int, Value] = {}  # buffers for the whole batch, including outputs
         self._inputs = [self._seen(x) for x in inputs]
         self._answers: dict[int, tuple[nl.NkiTensor, ...]] = {}
@@ -149,6 +165,8 @@ class Launch:
             self._values[LAUNCH_INPUT - position] = value.of_images(first, end)
         if number == 0:
             self._resident_weights = {}
+        for arrived in self._arrived:
+            arrived.discard()
 
     def warm_bank(self, number, partitions, columns):
         """Return a PSUM tile of zeros for the first sums of operation `number`, or None if no warm-up is needed.
@@ -197,8 +215,7 @@ class Launch:
             weights, load = operation.weights, operation.weights.loads[early.load]
             self._named += 1
             name = TensorName(f"{operation.name}.{self._named}", early.operation, self._pass, is_early=True)
-            w = self.fp8_weights if weights.is_fp8 else self.weights
-            self._ahead[weights.is_fp8][load] = load_weights(load, w, copy_by_hardware, name)
+            self._arrived[weights.is_fp8].load(load, copy_by_hardware, name)
 
     def constants(self, rows, first, count=1):
         """Return columns of the constants, float32 [rows, count]."""
@@ -270,20 +287,20 @@ class Launch:
         found = self._resident_weights.get(operation.weights)
         if found is not None:
             return found
-        w = self.fp8_weights if operation.weights.is_fp8 else self.weights
-        assert w is not None, f"network: {operation.name} reads weights, but none of its dtype were passed"
+        arrived = self._arrived[operation.weights.is_fp8]
+        assert arrived.w is not None, f"network: {operation.name} reads weights, but none of its dtype were passed"
         out_tiles = range(len(plan.weights.out_tiles))
         units = [unit for load in operation.weights.loads for unit in load.units]
         reads = [[unit.in_tile for unit in units if unit.out_tile == tile] for tile in out_tiles]
         opened = LoadedWeights(
-            w=w,
+            w=arrived.w,
             matrices=matrices(plan.form, len(plan.steps)),
             reads=[range(min(own), max(own) + 1) for own in reads],
             loads=operation.weights.loads,
             units=[{} for _ in out_tiles],
             pitches=[{} for _ in out_tiles],
             identity=self.identity,
-            ahead=self._ahead[operation.weights.is_fp8],
+            arrived=arrived,
             makes_diagonals=operation.filter_form is not Form.PRODUCTS,
         )
         if operation.weights.are_resident:

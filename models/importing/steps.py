@@ -175,8 +175,13 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
     source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
     target = whole_shape(small.shape)
     other = importer.builder.arrange(small, target)
-    by_channel = len(whole) == 3 and target[1:] == (1, 1)  # the kernel supports this directly
-    other = spread(importer, other, (whole[0], 1, 1) if by_channel else whole)
+    is_image = len(whole) == len(target) == 3
+    if is_image and (
+        target[1:] == (1, 1) or operation in ("multiply", "divide")
+    ):  # the kernel repeats rows and columns
+        other = spread(importer, other, (whole[0], *target[1:]))
+    else:
+        other = spread(importer, other, whole)
     made = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
     back = tuple(order.index(axis) for axis in range(len(order)))
     return made.reshaped(outer, first.batched).permuted(back)

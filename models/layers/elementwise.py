@@ -28,8 +28,8 @@ OPERATIONS = tuple(_FUNCTIONS)
 class Combine(Layer):
     """Elementwise activation(first operation second) of two layers, such as a residual sum. No tensors.
 
-    Both must have the same shape, or the second must have the shape (C, 1, 1), with one value per channel of the
-    first, like a squeeze-and-excite gate.
+    Both must have the same shape, or the second may have a single row, column or both, which are repeated: with the
+    shape (C, 1, 1), for example, it has one value per channel of the first, like a squeeze-and-excite gate.
     """
 
     operation: str
@@ -50,11 +50,12 @@ class Combine(Layer):
     def output_shape(self, *shapes: Shape) -> Shape:
         """Return the shape of the first input; raise ModelError if the shapes do not match."""
         first, second = shapes
-        if first == second or (len(first) == 3 and second == (first[0], 1, 1)):
+        is_repeated = len(first) == len(second) == 3 and first[0] == second[0]
+        if first == second or (is_repeated and all(small in (1, size) for small, size in zip(second, first))):
             return first
         raise ModelError(
             f"layer {self.name!r}: {self.operation} of {describe_shape(first)} and {describe_shape(second)}; two of "
-            "one shape are needed, or one number a channel as the second"
+            "one shape are needed, or one number a channel, row or column as the second"
         )
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

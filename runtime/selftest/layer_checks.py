@@ -104,6 +104,8 @@ def cases(number: int) -> Iterator[LayerCase]:
     yield LayerCase(layers.PRelu("l", channels), (shape,))
     for operation in layers.OPERATIONS if number == 0 else ("add",):
         yield LayerCase(layers.Combine("l", operation), (shape, shape), operation, operation == "divide")
+    yield LayerCase(layers.Combine("l", "multiply"), (shape, (batch, channels, height, 1)), "repeated columns")
+    yield LayerCase(layers.Combine("l", "divide"), (shape, (batch, channels, 1, width)), "repeated rows", positive=True)
     for activation in layers.ACTIVATION_PARAMETERS if number == 0 else ("gelu",):
         layer = layers.Activation("l", activation, _NUMBERS.get(activation, ()))
         yield LayerCase(layer, (features,), activation, activation in _OF_POSITIVE)

@@ -1,11 +1,14 @@
 """The loads of an operation's weights, against what each output tile reads."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trninfer.kernels.program import Unit, WeightLoad
 from trninfer.kernels.tiling.packing import tile_sizes
-from trninfer.lowering.weight_loads import LOAD_BYTES, tiles_read, weight_loads
+from trninfer.lowering.weight_loads import LOAD_BYTES, SHARED_BYTES, placed_together, tiles_read, weight_loads
 
 SIZES = st.lists(st.sampled_from([1, 16, 32, 100, 128]), min_size=1, max_size=5)
 
@@ -63,3 +66,22 @@ def test_groups_read_the_tiles_of_their_channels(groups: int, each_in: int, each
 @pytest.mark.parametrize("rows", [[128], [128, 16], [32, 32, 32]])
 def test_without_groups_all_tiles_are_read(rows: list[int]) -> None:
     assert tiles_read(rows, (sum(rows), 300), 1, (128, 256)) == range(len(rows))
+
+
+@given(st.lists(st.tuples(st.sampled_from([1, 24, 128]), st.integers(1, 2000)), max_size=9), st.sampled_from([2, 4]))
+def test_small_loads_share_a_dma(sizes: list[tuple[int, int]], item_bytes: int) -> None:
+    """Every load has a place of its own in a run of whole partitions, and runs follow one another without gaps."""
+    loads = [WeightLoad(0, rows, (Unit(0, 0, 0, elements),)) for rows, elements in sizes]
+    found = placed_together(loads, 5, item_bytes)
+    assert [(load.rows, load.units) for load in found] == [(load.rows, load.units) for load in loads]
+    runs = list(dict.fromkeys(load.run for load in found))
+    ends = [5, *(run.end for run in runs)]
+    assert [run.offset for run in runs] == ends[:-1]
+    for run in runs:
+        own = [load for load in found if load.run == run]
+        assert run.rows == max(load.rows for load in own)
+        assert [load.first for load in own] == [sum(each.elements for each in own[:n]) for n in range(len(own))]
+        assert run.elements == sum(load.elements for load in own)
+        assert len(own) == 1 or run.elements * item_bytes <= SHARED_BYTES
+    together = [one.elements + other.elements for one, other in itertools.pairwise(runs)]
+    assert all(elements * item_bytes > SHARED_BYTES for elements in together)

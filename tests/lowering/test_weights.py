@@ -19,7 +19,7 @@ from random_networks import (
     residual,
 )
 from trninfer.kernels.convolution.forms import Form
-from trninfer.kernels.program import Affine, Convolution, DenseHead, Norm, Slope
+from trninfer.kernels.program import Affine, Convolution, DenseHead, Norm, Slope, WeightLoad
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.lazy import LazyArray
 from trninfer.lowering.weights import in_pieces, lay_out_weights, loads_of
@@ -45,20 +45,28 @@ def test_every_weight_is_there_once(network: Network, flags: Decisions) -> None:
     """A value of a layer's filters is in its array as often as images, or rows of an image, share the filters."""
     layout = pipeline_of(model_of(network)).lower(applicable(network, flags, 16))
     graph = layout.graph
-    operations = [node.operation for node in graph.nodes]
-    places = [each.weights.loads[0].offset for each in operations if isinstance(each, (Convolution, DenseHead))]
-    assert places == sorted(places)
     whole = layout.weights(FLOAT32)
     assert whole.shape == (max(1, layout.numbers),)
-    ends = [*places[1:], layout.numbers]
-    owners = [node for node in graph.nodes if isinstance(node.operation, (Convolution, DenseHead))]
-    for first, end, node in zip(places, ends, owners, strict=True):
-        assert node.filters is not None
+    left = np.arange(layout.numbers)
+    for node in graph.nodes:
         operation = node.operation
+        if not isinstance(operation, (Convolution, DenseHead)):
+            continue
+        assert node.filters is not None
+        places = np.concatenate([_places(load).ravel() for load in operation.weights.loads])
+        assert (left[places] >= 0).all()
+        left[places] = -1
         times = graph.packed_in(node)
-        own, laid_out = (numbers[numbers != 0] for numbers in (node.filters.make(), whole[first:end]))
+        own, laid_out = (numbers[numbers != 0] for numbers in (node.filters.make(), whole[places]))
         assert len(laid_out) == times * len(own), operation
         np.testing.assert_array_equal(np.unique(laid_out), np.unique(own))
+    assert not whole[left[left >= 0]].any()  # the rest pads runs of loads with fewer partitions
+
+
+def _places(load: WeightLoad) -> np.ndarray:
+    """Return the positions of a load's weights in the array of weights: [partitions, elements]."""
+    run = np.arange(load.run.offset, load.run.end).reshape(load.run.rows, load.run.elements)
+    return run[: load.rows, load.first : load.first + load.elements]
 
 
 @settings(max_examples=40)

@@ -1,14 +1,18 @@
 """Sums, products, scales and activations."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from lowered import assert_right, decide, graph_of, kinds_of, nodes_of, operation_of
+from onnx_chain import Chain, run_onnx
 from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
 from trninfer.kernels.program import Combine as CombineOperation
 from trninfer.kernels.program import Convolution
 from trninfer.lowering.decisions import Decisions
+from trninfer.models.files import Model
+from trninfer.models.importing import import_network
 from trninfer.models.layers import (
     Activation,
     Affine,
@@ -24,6 +28,8 @@ from trninfer.models.layers import (
 )
 from trninfer.models.network import Network
 from trninfer.models.outputs import NamedOutput, Output
+from trninfer.runtime.choose import choose_backend
+from trninfer.runtime.session import Session
 
 
 def test_the_sums_of_a_residual_network_are_in_its_convolutions() -> None:
@@ -142,3 +148,30 @@ def test_an_activation_alone_neither_scales_nor_shifts() -> None:
     for each in (layers, some):
         for batch in (1, 7):
             assert_right(ending_in_dense((3, 5, 4), each), Decisions(), batch, "bfloat16")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+@pytest.mark.parametrize("operation", ["Mul", "Div"])
+def test_rows_and_columns_that_are_repeated(operation: str, batch: int, tmp_path: Path) -> None:
+    """The second operand has one row, one column or one channel, as in linear attention and normalised weights."""
+    random = np.random.default_rng(batch)
+    channels, rows, columns = (int(random.choice(sizes)) for sizes in ((1, 3, 40, 130), (2, 5, 12), (3, 8, 13)))
+    axis = int(random.choice([2, 3]))
+    chain = Chain(2, rows, columns)
+    chain.conv((2, channels), (1, 1))
+    wide = chain.value
+    chain.add("Exp", first=chain.add("Clip", chain.constant(-2.0), chain.constant(2.0)))
+    if random.random() < 0.3:
+        chain.add("ReduceMean", chain.constant([1]), keepdims=1)
+    chain.add("ReduceSum", chain.constant([axis]), keepdims=1)
+    chain.add(operation, chain.value, first=wide)
+    chain.add("Relu" if random.random() < 0.5 else "Tanh")
+    path = chain.save(tmp_path)
+    imported = import_network(path)
+    x = random.standard_normal((batch, 2, rows, columns), np.float32)
+    model = Model(imported.network, imported.tensors, {})
+    result = Session(model, choose_backend("sim", "trn2"), "float32", batch).run(x)
+    expected = run_onnx(path, x).reshape(batch, -1)
+    np.testing.assert_allclose(result.probabilities, expected, rtol=1e-4, atol=1e-4)
+    repeats = [layer for layer in imported.network.layers if isinstance(layer, Conv2d) and max(layer.kernel_size) > 1]
+    assert not repeats
