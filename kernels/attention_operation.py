@@ -77,12 +77,20 @@ class ReshapePixels(Operation):
 @dataclass(frozen=True, kw_only=True)
 class PixelTranspose(Operation):
     """An operation that exchanges channels and pixels: the pixels of the operand become channels and its channels
-    become pixels, in order."""
+    become pixels, in order.
+
+    With several `heads`, which are equal parts of the operand's channels, it exchanges the channels and pixels of each
+    head. The pixels of the first head become the first channels.
+    """
+
+    heads: int = 1
 
     cuts_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.NONE
     cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: copies of an image without its margin, in float32, double-buffered."""
-        return 8 * around.tiles * self.channels
+        """See `Operation`: copies of an image without its margin, in float32, and with its channels along the free
+        axis, double-buffered."""
+        pixels = self.channels // self.heads
+        return 8 * around.tiles * (pixels + (around.partitions * ceil_div(pixels, around.partitions)))

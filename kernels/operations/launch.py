@@ -129,6 +129,7 @@ class Launch:
         self._constants_in_hbm = constants
         self._constants: Any = None
         self._diagonal: Any = None
+        self._shifted: Any = None
         self._zeros: Any = None
         self.loads_early = True  # True if the Scalar Engine triggers the first weight load, in parallel with the input
         self._warmup_matmuls = dict(program.warmup_matmuls)
@@ -312,6 +313,15 @@ class Launch:
         if self._diagonal is None:
             self._diagonal = nl.shared_identity_matrix(PARTITIONS, dtype=self.dtype)
         return self._diagonal
+
+    def shifted_identity(self):
+        """Return an identity matrix between zeros, [128, 3 * 128]; columns from 128 - n on move rows down by n."""
+        if self._shifted is None:
+            self._shifted = nl.ndarray((PARTITIONS, 3 * PARTITIONS), dtype=self.dtype, buffer=nl.sbuf)
+            nisa.memset(dst=self._shifted, value=0.0, engine=nisa.engine.gpsimd)
+            middle = self._shifted[:, PARTITIONS : 2 * PARTITIONS]
+            nisa.tensor_copy(dst=middle, src=self.identity(), engine=nisa.engine.gpsimd)
+        return self._shifted
 
     def _seen(self, x):
         """Return this core's images of an input [images, C, H, W] as a value.

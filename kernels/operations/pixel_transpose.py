@@ -5,11 +5,14 @@
             bank[pixels, channels] = data[channels, pixels]^T       # PSUM; one transpose for each tile of channels
             result[pixels] = bank                                   # SBUF
 
+With several heads, banks are copied to SBUF, and a product with an identity matrix between zeros moves the pixels of a
+head to the partitions at which they follow those of the previous head.
+
 | tile | shape | bounds |
 |---|---|---|
 | data | [channels, pixels] | 128 channels; without the margin |
 | bank | [pixels, channels] | 128 pixels; a PSUM bank |
-| result | [pixels, images, rows, columns] | 128 pixels; as many rows times columns as the operand has channels |
+| result | [pixels, images, rows, columns] | 128 pixels; one row or column for each channel of a head of the operand |
 """
 
 import nki.isa as nisa
@@ -18,7 +21,7 @@ import nki.language as nl
 from ..attention_operation import PixelTranspose
 from ..program import NO_SIDES
 from ..tiling.packing import tile_sizes
-from ..tiling.tiles import PARTITIONS, evict, itemsize, sbuf_tile, transposed_dtype
+from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, sbuf_tile, transposed_dtype
 
 TILES_OF_BANK = nl.tile_size.psum_bank_fmax // PARTITIONS  # tiles of channels that fill a PSUM bank in float32
 
@@ -34,6 +37,9 @@ def transpose_pixels(launch, number, operation: PixelTranspose, operands):
     turn = 0
     for image in range(value.images):
         tiles = [_pixels(value, t, image, dtype) for t in range(len(value.tiles))]
+        if operation.heads > 1:
+            _exchange_heads(launch, operation, tiles, parts, [output.inside(t)[:, image] for t in range(len(parts))])
+            continue
         for t, count in enumerate(parts):
             first, target = t * PARTITIONS, output.inside(t)[:, image]
             start = 0
@@ -67,3 +73,40 @@ def _transposed(tiles):
         nisa.nc_transpose(dst=bank[:, start : start + height], data=tile, engine=nisa.engine.tensor)
         start += height
     return bank
+
+
+def _exchange_heads(launch, operation, tiles, parts, targets):
+    """Exchange the channels and pixels of each head of an image; `targets` has [pixels, rows, columns] for each of
+    `parts`."""
+    heads, shape = operation.heads, (operation.rows, operation.columns)
+    pixels, each = operation.channels // heads, operation.rows * operation.columns
+    chunks = even_tiles(pixels, PARTITIONS)
+    turned = [_channels_along(launch, tiles, chunk, turn) for turn, chunk in enumerate(chunks)]
+    shifts, first = launch.shifted_identity(), 0
+    for t, (count, target) in enumerate(zip(parts, targets)):
+        bank = nl.ndarray((count, each), dtype=nl.float32, buffer=nl.psum)
+        is_started = False
+        for head in range(heads):
+            for chunk, channels in zip(chunks, turned):
+                shift = head * pixels + chunk.start - first
+                if -chunk.size < shift < count:
+                    nisa.nc_matmul(
+                        dst=bank,
+                        stationary=shifts[0 : chunk.size, PARTITIONS - shift : PARTITIONS - shift + count],
+                        moving=channels[:, head * each : (head + 1) * each],
+                        accumulate=is_started,
+                    )
+                    is_started = True
+        evict(dst=target, src=bank.reshape_dim(1, shape), turn=t)
+        first += count
+
+
+def _channels_along(launch, tiles, chunk, turn):
+    """Return a chunk of pixels with all channels along the free axis, [pixels, channels], in SBUF."""
+    channels = sbuf_tile((chunk.size, sum(tile.shape[0] for tile in tiles)), launch.dtype)
+    start = 0
+    for some in range(0, len(tiles), TILES_OF_BANK):
+        bank = _transposed([tile[:, chunk.start : chunk.end] for tile in tiles[some : some + TILES_OF_BANK]])
+        evict(dst=channels[:, start : start + bank.shape[1]], src=bank, turn=turn + some // TILES_OF_BANK)
+        start += bank.shape[1]
+    return channels

@@ -12,7 +12,7 @@ from ...kernels.attention_operation import PixelTranspose, ReshapePixels
 from ...kernels.program import Convolution, PixelShuffle, Rearrange
 from ...models.checks import INPUT, Shape
 from ...models.layers import Concat, Flatten, Reshape, Transpose
-from ...simulator.machine.chip import PSUM_BANK_BYTES
+from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from ..builder import GraphBuilder, lowers
 from ..graph import Node
 from ..lazy import LazyArray
@@ -44,9 +44,10 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
         builder.add_by_channel(ReshapePixels, layer, after, split=pixels[0], order=pixels[1])
         return
     origin = None if _is_returned(builder, layer) else _origin(layer)
-    if origin is not None and _exchanges_all(origin, before, after):
+    heads = 0 if origin is None else _exchanged_heads(origin, before, after)
+    if heads:
         builder.make_plain(layer.inputs[0])
-        builder.add(PixelTranspose, layer.name, layer.inputs, after, kind=layer.kind)
+        builder.add(PixelTranspose, layer.name, layer.inputs, after, kind=layer.kind, heads=heads)
         return
     if origin is not None:
         image = _image_of_tokens(origin, before, after)
@@ -77,14 +78,22 @@ def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
     return True
 
 
-def _exchanges_all(origin: np.ndarray, before: Shape, after: Shape) -> bool:
-    """True if a transpose exchanges all channels with all pixels, and the Tensor Engine can perform it."""
+def _exchanged_heads(origin: np.ndarray, before: Shape, after: Shape) -> int:
+    """Return the number of equal parts of the channels within which a transpose exchanges channels and pixels.
+
+    Return 0 if the transpose is of another kind, or if the Tensor Engine cannot perform it.
+    """
     channels, pixels = before[0], before[1] * before[2]
-    if after[0] != pixels or min(channels, pixels) == 1 or max(channels, pixels) > MOST_TRANSPOSED:
-        return False
-    if after[1] > 1 and channels > MOST_IN_BANK:
-        return False
-    return bool((origin.reshape(pixels, channels) == np.arange(origin.size).reshape(channels, pixels).T).all())
+    heads, left = divmod(after[0], pixels)
+    if left or channels % heads or max(channels, after[0]) > MOST_TRANSPOSED:
+        return 0
+    each = channels // heads
+    if min(each, pixels) == 1 or (after[1] > 1 and each > MOST_IN_BANK):
+        return 0
+    if heads > 1 and (each > MOST_IN_BANK or after[0] % PARTITIONS == 1):  # no single 16-bit column
+        return 0
+    by_head = np.arange(origin.size).reshape(heads, each, pixels).transpose(0, 2, 1)
+    return heads if (origin.reshape(by_head.shape) == by_head).all() else 0
 
 
 def _image_of_tokens(origin: np.ndarray, before: Shape, after: Shape) -> Shape | None:

@@ -25,11 +25,14 @@ from ..layers import (
     Combine,
     Conv2d,
     Dense,
+    Flatten,
     GroupNorm,
     Layer,
     LayerNorm,
     Pad,
     Pool,
+    Reshape,
+    Transpose,
 )
 from . import fold
 from .centre import centre_streams
@@ -374,6 +377,12 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
 )
 
 
+def _reshaped(state: _Fusing, layer: Layer) -> Layer | None:
+    """Let a transpose read the value that was only reshaped before it: its axes do not depend on the shape."""
+    source = state.layers.get(layer.inputs[0]) if isinstance(layer, Transpose) else None
+    return dataclasses.replace(layer, inputs=source.inputs) if isinstance(source, (Flatten, Reshape)) else None
+
+
 def _unmet_taps(state: _Fusing, layer: Layer) -> Layer | None:
     """Drop filter taps that only ever read padding."""
     if not isinstance(layer, Conv2d) or not any(layer.padding):
@@ -386,4 +395,9 @@ def _unmet_taps(state: _Fusing, layer: Layer) -> Layer | None:
     return smaller
 
 
-_AFTER_SINKING: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (_unmet_taps, _max_pool, _own_convolutions)
+_AFTER_SINKING: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
+    _reshaped,
+    _unmet_taps,
+    _max_pool,
+    _own_convolutions,
+)

@@ -88,6 +88,10 @@ def cases(number: int) -> Iterator[LayerCase]:
     tokens = (batch, channels, height * width, 1)
     exchanged = layers.Transpose("l", tokens[1:3], (1, 0), (height * width, channels, 1))
     yield LayerCase(exchanged, (tokens,), "of tokens")
+    heads = (3, channels // 3, height * width)
+    yield LayerCase(
+        layers.Transpose("l", heads, (0, 2, 1), (3 * height * width, 1, channels // 3)), (shape,), "of heads"
+    )
     yield LayerCase(layers.Reshape("l", (channels, width, height)), (shape,))
     yield LayerCase(layers.LayerNorm("l", channels), (shape,))
     yield LayerCase(layers.LayerNorm("l", channels, is_centred=True), (shape,), "of a mean of zero")

@@ -205,3 +205,30 @@ def test_channels_and_pixels_change_places_on_the_chip(
     assert_right(network, Decisions(), batch, dtype, target=target)
     turned = [isinstance(operation_of(graph_of(network), name), PixelTranspose) for name in ("there", "back")]
     assert turned == [True, True]
+
+
+@settings(max_examples=25)
+@given(
+    st.sampled_from([(4, 48, 6, 6), (8, 128, 3, 3), (3, 5, 2, 11), (2, 2, 1, 2), (3, 40, 10, 13), (5, 90, 1, 30)]),
+    st.sampled_from([1, 2, 3, 4, 7, 16]),
+    st.sampled_from(["float32", "bfloat16", "float16"]),
+    st.sampled_from(["trn1", "trn2", "trn3"]),
+    st.sampled_from([1, 3]),
+)
+def test_channels_and_pixels_of_each_head_change_places_on_the_chip(
+    shape: tuple[int, int, int, int], batch: int, dtype: str, target: str, kernel: int
+) -> None:
+    """Tokens of each head of an attention are mixed, as channels, and turned back."""
+    heads, each, rows, columns = shape
+    pixels = rows * columns
+    layers: list[Layer] = [
+        conv("stem", 3, heads * each, kernel),
+        Transpose("there", (heads, each, pixels), (0, 2, 1), (heads * pixels, 1, each)),
+        conv("mix", heads * pixels, heads * pixels, 1),
+        Transpose("back", (heads, pixels, each), (0, 2, 1), (heads * each, rows, columns)),
+        conv("next", heads * each, 8, kernel),
+    ]
+    network = ending_in_dense((3, rows, columns), layers)
+    assert_right(network, Decisions(), batch, dtype, target=target)
+    turned = [isinstance(operation_of(graph_of(network), name), PixelTranspose) for name in ("there", "back")]
+    assert turned == [True, True]
