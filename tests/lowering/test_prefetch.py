@@ -86,7 +86,8 @@ def test_each_weight_is_loaded_once_a_pass_into_memory_that_has_room(batch: int,
     assert weights_loaded(runs[0]) == weights_loaded(runs[1])
     passes = -(-batch // at_once)
     names = {access.allocation.identity[0] for each in runs[1].program for access in each.writes}
-    assert sum(isinstance(name, TensorName) and name.is_early for name in names) == passes * len(prefetches(early))
+    shared = {early.program.operations[each.operation].weights.loads[each.load].run for each in prefetches(early)}
+    assert sum(isinstance(name, TensorName) and name.is_early for name in names) == passes * len(shared)
 
 
 def test_loads_keep_their_order_and_come_after_the_first_operation_that_has_any() -> None:
