@@ -55,7 +55,7 @@ def fuse_layers(
     for fuse in _PASSES:
         fusing.run(fuse)
     fusing.sink()
-    for fuse in _AFTER_SINKING:
+    for fuse in _LATER:
         fusing.run(fuse)
     fusing.merge_linear()
     fusing.centre()
@@ -395,9 +395,4 @@ def _unmet_taps(state: _Fusing, layer: Layer) -> Layer | None:
     return smaller
 
 
-_AFTER_SINKING: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
-    _reshaped,
-    _unmet_taps,
-    _max_pool,
-    _own_convolutions,
-)
+_LATER: list[Callable[[_Fusing, Layer], Layer | str | None]] = [_reshaped, _unmet_taps, _max_pool, _own_convolutions]
