@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from . import later
 from .compute import instruction
@@ -72,6 +73,8 @@ def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
 
 def _outside(value: Value) -> Value:
     """Describe the result of a function for its caller, without names that are local to the function."""
+    if isinstance(value, Container) and value.element is not None:
+        return replace(value, element=replace(value.element, dtype="", shape=None))
     if not isinstance(value, Tensor):
         return value
     shape = value.shape if value.shape is not None and all(extent.isdigit() for extent in value.shape) else None

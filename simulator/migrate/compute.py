@@ -71,7 +71,7 @@ def _elementwise(
 ) -> Result:
     known = INSTRUCTIONS[op]
     # Masked-out elements of a new tile were undefined, so a mask matters only if it affects the other elements.
-    if dst is None and not known.reduces and not operands.condition:
+    if dst is None and not known.reduces:
         operands.clips = {}
     views = _tiles(ex, op, operands, given)
     note_start(ex.ctx, dst.tensor if dst is not None else None, *(view.tensor for view in views.values()))

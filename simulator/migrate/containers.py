@@ -38,3 +38,9 @@ def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str,
         for each, argument in zip(pair, arguments):
             found.update(elements_of(each, argument, ctx))
     return found
+
+
+def unpacked(target: ast.Tuple | ast.List, container: Container) -> dict[str, Tensor]:
+    """Return the names to which the tensors of a container are assigned."""
+    element, names = container.element, [each.id for each in target.elts if isinstance(each, ast.Name)]
+    return {} if element is None else {name: replace(element, dtype=f"{name}.dtype", shape=None) for name in names}

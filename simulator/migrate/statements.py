@@ -8,6 +8,7 @@ from dataclasses import replace
 from . import later
 from .calls import call
 from .compute import instruction, matmul
+from .containers import unpacked
 from .context import Axis, Container, Context, Result, Tensor, Window, is_index
 from .expressions import Expressions
 from .indices import Clips, Index, Mask
@@ -70,7 +71,7 @@ class Statements:
             if node.value is None:
                 return None
             result = self.ex.rewrite(node.value)
-            if self.ctx.function is not None and isinstance(result.value, (Tensor, Window)):
+            if self.ctx.function is not None and isinstance(result.value, (Tensor, Window, Container)):
                 self.ctx.function.returned = result.value
             text = outputs(self.ex, node.value) if self.ctx.returns_outputs else result.text
             return self._changed(f"return {enclosed(text)}", (node.value, text))
@@ -174,14 +175,13 @@ class Statements:
                     self.ctx.scope[element.id] = index
             self.is_absorbed = True
             return ""
-        for element in target.elts:
-            for part in ast.walk(element):
-                if isinstance(part, ast.Name):
-                    self.ctx.scope[part.id] = None
+        self.ctx.scope.update({part.id: None for part in ast.walk(target) if isinstance(part, ast.Name)})
         if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
             for element, part in zip(target.elts, value.elts):
                 if isinstance(element, ast.Name):
                     self._learn(element.id, part, self.ex.rewrite(part))
+        elif isinstance(result.value, Container):
+            self.ctx.scope.update(unpacked(target, result.value))
         text = f"{self.ctx.source.of(target)} = {enclosed(result.text)}"
         return self._changed(text, (value, result.text))
 

@@ -116,3 +116,18 @@ def test_comparisons_with_none_and_masks_that_nothing_replaces():
     assert refused_each(["y = nl.dropout(nl.load(a), 0.5, mask=n == 0)"], parameters="a, n") == [
         "nl.dropout with a mask: shorten its operands"
     ]
+
+
+def test_several_tiles_that_a_function_returns_are_tiles():
+    source = FIRST + (
+        "def both(x, y):\n    return x + y, nl.subtract(x, y)\n\n\n"
+        "@nki.jit\ndef kernel(a):\n    out = nl.ndarray((4, 6), dtype=nl.float32, buffer=nl.shared_hbm)\n"
+        "    x = nl.load(a[0:4, 0:6])\n    total, rest = both(x, x)\n"
+        "    nl.store(out, total * 2.0 - rest)\n    return out\n"
+    )
+    migration = migrate_source(source)
+    assert migration.is_whole and "total * 2.0" not in migration.text
+    space = {"__name__": "migrated"}
+    exec(compile(migration.text, "<migrated>", "exec"), space)
+    a = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.testing.assert_array_equal(simulator.run(space["kernel"], a).outputs[0], 4 * a)

@@ -205,3 +205,17 @@ def test_only_columns_of_other_dtypes_are_converted():
     before = "x = nl.load(a)\nc = nl.load(b)\nf = nl.load(b, dtype=nl.float32)\n"
     found = migrated_each([*cases, "y = nisa.tensor_scalar(x, np.add, c)"], before, parameters="a, b")
     assert ["as_float32" in lines for lines in found] == [False, False, True]
+
+
+def test_a_mask_of_a_loop_and_of_columns_on_a_new_tile():
+    body = """
+        out = nl.ndarray((4, 6), dtype=nl.float32, buffer=nl.shared_hbm)
+        p, f = nl.mgrid[0:4, 0:6]
+        x = nl.load(a[p, f])
+        for i in nl.affine_range(2):
+            y = nisa.tensor_scalar(data=x, op0=np.add, operand0=1.0, mask=(i < 1) & (i * 6 + f < 4))
+            nl.store(out[p, f], x)
+            nl.store(out[p, f], y, mask=(i < 1) & (f < 4))
+        return out
+    """
+    np.testing.assert_array_equal(run_migrated(body, A[:4, :6]), A[:4, :6])
