@@ -91,7 +91,7 @@ def test_the_old_file_is_run_too_where_it_can_be(tmp_path):
     found, shown = compare(KERNEL + tail, other, path)
     assert shown == "the old file runs, with other outputs" and found.error == "1 outputs differ from the old file"
     found, shown = compare("import neuronxcc.nki\n", KERNEL + tail, path)
-    assert found.well and shown == "the old file does not run here, neuronxcc is not installed"
+    assert found.well and shown == "the old file does not run here, because neuronxcc is not installed"
     found, shown = compare("1 / 0\n", KERNEL + tail, path)
     assert found.well and shown.startswith("the old file does not run: 0 launches, nothing was compared; line 1")
 
