@@ -60,8 +60,8 @@ def test_the_kernels_own_neff_is_taken(compiled, files: str, found: str) -> None
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        ("pass", "it left 0 NEFFs; expected one"),
-        ("[(out / f).write_text('') for f in ('a.neff', 'b.neff')]", "it left 2 NEFFs; expected one"),
+        ("pass", "it wrote 0 NEFFs; expected one"),
+        ("[(out / f).write_text('') for f in ('a.neff', 'b.neff')]", "it wrote 2 NEFFs; expected one"),
         ("print('error: too large'); sys.exit(1)", "error: too large\n"),
         ("(out / 'kernel.neff').write_text(''); print('crashed later'); sys.exit(2)", "crashed later\n"),
         ("os._exit(3)", "it ended with status 3 without a message"),

@@ -40,7 +40,7 @@ def test_the_accumulators_go_on(core):
     [
         ({"reduce_res": True}, "reduce_res needs reduce_op; allowed: nl.add, nl.multiply"),
         ({"reduce_op": nl.subtract}, "reduce_op=nl.subtract is not allowed"),
-        ({"reduce_op": nl.add, "reduce_res": True, "reduce_cmd": nisa.reduce_cmd.idle}, "reduce_cmd that reduces"),
+        ({"reduce_op": nl.add, "reduce_res": True, "reduce_cmd": nisa.reduce_cmd.idle}, "reduce_cmd other than idle"),
         (
             {"reduce_op": nl.add, "reduce_cmd": nisa.reduce_cmd.load_reduce},
             "reduce_cmd must be one of .*, got load_reduce",

@@ -70,7 +70,7 @@ def test_limits_of_running_results(trn3_core):
         nisa.tensor_tensor_scan(like(data), psum, tile(uniform(4, 8), buffer=nl.psum), 0.0, nl.add, nl.add)
     with pytest.raises(NkiValidationError, match="arithmetic"):
         nisa.tensor_tensor_scan(like(data), data, data, 0.0, nl.bitwise_and, nl.add)
-    with pytest.raises(NkiValidationError, match="takes one input"):
+    with pytest.raises(NkiValidationError, match="accepts one input"):
         nisa.tensor_tensor_scan(like(data), data, data, 0.0, nl.square, nl.add)
     with pytest.raises(NkiValidationError, match="cannot be int32, uint32 or tfloat32"):
         nisa.tensor_scalar_cumulative(like(data, nl.int32), data, nl.add, nl.add, 0.0)

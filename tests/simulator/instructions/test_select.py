@@ -95,7 +95,7 @@ def test_select_reduce(free, reverse, vector):
 
 def test_limits_of_select_reduce(trn3_core):
     data, mask, top = tile(uniform(4, 8)), tile(bits(4, 8), nl.uint8), nl.ndarray((4, 1), nl.float32)
-    with pytest.raises(NkiValidationError, match="reduce_cmd that reduces"):
+    with pytest.raises(NkiValidationError, match="reduce_cmd other than idle"):
         nisa.select_reduce(like(data), mask, data, 0.0, top)
     with pytest.raises(NkiValidationError, match="int8, uint8, int16 or uint16"):
         nisa.select_reduce(like(data), tile(bits(4, 8), nl.uint32), data, 0.0)
@@ -148,7 +148,7 @@ def test_affine_select_makes_a_causal_mask(rows, columns, offset):
 
 def test_limits_of_affine_select(trn3_core):
     data = tile(uniform(4, 8))
-    with pytest.raises(NkiValidationError, match="makes 7 elements"):
+    with pytest.raises(NkiValidationError, match="generates 7 elements"):
         nisa.affine_select(like(data), [[1, 7]], 0, data, 0.0)
     with pytest.raises(NkiValidationError, match="must be in SBUF"):
         nisa.affine_select(nl.ndarray((4, 8), nl.float32, nl.psum), [[1, 8]], 0, data, 0.0)

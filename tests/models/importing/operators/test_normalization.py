@@ -61,7 +61,7 @@ def test_layer_norm_over_a_whole_image(tmp_path: Path) -> None:
 def test_numbers_that_do_not_fit(tmp_path: Path) -> None:
     chain = Chain(6, 5, 4)
     chain.add("InstanceNormalization", chain.weight(4), chain.weight(4))
-    with pytest.raises(ModelError, match=r"normalises \[batch, 6, 5, 4\] in 4 groups with 4 scales"):
+    with pytest.raises(ModelError, match=r"cannot normalise \[batch, 6, 5, 4\] in 4 groups with 4 scales"):
         import_network(chain.save(tmp_path))
     for fields, says in (((6, 4), "4 groups do not divide 6 channels"), ((6, 2, 0.0), "epsilon is 0.0")):
         with pytest.raises(ModelError, match=says):
@@ -185,7 +185,7 @@ def test_a_layer_norm_of_features() -> None:
             ("y",),
             "its axes are not supported; use the channels of each pixel",
         ),
-        ("GroupNormalization", {"num_groups": 0}, ("y",), r"normalises \[batch, 4, 3, 2\] in 0 groups with 4 scales"),
+        ("GroupNormalization", {"num_groups": 0}, ("y",), r"cannot normalise \[batch, 4, 3, 2\] in 0 groups with 4"),
     ],
 )
 def test_norms_that_are_not_supported(op: str, attributes: dict, outputs: tuple[str, ...], says: str) -> None:
