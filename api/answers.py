@@ -109,8 +109,8 @@ class Answers:
         return f"<Answers: {len(self)} of {self.model}{failed}, {time} on {where}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of `--format json` (schema_version 1; app/reports/report.schema.json), as plain
-        values."""
+        """Return the JSON document that `--format json` prints (schema_version 1; app/reports/report.schema.json), as
+        plain values."""
         document: dict[str, Any] = json.loads(self.to_json(None))
         return document
 

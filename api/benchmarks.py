@@ -57,7 +57,7 @@ class Benchmark:
         return self.batch_size / self.total_us * 1e6 if self.total_us else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of `trninfer bench --format json`, as plain values."""
+        """Return the JSON document that `trninfer bench --format json` prints, as plain values."""
         from ..app.reports.machine import to_document
 
         section = {"kernel": None, "shape": None, "batch_size": self.batch_size}
@@ -117,8 +117,8 @@ def bench(
 
     `model` is a bundled name, the path of a .safetensors or an ONNX file, or a loaded model; see `classify` for the
     other arguments. On the simulator, times are predicted from shapes alone. If `verify` is True, the outputs for
-    random inputs (in float8_e4m3, for those of `calibrate`) are also computed and compared with the golden NumPy model;
-    the result is stored in `verify`.
+    random inputs (in float8_e4m3, for the inputs of `calibrate`) are also computed and compared with the golden NumPy
+    model; the result is stored in `verify`.
 
     Raises ArgumentError, ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
     """

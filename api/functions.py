@@ -69,7 +69,7 @@ def classify(
 
     `layout` is "CHW" or "HWC", channels first or last, for arrays of both kinds. By default, arrays of numbers have the
     layout of the model file, and pixels have channels last. The `input` of a prediction is the path, or the picture's
-    number from 0; if the network has several outputs, `outputs` contains all of them.
+    number, counted from 0; if the network has several outputs, `outputs` contains all of them.
 
     `model` is a bundled name, the path of a .safetensors file, or a loaded model. `dtype` is "float32", "bfloat16",
     "float16" or "float8_e4m3" (docs/eight-bits.md); `target` is "trn1", "trn2" or "trn3" (with the same default as on
@@ -81,7 +81,7 @@ def classify(
     "all", and `calibrate` is a folder of pictures from which the scales are determined.
 
     If `labels` is given, the predictions are scored (`score` of the result). It is a folder with a subfolder for each
-    label, a .csv, .tsv or .json of names and labels, or a pattern of names such as "{label}-*.png".
+    label, a .csv, .tsv or .json file with names and labels, or a pattern of names such as "{label}-*.png".
 
     If `on_error` is "raise", an InputError is raised for the first picture that cannot be used. If it is "collect",
     such pictures are listed in `errors` of the result, and the others are processed. Also raises ArgumentError,
@@ -182,13 +182,13 @@ def predict(
 ) -> Answers:
     """Compute predictions for rows of features.
 
-    `inputs` is an array [N, features], or [features] for one row, of finite real numbers (NumPy's, a list, a pandas
-    table, anything with `__array__` or `__dlpack__`); the path of a .bin, .npy, .npz, .csv, .tsv or .parquet file as
-    for `trninfer ffnn --data`, or a glob; the content of such a file (bytes), or a binary file object; a list of these;
-    or an iterator over rows or blocks of rows, which is consumed lazily. The `input` of a prediction is the number of
-    its row, counted from 0 over all inputs. `header` specifies whether the first line of a .csv or .tsv is a header
-    ("yes"), a row ("no"), or either, depending on its content ("auto"); `notes` of the result report the choice, and
-    warn if it is ambiguous.
+    `inputs` is an array [N, features], or [features] for one row, of finite real numbers (a NumPy array, a list, a
+    pandas table, or anything with `__array__` or `__dlpack__`); the path of a .bin, .npy, .npz, .csv, .tsv or .parquet
+    file as for `trninfer ffnn --data`, or a glob; the content of such a file (bytes), or a binary file object; a list
+    of these; or an iterator over rows or blocks of rows, which is consumed lazily. The `input` of a prediction is the
+    number of its row, counted from 0 over all inputs. `header` specifies whether the first line of a .csv or .tsv file
+    is a header ("yes"), a row ("no"), or either, depending on its content ("auto"); `notes` of the result report the
+    choice, and warn if it is ambiguous.
 
     For a table (.csv, .tsv, .parquet), `columns` names the features in order, `drop` lists the columns to ignore,
     `id_column` is the column that identifies the rows in the predictions, and `label_column` contains the correct

@@ -18,7 +18,7 @@ from ..runtime.network_check import NetworkCheck, check_network
 class ImportedModel:
     """An imported network, ready for `classify`, `predict` and `bench`.
 
-    `path` is the model file, None if none was written. `notes` lists changes from the original file, and `assumed`
+    `path` is the model file, or None if none was written. `notes` lists changes from the original file, and `assumed`
     lists the preprocessing that neither the file nor the caller specified. `comparison` is the comparison with ONNX
     Runtime, and `check` compares the simulator with the NumPy reference (None with `unchecked`). `str()` returns the
     output of the command.

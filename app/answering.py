@@ -197,7 +197,7 @@ def _answer(
 
 
 def _time_zeros(session: BatchSession, network: Network) -> tuple[LayerTiming, ...]:
-    """Time each layer on an input of zeros, so that the report of a run without new inputs also contains layers."""
+    """Time each layer on an input of zeros, so that the report also lists the layers if a run has no new inputs."""
     totals = Totals(session.rows)
     for answer in session.stream([np.zeros((1, *network.input.shape), np.float32)]):
         totals.add(answer.size, answer.times, answer.worker)

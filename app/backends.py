@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def load(model: str, quiet: bool = False, size: tuple[int, int] | None = None) -> Model:
     """Load a model by bundled name or path.
 
-    An ONNX file is imported for this run, with the height and width `size` if the file leaves them open, and a notice
-    is printed.
+    An ONNX file is imported for this run, and a notice is printed. `size` is the height and width of the input if the
+    file does not specify them.
     """
     from ..runtime.open_model import open_model
 

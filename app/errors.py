@@ -38,7 +38,7 @@ def exit_status(error: BaseException) -> int | None:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason of an error; for an OSError, without the error number and the file name."""
+    """Return the reason for an error, without the error number and the file name if it is an OSError."""
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 

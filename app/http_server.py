@@ -105,13 +105,13 @@ class HttpServer(uvicorn.Server):
         if self.should_exit:
             self.forced_by = sig
             self.force_exit = True
-            logging.disable(logging.CRITICAL)  # errors of connections that are closed now are expected
+            logging.disable(logging.CRITICAL)  # errors on the connections closed here are expected
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._cut_off)
         self.should_exit = True
 
     def _cut_off(self) -> None:
-        """Close all connections, since asyncio waits for open ones since Python 3.12, regardless of uvicorn."""
+        """Close all connections. Since Python 3.12, asyncio waits for open ones, whatever uvicorn does."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 _SET_CHILD_SUBREAPER = 36  # option of prctl that adopts orphaned descendants (linux/prctl.h)
-_ROUNDS = 100  # maximum; a process may start another one just before it is killed
+_ROUNDS = 100  # maximum number of rounds; a process may start another one just before it is killed
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ class _Lines(logging.Formatter):
 
 
 def log_to_stderr(verbose: int) -> None:
-    """Log nothing for 0, the main steps for 1, and each batch for 2."""
+    """Log nothing at verbosity 0, the main steps at 1, and each batch at 2."""
     logger = logging.getLogger("trninfer")
     for handler in [handler for handler in logger.handlers if isinstance(handler.formatter, _Lines)]:
         logger.removeHandler(handler)

@@ -156,8 +156,8 @@ def _is_folder_gone() -> bool:
 
 
 def _describe(error: Any, words: Sequence[str]) -> str:
-    """Describe an invalid command line in one line, with a pointer to the help. The message notes a file whose name
-    looks like an option."""
+    """Describe an invalid command line in one line that refers to the help. If a file has a name that looks like an
+    option, also explain how to pass it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "trninfer"
     message = " ".join(error.format_message().split()).rstrip(".")

@@ -308,8 +308,8 @@ class AnswerOptions(RunOptions):
         return self.cluster is not None or (self.cores or 1) > 1
 
     def check(self) -> None:
-        """Check the options of every run. Also check that options that support only one core are not used with several,
-        and that an earlier run can be resumed."""
+        """Check the options of every run. Also check that options that support only one core are not used with several
+        cores, and that an earlier run can be resumed."""
         super().check()
         if self.resume and self.output is None:
             raise UsageError("--resume continues from the answers in a file, so it requires --output FILE")

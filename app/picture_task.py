@@ -26,7 +26,7 @@ _FINDS = {  # description, command, and option of `trninfer import`, by kind of 
 
 @dataclass(frozen=True)
 class TaskOptions(PictureOptions):
-    """Options of commands whose predictions are not labels, without those that apply to labels only."""
+    """Options of commands whose predictions are not labels, without the options that apply only to labels."""
 
     top_k: ClassVar[None] = None  # type: ignore[misc]
     compare_backends: ClassVar[bool] = False  # type: ignore[misc]

@@ -54,7 +54,7 @@ def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: A
 
 
 def _read(parameter: Any, kind: Any, value: Any) -> Any:
-    """Return the value of a parameter, or _UNREAD if typer has to convert or refuse it."""
+    """Return the value of a parameter, or _UNREAD if typer has to convert or reject it."""
     base, *settings = get_args(kind)
     parser = next((found for found in (getattr(each, "parser", None) for each in settings) if found), None)
     several = parameter.multiple or parameter.nargs != 1

@@ -61,7 +61,7 @@ def profile(
       trninfer profile FOLDER --kernel my_kernel.py
       trninfer profile profile_full.json --core 1 --steps 30
 
-    Exit status: 0 on success; 1 if the script of --kernel fails; 2 if a file cannot be read.
+    Exit status: 0 on success; 1 if the --kernel script fails; 2 if a file cannot be read.
     """
     from ..simulator.profiles import ProfileError, read_profile
 

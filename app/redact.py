@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Folders of AWS and the system, which are the same on every machine.
+# AWS and system folders, which are the same on every machine.
 _PUBLIC = ("/opt/aws/", "/dev/neuron", "/usr/lib/", "/usr/sbin", "/sbin")
 _PATH = re.compile(r"(?<![\w.~/:>])/[^\s:'\"`,;()<>|]+(?:/[^\s:'\"`,;()<>|]*)*")
 _BELOW = re.compile(r"(<(?:home|folder|cache|temporary|python|trninfer)>)(?:/[^\s:'\"`,;()<>|]*)+")

@@ -32,7 +32,7 @@ class RowInputs:
     progress_title = "classifying rows"
     prepare = None  # rows are sent unchanged
     states = None  # the file's state is in `identity`
-    count = None  # rows are read as they are answered
+    count = None  # unknown, since rows are read while others are processed
 
     def __init__(self, path: Path, rows: FeatureRows, header: str = "auto", columns: Columns | None = None) -> None:
         self._path = path

@@ -239,8 +239,7 @@ class _Launches:
                 self.compared.append(paired)
 
     def show_compared(self, archive: Path) -> None:
-        """Print the launches together with the archive's results, and the number of launches that are not in the
-        archive."""
+        """Print the launches next to the archive's results, and the number of launches that are not in the archive."""
         from .reports.compared import render_compared
 
         if self.compared:

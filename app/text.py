@@ -53,7 +53,7 @@ def lines_of(message: str) -> list[str]:
 def wrapped(line: str, width: int) -> list[str]:
     """Wrap a line at word boundaries into lines of at most `width` characters; later lines are indented.
 
-    Quoted commands are not split, so that a long command can be copied; neither are numbers and their units.
+    Quoted commands are not split, so that a long command can be copied, and numbers are not separated from their units.
     """
     import textwrap
 

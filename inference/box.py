@@ -30,9 +30,9 @@ class RunLengths:
 class Box:
     """An object in a picture: its label, and its corners in pixels of the picture.
 
-    `keypoints` are (x, y) or (x, y, confidence), and `mask` contains the pixels of the object; they are empty and None
-    if the network does not output them. `outline` contains the four corners (x, y) of an oriented box, and is empty for
-    an upright box; x1 to y2 then enclose it.
+    `keypoints` are (x, y) or (x, y, confidence), and `mask` contains the pixels of the object; if the network does not
+    output them, `keypoints` is empty and `mask` is None. `outline` contains the four corners (x, y) of an oriented box,
+    which is enclosed by x1 to y2; it is empty for an upright box.
     """
 
     label: str

@@ -21,7 +21,7 @@ CONFIDENCE = 0.25
 IOU = 0.7
 MAX_DETECTIONS = 300
 MAX_CANDIDATES = 30_000  # maximum number of boxes passed to suppression; the most confident boxes are kept
-CLASS_OFFSET = 7680.0  # pixels by which boxes are moved per class number
+CLASS_OFFSET = 7680.0  # distance in pixels by which the boxes of consecutive classes are moved apart
 _LARGEST = np.float32(80)  # maximum logarithm of a size; larger values overflow float32
 
 
@@ -131,8 +131,8 @@ def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of an end-to-end detector whose confidence is sufficient, in their order, with scores and
-    classes."""
+    """Return the positions of the rows with sufficient confidence in the output of an end-to-end detector, in order of
+    decreasing score, with their scores and classes."""
     start = head.columns.scores.start
     scores = table[:, start]
     classes = np.rint(table[:, start + 1]).astype(np.int64)

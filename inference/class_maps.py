@@ -165,7 +165,7 @@ def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> 
 
 
 def _row_bands(pixels: np.ndarray) -> list[slice]:
-    """Return slices of about BAND_PIXELS pixels each along the rows, which bound the memory of each step."""
+    """Return slices of rows with about BAND_PIXELS pixels each, which limit the memory needed at once."""
     rows = max(1, BAND_PIXELS // max(1, pixels.shape[1]))
     return [slice(first, first + rows) for first in range(0, len(pixels), rows)]
 

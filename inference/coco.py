@@ -310,7 +310,7 @@ def _with_areas(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _mean(precision: np.ndarray) -> float | None:
-    """Return the mean, excluding the value -1 of classes that are absent from all pictures."""
+    """Return the mean, excluding classes that are absent from all pictures, whose value is -1."""
     known = precision[precision > -1]
     return float(known.mean()) if known.size else None
 

@@ -175,7 +175,7 @@ def _check_width(table: _Table, record: list[str], line: int, expected: int) -> 
 
 
 def _add_sides(sides: Sides, chosen: Selection, record: list[str], budget: Budget) -> None:
-    """Store the id and the class of a row."""
+    """Store the id and the correct class of a row."""
     if chosen.id is not None and sides.ids is not None:
         sides.ids.append(record[chosen.id].strip())
         budget.take(TEXT_BYTES + len(sides.ids[-1]), "a table with its ids")

@@ -22,7 +22,7 @@ Sizes = MutableMapping["str | int", tuple[int, int]]  # name to (width, height) 
 
 _DECIMALS = 3  # number of decimals of pixel coordinates
 _DIGITS = 6  # number of decimals of a confidence
-_BAND_PIXELS = 1 << 20  # number of pixels of a mask computed at once
+_BAND_PIXELS = 1 << 20  # number of pixels of a mask that are computed at once
 
 
 def answer_record(answer: Prediction) -> dict[str, Any]:

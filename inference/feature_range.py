@@ -17,7 +17,7 @@ KEY = "feature_range"
 LOOKED_AT = 1000  # number of leading rows that are examined
 _BEYOND = 0.5  # fraction of the range by which values may exceed it on either side
 _SHARE = 0.01  # fraction of the values that may be outside of the extended range
-_NARROW = 0.1  # if the values of many rows all lie within this fraction of the range, they are scaled differently
+_NARROW = 0.1  # if the values of many rows all lie within this fraction of the range, their scale is different
 
 
 def feature_range(model: Model) -> tuple[float, float] | None:

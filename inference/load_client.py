@@ -251,7 +251,7 @@ class _Schedule:
         return number, due
 
     def finish(self) -> float:
-        """Return the current time, at which a request ended."""
+        """Return the current time as the time at which a request ended."""
         now = self.clock()
         with self._lock:
             self.ended = max(self.ended, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_BLOCK = 128  # number of boxes that are compared with all boxes before them at once
+_BLOCK = 128  # number of boxes compared at once with all boxes before them
 _LEAST = np.float32(1e-7)
 
 

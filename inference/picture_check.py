@@ -31,7 +31,7 @@ from .search import InputProblem, find_pictures
 
 MAX_WORK = 1 << 40  # maximum number of multiply-accumulates of all runs; takes about a minute
 MAX_SECONDS = 60.0  # time limit for all pictures; the remaining pictures are left out
-FEWEST, AT_ONCE = 8, 8  # pictures run regardless of the amount of work, and pictures per batch
+FEWEST, AT_ONCE = 8, 8  # number of pictures run regardless of the amount of work, and number per batch
 BATCH_BYTES, FLOAT_BYTES = 256 << 20, 4  # limit for the largest activations of a batch, and bytes per value
 MAX_BYTES = 64 << 20  # maximum number of bytes of a table of classes
 
@@ -101,7 +101,7 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
 
 
 def _sample(names: Sequence[str], network: Network, ways: int) -> list[str]:
-    """Return as many pictures, evenly distributed, as the limit of work allows if each is preprocessed in all ways."""
+    """Return a sample of evenly spaced pictures, as many as MAX_WORK allows if each is preprocessed in all `ways`."""
     shapes = network.shapes()
     work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
     count = min(len(names), max(FEWEST, MAX_WORK // max(1, work * ways)))

@@ -74,10 +74,10 @@ class OutputAnswer(Answer):
 class Prediction:
     """The prediction for an input, which is a file name, a row number, or `InputNames`.
 
-    The fields are those of `Answer`. If there are several outputs, `outputs` contains all of them, starting with the
-    leading output, which the other fields repeat. For a network of boxes, `boxes` contains the boxes of the picture in
-    order of decreasing confidence, and `size` is its width and height. For a network of class maps, `map` is the map of
-    the picture. In both cases, the label, class and probability are None.
+    The fields are those of `Answer`. If there are several outputs, `outputs` contains all of them, leading output
+    first, and the other fields repeat the values of the leading output. For a network of boxes, `boxes` contains the
+    boxes of the picture in order of decreasing confidence, and `size` is its width and height. For a network of class
+    maps, `map` is the map of the picture. In both cases, the label, class and probability are None.
     """
 
     input: str | int

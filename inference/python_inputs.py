@@ -1,8 +1,8 @@
 """Convert Python inputs (pictures and rows of features in any form, one or many) to batches for a network.
 
 A picture is the path of a file or folder or a glob (as on the command line), the content of a file (bytes), a binary
-file, a PIL image, or an array. Rows of features are a file's path or content, a binary file or an array. An array is a
-NumPy array, or anything that converts to one (`__array__`, `__dlpack__`: PyTorch, JAX, pandas).
+file object, a PIL image, or an array. Rows of features are the path or the content of a file, a binary file object, or
+an array. An array is a NumPy array, or anything that converts to one (`__array__`, `__dlpack__`: PyTorch, JAX, pandas).
 
 `layout` specifies for all arrays whether channels are first or last. By default, arrays of numbers have the layout
 specified in the model file, like array files, and arrays of pixels (uint8) have channels last.
@@ -59,7 +59,7 @@ _PIXELS = ((1,), (3,), (4,))  # possible shapes of the channels of a pixel
 
 @dataclass(frozen=True)
 class PathOnly:
-    """The path of a file with one picture, whose prediction is numbered instead of named."""
+    """The path of a file with one picture. Its prediction has a number instead of a name."""
 
     path: str
 

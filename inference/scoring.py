@@ -40,7 +40,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Confusion:
-    """The number of inputs of one class for which the same or another class was predicted."""
+    """The number of inputs of one class for which a certain class, the same or another, was predicted."""
 
     label: str
     predicted: str

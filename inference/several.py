@@ -61,8 +61,7 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
 
 
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
-    """Return the input for which pictures are read. It is the only input that is not given; None if all inputs are
-    given.
+    """Return the input for which pictures are read: the only input that is not given, or None if all inputs are given.
 
     Raises InputError if several inputs are missing, or if the missing one is not an image.
     """

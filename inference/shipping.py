@@ -33,8 +33,8 @@ class PictureSources:
 
     Sources are absolute paths, or file contents with `as_bytes` and for standard input. Array files are read in this
     process, since one file may contain several inputs. `problems` lists the files that have been unreadable so far;
-    names in `answered` are skipped. `sizes`, if given, receives the width and height of each picture, taken from its
-    header, by name.
+    names in `answered` are skipped. `sizes`, if given, receives the width and height of each picture by name, as read
+    from its header.
     """
 
     def __init__(

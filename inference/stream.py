@@ -53,7 +53,7 @@ def answer_batches(
     without a prediction and the reason.
     """
     network = session.model.network
-    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches in the session without a result yet
+    waiting: deque[tuple[Sequence[str | int], Any]] = deque()  # batches passed to the session that have no result yet
     totals = Totals(session.rows)
     measured = session.info.latency_kind == "measured"
     verifier = Verifier(session.model, verify_as, measured) if verify_as is not None else None

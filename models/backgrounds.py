@@ -81,8 +81,8 @@ def rim_colour(cells: np.ndarray) -> OneColour:
 def fit_surface(cells: np.ndarray) -> np.ndarray:
     """Fit a quadratic surface to each channel robustly, so that ink does not distort it.
 
-    Uses iteratively reweighted least squares with Tukey's weights and a decreasing threshold. The first step weights
-    the rim most, where there is rarely a digit.
+    Uses iteratively reweighted least squares with Tukey's weights and a decreasing threshold. The first step gives the
+    largest weights to the rim, because digits are rarely there.
     """
     design, products, weights = _quadratics(*cells.shape[1:])
     solve = np.linalg.solve if min(cells.shape[1:]) >= _FITTED_SIDE else _solve_least
@@ -144,7 +144,7 @@ class _Rows(NamedTuple):
 
     @classmethod
     def between(cls, grid: np.ndarray, height: int) -> _Rows:
-        """Interpolate `height` rows; the grid's rows are the centres of equal parts of this height."""
+        """Interpolate `height` rows. The rows of the grid lie at the centres of equal parts of this height."""
         before, share = _between(grid.shape[1], height)
         return cls(grid, np.diff(grid, axis=1, append=grid[:, -1:]), before, share[:, None])
 
@@ -167,7 +167,8 @@ def _mix(grid: np.ndarray, steps: np.ndarray, before: np.ndarray, share: np.ndar
 
 
 def _between(n: int, full: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each of `full` pixels, return the cell of n before it and the fraction of the way to the next cell."""
+    """Return, for each of `full` pixels, which of the n cells precedes it, and the fraction of the way to the next
+    cell."""
     at = np.clip((np.arange(full) + 0.5) * n / full - 0.5, 0, n - 1)
     before = np.minimum(at.astype(int), max(n - 2, 0))
     return before, (at - before).astype(np.float32)

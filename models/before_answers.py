@@ -12,7 +12,7 @@ SATURATING = ("sigmoid", "hardsigmoid", "tanh")
 
 
 def squeezed_outputs(network: Network) -> dict[str, str]:
-    """Return the saturating functions of the layers that compute outputs, by the names of the layers.
+    """Return the saturating functions of the layers that compute outputs, keyed by layer name.
 
     Layers that are read by other layers are excluded.
     """

@@ -45,7 +45,8 @@ class BoxHead:
     """"rows": an output [boxes, numbers]; "columns": [numbers, boxes]."""
     code: str = "centre"
     """"centre": x, y, width, height; "corners": x1, y1, x2, y2; "cells": x and y from the corner of a cell and the
-    logarithms of width and height, in strides; "priors": offsets from a prior box, in `variances` of its size."""
+    logarithms of width and height, in strides; "priors": offsets from a prior box, in units of `variances` times its
+    size."""
     unit: str = "pixels"
     """Unit of centres and corners: pixels of the network's image, or fractions of its sides."""
     scores: str = "probabilities"
@@ -80,7 +81,7 @@ class BoxHead:
     prototypes: str = ""
     """Name of the output [masks, height, width] with the mask prototypes."""
     angle: bool = False
-    """Whether a row ends in the rotation of the box about its centre, in radians, clockwise in the picture."""
+    """Whether a row ends with the rotation of the box about its centre, in radians, clockwise in the picture."""
 
     def __post_init__(self) -> None:
         where = "boxes"

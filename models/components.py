@@ -28,7 +28,7 @@ class Runs(NamedTuple):
         return np.searchsorted(self.rows * width + self.starts, ys * width + xs, side="right") - 1
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return the value of its blob for each pixel of the mask, in row-major order; `values` is [blobs]."""
+        """Return, for each pixel of the mask in row-major order, the value of its blob; `values` is [blobs]."""
         return np.repeat(values[self.blobs], self.lengths)
 
 
@@ -44,8 +44,8 @@ def find_runs(mask: np.ndarray) -> Runs:
     """Find the runs of a boolean mask [H, W] and their blobs.
 
     Every run starts with a unique label and repeatedly adopts the smallest label of its neighbours until nothing
-    changes. Each round also follows the labels of labels, so the number of rounds grows only with the logarithm of the
-    length of a blob.
+    changes. Each round also follows the labels of labels, so the number of rounds is only logarithmic in the length of
+    a blob.
     """
     height, width = mask.shape
     stride = width + 1  # an empty column terminates every row

@@ -26,8 +26,9 @@ MIN_LIGHT = 0.25
 
 MIN_BLOB_SIDE = 5
 
-# Minimum size of the working buffer, even if less is needed. If more than twice the largest array is free, glibc
-# returns memory to the system, which then clears it again for the next picture. This took a fifth of the time.
+# Minimum size of the working buffer, even if less is needed. When the free memory exceeds twice the size of the largest
+# array, glibc returns it to the system, which has to zero it again for the next picture. Zeroing took a fifth of the
+# time.
 MIN_ROOM = 1 << 21
 
 DEVIATION = 1.4826  # standard deviation of normal noise divided by the median of its absolute values

@@ -14,7 +14,7 @@ from .deep_pictures import to_8_bits
 from .frame import frame_of
 from .inputs import ImageInput
 
-MAX_RESIZED_PIXELS = 64_000_000  # reached by long, narrow pictures; the same limit applies when a picture is opened
+MAX_RESIZED_PIXELS = 64_000_000  # relevant for long, narrow pictures; the same limit applies when a picture is opened
 
 _ONE = 2048  # sum of the weights of the two pixels
 _FILTERS = {

@@ -10,7 +10,7 @@ from .components import connected_components
 from .ink import Blob, Box, InkError, find_blob
 
 PLATE = 0.93  # minimum roundness of a plate
-MIN_SIDE = 24  # minimum size in pixels, so that a rim remains
+MIN_SIDE = 24  # minimum size in pixels; in a smaller plate, no rim would remain
 MAX_WIDTH = 2.2  # largest width relative to height
 RIMS = (0.92, 0.84, 0.76, 0.68, 0.6)  # fractions of a plate's size at which its ground may begin
 RIM = 0.06  # width of the examined rim relative to the plate's size

@@ -55,7 +55,7 @@ HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"
 
 _ORIENTATION = 0x0112  # EXIF tag; from value 5 on, rows and columns are exchanged
 
-LOCATE_SIDE = 512  # longest side of the picture in which the digit is searched for
+LOCATE_SIDE = 512  # longest side of the reduced picture in which the digit is located
 DETAIL_SIDE = 96  # longer side of the digit, in pixels, when it is examined in detail
 FILL = 0.75  # longer side of the digit as a fraction of the network's image
 

@@ -170,7 +170,7 @@ class Adviser:
         return size * sum(tensor.size for tensor in self._model.tensors.values())
 
     def _of_layers(self, batch: int, after: Result) -> Iterator[Advice]:
-        """Yield the gains that a larger batch brings for the slowest layers."""
+        """Yield advice on the gain from a larger batch for each of the slowest layers."""
         shares = {row.name: row.latency_us / batch for row in after.layers}
         named = {layer.name: layer for layer in self._model.network.layers}
         rows = sorted((row for row in self.result.layers if row.name in named), key=lambda row: -row.latency_us)
@@ -209,8 +209,8 @@ class Adviser:
         return self._all(seen, f"{CORES} cores with one batch each", f"--cores {CORES}", before, after)
 
     def _tables(self, before: float) -> Iterator[Advice]:
-        """Yield the cost of loading activation tables on the Scalar Engine, compared with a schedule in which these
-        loads take no time."""
+        """Yield advice on the time for loading activation tables on the Scalar Engine, estimated from a schedule in
+        which these loads take no time."""
         runs = [run for _, run in self.result.timelines if isinstance(run, Run)]
         steps = [step for run in runs for step in run.critical_path if step.waited == "table"]
         loads = sum(min(step.picoseconds, 1_300_000) for step in steps if step.resource == "scalar") / 1e6

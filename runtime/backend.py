@@ -83,7 +83,7 @@ class LaunchResult:
     Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, can be passed to another launch
     unchanged, and are copied to the host by `np.asarray`. `timeline` is a `simulator.Run` without outputs if the
     simulator was asked to keep timelines, else None. If the kernel runs a network on a backend that times layers,
-    `layers` maps each layer to its time, and `launch` contains the time that belongs to no layer. Together they add up
+    `layers` maps each layer to its time, and `launch` is the time not attributed to any layer. Together they add up
     to the total time.
     """
 

@@ -23,7 +23,7 @@ from ..simulator.timing.constants import Machine, machine
 from ..simulator.timing.pair_schedule import of_two_cores
 from .backend import DTYPES, EIGHT_BITS
 
-_FLOAT32_PASSES = 4  # passes of the Tensor Engine, whose full rate applies to 16 bits (trainium2_arch)
+_FLOAT32_PASSES = 4  # passes of the Tensor Engine in float32; its full rate applies to 16 bits (trainium2_arch)
 _DOUBLE_ROWS = 0.5  # passes in 8 bits: since NeuronCore-v3, two rows are contracted at once (trainium2_arch)
 _FILTERED = 3  # number of taps along an axis to which minimal filtering applies
 

@@ -184,7 +184,7 @@ class LayerLaunches:
         """Return the predicted microseconds of a batch of the given size, or a lower bound if the prediction reaches
         `most`.
 
-        `least`: lower bounds on the microseconds of layers, which are used until the launches of the layers are
+        `least` contains lower bounds on the microseconds of layers, which are used until the launches of the layers are
         predicted.
         """
         backend, total = SimulatedBackend(target), sum(least.values())
@@ -328,7 +328,8 @@ def _launch_of(result: LaunchResult) -> LaunchTime:
 
 
 def _first(planned: LaunchPlan, size: int, values: Any, classes: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the values [size, numbers] and the classes of the first inputs; the rest of the batch is padding."""
+    """Return the values [size, numbers] and the classes of the first `size` inputs; the rest of the batch is
+    padding."""
     scores = _numbers(planned.pictures_of(values)[:size], size)
     return scores, None if classes is None else planned.pictures_of(classes)[:size]
 

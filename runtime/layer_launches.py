@@ -123,7 +123,8 @@ class ProgramStep:
         return replace(self.planner.show(batch), name=self.name)
 
     def _plan(self, batch: int) -> LaunchPlan:
-        """Return the launch of a batch. Raise KernelError if the layer does not fit into the target's memory."""
+        """Return the planned launch of a batch. Raise KernelError if the layer does not fit into the target's
+        memory."""
         try:
             return self.planner.plan(batch)
         except Unsupported as why:

@@ -66,10 +66,10 @@ def quicker(
 
 
 def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
-    """Return a lower bound for each layer, keyed by name, on the microseconds of a batch if each layer has separate
-    launches.
+    """Return a lower bound on the microseconds that each layer takes for a batch if it has launches of its own, keyed
+    by layer name.
 
-    The output channels of a convolution are on the partitions, not all of which may be used.
+    The bound of a convolution considers that its output channels may not fill all partitions.
     """
     constants, shapes = machine(target), network.shapes()
     multiplying = multiplying_ns(network, dtype, batch, target)

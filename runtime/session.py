@@ -175,7 +175,7 @@ class Session:
     def time(self, count: int, backend: Backend | None = None) -> Result:
         """Time each layer for `count` inputs in batches, from shapes only, and return a result without outputs.
 
-        Another backend of the same kind may be passed.
+        `backend` may be another backend of the same kind.
         """
         totals = Totals(self.rows)
         timelines: tuple[tuple[str, object], ...] = ()

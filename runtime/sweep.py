@@ -81,7 +81,8 @@ def shared_hbm(target: str, cores: int) -> dict[str, float]:
 
 
 def marked(points: Sequence[SweepPoint], limit_us: float | None) -> list[SweepPoint]:
-    """Mark the best point of each network, input shape, target and dtype, and the points within a limit."""
+    """Mark the best point of each combination of network, input shape, target and dtype, and the points within a
+    limit."""
     compared = [replace(p, within_limit=None if limit_us is None else p.total_us <= limit_us) for p in points]
     best: dict[tuple[object, ...], SweepPoint] = {}
     for point in compared:

@@ -12,8 +12,8 @@ DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3")
 
 
 class Source(NamedTuple):
-    """A source of error, with its size relative to the largest value of a kernel's result for each dtype of the
-    operands."""
+    """A source of error. For each dtype of the operands, its size is given relative to the largest value of a kernel's
+    result."""
 
     what: str
     shares: tuple[float, float, float, float]  # in the order of DTYPES

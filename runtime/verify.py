@@ -20,7 +20,7 @@ from ..models.golden import OutputRun, run_network
 from .tolerances import network_tolerance, rounding
 
 LARGE_LOGIT = 16.0
-ROUNDINGS = 4  # rounding errors grow with the square root of their number: two in each of eight layers
+ROUNDINGS = 4  # the square root of the number of rounding errors: two in each of eight layers
 
 
 @dataclass(frozen=True)

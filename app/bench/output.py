@@ -27,8 +27,8 @@ def bench_section(subject: BenchSubject, options: RunOptions) -> dict[str, Any]:
 def write_bench(
     report: Report, section: dict[str, Any], comparison: BaselineComparison | None, options: RunOptions
 ) -> None:
-    """Write a report as `reports.emit` does, with the additional sections of a bench: as fields in JSON, as one line
-    each in NDJSON.
+    """Write a report as `reports.emit` does, with the additional sections of a bench, each of which is a field in JSON
+    and a line in NDJSON.
 
     The comparison is also printed as a table, on standard error if a machine-readable format is written to standard
     output.

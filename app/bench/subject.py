@@ -28,7 +28,8 @@ def _suites() -> list[str]:
 
 
 def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the value of --shape: return `m=64,k=` and so on, for each size that has not been given yet."""
+    """Complete the value of --shape: return one completion, such as `m=64,k=`, for each size that has not been given
+    yet."""
     from ...runtime.measure.kernel_cases import ShapeError, kernel_keys
 
     given, comma, _ = incomplete.rpartition(",")

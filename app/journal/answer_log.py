@@ -40,7 +40,7 @@ _MAX_LINE = 1 << 28  # bytes per prediction; a thousand labels need about 100 kB
 class AnswerLog:
     """Predictions in a named log (`open_log`) or in an unnamed temporary file.
 
-    `count` is the number of predictions, and `earlier` is the number of those from an earlier run. `answered` contains
+    `count` is the number of predictions, and `earlier` is how many of them are from an earlier run. `answered` contains
     the inputs of the earlier predictions; `reported` contains the subset that was read from a report, whose names have
     the spelling of reports. `changed` is the number of earlier predictions that are ignored because the state of their
     input has changed.

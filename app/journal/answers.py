@@ -44,7 +44,7 @@ class AnswerOutput(Protocol):
         """Iterate over all predictions, if they are stored."""
 
     def finish(self, report: Report, quiet: bool, shown: int | None) -> None:
-        """Write the report with all predictions; tables show `shown` labels of each, if given."""
+        """Write the report with all predictions. If `shown` is given, tables show at most that many labels for each."""
 
 
 @contextlib.contextmanager

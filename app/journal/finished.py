@@ -26,7 +26,7 @@ def read_finished(
     """Yield the predictions in a CSV or NDJSON report of a network with these labels; `change` is applied to CSV cells.
 
     A truncated last line is ignored, and so are errors, since their inputs are processed again. A CSV file contains
-    only the first label of a prediction. Raises UsageError for other files, and for a report of a run with different
+    only the first label of a prediction. Raises UsageError for other files, and for the report of a run with different
     options.
     """
     allowed = ("ndjson",) if identity["command"] in ("detect", "segment") else ("csv", "ndjson")

@@ -1,4 +1,4 @@
-"""The identity of a run: everything that its predictions depend on. A run can be resumed only with the same
+"""The identity of a run: everything that its predictions depend on. A run can be resumed only by a run with the same
 identity."""
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class States(Protocol):
 
 
 class FileStates:
-    """The states of files: size and modification time, plus the SHA-256 of the contents for the check `hash`.
+    """The states of files: size and modification time, plus the SHA-256 of the contents if the check is `hash`.
 
     The state is recorded before the file is read, so that a file that changes in between is processed again.
     """

@@ -24,7 +24,7 @@ SHOWN_CLASSES = 20  # if there are more classes, those with the lowest IoU are s
 
 
 def area_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
-    """Return one record of AREA_COLUMNS per class of the picture `name`."""
+    """Return one record with the columns AREA_COLUMNS for each class in the picture `name`."""
     return [{"input": name, **vars(area)} for area in (answer.map.areas if answer.map is not None else ())]
 
 

@@ -13,7 +13,7 @@ BOX_COLUMNS = ("input", "label", "class_index", "confidence", "x1", "y1", "x2", 
 
 
 def box_lines(answer: Prediction, name: str | int) -> list[dict[str, Any]]:
-    """Return one record of BOX_COLUMNS per box of the picture `name`."""
+    """Return one record with the columns BOX_COLUMNS for each box in the picture `name`."""
     return [
         {"input": name, **{key: value for key, value in vars(box).items() if key in BOX_COLUMNS}}
         for box in answer.boxes or ()

@@ -17,8 +17,8 @@ NO_VALUE = "\u2013"
 
 @dataclass(frozen=True)
 class ReportColumn(Generic[Row]):
-    """A column of a table. A `rate` has a bar relative to the largest rate of the column, and a `share` has a bar
-    relative to 1. A `bound` has the colour of the row's `resource`."""
+    """A column of a table. The bar of a `rate` is relative to the largest rate in the column, and the bar of a `share`
+    is relative to 1. A `bound` has the colour of the row's `resource`."""
 
     heading: str
     text: Callable[[Row], str]

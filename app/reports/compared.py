@@ -47,6 +47,6 @@ def _name(each: ComparedKernel) -> str:
 
 
 def _shares(each: ComparedKernel) -> dict[str, tuple[float | None, float | None]]:
-    """Return the utilization of each engine: the predicted one and AWS's estimate."""
+    """Return the utilization of each engine, first as predicted and then as estimated by AWS."""
     engines = dict.fromkeys((*each.engines, *each.aws_engines))
     return {engine: (each.engines.get(engine), each.aws_engines.get(engine)) for engine in engines}

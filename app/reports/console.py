@@ -211,7 +211,8 @@ def _list_missing(console: Console, headings: Sequence[str]) -> None:
 
 
 def _heading_rows(names: Column, shown: Sequence[Column]) -> Iterator[tuple[Text, list[Text]]]:
-    """Yield the lines of the headings from top to bottom, each as the names' heading and the figures' headings."""
+    """Yield the lines of the headings from top to bottom: for each line, the heading of the names and those of the
+    figures."""
     height = max(len(column.lines) for column in (names, *shown))
     for level in range(height):
         name, *heads = (Text(_level(column, level, height), "bold") for column in (names, *shown))
@@ -231,7 +232,8 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _level(column: Column, level: int, height: int) -> str:
-    """Return one line of a heading, aligned with the bottom of `height` lines."""
+    """Return one of the `height` lines of the headings for a column, whose own heading is aligned with the bottom
+    line."""
     return ([""] * (height - len(column.lines)) + column.lines)[level]
 
 
@@ -242,7 +244,7 @@ def _set(text: Text, width: int, right: bool) -> Text:
 
 
 def _shortened(text: Text, width: int) -> Text:
-    """Return the text, with its middle replaced if it is too long, since layer names differ at their ends."""
+    """Return the text, with its middle replaced by dots if it is too long, since layer names differ at their ends."""
     if text.cell_len <= width:
         return text
     head = (width - 2) // 3

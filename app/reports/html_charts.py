@@ -213,8 +213,8 @@ def _describe(point: Point, kind: str) -> str:
 def _free_place(
     x: float, y: float, radius: float, width: float, taken: list[tuple[float, float, float, float]]
 ) -> tuple[float, float, float, float] | None:
-    """Return a free position (left, top, right, bottom) for a label of this width next to its circle, or None if there
-    is none."""
+    """Return a free area (left, top, right, bottom) for a label of this width next to its circle, or None if there is
+    none."""
     for left, top in (
         (x + radius + 4, y - 7),
         (x - radius - 4 - width, y - 7),

@@ -17,7 +17,7 @@ _TITLES = {"sbuf": "SBUF", "psum": "PSUM"}
 
 
 def memory_section(run: Any) -> Markup:
-    """Return the charts of both memories of a launch: a curve, and the tiles that are live at the peak."""
+    """Return the SBUF and PSUM charts of a launch: usage over time, and the tiles that are live at the peak."""
     parts = [_memory(run, region) for region in ("sbuf", "psum")]
     lead = "Bytes per partition of the tiles that are live during the launch, from first write to last access."
     return element(
@@ -29,7 +29,7 @@ def memory_section(run: Any) -> Markup:
 
 
 def _row(run: Any, tile: Any, names: Sequence[str]) -> Markup:
-    """Return the row of a tile; `names`: the names of the layers, empty if there are none."""
+    """Return the row of a tile; `names` are the names of the layers, or empty if there are none."""
     owner = run.parts.owners[tile.position] if run.parts else -1
     life = (tile.end_ns - tile.start_ns) / 1000
     return element(
@@ -75,8 +75,8 @@ def _memory(run: Any, region: str) -> Markup:
 
 
 def _curve(use: Any, needed: int, end: float, title: str) -> Markup:
-    """Return the curve of bytes in use over time, with a mark at the bytes that the kernel needs in its own order and a
-    line for the capacity if the curve comes close to it."""
+    """Return the curve of the bytes in use over time. A label marks the bytes that the kernel needs in program order,
+    and a line marks the capacity if the curve comes close to it."""
     high = max(use.peak_bytes, 1)
     top = use.capacity if use.peak_bytes > use.capacity / 3 else high * 1.15
 
@@ -105,7 +105,7 @@ def _curve(use: Any, needed: int, end: float, title: str) -> Markup:
 
 
 def _thinned(points: Any) -> list[tuple[float, int]]:
-    """Return the points reduced to the highest and the last point of each of _MOST_POINTS groups."""
+    """Divide the points into at most _MOST_POINTS groups, and return the highest and the last point of each."""
     step = -(-len(points) // _MOST_POINTS)
     if step <= 1:
         return list(points)
@@ -118,7 +118,7 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
 
 
 def _spent(critical: Mapping[str, float]) -> str:
-    """Return the resources on which the time of a source line was spent, largest first."""
+    """Return the resources on which the time of a source line was spent, in order of decreasing time."""
     return ", ".join(f"{short(name)} {time:.2f}" for name, time in sorted(critical.items(), key=lambda pair: -pair[1]))
 
 

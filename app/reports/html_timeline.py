@@ -95,8 +95,8 @@ class Timeline:
 
 
 def _spans(run: Any, work: float, first: int) -> Iterator[tuple[tuple[str, int], InstructionSpan]]:
-    """Yield the instructions of a run that began at `work`, and the steps of its critical path, each with its track;
-    `first`: the number of its first launch, or layer."""
+    """Yield the instructions of a run that began at `work`, and the steps of its critical path, each with its track.
+    `first` is the number of the run's first launch or layer."""
     for event in run.timeline:
         own = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
         yield (

@@ -187,8 +187,8 @@ def _run_sections(report: Report) -> dict[str, Any]:
 
 
 def _network_sections(report: Report) -> dict[str, Any]:
-    """Return the optional sections that consist of records: predictions labelled none, advice, lowering, sweep and
-    suite."""
+    """Return the optional sections that consist of records: the predictions labelled "none", advice, lowering, sweep
+    and suite."""
     document: dict[str, Any] = {} if report.none is None else {"none": dataclasses.asdict(report.none)}
     for name in ("advice", "lowering", "sweep", "suite"):
         records = getattr(report, name)

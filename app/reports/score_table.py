@@ -31,7 +31,8 @@ def print_score(console: Console, report: Report, quiet: bool) -> None:
 
 
 def print_score_lines(console: Console, report: Report, line: str, unlabelled: str | None, measure: str) -> None:
-    """Print the line of a score, the number of inputs that were not scored, and whether --fail-under is met."""
+    """Print the score in one line, the number of inputs that were not scored, and whether the score satisfies
+    --fail-under."""
     print_line(console, line)
     if unlabelled is not None:
         print_line(console, f"{unlabelled}: not scored")

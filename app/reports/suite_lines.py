@@ -26,7 +26,7 @@ def suite_columns() -> list[ReportColumn[SuiteRow]]:
 
 
 def suite_lines(rows: Sequence[SuiteRow]) -> list[str]:
-    """Return the mean error over the published kernels that were predicted, and the notes on cases."""
+    """Return lines with the mean error over the published kernels that were predicted, and with the notes on cases."""
     from ...runtime.measure.suites import OURS, THEIRS
 
     errors = [abs(row.ratio - 1) for row in rows if row.kernel == THEIRS and row.ratio is not None]

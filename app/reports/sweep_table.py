@@ -27,7 +27,7 @@ def print_sweep(console: Console, report: Report) -> None:
 
 
 def sweep_columns(report: Report, points: Sequence[SweepPoint]) -> list[ReportColumn[SweepPoint]]:
-    """Return the columns of the table; networks and input shapes have a high rank unless they differ."""
+    """Return the columns of the table. Networks and input shapes are dropped first unless they differ between rows."""
     networks = len({point.network for point in points})
     network_rank = 0 if networks > 1 else 9
     shape_rank = 0 if len({point.input_shape for point in points}) > networks else 10
@@ -69,7 +69,7 @@ def best_lines(report: Report) -> list[str]:
 
 
 def _best_of(points: Sequence[SweepPoint], within: str) -> str:
-    """Describe the batch size with the highest throughput; `within`: the limit of the latency, in words."""
+    """Describe the batch size with the highest throughput; `within` states the latency limit in words."""
     best = next((point for point in points if point.best), None)
     if best is None:
         least = min(point.total_us for point in points)

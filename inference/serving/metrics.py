@@ -57,7 +57,7 @@ class Metrics:
         self._registry.register(_Quantiles(self))
 
     def watch(self, waiting: Callable[[], float], workers: Callable[[], float]) -> None:
-        """Export also the number of waiting inputs and of ready workers."""
+        """Also export the numbers of waiting inputs and ready workers."""
         queue = Gauge("trninfer_queue_inputs", "Inputs waiting for a worker.", registry=self._registry)
         queue.set_function(waiting)
         ready = Gauge("trninfer_workers_ready", "Ready workers.", registry=self._registry)

@@ -264,7 +264,7 @@ def _decide_outputs(
         notes = _notes_on_boxes(found, properties.labels)
         if spec is not None:
             return _Meaning(found.outputs, source, properties, notes)
-        # The kind was guessed, so use the usual preprocessing of this kind.
+        # The kind was guessed, so use the usual preprocessing for that kind.
         usual = found.spec.pictures.for_channels(source.input.shape[0])
         properties = properties.with_pictures(replace(usual, is_beside=True))
         return _Meaning(found.outputs, _read_again(walk, graph, part, properties), properties, notes, found.spec)
@@ -280,7 +280,7 @@ def _decide_outputs(
 
 
 def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) -> GraphSource:
-    """Return the input of a graph whose preprocessing has changed, which the builder uses from now on."""
+    """Read the inputs of a graph again after its preprocessing has changed, and update the builder's input."""
     source = graph_input(graph, part, properties.pictures)
     walk.importer.builder.input = source.input
     return source
@@ -383,7 +383,7 @@ def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) 
 
 
 def _notes_after(again: ImportOptions, meaning: _Meaning) -> list[str]:
-    """Return the notes on boxes of the second import."""
+    """Return the notes on boxes from the second import."""
     return [note_on_tables(meaning.outputs)] if again.boxes is None else meaning.notes
 
 

@@ -40,14 +40,14 @@ def note_on_features(built: BuiltOutput) -> str:
 
 
 def _are_features(leading: BuiltOutput) -> bool:
-    """Return True if a row of numbers is named like an embedding, such as "pooler_output" of transformers."""
+    """Return True if the name of a row of numbers suggests an embedding, such as "pooler_output" of transformers."""
     is_named = has_word(leading.name, FEATURES) and not has_word(leading.name, ANSWERS)
     return is_named and len(leading.shape) == 1 and leading.shape[0] > 1
 
 
 def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if the file contains a name for each element of an output of values; the values are then class
-    probabilities."""
+    """Return True if the file contains a name for each element of an output that was read as values. The values are
+    then class probabilities."""
     is_row = len(leading.shape) == 1 and leading.shape[0] > 1
     return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
 

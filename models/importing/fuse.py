@@ -94,7 +94,7 @@ class _Fusing:
         self._drop_unread()
 
     def sink(self) -> None:
-        """Move affine maps into the layers that read them, and stacked values into their parts."""
+        """Move affine maps into the layers that read them, and compute stacked values part by part."""
         self.layers, self.tensors, self.outputs = sink_affines(self.layers, self.tensors, self.shapes, self.outputs)
         self.layers, self.tensors = compute_parts(self.layers, self.tensors, self._update_shapes(), self.outputs)
         self._update_shapes()
@@ -291,7 +291,7 @@ def _is_cut_at_zero(layer: Layer | None) -> bool:
 
 
 def _gated_sum(state: _Fusing, layer: Layer) -> Layer | None:
-    """Simplify sums and quotients with gates."""
+    """Simplify gated sums and quotients."""
     return GatedSums(state.layers, state.tensors, state.shapes, state.reads).simplify(layer, state.outputs)
 
 

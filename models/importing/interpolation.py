@@ -32,7 +32,8 @@ class Resized:
 
 
 def interpolation(node: Node, old: bool, way: str, axis: Resized) -> np.ndarray:
-    """Return the matrix [size, extent] of one axis, with zeros for `tf_crop_and_resize` positions outside the axis.
+    """Return the matrix [size, extent] of one axis, with zeros for positions of `tf_crop_and_resize` that are outside
+    the axis.
 
     `way` is nearest, linear or cubic. If `old` is true, the rules from before opset 11 apply.
     """

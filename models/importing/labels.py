@@ -45,7 +45,7 @@ def parse_labels(content: bytes, suffix: str = "") -> tuple[str, ...]:
 
 
 def _check_labels(labels: Sequence[str], what: str) -> None:
-    """Raise ModelError if a label is empty or not printable; `what`: the word for an entry of the file."""
+    """Raise ModelError if a label is empty or not printable; `what` is the word for an entry of the file."""
     for number, label in enumerate(labels, start=1):
         if not label or not label.isprintable():
             raise ModelError(f"{what} {number} is {'not printable' if label else 'empty'}")

@@ -58,7 +58,7 @@ def text(node: Node, name: str, default: str) -> str:
 
 
 def pads_of(node: Node, rank: int, wanted: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the pads before and after each side; `wanted`: the total pads of an automatic padding."""
+    """Return the pads before and after each axis; `wanted` contains the total pads for automatic padding."""
     way = text(node, "auto_pad", "NOTSET")
     if way == "NOTSET":
         pads = integers(node, "pads", 2 * rank, (0,) * (2 * rank))

@@ -45,7 +45,7 @@ _REMEDIES = {
     "Attention": "attention is not supported",
     "Random": "it draws random numbers; export the network in evaluation mode, without random masks or noise",
 }
-_SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # number of inputs that can be outputs instead
+_SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # number of inputs to suggest as outputs instead
 _ALIKE = {
     "Loop": "If",
     "Scan": "If",
@@ -270,7 +270,8 @@ class Walk:
 
 
 def _remedy(node: Node, unknown: Collection[str] = ()) -> str:
-    """Return why an operator is not supported and what to do; `unknown` contains values that cannot be computed."""
+    """Explain why an operator is not supported and what to do instead; `unknown` contains the values that cannot be
+    computed."""
     op = node.op
     if op in _SELECTING:
         read = [name for name in node.inputs[: _SELECTING[op]] if name not in unknown]

@@ -261,7 +261,8 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
 
 
 def _first_reader(nodes: Sequence[Node], name: str, between: Collection[str]) -> tuple[Node | None, set[str]]:
-    """Return the first node that reads a value, apart from operators `between`, and the names of the value there."""
+    """Return the first node that reads a value, skipping the operators in `between`, and all names under which these
+    pass the value on."""
     names = {name}
     for node in nodes:
         if names.isdisjoint(node.inputs):
@@ -294,8 +295,8 @@ def _fixed(name: str, sizes: list[int | None], layout: str, options: Preprocessi
 def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, float] | None:
     """Return the range of pixel values that the graph expects, if it starts with preprocessing arithmetic.
 
-    Integers (uint8), or arithmetic that subtracts more than 2 or divides by more than 2, expect pixels of 0 to 255;
-    other arithmetic expects 0 to 1.
+    A graph expects pixels from 0 to 255 if they are integers (uint8), or if its arithmetic subtracts more than 2 or
+    divides by more than 2. Otherwise, it expects 0 to 1.
     """
     if given.dtype is not None and given.dtype.kind in "iu":
         return (-128.0, 127.0) if given.dtype == np.int8 else (0.0, 255.0)

@@ -112,7 +112,7 @@ def build_outputs(importer: Importer, outputs: Sequence[FoundOutput]) -> list[Bu
 
 
 def _is_column(found: FoundOutput, outputs: Sequence[FoundOutput]) -> bool:
-    """Return True if an output has one element per row of a table that is another output: the scores of boxes."""
+    """Return True if an output has one element per row of another output, a table: the scores of boxes."""
     shape = found.view.shape
     rows = shape[0] if len(shape) == 2 and shape[1] == 1 else shape[0] if len(shape) == 1 else 0
     tables = [other.view.shape for other in outputs if len(other.view.shape) == 2 and min(other.view.shape) > 1]

@@ -181,7 +181,8 @@ class _Search:
         return int(axes[0]) if isinstance(axes, tuple) and len(axes) == 1 else None
 
     def _and_constant(self, node: Node | None, op: str) -> tuple[str, np.ndarray]:
-        """Return (the name of the variable operand, the constant operand), both empty without a match."""
+        """Return (the name of the variable operand, the constant operand); both are empty if the node does not
+        match."""
         name = self._constant_beside(node, op)
         if node is None or not name:
             return "", np.empty(0)

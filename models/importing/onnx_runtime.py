@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def sensitivity(self) -> float:
-        """The difference as a share of the largest output, where both computed in float32; otherwise 0."""
+        """The difference relative to the largest output if both computed in float32; otherwise 0."""
         is_exact = not self.skipped and self.largest_output > 0 and self.tolerance <= TOLERANCES["float32"]
         return self.max_abs_error / self.largest_output if is_exact else 0.0
 
@@ -103,7 +103,7 @@ class ImportedGraph:
     tensors: Mapping[str, np.ndarray]
     names: tuple[str, ...]  # names of the network's outputs in the file
     notes: tuple[str, ...] = ()
-    map_is_last: bool = False  # in the file, the class axis of a map follows the rows and columns
+    map_is_last: bool = False  # in the file, the class axis of a map comes after the rows and columns
 
 
 def _values_to_compare(

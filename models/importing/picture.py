@@ -61,7 +61,7 @@ class PreprocessingOptions:
         are_beside = bool(own.pop("is_beside", not own)) and not (others == self == PreprocessingOptions())
         if self.pictures == "digit":  # digits are located and cropped by a separate method
             others = PreprocessingOptions(usual_size=others.usual_size)
-        if self.input_range or self.mean or self.std:  # never mix values of these three options from both sources
+        if self.input_range or self.mean or self.std:  # never mix values of these options from different sources
             others = replace(others, input_range=None, mean=None, std=None)
         return replace(others, **own, is_beside=are_beside)
 

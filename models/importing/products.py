@@ -1,4 +1,4 @@
-"""Layers for products of two values that are not part of an attention.
+"""Layers for products of two values that are not part of an attention layer.
 
 Examples are logits that are mixed between heads, and logits with a data-dependent bias. The scores (see scores.py) are
 computed by an attention layer whose values are the identity matrix, so that its output is the softmax weights or the

@@ -12,7 +12,7 @@ from ..regular_files import describe, open_regular
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _HEAD = 16  # number of leading bytes that identify a format
 
-# Formats that are recognised only by the file name, with advice.
+# Formats that are recognised only by the file name, each with advice.
 _OTHERS = {
     ".pb": "a TensorFlow graph; python -m tf2onnx.convert --saved-model FOLDER --output {onnx}",
     ".ort": "an ONNX file in ONNX Runtime's own format; import the .onnx file that it was made from",

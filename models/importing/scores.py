@@ -285,7 +285,7 @@ def _heads(importer: Importer, queries: View) -> tuple[int, ...]:
 
 
 def _images(importer: Importer, operands: tuple[View, ...], rows: int, by_rows: bool) -> tuple[Shape, ...]:
-    """Return (H, W) of queries, keys and values, which are the sizes of their layers if the tokens are pixels."""
+    """Return (H, W) of queries, keys and values; if the tokens are pixels, these are the sizes of their layers."""
     if by_rows:
         return tuple((rows, operand.shape[-2]) for operand in operands)
     own = [importer.shape(operand)[1:] for operand in operands]
@@ -296,7 +296,7 @@ def _images(importer: Importer, operands: tuple[View, ...], rows: int, by_rows: 
 
 
 def _folded(bias: np.ndarray, heads: tuple[int, ...], rows: tuple[int, ...], count: int) -> np.ndarray:
-    """Return a bias as [heads, rows, queries, keys], of size 1 along heads or rows if all share one bias."""
+    """Return a bias as [heads, rows, queries, keys]; heads or rows have size 1 if all of them share one bias."""
     lead = bias.ndim - 2
     ordered = bias.transpose(*heads, *rows, lead, lead + 1).reshape(count, -1, *bias.shape[-2:])
     for axis in (0, 1):

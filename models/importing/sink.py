@@ -1,4 +1,4 @@
-"""Move affine maps into the layers that read them, as is useful for Keras networks with BatchNorm after ReLU. The
+"""Move affine maps into the layers that read them, which is useful for Keras networks with BatchNorm after ReLU. The
 scales and shifts of a normalisation are also such a map.
 
 A map with positive scales can be moved behind a max pool, and any map can be moved behind an average pool. It is then
@@ -234,7 +234,8 @@ def _is_unpadded(layer: Layer) -> bool:
 def _fold_into_filters(
     weight: np.ndarray, scale: np.ndarray, shift: np.ndarray, groups: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return filters multiplied by the scales of their inputs, and [Cout, 1, k, k] of their sums over the shifts."""
+    """Return filters multiplied by the scales of their inputs, and their sums weighted by the shifts (Cout, 1, k,
+    k)."""
     own = np.arange(len(weight)) // (len(weight) // groups)  # the group of each output
     scales, shifts = (numbers.reshape(groups, -1)[own][:, :, None, None] for numbers in (scale, shift))
     return weight * scales, (weight * shifts).sum(axis=1, keepdims=True)

@@ -1,11 +1,11 @@
-"""Compute concatenated values part by part, as is useful for MixNet, whose layers concatenate the results of filters of
-several sizes.
+"""Compute concatenated values part by part, which is useful for MixNet, whose layers concatenate the results of filters
+of several sizes.
 
-A concatenated value (a stack) is stored in tiles of which each part begins a new one. A layer that needs other tiles,
-such as an elementwise product or a depthwise convolution, first has to rearrange the channels. Therefore, affine maps
-and activations of a stack of convolutions are moved into the convolutions, gates multiply each part, and slices that
-select a part read it directly. Convolutions of single pixels whose only reader is a stack of few channels become one
-convolution.
+A concatenated value (a stack) is stored in tiles, and each of its parts begins a new tile. A layer that needs other
+tiles, such as an elementwise product or a depthwise convolution, first has to rearrange the channels. Therefore, affine
+maps and activations of a stack of convolutions are moved into the convolutions, gates multiply each part, and slices
+that select a part read it directly. Convolutions of single pixels whose only reader is a stack of few channels become
+one convolution.
 """
 
 from __future__ import annotations

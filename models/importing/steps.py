@@ -57,7 +57,7 @@ def chosen_everywhere(importer: Importer, node: Node) -> View | None:
 
 
 def _with_axes_of(importer: Importer, view: View, values: np.ndarray) -> np.ndarray:
-    """Return values that broadcast over a view with its number of axes, without the batch axis."""
+    """Return values that broadcast over a view, reshaped to as many axes as the view has without the batch axis."""
     if math.prod(values.shape[: max(0, values.ndim - view.rank)]) != 1:
         raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
     values = values.reshape(((1,) * view.rank + values.shape)[-view.rank :] if view.rank else ())

@@ -23,7 +23,8 @@ class UltralyticsFile:
     """The metadata of a file from Ultralytics; fields that an older exporter did not write are None or empty.
 
     `size` is the height and width of the input image. `selects_boxes` is True if the graph itself selects boxes, by
-    their scores (end-to-end) or overlaps (`nms=True`); `has_all_rows` is True if the output is the table before that.
+    their scores (end-to-end) or overlaps (`nms=True`); `has_all_rows` is True if the output is the table before this
+    selection.
     """
 
     task: str

@@ -52,8 +52,8 @@ class LocalResponseNorm(Layer):
 class LayerNorm(Layer):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift over the channels of each pixel, or over the features.
 
-    If `is_centred`, the mean is zero already and not subtracted. Tensors: `<name>.scale` [channels] and `<name>.shift`
-    [channels].
+    If `is_centred` is set, the mean is already zero and is not subtracted. Tensors: `<name>.scale` [channels] and
+    `<name>.shift` [channels].
     """
 
     channels: int

@@ -130,7 +130,8 @@ class ComparingBackend:
         self.compared: list[ComparedLaunch] = []
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
-        """Run a kernel on both backends and record the comparison, without the names of the step and the kernel."""
+        """Run a kernel on both backends and record the comparison; the caller fills in the names of the step and the
+        kernel."""
         operands, others = split_arguments(kernel, arrays, parameters)
         measured = self._measured.launch(kernel, **operands, **others)
         here = {name: np.asarray(array) for name, array in operands.items()}

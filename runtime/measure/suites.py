@@ -167,7 +167,7 @@ def _case(record: dict[str, str]) -> SuiteCase:
 
 
 def _parameters(text: str) -> dict[str, int | str]:
-    """Parse `n=25600 tiled rows=1` to {"n": 25600, "variant": "tiled", "rows": 1}.
+    """Parse `n=25600 tiled rows=1` as {"n": 25600, "variant": "tiled", "rows": 1}.
 
     A word without "=" is the variant.
     """

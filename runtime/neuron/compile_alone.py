@@ -7,8 +7,8 @@ The modules appear in AWS's sources and in public code: `nki.framework.compiled`
 instruction simulator. If the result contains no prediction, it is requested as in public code: with
 `emit_predicted_latency` and with the pipeline optimizations that a StandaloneKernel turns off.
 
-If these modules differ or are missing in a wheel, an ImportError, AttributeError or TypeError is raised, and the next
-way is tried. The last way is the call that compiles and executes (compile_worker.py).
+If a wheel lacks these modules or contains different versions, an ImportError, AttributeError or TypeError is raised,
+and the next method is tried. The last method is the call that compiles and executes the kernel (compile_worker.py).
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def compile_alone(
 
     Return None if this version of nki does not support that.
 
-    `simulate`: whether to run BIRSim on the inputs as well, if that works. Exceptions of the compiler about a kernel
-    are propagated.
+    If `simulate` is True, BIRSim is also run on the inputs, if possible. Exceptions that the compiler raises for a
+    kernel are propagated.
     """
     tried: list[tuple[str, str]] = []
     for label, way, birsim in _attempts(simulate):

@@ -2,9 +2,9 @@
 
 NKI compiles a kernel that is called with NumPy arrays "standalone" (aws-neuron-sdk, nki/api/generated/nki.jit), and
 saves its NEFF in NKI_ARTIFACTS_DIR, which must be set before nki is imported (neuron-runtime/nrtpy/
-nrtpy-troubleshooting.rst): the parent process sets it. The call also executes the kernel. If that
-fails but the NEFF exists, compilation has succeeded (tutorial-debug-neff-nrtpy.rst); execution fails, for instance, if
-the machine has no NeuronCore or none is free.
+nrtpy-troubleshooting.rst); therefore, the parent process sets it. The call also executes the kernel. If that fails but
+the NEFF exists, compilation has succeeded (tutorial-debug-neff-nrtpy.rst); execution fails, for instance, if the
+machine has no NeuronCore or none is free.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Device:
         self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._unwanted: list[tuple[int, int]] = []  # tensors to free, each with the number of its process
+        self._unwanted: list[tuple[int, int]] = []  # tensors to free, each with the number of the process that holds it
 
     def start(self) -> int:
         """Start the process if it is not running, and return its number.

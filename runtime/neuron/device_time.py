@@ -151,7 +151,7 @@ def _of_summary(text: str) -> float:
 
 
 def _of_parquet(folder: Path) -> float:
-    """Return the seconds in the Summary table, in which they are a column or a row."""
+    """Return the seconds in the Summary table, which stores them as a column or as a row."""
     try:
         import pyarrow.parquet as parquet
     except ImportError:

@@ -2,7 +2,7 @@
 
 AWS documents that `nki.jit` returns a `Kernel` (aws-neuron-sdk, nki/api/generated/nki.jit) but documents none of its
 attributes; in the source (nki/framework/kernel.py: a frozen dataclass with `func`, `lnc`, `schedule` and others) they
-are marked internal. Therefore a kernel is identified by finding the module attribute that is the same object.
+are marked internal. Therefore, a kernel is identified by finding the module attribute that is the same object.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class LoadedNeff:
     def benchmark(
         self, tensors: Mapping[str, int], outputs: Sequence[DeviceArray], warmup: int, iterations: int
     ) -> tuple[list[float], float | None]:
-        """Return the microseconds on the NeuronCore only of each of `iterations` executions, after `warmup` untimed
-        executions. If the runtime returns only the mean, return the mean."""
+        """Return the microseconds that each of `iterations` executions takes on the NeuronCore only, after `warmup`
+        untimed executions, and their mean if the runtime returns only the mean."""
         operands = self._operands(tensors, [output.tensor for output in outputs])
         answer = self._device.ask("benchmark", **operands, warmup=warmup, iterations=iterations)
         return answer["us"], answer["mean_us"]

@@ -73,7 +73,7 @@ class OnDevice(CompiledKernels):
             raise DeviceLost(f"{executable.job.source.name}: {error}; its process was stopped") from error
 
     def _tensors_of(self, executable: Executable, operands: Operands) -> dict[str, tuple[int, Any]]:
-        """Return, for each operand, a tensor that contains its values, and the operand itself."""
+        """Return a pair for each operand, keyed by name: a tensor that contains its values, and the operand itself."""
         return {name: (self._tensor(id(executable), name, array), array) for name, array in operands.items()}
 
     def _tensor(self, executable: int, name: str, array: Any) -> int:

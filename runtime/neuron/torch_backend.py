@@ -44,7 +44,7 @@ class _Loaded:
 
 
 def _failure(job: Job, error: DeviceFaultError, printed: str) -> Exception:
-    """Return the exception for a job that failed on the device. `printed`: the output of the compiler."""
+    """Return the exception for a job that failed on the device. `printed` is the output of the compiler."""
     if is_taken(f"{error.text}\n{printed}"):
         return CoreInUse(taken_line(f"{error.text}\n{printed}"))
     if error.kind == NOT_ON_CORE or is_of_runtime(error.text):  # the kernel was compiled and executed

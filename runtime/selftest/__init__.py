@@ -1,2 +1,2 @@
-"""The self-test of a machine: it compares each kernel, at a small and an odd size, and networks on samples with the
-golden model."""
+"""The self-test of a machine. It runs each kernel at a small and an odd size, and networks on samples, and compares the
+results with the golden model."""

@@ -98,7 +98,7 @@ class ArchivedKernel:
         )
 
     def beside(self, run: simulator.Run) -> ComparedKernel:
-        """Return the comparison with a launch on the simulator."""
+        """Return the comparison of this kernel with a launch on the simulator."""
         return ComparedKernel(
             target=self.target,
             dtype=self.dtype,

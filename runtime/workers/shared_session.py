@@ -38,7 +38,7 @@ from .pool import END_SECONDS, MAX_DEATHS, PoolRules, PoolWorker, WorkerDied, Wo
 from .process import ProcessWorker, WorkerEnded, WorkerProcess
 from .worker import BackendOpener, Hello, Prepare, Setup, Worker
 
-WINDOW = 4  # maximum number of batches per worker that were read and whose results have not been yielded
+WINDOW = 4  # maximum number of batches per worker that were read but whose results have not been yielded
 AHEAD = 2  # maximum number of batches in flight per worker
 START_SECONDS = 300.0  # time limit for the first worker to be ready; a cluster may have to add nodes
 _STEP_SECONDS = 1.0  # length of one wait; Python handles signals between waits
@@ -127,7 +127,7 @@ class SharedSession:
     def _wait(self, futures: Iterable[concurrent.futures.Future[Any]]) -> set[concurrent.futures.Future[Any]]:
         """Wait a limited time for finished batches and return them.
 
-        If the pool gave up, raise the error that made it do so.
+        If the pool gave up, raise the error that was the cause.
         """
         done, _ = concurrent.futures.wait([*futures, self._failure], _STEP_SECONDS, concurrent.futures.FIRST_COMPLETED)
         self._pass_on_lines()
@@ -158,7 +158,7 @@ class SharedSession:
         await self._pool.stop(0.0)
 
     async def _answer(self, inputs: Any) -> BatchAnswer:
-        """Process a batch, or its inputs individually if workers end because of it."""
+        """Process a batch; if it causes workers to end, process its inputs one by one."""
         try:
             answer: BatchAnswer = await self._pool.submit(inputs)
             return answer

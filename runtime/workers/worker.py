@@ -32,8 +32,8 @@ class BackendOpener(Protocol):
         """Open the backend, whose messages are passed to `progress` and `warn`."""
 
 
-# Converts the sources sent to a worker to inputs [N, ...]. Also returns, keyed by position, the reason why a source
-# cannot be used. It must be picklable too.
+# Converts the sources sent to a worker to inputs [N, ...]. Also returns the reason why each unusable source was
+# rejected, keyed by position. It must be picklable too.
 Prepare = Callable[[Sequence[Any]], tuple[np.ndarray, Mapping[int, str]]]
 
 

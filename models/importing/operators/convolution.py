@@ -33,7 +33,7 @@ def geometry(
     strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
     if min(*strides, *dilations) < 1:
         raise ModelError("its strides or dilations are below 1")
-    wanted = [  # the padding with which there is an output for each stride
+    wanted = [  # the padding for which there is one output per stride
         max(0, (-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side)
         for side, size, stride, dilation in zip(sides, kernel, strides, dilations)
     ]

@@ -65,8 +65,8 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
 
 
 def _within_image(node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]) -> tuple[Node, tuple[int, ...]]:
-    """Return a pool, and its window, without the part of a window larger than the padded image that `ceil_mode` keeps.
-    EfficientNet of transformers averages whole images this way."""
+    """Limit the window of a pool to the padded image if it is larger and `ceil_mode` keeps it; return the pool and its
+    window. The EfficientNet of transformers averages whole images with such windows."""
     rank = len(sides)
     strides, dilations = (list(integers(node, name, rank, (1,) * rank)) for name in ("strides", "dilations"))
     pads, sizes = integers(node, "pads", 2 * rank, (0,) * 2 * rank), list(kernel)
@@ -114,7 +114,8 @@ def _pooled_by_sides(importer: Importer, node: Node, view: View, method: str) ->
 
 
 def _along(node: Node, sides: tuple[int | None, int | None]) -> Node:
-    """Return a node that pools two of three sides as a 3-D pool does; None is a side that is not pooled."""
+    """Return a node that pools two of the three spatial axes of a 3-D pool; None in `sides` stands for an axis that is
+    not pooled."""
     attributes = dict(node.attributes)
     for name in {"kernel_shape", "strides", "dilations"} & attributes.keys():
         given = integers(node, name, 3, ())

@@ -110,7 +110,8 @@ def _gemm(importer: Importer, node: Node) -> None:
 
 
 def _combining(operation: str) -> Callable[[Importer, Node], None]:
-    """Return an operator that combines two values, each with a scale and a zero point; one of them may be weights."""
+    """Return an operator that combines two values, each with a scale and a zero point; one of the values may be a
+    weight."""
 
     def operator(importer: Importer, node: Node) -> None:
         weights = [place for place in (0, 3) if node.inputs[place] in importer.constants]

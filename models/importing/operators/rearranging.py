@@ -181,7 +181,7 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
 
 
 def filled_entries(importer: Importer, view: View, axis: int, count: int, numbers: np.ndarray) -> View:
-    """Return `count` entries of an axis of a view, replaced by `numbers`."""
+    """Return a view with `count` entries along an axis, all of which are filled with `numbers`."""
     entries = slice_axis(importer, view, axis, 0, min(count, view.shape[axis]))
     if count > view.shape[axis]:
         entries = select_entries(importer, entries, axis, [0] * count)

@@ -139,7 +139,7 @@ def _largest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 
 def _are_stacked(importer: Importer, view: View, axis: int) -> bool:
-    """Return True if an axis counts a few stacked images, each of several channels."""
+    """Return True if an axis is the index of a few stacked images, each with several channels."""
     shape, count = importer.shape(view), view.shape[axis]
     pixels = math.prod(shape[1:])
     are_channels = all(factor.stride >= pixels for factor in view.axes[axis])

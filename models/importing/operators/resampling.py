@@ -27,7 +27,7 @@ from .convolution import Movement, add_convolution
 from .rearranging import MAX_SELECTED, mix_entries, reshaped
 
 MAX_TIMES = 64  # maximum number of phases of rows and columns in one convolution
-MAX_MIXED = 512  # maximum number of pixels before or after, up to which all of them are mixed together
+MAX_MIXED = 512  # maximum number of old or new pixels for which one product mixes all pixels
 SMALLEST_SHARE = 1e-5  # smaller weights of pixels are treated as rounding errors of float32 positions
 
 
@@ -64,7 +64,7 @@ def _resize(importer: Importer, node: Node) -> None:
 
 
 def _fill_outside(importer: Importer, view: View, matrices: dict[int, np.ndarray], outside: float) -> View:
-    """Set the pixels that no pixel of the image contributes to, whose rows of the `matrices` of the axes are zero."""
+    """Set the new pixels to which no pixel of the image contributes: their rows in the `matrices` are zero."""
     blank = {axis: np.flatnonzero(~matrix.any(axis=1)) for axis, matrix in matrices.items()}
     if not outside or not any(map(len, blank.values())):
         return view

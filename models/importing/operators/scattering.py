@@ -53,7 +53,7 @@ def _scatter_nd(importer: Importer, node: Node) -> None:
 
 
 def _scatter_elements(importer: Importer, node: Node) -> None:
-    """Assign to entries of an axis, which are the same for all other indices."""
+    """Assign to entries of an axis; the entries must be the same for all indices of the other axes."""
     view, indices = importer.data(node), _indices(importer, node)
     axis = importer.axis(view, integer(node, "axis", 0))
     entries = np.moveaxis(indices, axis + view.batched, 0)
