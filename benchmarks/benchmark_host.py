@@ -3,10 +3,10 @@
     python benchmarks/benchmark_host.py [--repeats 10]
 
 Commands are started alternately, so that load affects all of them equally. One uncounted run first caches the launch
-plan and writes bytecode to a separate folder, because installed packages have bytecode. The minimum wall and processor
-times count, with one BLAS thread; ratios are relative to a bare `import numpy`. The pictures of samples/ are decoded
-and preprocessed in this process, and the minimum processor time counts. benchmark_networks.py compares whole networks
-on the simulator with PyTorch.
+plan and writes bytecode to a separate folder, because installed packages have bytecode. The figures are the minimum
+wall and processor times with one BLAS thread; ratios are relative to a bare `import numpy`. The pictures in samples/
+are decoded and preprocessed in this process, and their figure is the minimum processor time. benchmark_networks.py
+compares whole networks on the simulator with PyTorch.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     python benchmarks/benchmark_networks.py [--networks resnet18 ...] [--repeats 5] [--threads N] [--profile]
 
 The script requires torchvision. Each network gets random weights and statistics, is exported to ONNX, imported, and run
-on one picture of 224 x 224 pixels. The following wall times are measured alternately, so that load affects both alike:
+on one picture of 224 x 224 pixels. The following wall times of the simulator and PyTorch are measured alternately, so
+that load affects both alike:
 
   import    seconds to read the ONNX file and compare it with ONNX Runtime
   shapes    seconds to predict the time from shapes only, for the first time in this process

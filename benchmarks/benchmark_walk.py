@@ -1,4 +1,4 @@
-"""Measure the phases of a prediction: tracing a kernel, checking that it fits, scheduling it.
+"""Measure the phases of a prediction: tracing a kernel, checking that it fits, and scheduling it.
 
     python benchmarks/benchmark_walk.py --sources DIR [--repeats 5] [ROW ...]
 
@@ -38,7 +38,7 @@ def processor_us(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 
 def walk(published: PublishedKernel, source: Any) -> NeuronCore:
-    """Walk the kernel in shape-only mode, as `simulator.run` does, without checks."""
+    """Run the kernel in shape-only mode as `simulator.run` does, but without checks."""
     core = NeuronCore(find_target(published.target), functional=False, dge=published.dge)
     arguments = [kernel.argument(core, value) for value in published.arguments]
     with running(core):

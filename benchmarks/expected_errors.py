@@ -6,9 +6,9 @@
 The first command saves the errors in data/left-out.csv. The second prints the contents of
 simulator/timing/expected_error.py. For each target and kind of bound, the error is the smallest whole percentage that
 contains two thirds of the rows of each repository. For other kernels, it is the percentage that contains two thirds of
-the families, each represented by its worst row. This is also the minimum for kinds with fewer than FEWEST rows, in
-total or without one repository. The errors of a target with fewer than FEW_FAMILIES families are at least those of the
-least certain target.
+the families, each represented by its worst row. This percentage is also the minimum for kinds with fewer than FEWEST
+rows, either in total or if one repository is excluded. The errors of a target with fewer than FEW_FAMILIES families are
+at least those of the least certain target.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
 
 
 def differences(records: Sequence[Record]) -> dict[str, float]:
-    """Return the relative error of ratios between two kernels of one family for each target.
+    """For each target, return the relative error of ratios between two kernels of one family.
 
     Targets with few families are omitted.
     """
@@ -108,7 +108,7 @@ def _share(records: Sequence[Record]) -> float:
 
 
 def _worst_of_families(records: Sequence[Record]) -> list[Record]:
-    """Return the row with the largest error of each family."""
+    """Return the row with the largest error in each family."""
     families = {row.id: family(row) for row in load_all_kernel_rows()}
     worst: dict[tuple[str, str, str], Record] = {}
     for record in sorted(records, key=lambda record: abs(record.error)):
@@ -118,7 +118,7 @@ def _worst_of_families(records: Sequence[Record]) -> list[Record]:
 
 def _whoever_measured(records: Sequence[Record], rest: float) -> float:
     """Return the error of a kind that contains two thirds of the rows of each repository, so that it applies to a new
-    repository too. It is at least `rest` if too few rows remain without one repository."""
+    repository too. It is at least `rest` if too few rows remain when one repository is excluded."""
     authors: dict[str, list[Record]] = {}
     repositories = {row.id: repository(row) for row in load_all_kernel_rows()}
     for record in records:
@@ -128,8 +128,7 @@ def _whoever_measured(records: Sequence[Record], rest: float) -> float:
 
 
 def _next_share(records: Sequence[Record]) -> float:
-    """Return the smallest whole percentage that contains a further row of the same kind with a probability of two
-    thirds."""
+    """Return the smallest whole percentage that contains another row of the same kind with probability two thirds."""
     errors = sorted(abs(record.error) for record in records)
     return math.ceil(errors[min(len(errors), math.ceil(INSIDE * (len(errors) + 1))) - 1]) / 100
 

@@ -1,11 +1,10 @@
-"""Compute leave-one-out errors: the errors of predictions if a row, or its family, had not been used to fit constants.
+"""Compute leave-one-out errors: the errors of predictions if constants were fitted without the row, or its family.
 
-No constant is fitted to some rows; their errors are used unchanged. For any other row, all constants that were fitted
-to the excluded rows are refitted jointly to the other rows of the device, by least squares of the relative errors, with
-predictions linearised in the constants. Whole-number constants are chosen among whole numbers instead. A constant that
-the other rows do not determine is set to its documented value (`PRIORS`), or to the value of the other device if that
-was determined independently. Otherwise, it is removed from the model: a time becomes zero, a rate unlimited, and a
-share 1.
+Rows to which no constant is fitted keep their errors. For any other row, all constants that were fitted to the excluded
+rows are refitted jointly to the other rows of the device, by least squares of the relative errors, with predictions
+linearised in the constants. Whole-number constants are chosen among whole numbers instead. A constant that the other
+rows do not determine is set to its documented value (`PRIORS`), or to the value of the other device if that was
+determined independently. Otherwise, it is removed from the model: a time becomes zero, a rate unlimited, and a share 1.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from trninfer.simulator.timing.constants import Constant, Machine, constants, ma
 
 # relative change of a constant for computing slopes; large compared with rounding errors, small compared with 1
 STEP = 0.05
-# Rows determine a constant if their total latency changes by at least this fraction of a relative change of the
-# constant. As their errors are about 5 %, the constant is then known to about 20 %.
+# A constant counts as determined if changing it by a fraction x changes the total latency of the rows by at least this
+# factor times x. As the errors of rows are about 5 %, the constant is then known to about 20 %.
 DETERMINED = 0.25
 UNLIMITED = 1e3  # factor on a rate that effectively removes it from the model
 WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers, which are refitted among half, the same and double
@@ -30,7 +29,7 @@ HBM_ACCESS = 32  # bytes of the smallest access to a pseudo channel of HBM2e and
 
 
 def _least_element(m: Machine) -> float:
-    """Return the nanoseconds of an element that one HBM access of the smallest size transfers, and of its
+    """Return the nanoseconds for an element that one HBM access of the smallest size transfers, including its
     descriptor."""
     return HBM_ACCESS / m.dma_peak + m.descriptor_ns
 
@@ -123,7 +122,7 @@ class Study:
         return UNLIMITED if own.unit == "B/ns" else 0.0
 
     def changed(self, name: str, factor: float) -> Floats:
-        """Return the latencies of all rows with one constant multiplied."""
+        """Return the latencies of all rows with one constant multiplied by `factor`."""
         known = self._changed.get((name, factor))
         if known is None:
             change = Change(self.device, name, self.constants[name].value * factor)

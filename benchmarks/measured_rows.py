@@ -1,4 +1,4 @@
-"""Compare single instructions of 57 hardware profiles with the model's costs (data/measured/).
+"""Compare single instructions in 57 hardware profiles (data/measured/) with the model's costs.
 
 A row is compared if it contains a time of an undisturbed instruction, as the tenth percentile of at least FEWEST
 executions: the time until its result was visible (`duration`), or the time from its start to the start of the next
@@ -107,7 +107,7 @@ def _compared(row: Row) -> Iterator[MeasuredRow]:
 def _element(row: Row, name: str) -> Iterator[MeasuredRow]:
     """Return the cost of a DMA element that follows another.
 
-    On queues whose name says so, hardware generates the descriptors; otherwise, they are prepared.
+    If the name of its queue says so, hardware generates the descriptors; otherwise, they are prepared.
     """
     low, middle = row["same_interval_p10"], row["same_interval_p50"]
     size = re.search(r"(\d+) B", row["shape_in>out"])

@@ -87,7 +87,7 @@ def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None, str]
 
 
 def run_of(row_id: str) -> simulator.Run:
-    """Launch the kernel of a row as it was measured, in shape-only mode."""
+    """Launch the kernel of a table row with its measured configuration, in shape-only mode."""
     return run_published(find_row(row_id), _kernel(row_id), pure=True)
 
 

@@ -4,8 +4,8 @@
     python benchmarks/published_rows.py --sources DIR --save  predicts every row and saves the table
 
 DIR contains checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits listed in
-`runtime/measure/published.csv`. The kernels are migrated as `trninfer migrate` does it, and only the constants that
-their authors changed are edited. If a published time was measured with a program other than the source, the last column
+`runtime/measure/published.csv`. The kernels are migrated as by `trninfer migrate`, and only the constants that their
+authors changed are edited. If a published time was measured with a program other than the source, the last column
 explains why.
 """
 

@@ -43,8 +43,7 @@ def are_matrices(split: Sequence[int], order: Sequence[int]) -> bool:
 
 
 def _merged(split: Sequence[int], order: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the sizes and the order of the axes after merging axes that stay adjacent and dropping axes of
-    size 1."""
+    """Merge axes that stay adjacent, drop axes of size 1, and return the sizes and the order of the other axes."""
     runs: list[list[int]] = []  # [first axis, last axis, size] in the new order
     for axis in order:
         if split[axis] == 1:

@@ -11,13 +11,13 @@
                 store(out, result)
 
 1. Input rows are in SBUF as [channels, images, rows, columns]; a tap is a strided view of them. All filter taps and
-output channels read the same group; rows shared with the next group are copied on chip instead of being reloaded.
-2. Weights are in SBUF as [channels, steps, output channels]. Each matmul computes up to 512 output pixels for one tap
-(or for several, if few channels leave room on the partition axis, see packing.py); all taps accumulate in one bank. On
-larger images, 3x3 filters need only two thirds or four ninths of the matmul work by minimal filtering, which is used if
-it is faster (convolution/forms.py). 3. The Vector Engine computes the maxima of 2x2 windows directly from PSUM; the
-Scalar Engine adds the bias and applies the activation in one instruction. The maximum is computed before the activation
-if the activation never decreases.
+   output channels read the same group. Rows shared with the next group are copied on chip instead of being reloaded.
+2. Weights are in SBUF as [channels, steps, output channels]. Each matmul computes up to 512 output pixels for one tap,
+   or for several taps if few channels leave room on the partition axis (tiling/packing.py); all taps accumulate in one
+   bank. On larger images, minimal filtering reduces the matmul work of 3x3 filters to two thirds or four ninths; it is
+   used if it is faster (convolution/forms.py).
+3. The Vector Engine computes the maxima of 2x2 windows directly from PSUM; the Scalar Engine adds the bias and applies
+   the activation in one instruction. The maximum is computed before the activation if the activation never decreases.
 
 The inner function, `convolve_tile`, only accesses SBUF and PSUM. `fused_conv2d_maxpool` accepts filters as frameworks
 store them and rearranges them on chip between the first matmuls; `fused_conv2d_maxpool_packed` accepts them in SBUF
@@ -327,7 +327,7 @@ def _warm_up(plan):
     piece = psum_pieces(plan, plan.groups[0])[0]
     columns = piece.images * matmul_columns(plan.form, piece.rows, piece.columns)
     if plan.form is Form.SQUARES:
-        columns = 2 * columns  # two combinations
+        columns = 2 * columns  # a tile contains the sums of two combinations
     return warm_bank(plan.weights.out_tiles[0].size, columns, problem.images.item_bytes)
 
 

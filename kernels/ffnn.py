@@ -148,8 +148,7 @@ def _store_tiles(dst, src):
 
 
 def _plan(x, w2, matmul):
-    """Return the plan of the fused version, or None if another version was requested or if not even one row block
-    fits."""
+    """Return the plan of the fused version, or None if another version was requested or if no row block fits."""
     if matmul != "fused":
         return None
     size = itemsize(x.dtype)

@@ -12,13 +12,13 @@ import nki.language as nl
 from .tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped
 
 GROUP_NORM_PIXELS = 4096  # pixels of a channel processed together: 16 KiB of a partition in float32
-MOST_POWERS = 64  # for up to this many images, powers are faster than a table
+MOST_POWERS = 64  # for up to this many images, powers are faster than a lookup table
 MOST_IN_PSUM = 2  # for up to this many tiles, sums stay in PSUM
 MANY_PIXELS = 256  # for this many pixels per image or more, one instruction per image is as fast
 
 
 def group_matrices(parts, each, share=1.0):
-    """For each tile of channels, list the tiles with which it shares groups of `each` channels, as [index, matrix].
+    """For each tile of channels, list as [index, matrix] the tiles with which it shares groups of `each` channels.
 
     The matrix is float32 [channels of the other tile, channels of this tile], with `share` where two channels share a
     group.

@@ -1,11 +1,12 @@
 """Matrix multiplication, [M, K] @ [K, N] with the left operand transposed, in four successively optimized versions.
 
 1. `matmul_tiled`: uses the Tensor Engine's tiles (128 of K and M, 512 of N), and loads both operands for every
-   instruction. 2. `matmul_hoist_load`: loads the K tiles of the left operand once per row of tiles, and the K tiles of
-   the right operand once per tile of the result. 3. `matmul_block_free_dimension`: several tiles of M and N share their
-   loads.
+   instruction.
+2. `matmul_hoist_load`: loads the K tiles of the left operand once per row of tiles, and the K tiles of the right
+   operand once per tile of the result.
+3. `matmul_block_free_dimension`: several tiles of M and N share their loads.
 4. `matmul_fully_optimized`: M, N and K are blocked so that HBM traffic is as small as SBUF allows; DMAs are long, and
-four tiles of the result accumulate in PSUM while four others are evicted.
+   four tiles of the result accumulate in PSUM while four others are evicted.
 
 In all versions, K is on the partition axis of both operands, and results accumulate in float32.
 """
@@ -33,7 +34,7 @@ from .tiling.tiles import (
 from .tiling.warm_up import warm_bank
 
 FIRST_BYTES = DMA_BYTES // 2  # bytes per DMA while the Tensor Engine waits
-WARM_COLUMNS = 16384  # matmuls with more columns (times four in float32) take at least twice as long as warming up
+WARM_COLUMNS = 16384  # matmuls with more columns (times four in float32) take at least twice as long as the warm-up
 
 
 def _check_operands(lhsT, rhs):
@@ -90,9 +91,15 @@ def _store(result, m, n, accumulator):
 def matmul_tiled(lhsT, rhs):
     """Multiply matrices tile by tile. Both operands are loaded for every Tensor Engine instruction.
 
-    Dimensions: M, N, K: any size. Args: lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
-    rhs: [K, N] in HBM, of the dtype of lhsT. Returns: [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and
-    rounded once. Notes: Reads the left operand N / 512 times and the right operand M / 128 times. Needs almost no SBUF.
+    Dimensions:
+        M, N, K: any size.
+    Args:
+        lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
+        rhs: [K, N] in HBM, of the dtype of lhsT.
+    Returns:
+        [M, N] in HBM, of the dtype of lhsT; accumulated in float32 and rounded once.
+    Notes:
+        Reads the left operand N / 512 times and the right operand M / 128 times. Needs almost no SBUF.
     """
     _check_operands(lhsT, rhs)
     result = nl.ndarray((lhsT.shape[1], rhs.shape[1]), dtype=lhsT.dtype, buffer=nl.shared_hbm)

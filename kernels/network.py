@@ -124,9 +124,11 @@ def run_network(
     program that is `alone` runs only on core 0.
 
     Dimensions:
-        B: images, that is, the program's pictures, padded for each core to a multiple of the images packed in the
-        input. C, H, W: size of one image. B': pictures, padded for each core to a multiple of the images packed in the
-        output.
+        B: images, that is, the program's pictures, padded for each core to a multiple of the number of images packed
+            in the input.
+        C, H, W: size of one image.
+        B': pictures, padded for each core to a multiple of the number of images packed in the output.
+
     Pass operands by name, because TorchNeuron binds operands by name. Pass only operands that the program reads,
     because the compiler removes tensors that no instruction reads.
 
@@ -135,7 +137,10 @@ def run_network(
         weights: [numbers] of x's dtype: all weights that are not in 8 bits.
         channel_constants: [128, columns] float32: biases, scales and shifts.
         weights_fp8: [numbers] uint8: the 8-bit weights, which are float8_e4m3 values, a dtype that PyTorch does not
-        have. more0 to more6: additional inputs, like x (program.py, `input_name`). program: a `Program`.
+            have.
+        more0 to more6: additional inputs, like x (program.py, `input_name`).
+        program: a `Program`.
+
     Returns:
         The program's outputs, in the order of its operations. For `ClassifierHead`: the scores [B', N] in x's dtype,
         and the classes with the largest scores (the first if several are equal), int32 [B']; for `PixelArgmax`: int32

@@ -18,7 +18,7 @@ from .tiling.tiles import sbuf_tile
 # elements per partition over all tiles of channels: 24 KiB, so that about four copies of them fit in SBUF
 NORM_ELEMENTS = 6144
 GPSIMD_TURN = 5  # GpSimd multiplies one in this many tiles, since it is about this many times slower
-MATMUL_TILES = 2  # up to this number of tiles, matmuls subtract the mean: the square of it, instead of one per tile
+MATMUL_TILES = 2  # for up to this many tiles, matmuls subtract the mean; n tiles require n ** 2 of them
 MATMUL_CHANNELS = 256  # bfloat16 represents integers exactly up to this number
 
 
@@ -218,7 +218,7 @@ def write_band(first, channels, onto, count, around):
 
 
 def response_bands(parts, size):
-    """For each tile of channels, list the tiles within reach, including the tile itself, as [index, matrix].
+    """For each tile of channels, list as [index, matrix] the tiles within reach, including the tile itself.
 
     The matrix selects the channels that contribute.
     """

@@ -37,7 +37,7 @@ class Packing(Enum):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The context of an operation in a launch, on which the memory that it requires in addition to its value depends.
+    """The context of an operation in a launch, which determines how much memory it requires in addition to its value.
 
     `images`, `images_read` and `at_once` are the numbers of images along the free axis of its value, of its first
     operand, and of the input of the launch. `tiles` is the number of tiles of the first operand. `operands` contains
@@ -124,12 +124,12 @@ class Operation:
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
         """Return the rows of an operand that are read to compute the rows `own` of the value.
 
-        `read`: the rows that are read of the first operand.
+        `read`: the rows of the first operand that are read.
         """
         return read if operand == 0 else own
 
     def fields_unplaced(self) -> dict[str, Any]:
-        """Return the values of fields before weights and constants are laid out."""
+        """Return the values that fields have before weights and constants are laid out."""
         return {}
 
     def keeps_numbers(self, count: int) -> bool:
@@ -145,7 +145,7 @@ class Operation:
         return NO_SIDES
 
     def widest_zeros(self, source: Operation) -> Sides:
-        """Return the largest width of the zeros around `source` that the operation reads in any of its forms."""
+        """Return the largest width of the zeros around `source` that any form of the operation reads."""
         return self.zeros_around(source)
 
     def folds_all(self, window: Pair) -> bool:

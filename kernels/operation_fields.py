@@ -1,5 +1,5 @@
-"""Types for fields of operations: the location of values and weights, the padding of values, and the last step of
-scores.
+"""Types for fields of operations: the location of values and weights, the padding of values, and the last step applied
+to scores.
 
 Like program.py, the module contains plain data and does not import `nki`.
 """
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from .tensor_names import OpId
 
-ZERO_COLUMNS = 128  # columns of a warm-up matmul; a small number, so that matmuls that become ready need not wait long
+ZERO_COLUMNS = 128  # columns of a warm-up matmul; few, so that matmuls that become ready need not wait long
 
 Pair = tuple[int, int]  # (rows, columns)
 

@@ -28,7 +28,7 @@ from .tiling.windows import (
     whole,
 )
 
-POOL_ELEMENTS = 2048  # elements of a partition that are pooled together: about 2 us of the Vector Engine
+POOL_ELEMENTS = 2048  # elements of a partition that are pooled together: about 2 us of work for the Vector Engine
 SUMMED_ELEMENTS = 1024  # elements of a partition that are summed together for the mean of an image
 
 
@@ -208,8 +208,9 @@ def average_pool(
         window, stride, dilation: (rows, columns), each at least 1.
         padding: (top, left, bottom, right), smaller than the extent of a window.
         ceil_mode: whether the last window may extend past the padding, provided that it begins in the image or in the
-        padding before it. count_include_pad: whether the mean of a window includes its taps in the padding, or only its
-        taps in the image. Taps past the padding are never counted.
+            padding before it.
+        count_include_pad: whether the mean of a window includes its taps in the padding, or only its taps in the image.
+            Taps past the padding are never counted.
     Returns:
         [B, C, H', W'] in HBM, of the dtype of x.
     Notes:

@@ -9,7 +9,7 @@ from .operation import Operation, Packing, Rows, Sides, Surroundings, aligned
 from .operation_fields import IDENTITY, Activation, Border, Pair
 from .tiling.packing import ceil_div
 
-SEARCHED_BYTES = 8 * 1024  # bytes of a partition for the values of pixels whose classes are determined together
+SEARCHED_BYTES = 8 * 1024  # bytes of a partition that hold the pixels whose classes are determined together
 
 
 def products_bytes(operation: Operation, around: Surroundings) -> int:

@@ -30,7 +30,7 @@ class Reach:
         return first, end
 
     def padding(self, sides: Sides) -> Sides:
-        """Return the padding of an operation whose padding is `sides`, restricted to these rows."""
+        """Return the part of an operation's padding `sides` that remains if it computes only these rows."""
         return max(0, -self.first), sides[1], max(0, self.end - self.rows), sides[3]
 
 

@@ -18,8 +18,8 @@ from .channels import Channels, joined
 from .graph import Graph, Node, Unsupported
 from .lazy import LazyArray
 
-MOST_COLUMNS = 4096  # maximum number of float32 values per partition, one for each element: 16 KiB
-MOST_GATHERED = 2048  # maximum number of channels that are rearranged by a matmul: filters of 8 MiB in 16 bits
+MOST_COLUMNS = 4096  # maximum number of per-element float32 constants in a partition: 16 KiB
+MOST_GATHERED = 2048  # maximum number of channels that a matmul rearranges: 8 MiB of 16-bit filters
 MOST_RUNS = 64  # maximum number of contiguous runs that are rearranged if there are more channels than MOST_GATHERED
 MOST_SCORES = 2048  # float32 numbers in half of PSUM's banks, so that two blocks of images are in flight
 MOST_ANSWERS = 8192  # maximum number of values of an image that are searched together (kernels/argmax.py)
@@ -29,9 +29,9 @@ MOST_ANSWERS = 8192  # maximum number of values of an image that are searched to
 class GraphBuilder:
     """The nodes added so far and, for each name, the channels that it denotes and its shape as an image.
 
-    A name is that of a layer, or the `inner` name of an intermediate value of a layer. `inputs`: the (C, H, W) of each
-    input. `is_whole`: whether the nodes form a whole network, so that the host may rearrange its input. `owners`: the
-    layer of each inner name.
+    A name is either the name of a layer or an `inner` name, which denotes an intermediate value of a layer. `inputs`:
+    the (C, H, W) of each input. `is_whole`: whether the nodes form a whole network, so that the host may rearrange its
+    input. `owners`: the layer of each inner name.
     """
 
     model: Model
@@ -139,7 +139,8 @@ class GraphBuilder:
         return network.readers()[name] == 1 and all(named.layer != name for named in network.named_outputs)
 
     def is_alone(self, name: str) -> bool:
-        """True if a name denotes exactly the value of one node, which is read once under all of its names."""
+        """True if a name denotes exactly the value of one node, and that value is read only once, counting reads under
+        all of its names."""
         node = self.node_of(name)
         if node is None or node.output is not None:
             return False
@@ -218,7 +219,7 @@ class GraphBuilder:
         return all(part >= 0 and self.nodes[part].operation.moves_numbers for part in place.parts)
 
     def make_plain(self, name: str) -> None:
-        """Rearrange channels into the order of their layer, unless they already are."""
+        """Rearrange channels into the order of their layer, unless they are already in that order."""
         if not self.places[name].are_plain:
             self.gather(name)
 
@@ -233,12 +234,13 @@ class GraphBuilder:
         return self._graph().heights(place.parts)
 
     def is_gathered(self, name: str) -> bool:
-        """True if channels are stored in the order and the tiles that a convolution would produce."""
+        """True if channels are stored in the order and in the tiles that a convolution would produce."""
         place = self.places[name]
         return place.are_plain and self.heights(place) == place.tile_sizes()
 
     def move_to_end(self, place: int) -> None:
-        """Move a node that no other node reads yet to the end. The numbers of all later nodes decrease by one."""
+        """Move a node, which no other node reads yet, to the end. The numbers of the nodes that followed it decrease by
+        one."""
         last = len(self.nodes) - 1
         number = {**{n: n - (n > place) for n in range(last + 1)}, place: last}
         order = [*self.nodes[:place], *self.nodes[place + 1 :], self.nodes[place]]

@@ -22,7 +22,7 @@ from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
 from .staging import Staging
 
-FAR_SLOWER = 3  # a draft that costs more than this many times the cheapest draft is not simulated
+FAR_SLOWER = 3  # a draft that costs more than this many times as much as the cheapest one is not simulated
 
 
 class Candidates:

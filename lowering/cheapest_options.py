@@ -24,7 +24,7 @@ class CheapestOptions:
         self._images = max(1, min(images, MOST_PRICED))
 
     def answer(self, question: Question) -> Option:
-        """Return the cheapest option, or the default unless another option is sufficiently faster."""
+        """Return the cheapest option that is sufficiently faster than the default, or the default if there is none."""
         best, *others = question.options
         if question.is_end and self._images > 1:
             return best
@@ -56,7 +56,7 @@ class CheapestOptions:
     def _nanoseconds(self, graph: Graph, number: int) -> float:
         """Return the time of an operation in nanoseconds, per image along the free axis of the launch.
 
-        If not all images fit, the time is determined with fewer.
+        If not all images fit in SBUF, the time is determined with fewer images.
         """
         more = graph.free_images(graph.nodes[number])
         images = min(self._images * more, MOST_PRICED)

@@ -48,7 +48,7 @@ from .weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, nu
 BANDS = (1, 4, 16, 64)  # numbers of bands to try for a large operation, of which only one band is simulated
 ENOUGH_PIXELS = 2048  # beyond this many pixels, the time of an operation is proportional to the number of images
 MOST_PIXELS = 16384  # maximum number of pixels of a band that is simulated with all of its rows
-MOST_PRICED = 4  # maximum number of images in the simulation of an operation; more hardly reduce the time per image
+MOST_PRICED = 4  # maximum number of images with which an operation is simulated; more hardly change the time per image
 PASSES = 2  # number of passes that are simulated to time an operation
 MOST_KEPT = 8_000  # maximum number of instructions of a simulated run that is kept
 MOST_KNOWN = 20_000  # maximum number of costs that are cached for each target, dtype and number of cores
@@ -66,13 +66,13 @@ class Cost:
     nanoseconds: float
     instructions: int
     multiplying: float = 0.0  # lower bound of the Tensor Engine's busy time in nanoseconds, 0 if not determined
-    waiting: float = 0.0  # nanoseconds of the critical path spent on DMAs, at most the time without data movement
+    waiting: float = 0.0  # nanoseconds that the critical path spends on DMAs, capped at the time without data movement
 
 
 @dataclass(frozen=True)
 class _TwoPasses:
     """Two simulated passes of an operation over a `share` of the images: their total cost, and the time at which the
-    first ends."""
+    first pass ends."""
 
     both: Cost
     first_end: float
@@ -91,7 +91,7 @@ class _TwoPasses:
 
 @dataclass
 class _Known:
-    """The operations already simulated for a machine, and the nanoseconds for loading a weight."""
+    """Operations already simulated for a machine, and the time to load one weight, in nanoseconds."""
 
     operations: dict[Any, _TwoPasses] = field(default_factory=dict)
     loading: float | None = None
@@ -140,13 +140,15 @@ class CostModel:
         return replace(self._cost_of(run), waiting=_waiting(run))
 
     def walked(self) -> simulator.Run | None:
-        """Return the run of the last `walk`, or None if it was large; the cost model drops its reference to the run."""
+        """Return the run of the last `walk`, or None if it was too large to keep, and drop the cost model's reference
+        to it."""
         run, self._walked = self._walked, None
         return run if run is not None and len(run.program) <= MOST_KEPT else None
 
     def zeros(self, program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
         """Return the matmuls of zeros to add to a simulated program (see `warmup.zeros_of`), and the predicted time
-        with them as a fraction of the current time. Without a gain, there are none and the fraction is 1."""
+        with them as a fraction of the current time. If zeros would save no time, return no matmuls and a fraction of 1.
+        """
         if not is_cold(run):
             return (), 1.0
         found, nanoseconds = zeros_of(program, run)
@@ -228,7 +230,7 @@ class CostModel:
                 target=self.target,
                 functional=False,
                 constants=self._constants,
-                lnc=1,  # independent of the environment's logical core; each of two cores has half of the images
+                lnc=1,  # overrides the environment's setting; each of two cores has half of the images
                 program=program,
                 **operands,
             )
@@ -249,13 +251,13 @@ def _multiplying(run: simulator.Run) -> float:
 
 
 def _first_end(run: simulator.Run) -> float:
-    """Return the nanosecond at which the first pass of a program ends."""
+    """Return the time in nanoseconds at which the first pass of a program ends."""
     done = zip(owners_of(run.program), run.prediction.schedules[0].done)
     return max((end for owner, end in done if owner is not None and owner.pass_number == 0), default=0.0)
 
 
 def _waiting(run: simulator.Run) -> float:
-    """Return the nanoseconds of the critical path spent on DMAs, at most the time in which no DMA moves data."""
+    """Return the nanoseconds that the critical path spends on DMAs, capped at the time in which no DMA moves data."""
     prediction = run.prediction
     waited = sum(step.end_ns - step.start_ns for step in prediction.critical_path if step.resource.startswith("dma"))
     return min(waited, prediction.makespan - prediction.schedule.dma_active)
@@ -321,13 +323,13 @@ class _Alone:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A key that contains everything that the cost depends on."""
+        """A key that contains everything on which the cost depends."""
         operands, sources = self._operands(None)
         return with_fields(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 
     def launch(self, images: int, passes: int, bands: int) -> tuple[Program, list[Shape], Sizes]:
-        """Return a program that runs `passes` of `images` for one band of rows, the shapes of its inputs, and the sizes
-        of its weights."""
+        """Return a program that runs `passes` passes over `images` images for one band of rows, the shapes of its
+        inputs, and the sizes of its weights."""
         operation, rows = self._operation, None
         channels, high, wide = self._node.before
         if bands > 1:

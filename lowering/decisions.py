@@ -14,7 +14,7 @@ from typing import Any
 
 from .graph import Graph, Node, NodeId
 
-PADDED = ("all", "alone")  # values whose channels are padded: all, or those neither added nor stacked
+PADDED = ("all", "alone")  # values whose channels are padded: all, or only those that are neither added nor stacked
 
 
 class Kind(Enum):

@@ -87,7 +87,8 @@ def _with_narrow_weights(node: Node, are_optional: bool) -> Node:
 
 
 def _narrow_value(graph: Graph, number: int, largest: LazyArray) -> Node:
-    """Return a node whose value is stored in 8 bits if that costs nothing; otherwise, 8 bits are marked as optional."""
+    """Return a node whose value is stored in 8 bits if that costs nothing; otherwise, 8-bit storage is marked as
+    optional."""
     node = graph.nodes[number]
     is_free = node.convolution.groups == 1 and node.convolution.activation.name in SCALABLE
     if is_free and not any(graph.nodes[reader].may_have_fp8_weights for reader, _ in graph.readers(number)):
@@ -115,7 +116,7 @@ def scales_of_weights(filters: np.ndarray) -> np.ndarray:
 
 
 def _usable(scales: np.ndarray) -> np.ndarray:
-    """Replace scales by which nothing can be divided (zero, subnormal or not finite) with 1."""
+    """Replace scales that cannot be used as divisors (zero, subnormal or not finite) with 1."""
     return np.where((scales >= np.finfo(np.float32).tiny) & np.isfinite(scales), scales, np.float32(1))
 
 

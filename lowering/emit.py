@@ -111,8 +111,8 @@ class _Emission:
         self._return(number)
 
     def _region(self, reader: int, part: int) -> WriteRegion:
-        """Return the region of a node's buffer that one of its parts writes: a phase, or a contiguous run of
-        numbers."""
+        """Return the region of a node's buffer written by one part of the node (a phase, or a contiguous run of
+        elements)."""
         operation = self._graph.nodes[reader].operation
         if operation.moves_numbers:
             before = operation.sources[0][:part]
@@ -121,8 +121,8 @@ class _Emission:
         return WriteRegion(self._buffers[reader], divmod(part, step[1]), step)
 
     def _interleaved(self, number: int) -> tuple[int, int] | None:
-        """Return the node whose value contains the value of this node as a phase or as a contiguous run of numbers, and
-        the index of the phase or run, or None if there is no such node."""
+        """Return the node whose value contains the value of this node as a phase or as a contiguous run of elements,
+        and the index of the phase or run. Return None if there is no such node."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
         if len(readers) != 1 or self._memory(number) is not None:
             return None
@@ -140,8 +140,8 @@ class _Emission:
         return reader, phase
 
     def _joined(self, number: int, reader: int) -> tuple[int, int] | None:
-        """Return the node in HBM that concatenates the numbers of this node and of others, and the index of this part,
-        or None if there is no such node."""
+        """Return the node in HBM that concatenates the elements of this node's value and of other values, and the index
+        of this part. Return None if there is no such node."""
         operation = self._graph.nodes[reader].operation
         parts = operation.sources[0]
         count = sum(math.prod(self._graph.shape_of(part)) for part in parts)
@@ -153,18 +153,18 @@ class _Emission:
         return reader, parts.index(number)
 
     def _is_part(self, number: int, reader: int) -> bool:
-        """True if a node moves numbers through HBM and packs as many images as its reader."""
+        """True if a node moves the elements of its value through HBM and packs as many images as its reader."""
         if number < 0 or not self._is_alone(number, reader):
             return False
         operation = self._graph.nodes[number].operation
         return operation.moves_numbers and operation.packed == self._graph.nodes[reader].operation.packed
 
     def _is_phase(self, number: int, reader: int) -> bool:
-        """True if a node is a convolution outside of any region that only one node, in the same stage, reads."""
+        """True if a node is a convolution outside of any region, and its only reader is in the same stage."""
         return self._is_alone(number, reader) and self._graph.nodes[number].operation.convolved is not None
 
     def _is_alone(self, number: int, reader: int) -> bool:
-        """True if a node outside of any region is read only by one node, in the same stage."""
+        """True if a node is outside of any region, and its only reader is in the same stage."""
         node = self._graph.nodes[number]
         alone = [other for other, _ in self._graph.readers(number)] == [reader]
         same = self._schedule.stage_of(number) == self._schedule.stage_of(reader)

@@ -26,7 +26,7 @@ def find_gates(graph: Graph) -> Graph:
 
 
 def sum_means(graph: Graph) -> Graph:
-    """Replace means over whole images with sums if only the filters of the readers change.
+    """Replace means over whole images with sums if this changes only the filters of their readers.
 
     Not used in float16, in which sums may overflow.
     """
@@ -50,7 +50,7 @@ def _is_gate(graph: Graph, number: int) -> bool:
 
 
 def _is_by_channel(reader: Node, number: int, operand: int) -> bool:
-    """True if a node combines its first operand with per-channel numbers, the value of node `number`."""
+    """True if a node combines its first operand with per-channel numbers, which are the value of node `number`."""
     operation = reader.operation
     if not operation.combines or operand != 1 or operation.sources[1] != (number,):
         return False

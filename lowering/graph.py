@@ -254,7 +254,7 @@ class Graph:
 
 
 def prepend(first: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes with `first` in front. They read its value instead of the input."""
+    """Return `first` followed by the nodes, which then read its value instead of the input."""
     moved = [tuple(tuple(part + 1 for part in parts) for parts in node.sources) for node in nodes]
     return [first, *(node.changed(sources=sources) for node, sources in zip(nodes, moved, strict=True))]
 

@@ -25,7 +25,7 @@ from .search import UNBOUNDED, Search
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
 MORE_PICTURES = (2, 4)  # batch sizes whose candidates are also tried for a single picture
-MOST_TRIED_AS_MORE = 1_500  # maximum number of instructions of a launch of one picture for which they are tried
+MOST_TRIED_AS_MORE = 1_500  # maximum instructions of a one-picture launch for which these candidates are tried
 
 
 class LaunchPlanner:
@@ -143,8 +143,8 @@ class LaunchPlanner:
         return search.find(self._candidates(search, pictures))
 
     def _candidates(self, search: Search, pictures: int) -> Iterator[Decisions]:
-        """Yield the candidates for a batch of `pictures`. For a single picture of a small network, also yield those for
-        a few pictures, of which some are faster."""
+        """Yield the candidates for a batch of `pictures`. For a single picture of a small network, also yield the
+        candidates for a few pictures, some of which are faster."""
         yield from Candidates(self._pipeline, self._cost_model, pictures, self._pipeline.budget_bytes)
         if pictures > 1 or not self._pipeline.graph.is_whole:
             return

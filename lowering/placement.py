@@ -3,8 +3,8 @@
 A node is a border if its value is the only one that later nodes read from it and from the nodes before it. A region
 consists of the nodes between two borders. If these nodes cannot all run in bands, it is the longest run of nodes of
 which other nodes read only the last value. The inner values of a region exist only band by band. The values at its two
-ends are whole: in SBUF if they are small, otherwise in HBM. A region whose bands would recompute too much of their
-halos is split in two, with a value in HBM between the halves.
+ends are whole: in SBUF if they are small, otherwise in HBM. A region whose bands would recompute too many halo rows is
+split in two, with a value in HBM between the halves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHARE = 3  # a whole value at the end of a region may occupy up to 1 / SHARE of 
 def make_smaller(
     plan: LaunchPlan, footprint: Footprint, refused: list[Choice], budget_bytes: int
 ) -> tuple[Decisions, list[Choice]]:
-    """Return decisions, and a list of rejected choices, that reduce the SBUF usage of a launch with one image per pass.
+    """Return decisions that reduce the SBUF usage of a launch with one image per pass, and a list of rejected choices.
 
     Raises OutOfSbuf if nothing is left to try.
     """
@@ -176,8 +176,8 @@ def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisio
 
 
 def _more_bands(graph: Graph, decisions: Decisions, region: Region) -> Decisions | None:
-    """Return decisions with more bands for a region, or with two regions if more bands would recompute too much, or
-    None if there are too few rows for more bands."""
+    """Return decisions with more bands for a region, or with two regions if more bands would recompute too many rows.
+    Return None if there are too few rows for more bands."""
     rows = graph.nodes[region.end - 1].operation.rows
     more = [replace(region, bands=n) for n in BANDS if n > region.bands and rows > BAND_UNIT * (n - 1)]
     if not more or computed_again(graph, more[0]) > MOST_AGAIN:

@@ -1,8 +1,8 @@
-"""Prefetch weights: issue their loads before operations that precede the operation that multiplies them.
+"""Prefetch weights: issue each load one or more operations before the operation that uses the weights.
 
 SBUF is allocated in program order. A load that directly precedes its operation waits until the values of all earlier
-operations fit, although these may be written much later. Therefore each load is moved forward in the program as far as
-SBUF can hold its weights in addition to the memory of every operation in between.
+operations fit, although these may be written much later. Therefore each load is issued as early in the program as SBUF
+can hold its weights in addition to the memory of every operation in between.
 """
 
 from __future__ import annotations

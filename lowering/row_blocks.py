@@ -1,5 +1,6 @@
-"""Convert depthwise convolutions to groups of rows, as the kernel multiplies them
-(kernels/convolution/row_blocks.py)."""
+"""Convert depthwise convolutions to convolutions of groups of rows, which the kernel computes
+(kernels/convolution/row_blocks.py).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from .graph import Graph, Node
 
 
 def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
-    """Return the node as the convolution that is actually multiplied, and the partitions of each tile that it reads."""
+    """Return the node with the convolution that the kernel actually computes, and the partitions of each tile that it
+    reads."""
     filtered = node.operation.filtered
     heights = graph.heights(node.sources[0])
     if filtered is None or filtered.filter_form.rows == 1:

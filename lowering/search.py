@@ -26,7 +26,7 @@ UNBOUNDED = 2**31  # no limit on the instructions of a launch
 WALKED_INSTRUCTIONS = 16_000  # budget: total instructions of all candidates that are simulated as whole launches
 LEAST_GAIN = 0.1  # prefetching is tried if it may save at least this fraction of the launch
 AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
-WARMUP_ROUNDS = (0.995, 0.98)  # zeros are added in rounds: for each, the maximum predicted time, relative to the launch
+WARMUP_ROUNDS = (0.995, 0.98)  # zeros are added in rounds; maximum predicted time of each round, relative to the launch
 FAR_TOO_MANY = 1.5  # a launch with this many times the maximum number of instructions ends the search
 FEWEST_WALKED = 2  # number of candidates that are simulated regardless of the budget
 FINALISTS = 3  # number of fast candidates that are improved choice by choice, within the budget
@@ -65,8 +65,8 @@ class Search:
     def find(self, candidates: Iterable[Decisions]) -> LaunchPlan:
         """Return the fastest of the candidates and their neighbours. Raise Unsupported if none can be simulated.
 
-        If the first launch has far too many instructions, so have all others, and it is returned without a search. If
-        it has several pictures, it is not even simulated, because a launch will have to process fewer.
+        If the first launch has far too many instructions, so do all others, and it is returned without a search. If it
+        processes several pictures, it is not even simulated, because the launches will have to process fewer pictures.
         """
         for decisions in candidates:
             self.try_out(decisions)
@@ -105,7 +105,7 @@ class Search:
         return []
 
     def improve(self, offered: Callable[[LaunchPlan], Iterator[Decisions]]) -> None:
-        """Try the offered decisions for the best launch until none of them is faster."""
+        """Try the decisions offered for the best launch until none of them makes it faster."""
         improved = True
         while improved:
             assert self.best is not None
@@ -178,7 +178,7 @@ class Search:
             run = self._last
 
     def _is_slower(self, least: Cost) -> bool:
-        """True if the costs of its operations show that a launch takes at least as long as the best one."""
+        """True if the costs of a launch's operations show that it takes at least as long as the best launch."""
         return self.best is not None and least.nanoseconds >= self.best.nanoseconds
 
     def _least(self, plan: LaunchPlan) -> Cost:

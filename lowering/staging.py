@@ -21,7 +21,7 @@ from .placement import borders, whole_bytes
 from .schedule import Schedule, StageOf, with_stages
 
 SHARE = 4  # the value between two stages, for the whole batch, may occupy up to 1 / SHARE of the budget
-SHRINK = 1.5  # minimum ratio of the size of the value at the previous candidate border to the value at this one
+SHRINK = 1.5  # minimum ratio of the size of the value at the previous candidate border to that of the value at this one
 MOST_BORDERS = 4  # maximum number of candidate borders that are tried
 
 

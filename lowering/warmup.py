@@ -28,7 +28,7 @@ from .emit import LoweredProgram
 from .graph import Graph
 from .owners import owners_of
 
-FILLED = 0.8  # fraction of a window to be busy at the end of a wait; leaves slack for deviations from the prediction
+FILLED = 0.8  # target busy fraction of a window at the end of a wait; leaves slack for deviations from the prediction
 BUSY = 0.6  # no zeros are added to a window that is busy for more than this fraction
 LEAST_GAIN = 0.15  # zeros in a window must save at least this fraction of the next window
 LEAST_COLD = 0.01  # zeros are tried if at least this fraction of a launch is lost to the half clock rate

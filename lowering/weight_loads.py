@@ -27,8 +27,8 @@ def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
 
 
 def placed_together(loads: Sequence[WeightLoad], offset: int, item_bytes: int) -> list[WeightLoad]:
-    """Return the loads of a launch with consecutive offsets, the first of which is `offset`. Consecutive small loads,
-    also those of different operations, share a DMA."""
+    """Return the loads of a launch with consecutive offsets, the first of which is `offset`. Consecutive small loads
+    share a DMA, even if they belong to different operations."""
     found: list[WeightLoad] = []
     for together in _small_together(loads, SHARED_BYTES // item_bytes):
         if len(together) == 1:

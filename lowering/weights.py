@@ -86,7 +86,7 @@ class WeightLayout:
         return whole
 
     def bytes_of(self, number: int) -> tuple[int, int]:
-        """Return the bytes per partition of a node's weights: in total, and of the largest output tile."""
+        """Return the bytes per partition that a node's weights occupy: in total, and for the largest output tile."""
         by_tile: dict[int, int] = {}
         for load in loads_at(self.graph.nodes[number]):
             by_tile[load.out_tile] = by_tile.get(load.out_tile, 0) + load.elements
@@ -140,8 +140,8 @@ def lay_out_weights(graph: Graph) -> WeightLayout:
 
 
 def _placed_loads(graph: Graph, every: Sequence[Sequence[WeightLoad]]) -> dict[int, list[WeightLoad]]:
-    """Return the loads of the nodes that have weights, with their positions. Small loads share a DMA, except those of
-    the first node, which waits for them, and of 8-bit weights."""
+    """Return the loads of the nodes that have weights, with their positions. Small loads share a DMA, except the loads
+    of the first node, which waits for them, and those of 8-bit weights."""
     placed_loads: dict[int, list[WeightLoad]] = {}
     for is_fp8 in (False, True):
         own = [n for n, loads in enumerate(every) if loads and graph.nodes[n].has_fp8_weights == is_fp8]

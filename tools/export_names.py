@@ -1,4 +1,4 @@
-"""Names of the networks of real_exports.py for each package and family, separated by spaces."""
+"""Names of the networks in real_exports.py, grouped by package and family and separated by spaces."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Test networks as exported by their own packages, and write the table of results in docs/networks.md.
 
 `python -m trninfer.tools.measure_exports RESULTS [--only TEXT] [--sizes 96,160,224] [--exporter NAME] [--page]` exports
-each network of real_exports.py with random weights, imports it and compares it with ONNX Runtime, plans one picture in
-bfloat16 on trn2 and predicts its time, each in a separate process. Results are appended to the file RESULTS, one line
-of JSON each; networks that already have a result are skipped. `--page` writes the table of docs/networks.md from the
-file and, for networks that are not in the file, from the existing rows of the page.
+each network of real_exports.py with random weights, imports it and compares it with ONNX Runtime, then plans one
+picture in bfloat16 on trn2 and predicts its time. Each network is tested in a separate process. Results are appended to
+the file RESULTS, one line of JSON each; networks that already have a result are skipped. `--page` writes the table of
+docs/networks.md from the file and, for networks that are not in the file, from the existing rows of the page.
 """
 
 from __future__ import annotations

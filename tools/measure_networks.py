@@ -170,7 +170,7 @@ def measure(name: str, exporter: str) -> Row:
 def _batches(model: Model, exporter: str, dtype: str) -> tuple[int, ...]:
     """Return the batch sizes to run.
 
-    There is only one for float16, and for the second exporter, whose network is identical.
+    Only one batch size is run for float16, and for the second exporter, whose network is identical.
     """
     if exporter != EXPORTERS[0] or dtype == DTYPES[2]:
         return (1,)

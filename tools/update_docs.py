@@ -3,8 +3,8 @@ the manual page docs/trninfer.1. Run it in a clone.
 
 - `python -m trninfer.tools.update_docs` fills in all parts. The accuracy takes a minute or two, all others take
   seconds.
-- `python -m trninfer.tools.update_docs help models` fills in these parts; `tutorial-study` fills in the outputs on that
-  page.
+- `python -m trninfer.tools.update_docs help models` fills in only these parts; `tutorial-study` fills in the outputs on
+  that page.
 - `python -m trninfer.tools.update_docs man` writes only the manual page.
 - `--check` writes nothing, and exits with 1 if a part is not up to date.
 

@@ -1,4 +1,4 @@
-"""Kernels that show single instructions or a transposition at work, and random chains of instructions.
+"""Kernels that run single instructions or a transposition for measurement, and random chains of instructions.
 
 Importing this package ensures that `import nki` works.
 """

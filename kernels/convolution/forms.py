@@ -100,7 +100,7 @@ def rows_together(form: Form, pool_size: int) -> int:
 
 
 def input_room(form: Form) -> int:
-    """Return the SBUF space for the input and its combinations, as a multiple of the size of the input."""
+    """Return the SBUF space that the input and its combinations require, as a multiple of the size of the input."""
     if form is Form.PAIRS:
         return 3
     return 6 if form is Form.SQUARES else 1  # squares: one copy of the combined rows, two of everything else
@@ -140,8 +140,8 @@ def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> i
 
 
 def rows_combined(form: Form, shape: tuple[int, int], filter_rows: int, pool_size: int, elements: int) -> int:
-    """Return the number of output rows whose combinations fit in `elements` elements of a partition, but at least a
-    few."""
+    """Return how many output rows, but at least a few, have combinations that fit in `elements` elements of a
+    partition."""
     rows, columns = shape
     unit = rows_together(form, pool_size)
     fitting = round_up(rows, unit)

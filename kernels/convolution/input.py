@@ -217,7 +217,7 @@ def _load_taps(tile, images, plan, kept, first):
 
 
 def _zero_border(tile, kept, plan, top, left):
-    """Set to zero the padding that any tap reads, in a tile whose first `kept` rows are already present."""
+    """In a tile whose first `kept` rows are already present, set to zero the padding that any tap reads."""
     problem = plan.problem
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]

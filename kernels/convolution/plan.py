@@ -218,7 +218,7 @@ def _free_bytes(weights, sbuf_bytes):
 
 
 def _plan_weights(problem, channel_tiles, steps, form, held_bytes):
-    """Return a layout that keeps as many output channels' weights in SBUF as fit in `held_bytes` of a partition."""
+    """Return a layout that keeps the weights of as many output channels in SBUF as `held_bytes` per partition allow."""
     filters = problem.filters
     channel_bytes = len(channel_tiles) * matrices(form, len(steps)) * problem.images.item_bytes
     tile_channels = nl.tile_size.pmax
@@ -262,8 +262,8 @@ def _weight_chunks(problem, channels, steps):
 
 
 def _row_bytes(problem, reach, columns, element_bytes, form):
-    """Return two numbers of bytes per partition: of the output rows that are computed together, including their input,
-    and of the halo rows that a filter reads."""
+    """Return two sizes in bytes per partition: that of the output rows that are computed together, including their
+    input, and that of the halo rows that a filter reads."""
     pool_size = problem.finish.pool_size
     rows = rows_together(form, pool_size)
     pitch = ((columns - 1) * problem.movement.stride[1] + 1 + reach.columns) * element_bytes

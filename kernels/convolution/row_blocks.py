@@ -1,4 +1,4 @@
-"""The geometry of the forms "rows of 2" and "rows of 4", in which matrices represent several rows of depthwise filters.
+"""The geometry of the forms "rows of 2" and "rows of 4", in which one matrix covers several rows of a depthwise filter.
 
 With one diagonal matrix per tap, only one in 128 products of the Tensor Engine is useful. In these forms, a tile
 contains several rows of fewer channels, with (row of a group, channel) on the partition axis: 2 rows of 64 channels or

@@ -16,7 +16,7 @@ from .pairs import pair_filters
 from .plan import Conv2dPlan, begins_pair, has_space, rows_of_taps
 from .squares import square_filters
 
-WIDE_STRIDE = 16  # with at least this stride in bytes, engines get only half of a memory's bandwidth (A1)
+WIDE_STRIDE = 16  # at strides of at least this many bytes, engines get only half of a memory's bandwidth (A1)
 
 
 @dataclass

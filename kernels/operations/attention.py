@@ -323,7 +323,7 @@ class _Image:
             )
 
     def _add_values(self, unit: Unit, block: Tile, turned, at_once):
-        """Add the contribution of a head's values to the sums; store the sums after the last head."""
+        """Add the contribution of a head's values to the sums, and store the sums after the last head."""
         place = unit.row % at_once
         for piece in self._out_heads[unit.head]:
             size = several_columns(piece.size, self._launch.dtype)

@@ -9,7 +9,7 @@ import nki.language as nl
 from ..attention_operation import Attention
 from ..tiling.tiles import PARTITIONS, Tile, copy_by_hardware, itemsize, sbuf_tile
 
-KEPT_BYTES = 24 * 1024  # a bias of up to this many bytes per partition stays in SBUF for the next image
+KEPT_BYTES = 24 * 1024  # a bias of up to this many bytes per partition is kept in SBUF for the next image
 
 
 @dataclass(frozen=True)

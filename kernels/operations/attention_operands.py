@@ -9,7 +9,7 @@ from ..program import NO_SIDES
 from ..tiling.tiles import Tile, itemsize, sbuf_tile
 
 QUADRANT = 32  # operands begin at partitions that are multiples of this
-MASKED_BYTES = 20 * 1024  # zero-padded queries of up to this many bytes per partition stay for the next tile of queries
+MASKED_BYTES = 20 * 1024  # up to this many bytes per partition of zero-padded queries are kept for the next tile
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import nki.language as nl
 from ..tiling.tiles import PARTITIONS, evict, itemsize, sbuf_tile, several_columns, transposed_dtype, whole_words
 from .attention_operands import Piece, Tokens, head_pieces
 
-KEPT_BYTES = 32 * 1024  # transposed values of up to this many bytes per partition stay for the next queries
+KEPT_BYTES = 32 * 1024  # transposed values of up to this many bytes per partition are kept for the next queries
 
 
 class TurnedValues:

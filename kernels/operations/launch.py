@@ -1,8 +1,8 @@
 """The state of a running program: its values, its constants, and the weights being loaded into SBUF.
 
-The load of weights is issued just before their first matmul, unless the program issues it before an earlier operation.
-It starts as soon as SBUF has space, so that weights are loaded while preceding operations run. Resident weights are
-loaded once per stage.
+Each load of weights is issued just before the first matmul that uses them, unless the program issues it before an
+earlier operation. It starts as soon as SBUF has space, so that weights are loaded while preceding operations run.
+Resident weights are loaded once per stage.
 """
 
 from __future__ import annotations
@@ -265,8 +265,8 @@ class Launch:
         return buffer.of_rows(first, first + operation.rows)
 
     def numbers_of(self, operation, images):
-        """Return the view [images, numbers] of the buffer in HBM that an operation writes, or None if it has no such
-        buffer."""
+        """Return the view [images, numbers] of the buffer in HBM that an operation writes, or None if the operation has
+        no such buffer."""
         buffer = None if operation.into is None else self._values[operation.into.buffer].hbm
         if buffer is None:
             return None

@@ -65,14 +65,14 @@ def store(launch, number, operation: Store, operands):
 
 
 def load_taps(launch, number, operation: TapsLoad, operands):
-    """Load a small image, which is stored with its padding, in the layout of the first convolution.
+    """Load a small image, which is stored with its padding, into the layout of the first convolution.
 
     The partitions are ordered (image, filter column, channel), followed by copies shifted by rows, one for each filter
     row.
 
-    One DMA per filter row, in which each partition reads one run per image, loads the image. Alternatively, one DMA for
-    all filter rows also fills the partitions between them. In the first pass, the matmuls wait only for a single image
-    or half an image.
+    The image is loaded either by one DMA per filter row, in which each partition reads one run per image, or by a
+    single DMA for all filter rows, which also fills the partitions between them. In the first pass, the matmuls wait
+    only for a single image or half an image.
     """
     (value,) = operands
     seen = value.hbm

@@ -1,4 +1,5 @@
-"""A depthwise convolution in groups of rows, with matrices of several rows of few channels (convolution/row_blocks.py).
+"""A depthwise convolution in groups of rows: each matrix covers several rows of a few channels
+(convolution/row_blocks.py).
 
 for tile of 64 or 32 channels:
     grouped = rows of a group stacked along the partitions                     # copies, one tile ahead

@@ -27,7 +27,7 @@ from ..program import ChannelSoftmax, RowSoftmax
 from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, transposed_dtype
 
 BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # bytes of a PSUM bank per partition
-ROW_ELEMENTS = 1024  # elements of a partition in the rows that are computed together
+ROW_ELEMENTS = 1024  # number of elements of a partition in rows that are computed together
 FEW_POWERS = 512  # up to this many elements per partition, powers are faster than loading a table
 MOST_TILES = 8  # maximum number of tiles of a softmax over tiles
 

@@ -100,9 +100,9 @@ def load_rows(dst, src):
 
 
 def load_rows_in_words(dst, src):
-    """Load an HBM matrix that will be transposed, as `load_rows` does.
+    """Load an HBM matrix as `load_rows` does, for a matrix that will be transposed.
 
-    If an odd number of rows would end within a word of PSUM (`whole_words`), the last row is loaded twice.
+    If an odd number of rows would end within a word of PSUM (`whole_words`), load the last row twice.
     """
     load_rows(dst, src)
     rows = src.shape[0]
@@ -112,8 +112,8 @@ def load_rows_in_words(dst, src):
 
 
 def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
-    """Copy with hardware-generated descriptors (DGE) if possible; otherwise the compiler may generate them on GpSimd,
-    after its other work (nki-dge). `engine` triggers the DMA.
+    """Copy with descriptors that hardware generates (DGE) if possible; otherwise the compiler may let GpSimd generate
+    them after its other work (nki-dge). `engine` triggers the DMA.
 
     If only a single partition of SBUF is involved, the mode is not specified, because the compiler prepares such
     descriptors before the launch.

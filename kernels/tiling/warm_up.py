@@ -1,4 +1,4 @@
-"""Warm-up of the Tensor Engine to its full clock rate before the first useful matmul.
+"""Warm up the Tensor Engine to its full clock rate before the first useful matmul.
 
 From NeuronCore-v3 on, the engine runs at half its clock rate until it has been busy for some time; the clock is
 adjusted window by window (documented on the profiler's overview page; the windows are visible in public profiles). A
@@ -14,7 +14,7 @@ import nki.language as nl
 
 from .tiles import PARTITIONS, reshaped, several_columns
 
-COLUMNS = 1024  # columns of zeros per byte of an element; multiplying them takes about as long as the first loads
+COLUMNS = 1024  # columns of zeros per byte of an element; multiplying by them takes about as long as the first loads
 LEAST_WORK = 4  # a kernel warms up only if it multiplies at least this many columns for each column of zeros
 
 

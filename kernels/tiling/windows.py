@@ -19,7 +19,7 @@ LONG_FOLD = 8  # with at least this many taps, a single reduction instruction re
 
 @dataclass(frozen=True)
 class Window:
-    """A window along one axis. `padding` contains the numbers of positions before and after the axis.
+    """A window along one axis. `padding` contains the numbers of padding positions before and after the axis.
 
     If `ceil_mode`, the last window may extend past the padding, provided that it begins in the image or in the padding
     before it.
@@ -183,7 +183,7 @@ def fill_border(data, rows, columns, fill):
 
 
 def row_tap(data, sweep, outputs, tap):
-    """View the elements of [partitions, images, rows, columns] that window row `tap` reads for `outputs` output
+    """View the elements of a tile [partitions, images, rows, columns] that window row `tap` reads for `outputs` output
     rows."""
     first = tap * sweep.dilation
     return data[:, :, first : first + (outputs - 1) * sweep.stride + 1 : sweep.stride, :]
@@ -222,7 +222,7 @@ def fold_rows(data, op, sweep, outputs, taps, dtype):
 
 
 def fold_columns(data, op, sweep, outputs, dtype, into=None):
-    """Reduce all window columns, as `fold_rows` reduces rows.
+    """Reduce all window columns in the same way as `fold_rows` reduces rows.
 
     If there is more than one column and `into`, a tile of `dtype`, is given, the result is written to `into`.
     """

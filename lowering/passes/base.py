@@ -28,7 +28,7 @@ class Pass(ABC):
         """Return the transformed graph. Raise Unsupported if a choice does not apply."""
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
-        """Return the choices that the launch may make instead of none.
+        """Return the choices from which the launch may make one, or none.
 
         `graph`: the result of earlier passes with `decisions`.
         """
@@ -39,12 +39,11 @@ class Pass(ABC):
         return False
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
-        """Return True if the graph after the pass is worth evaluating, and not identical to the result of other
-        choices."""
+        """Return True if the graph after the pass is worth evaluating and differs from that of other choices."""
         return True
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
-        """Return the decisions that are worth pursuing. All of them are complete up to this pass."""
+        """Return the decisions in `states` that are worth pursuing; all of `states` are complete up to this pass."""
         return states
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:

@@ -25,7 +25,7 @@ from .add_margins import with_wide_weights
 from .base import Pass
 from .pack_taps import foresee_taps, loaded_taps
 
-COMBINED_BYTES = (28 * 1024, 12 * 1024)  # for the inputs that are combined together; two buffers of this size are live
+COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes of inputs combined together; two buffers of this size are live
 FEWEST_MADE = 49  # if a filter has fewer taps, loading its diagonals is faster than creating them
 MOST_MULTIPLIED = 1024  # maximum number of products of a channel that are computed elementwise
 LEAST_SAVING = 20  # groups of rows are evaluated if they save at least this percentage of the matmul columns
@@ -67,7 +67,7 @@ def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
 
 
 def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
-    """Return a node in a form, once for each buffer size, or None for sizes that the form does not support."""
+    """For each buffer size, return the node in a form, or None if the form does not support that size."""
     if form is Form.MADE:
         return [_with_made_diagonals(graph, node)]
     if form is Form.PRODUCTS:

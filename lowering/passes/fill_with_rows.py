@@ -44,7 +44,7 @@ class FillWithRows(SwitchedPass):
 
 
 def fill_with_rows(graph: Graph) -> Graph | None:
-    """Pack as many rows as fit; None if no value has more rows per group than pack_rows.py would pack."""
+    """Pack as many rows as fit; return None if no value has more rows per group than pack_rows.py would pack."""
     if not any(_most_rows(node, divides=False) > OTHERWISE for node in graph.nodes):
         return None
     padded = pad_channels(graph, _zeros) or graph
@@ -70,9 +70,9 @@ def _zeros(channels: int) -> int:
 
 
 def _most_rows(node: Node, divides: bool) -> int:
-    """Return the largest power of two of rows that fits along the partitions with a node's channels.
+    """Return the largest number of rows that is a power of two and fits along the partitions with a node's channels.
 
-    If `divides`, it also divides the number of rows of the node.
+    If `divides`, the result also divides the number of rows of the node.
     """
     channels, rows, most = node.operation.channels, node.operation.rows, 1
     if channels > HALF:

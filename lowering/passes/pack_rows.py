@@ -4,7 +4,7 @@ A value with C channels and H rows is stored as F C channels and H / F groups of
 F r - o to F r - o + F - 1, where o, the offset, is between 0 and F - 1. A convolution of such values is again a
 convolution, whose filters map groups of rows to groups of rows. 3x3 filters compute F rows of outputs together, and
 require two rows of taps instead of three if the offset changes from input to output. A depthwise filter becomes a dense
-filter; the added zeros use only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are
+filter; the added zeros occupy only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are
 then in use, which also keeps its clock at full rate, and the engines that finish the sums use all their lanes.
 
 An expansion is a convolution of a packed value whose only reader is a depthwise convolution. It may be packed too,
@@ -199,7 +199,7 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
 def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
     """Return the rows per group of each node whose rows can be packed, provided that the rows of its sources and
-    readers can be."""
+    readers can be packed too."""
     rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
     expanded = _expansions(graph, rows, names)
     found: dict[int, int] = {}
@@ -240,7 +240,7 @@ def _reads_larger_groups(node: Node, found: dict[int, int], each: int) -> bool:
 
 
 def _is_one_of_parts(graph: Graph, number: int) -> bool:
-    """True if a node's value is read as one operand together with others."""
+    """True if a node's value is read as one operand together with other values."""
     return any(len(graph.nodes[n].sources[operand]) > 1 for n, operand in graph.readers(number))
 
 
@@ -324,7 +324,7 @@ def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded:
 
 
 def _is_gated(graph: Graph, number: int) -> bool:
-    """True if a node is a per-channel scale (a squeeze-and-excite gate) by a convolution with no other reader."""
+    """True if a node multiplies each channel by a squeeze-and-excite gate, a convolution with no other reader."""
     operation = graph.nodes[number].operation
     if not operation.is_product:
         return False

@@ -21,7 +21,7 @@ from .row_packing import is_sum
 
 ALL, ALONE = PADDED
 FEWEST_CHANNELS = 9  # with fewer channels, more than four rows would have to be packed
-NOT_OF_ZERO = ("log", "reciprocal", "power")  # activations whose value at 0 zero weights may not cancel
+NOT_OF_ZERO = ("log", "reciprocal", "power")  # may be infinite at 0, which zero weights do not cancel
 
 
 class PadChannels(SwitchedPass):
@@ -44,7 +44,7 @@ class PadChannels(SwitchedPass):
 
 
 def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None, which: str = ALL) -> Graph | None:
-    """Pad the channels of nodes whose readers all support more channels; None if there are no such nodes.
+    """Pad the channels of nodes whose readers all support more channels; return None if there are no such nodes.
 
     `zeros` returns the number of zeros for a number of channels; by default, up to a quarter or half of the partitions.
     `which`: ALL values, or values that are neither added nor stacked (ALONE).
@@ -74,7 +74,7 @@ def _wide(graph: Graph, zeros: Callable[[int], int], which: str) -> set[int]:
 
 
 def _is_combined(graph: Graph, number: int) -> bool:
-    """True if a node is a sum, reads stacked values, or its value is added or stacked."""
+    """True if a node is a sum or reads stacked values, or if its value is added or stacked."""
     readers = [(graph.nodes[n], operand) for n, operand in graph.readers(number)]
     node = graph.nodes[number]
     return (

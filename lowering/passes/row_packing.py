@@ -96,7 +96,7 @@ class RowPacking:
         if number not in self.halvings:
             return range(rows)
         source, channels = self.graph.nodes[number].sources[0][0], self.graph.nodes[number].operation.channels
-        are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0  # `_in_groups` sets none of these to zero
+        are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0  # `_in_groups` zeroes no rows of these
         if self.halvings[number] or are_few or (self.is_halved(number) and self.rows[source] > rows):
             return range(1)
         if self.is_halved(number):
@@ -221,7 +221,7 @@ class RowPacking:
 
 
 def _dense(node: Node) -> Node:
-    """Return the equivalent of a grouped convolution with a single group."""
+    """Return a convolution with a single group that is equivalent to a grouped convolution."""
     operation = node.convolution
     assert node.filters is not None
     return replace(node, filters=ungrouped(node.filters, operation.groups)).changed(groups=1)

@@ -13,7 +13,7 @@ from ..decisions import Ask, Decisions
 from ..graph import Graph, Node
 from .base import Pass
 
-ITEMSIZE = 2  # bytes of elements that are processed at twice the rate
+ITEMSIZE = 2  # size in bytes of the elements that are processed at twice the rate
 
 
 class SplitColumns(Pass):

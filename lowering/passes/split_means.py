@@ -1,4 +1,4 @@
-"""Split pools of whole images into a pool over columns and a pool over rows. The first can run in bands of rows.
+"""Split each pool of a whole image into a pool over columns and a pool over rows. The first can run in bands of rows.
 
 A squeeze-and-excite gate reads the mean of a whole image, which may not fit in SBUF.
 """

@@ -37,8 +37,8 @@ class SplitPhases(SwitchedPass):
 
 
 def split_phases(graph: Graph) -> Graph | None:
-    """Convert the first convolution to stride 1 over an image of phases; None if this is impossible or it already has
-    stride 1."""
+    """Convert the first convolution to stride 1 over an image of phases; return None if this is impossible or if it
+    already has stride 1."""
     first = graph.nodes[0]
     operation = first.operation.convolved
     if operation is None or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:

@@ -171,7 +171,7 @@ def _larger(before: Shape) -> Iterator[Shape]:
 
 
 def _origin(layer: Transpose) -> np.ndarray | None:
-    """Return the index in the source of each element of the value, or None if there are too many elements."""
+    """For each element of the value, return its index in the source. Return None if there are too many elements."""
     count = math.prod(layer.split)
     if count > MOST_COMPARED:
         return None

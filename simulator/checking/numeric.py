@@ -5,7 +5,7 @@
     saturation    a value exceeds the range of the dtype to which it is written
     inexact       an integer beyond 2^24 is converted to float32, in an engine or on a write; float32 has 24 bits
     duplicate     a scatter contains an index twice, so the second write wins, or a sum loses the first value
-    base offset   .ap(offset=) is called on a view with a non-zero offset, for which the documents disagree
+    base offset   .ap(offset=) is called on a view with a non-zero offset, on which AWS's pages disagree
 
 Values are examined when they are stored, before rounding; operands are only checked for NaN and infinities if a result
 contains them. Instructions that select or fill may write NaN and infinities, since kernels use them for masking.

@@ -1,4 +1,4 @@
-"""Detect faults while a kernel runs that neither violate the limits of the machine nor show in the values.
+"""Detect faults in a running kernel that neither violate the limits of the machine nor show in the values.
 
     uninitialised   an instruction reads memory that has not been written
     overlap         elements of a tensor were last written through another tensor at overlapping addresses
@@ -359,7 +359,7 @@ class Sanitizer:
 
 
 _FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are often cleared first
-_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # reading only part of an identity matrix is also correct
+_CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # a kernel may also read only part of an identity matrix
 
 
 def _place(line: tuple[str, int]) -> str:

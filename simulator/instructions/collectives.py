@@ -335,7 +335,7 @@ def _single(op: str, srcs: Sequence[NkiTensor], dsts: Sequence[NkiTensor]) -> No
 
 
 def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[NkiTensor]]) -> list[list[NkiTensor]]:
-    """Return the tensors of all channels, for each of the lists."""
+    """For each list, return the tensors of all channels."""
     count = len(channel_ids)
     if list(channel_ids) != list(range(count)) or not 1 <= count <= _MOST_CHANNELS:
         raise NkiValidationError(

@@ -63,7 +63,7 @@ class NeuronCore:
         self.ordered = False  # inside `nl.no_reorder()`
         self.loops: list[tuple[tuple[str, int], int]] = []  # source line and trip count of each device loop
         self.looping = 0  # depth of nested device loops
-        self.ended: list[list[int]] = []  # [first, end) of the allocations of each loop body, which end with it
+        self.ended: list[list[int]] = []  # [first, end) of the allocations in each loop body, which are freed with it
         self.named: set[str] = set()  # names of tensors specified by the kernel
         self._fence: Instruction | None = None  # the instruction for which all later instructions wait
         self._fenced = 0  # number of instructions before the fence
@@ -346,7 +346,7 @@ class NeuronCore:
         return self._line()
 
     def share(self, state: str, instruction: Instruction) -> None:
-        """Make an instruction depend on the last user of a shared engine state, to preserve the program order."""
+        """Make an instruction depend on the last user of shared engine state, to preserve the program order."""
         previous = self.last_use.get(state)
         if previous is not None:
             instruction.depends_on(previous)

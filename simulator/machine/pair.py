@@ -68,9 +68,8 @@ class Pair:
     def shared(self, rank: int, place: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
         """Return the storage that both cores create at one place in the program.
 
-        `make` is called for the first of them.
-
-        The n-th execution of that place by one core corresponds to the n-th execution by the other.
+        The core that arrives first calls `make`. The n-th execution of that place by one core corresponds to the n-th
+        execution by the other.
         """
         count = self._made[rank][place] = self._made[rank].get(place, 0) + 1
         storage = self._shared.get((place, count))

@@ -103,7 +103,7 @@ def _elementwise(
 
 
 def _tiles(ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr]) -> dict[str, View]:
-    """Return the operands of an instruction that are tiles, by parameter."""
+    """Return those operands of an instruction that are tiles, keyed by parameter."""
     known = INSTRUCTIONS[op]
     views = {
         each: operands.view(given[each])

@@ -144,7 +144,7 @@ class Context:
     returns_outputs: bool = False  # True for a kernel that no other function with NKI calls
     keeps: bool = False  # keep statements that would otherwise be dropped, because the function needs them
     statements: Any = None  # the rewriter of statements
-    no_hoisting: str = ""  # the enclosing construct that prevents inserting lines, if any
+    no_hoisting: str = ""  # the enclosing construct in which no lines can be inserted, if any
     source: Source = field(default_factory=lambda: Source(""))
     taken: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))

@@ -1,9 +1,9 @@
 """Handle the first partitions of operands.
 
-Engines can start only at partition 0, 32, 64 or 96, whereas DMAs can start at any.
+Operands of engines can start only at partition 0, 32, 64 or 96, whereas operands of DMAs can start at any partition.
 
-The first compilers moved operands that began elsewhere. Since NKI 0.7 rejects them, copies and numbers are written by a
-DMA, and other instructions get a note.
+The first compilers moved operands that began elsewhere. Since NKI 0.7 rejects them, the migration uses a DMA to write
+copies and numbers, and adds a note to other instructions.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .names import is_stored
 from .notes import CHECK
 from .sums import Sum
 
-STEP = 32  # distance in partitions between the possible starts of an engine
+STEP = 32  # distance in partitions between the positions at which an engine's operand can start
 
 
 def starts_anywhere(ctx: Context, tensor: Tensor | None) -> bool:
-    """Return True unless the source shows that a tensor starts at a partition where engines can start."""
+    """Return True unless the source shows that a tensor starts at a partition that engines support."""
     return tensor is not None and tensor.region != "hbm" and bool(_odd_parts(ctx, tensor))
 
 
 def note_start(ctx: Context, *tensors: Tensor | None) -> None:
-    """Add a note for operands of an engine that start where no engine can, either always or in some iterations of a
-    loop."""
+    """Add a note for operands of an engine that start at a partition that engines do not support, either always or in
+    some iterations of a loop."""
     for tensor in tensors:
         if tensor is None or tensor.region not in ("sbuf", "psum"):
             continue

@@ -51,7 +51,7 @@ def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
 def accumulators_of(
     tree: ast.FunctionDef, names: Names, products: Mapping[ast.stmt, ast.Call] = MappingProxyType({})
 ) -> set[str]:
-    """Return the names to which only products are added, without any other writes."""
+    """Return the names whose only writes are additions of products."""
     added: set[str] = set()
     other: set[str] = set()
     for node in ast.walk(tree):

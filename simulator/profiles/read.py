@@ -99,7 +99,7 @@ class _Json:
 
 
 def _parsed_bytes(content: bytes) -> int:
-    """Estimate how many bytes the objects of a JSON text take in memory, from its brackets and commas."""
+    """Estimate the memory that a parsed JSON text will occupy, in bytes, by counting its brackets and commas."""
     return OBJECT_BYTES * content.count(b"{") + LIST_BYTES * content.count(b"[") + VALUE_BYTES * content.count(b",")
 
 

@@ -25,8 +25,8 @@ def run_ranks(
 ) -> list[Run]:
     """Run a kernel on one rank (a NeuronCore) for each list of arguments, and return the run of each rank.
 
-    The kernel's collectives (nki.collectives) exchange values between ranks. Collectives, and waiting for other ranks,
-    take no time: the time of a rank includes only its local instructions. For `sanitize`, see `run`.
+    The kernel's collectives (nki.collectives) exchange values between ranks. Collectives and waits for other ranks take
+    no time: the time of a rank includes only its local instructions. For `sanitize`, see `run`.
 
     Raises:
         NkiValidationError: for the same reasons as in `run`, or if there are more than MOST_RANKS ranks, if a rank has

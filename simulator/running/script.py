@@ -84,7 +84,7 @@ def run_script(
 
 
 def _run_changed(script: str, edits: Edits) -> None:
-    """Run a script with other values for its top-level names, or with a replacement text."""
+    """Run a script with other values for its top-level names, or run a replacement text."""
     module = ModuleType("__main__")
     module.__file__ = script
     if edits.text is not None:

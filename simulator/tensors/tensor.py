@@ -267,8 +267,8 @@ class IndirectTensor(NkiTensor):
 
     @property
     def indices(self) -> Array:
-        """Return the index of each row [n], or a single index [1]. If a gather index has several columns, they are
-        read column by column."""
+        """Return the index of each row [n], or a single index [1]. If a gather index has several columns, its elements
+        are read in column-major order."""
         if isinstance(self.index, DeviceNumber):
             return np.array([self.index.read(f"the address of {self.label}")])
         count = self.shape[0] if self.gathers else 1

@@ -162,7 +162,7 @@ class Costs:
         return self.vector(count * (self.machine.vector_double_pace if doubled else 1.0))
 
     def predicated_copy(self, dst: Any, src: Any, predicate: Any) -> Cost:
-        """Return the cost of copying a tile or a number to the elements for which a predicate is true."""
+        """Return the cost of copying a tile or a number to those elements for which a predicate is true."""
         return self.tensor_tensor(engine.vector, dst, src if hasattr(src, "storage") else dst, predicate)
 
     def reduce(self, data: Any) -> Cost:

@@ -167,8 +167,7 @@ class _Walk:
         return "other_core" if self.programs[core][index].op in MEETINGS else QUEUES[queue]
 
     def _through_dma(self, core: int, index: int) -> int:
-        """Step back from the last byte of a DMA to the descriptors of the first DMA in its queue, and return that
-        DMA."""
+        """Trace from the last byte of a DMA back to the descriptors of the first DMA in its queue. Return that DMA."""
         phases = self.schedules[core].phases
         found = phases[index]
         bound = found.bound

@@ -1,7 +1,7 @@
 """The likely error of a prediction, depending on the resource that bounds the kernel.
 
 The errors are computed, not chosen. Each published row of a target is predicted with its family excluded from all fits.
-For each bound, the error is such that, of every repository's rows with that bound, two thirds are within it.
+The error for a bound is a value within which two thirds of every repository's rows with that bound lie.
 benchmarks/expected_errors.py computes the errors from benchmarks/data/left-out.csv, and a test checks that they agree
 (docs/predictions.md).
 """

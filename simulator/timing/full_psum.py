@@ -50,7 +50,8 @@ class FullPsum(NamedTuple):
 
 
 def find_full_psum(program: Sequence[Instruction], now_ns: float, shared: Callable[[], float]) -> FullPsum | None:
-    """Return the small tiles that make a program wait for banks, or None if the wait costs less than `_LEAST_SHARE`.
+    """Return the small tiles that make a program wait for banks, or None if the wait costs less than `_LEAST_SHARE` of
+    the makespan.
 
     Args:
         program: the instructions.

@@ -1,4 +1,4 @@
-"""Determine the contents of SBUF and PSUM over the time of a schedule, tile by tile, and the tiles at the peak.
+"""Determine which tiles SBUF and PSUM contain over the time of a schedule, and which tiles are live at the peak.
 
 A tile occupies its bytes in each partition from its first write to its last access. If the compiler renames tiles, a
 tile that is completely rewritten moves to another buffer (dependencies.py). Tiles at explicit addresses occupy their

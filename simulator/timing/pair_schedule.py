@@ -13,7 +13,7 @@ from .constants import Machine
 from .schedule import schedule
 from .scheduled import Schedule
 
-_PASSES = 40  # minimum limit on the number of passes; one per meeting is enough, as each settles at least one more
+_PASSES = 40  # least limit on the number of passes; one per meeting is enough, as each pass settles at least one more
 _SETTLED_NS = 0.01
 
 

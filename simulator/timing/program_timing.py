@@ -105,7 +105,7 @@ class ProgramTiming:
 
     @cached_property
     def reuse(self) -> Reuse | None:
-        """Return the tiles whose reuse costs the most time, and the predicted gain without reuse.
+        """Return the tiles whose reuse costs the most time, and the predicted gain from not reusing them.
 
         Return None if the gain is small.
         """
@@ -115,7 +115,8 @@ class ProgramTiming:
 
     @cached_property
     def full_psum(self) -> FullPsum | None:
-        """Return the small tiles whose banks of PSUM the kernel waits for, and the predicted gain from packing them.
+        """Return the small tiles that occupy the PSUM banks for which the kernel waits, and the predicted gain from
+        packing them.
 
         The result is None if the gain is small, or if the kernel runs on two cores.
         """
@@ -274,7 +275,7 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
 
 
 def _busy(s: Schedule) -> dict[str, float]:
-    """Return the busy nanoseconds of each engine, and those of DMA according to three definitions."""
+    """Return the busy nanoseconds of each engine, and those of the DMA engines according to three definitions."""
     busy = dict(zip(QUEUES, s.busy))
     return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
 

@@ -1,10 +1,10 @@
 """Find tiles whose reuse costs time, and predict the gain from allocating a separate tile for each use.
 
-A tile has one address, so a write waits for the last reader of the previous contents (dependencies.py). To compute
-the gain, the recorded program is scheduled again with a separate allocation for each use of the tile, as if the kernel
-had allocated a new tile for each use. The data flow is unchanged, because a tile is split only at points where no value
-that was written before is read afterwards. Therefore the program needs no additional memory in program order; if memory
-is full, the schedule waits until some is freed. Tiles at explicit addresses are not split.
+A tile has one address, so a write waits for the last reader of the previous contents (dependencies.py). To compute the
+gain, the recorded program is scheduled again with a separate allocation for each use of the tile, as if the kernel had
+allocated a new tile for each use. The data flow is unchanged, because a tile is split only at points where no value
+that was written before is read afterwards. Run in program order, the program therefore needs no additional memory; if
+memory is full, the schedule waits until some is freed. Tiles at explicit addresses are not split.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compute the transfers of DMA instructions (bytes and descriptors) from the views between which they copy."""
+"""Compute the transfers (bytes and descriptors) of DMA instructions from their source and destination views."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _CONFUSABLES = """
 """
 CONFUSABLES = frozenset(chr(int(code, 16)) for code in _CONFUSABLES.split())
 
-# Distortions (degrees, shear) to which a character is subjected; its largest likeness counts. They are a subset of the
+# Distortions (degrees, shear) applied to each character; only the best match counts. They are a subset of the
 # distortions of `render_digits.distort_ink`.
 TURNS = ((0, 0), (8, 0), (-8, 0), (15, 0), (-15, 0), (0, 0.2), (0, -0.2), (10, -0.2), (-10, 0.2))
 SQUEEZES = (-0.16, 0.0, 0.16)

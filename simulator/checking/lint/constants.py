@@ -33,7 +33,8 @@ def number_of(scope: FunctionScope, expression: ast.expr | None) -> int | None:
 
 
 def _constants(scope: FunctionScope, module: Module, name: str) -> Iterator[int]:
-    """Yield the integer assigned to a name of a module, in this module or in the module from which it is imported."""
+    """Yield the integer that is assigned to a module's name, either there or in the module from which the name is
+    imported."""
     for _ in range(20):  # the limit ends circular imports
         binding = module.bindings.get(name)
         if isinstance(binding, Import) and binding.name is not None:

@@ -27,8 +27,8 @@ from .rules import Finding
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 MUTATING_METHODS = frozenset(
-    {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}  # of lists
-    | {"update", "setdefault", "popitem", "add", "discard"}  # of dicts and sets
+    {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}  # methods of lists
+    | {"update", "setdefault", "popitem", "add", "discard"}  # methods of dicts and sets
 )
 
 

@@ -10,8 +10,7 @@ documented    by AWS (or by a JEDEC standard)
 measured      on hardware, read from public profiles
 third-party   from a published calibration
 fitted        to the latencies of kernels; `rows` contains their ids in the measurement files of benchmarks/ (k.. for
-kernels,
-              i.. for instructions)
+              kernels, i.. for instructions)
 scaled        not published, but taken from another target; every prediction that uses the constant says so
 
 Abbreviations of sources in aws-neuron-sdk: PG is nki_perf_guide; A1, A2 and A3 are the architecture guides of trn1,
