@@ -143,7 +143,7 @@ def find_named_pictures(
 def read_list(path: str) -> list[str]:
     """Read the names in a list of files ("-" for standard input), one per line; empty lines are skipped.
 
-    Names are bytes, as in the file system, and are decoded in the way in which Python decodes file names. Raises
+    Names are bytes, as in the file system, and are decoded as Python decodes file names. Raises
     UsageError if the list cannot be read, is larger than MAX_LIST_BYTES, or is not text (a picture, UTF-16, `find
     -print0`).
     """

@@ -22,8 +22,8 @@ from ..models.regular_files import describe, open_regular
 from .box import Box, RunLengths
 from .predictions import Prediction
 
-MAX_BYTES = 1 << 30  # maximum number of bytes of a file of annotations
-MAX_TEXT = 16 << 20  # maximum number of bytes of the label file of one picture
+MAX_BYTES = 1 << 30  # maximum size in bytes of an annotation file
+MAX_TEXT = 16 << 20  # maximum size in bytes of the label file for one picture
 INSTALL_HINT = "pip install 'trninfer[coco]'"
 
 # COCO numbers its 80 classes from 1 to 90, skipping these numbers.

@@ -76,8 +76,8 @@ class DaemonPool:
         return result
 
     def replace_thread(self) -> None:
-        """Start a thread to replace one that does not return. If the latter returns after all, the pool has one more
-        thread."""
+        """Start a thread to replace one that does not return. If the replaced thread returns after all, the pool has
+        one more thread."""
         self._count += 1
         self._add_thread()
 

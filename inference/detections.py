@@ -154,7 +154,7 @@ def find_mask(
 def _pixels_of_a_step(frame: Frame, size: tuple[int, int], small: tuple[int, ...]) -> int:
     """Return the number of pixels of the network's image per pixel of the enlarged sum of prototypes.
 
-    It is the largest divisor of the prototypes' step by which the edges of the picture can be divided.
+    It is the largest divisor of the prototypes' step that also divides the positions of the picture's edges.
     """
     step = size[0] // small[0]
     if (step * small[0], step * small[1]) != size:

@@ -16,7 +16,7 @@ from ..models.errors import InputError
 from ..models.regular_files import describe
 from .columns import Sides
 
-MAX_LOADED_BYTES = 8 << 30  # maximum number of bytes of an array that must be read completely
+MAX_LOADED_BYTES = 8 << 30  # maximum size in bytes of an array that must be read completely
 
 
 Refuse = Callable[[int, str], None]

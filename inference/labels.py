@@ -15,7 +15,7 @@ from .csv_tables import table_cells
 from .feature_tables import npy_rows
 
 SUFFIXES = (".bin", ".npy", ".csv", ".tsv", ".txt", ".json")
-MAX_BYTES = 1 << 30  # maximum number of bytes of a file, which is read completely
+MAX_BYTES = 1 << 30  # maximum size in bytes of a file, which is read completely
 
 
 def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "auto") -> np.ndarray:

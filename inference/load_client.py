@@ -25,9 +25,9 @@ import numpy as np
 
 from .server_address import Address, LoadError, describe_failure, read_answer, shut_down
 
-MOST_ANSWER_BYTES = 64 << 20  # maximum number of bytes of a response
-MOST_TENSOR_BYTES = 256 << 20  # maximum number of bytes of a request with random tensors
-MOST_NAME = 200  # maximum number of characters of a model name
+MOST_ANSWER_BYTES = 64 << 20  # maximum size in bytes of a response
+MOST_TENSOR_BYTES = 256 << 20  # maximum size in bytes of a request with random tensors
+MOST_NAME = 200  # maximum number of characters in a model name
 BUSY_CLIENT = 0.9  # utilization of a core above which the client may be the bottleneck
 PERCENTILES = (50, 90, 95, 99)
 _NUMPY = {

@@ -182,7 +182,7 @@ class _Chosen:
 
 
 def _check_texts(types: Any, schema: Any, names: Iterable[str]) -> None:
-    """Raise ValueError if a column of ids or labels holds neither text nor numbers."""
+    """Raise ValueError if a column of ids or labels contains neither text nor numbers."""
     for name in names:
         kind = schema.field(name).type
         if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):

@@ -33,7 +33,7 @@ MAX_WORK = 1 << 40  # maximum number of multiply-accumulates of all runs; takes 
 MAX_SECONDS = 60.0  # time limit for all pictures; the remaining pictures are left out
 FEWEST, AT_ONCE = 8, 8  # number of pictures run regardless of the amount of work, and number per batch
 BATCH_BYTES, FLOAT_BYTES = 256 << 20, 4  # limit for the largest activations of a batch, and bytes per value
-MAX_BYTES = 64 << 20  # maximum number of bytes of a table of classes
+MAX_BYTES = 64 << 20  # maximum size in bytes of a table of classes
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .labels import classes_by_name
 
-MAX_BYTES = 256 << 20  # maximum number of bytes of a table, which is read completely; a few million names
+MAX_BYTES = 256 << 20  # maximum size in bytes of a table, which is read completely; enough for a few million names
 NAMES = ("input", "file", "filename", "file_name", "image", "path", "name", "picture")
 LABELS = ("label", "class", "class_index", "target", "category")
 FIELD = "{label}"

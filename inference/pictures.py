@@ -23,7 +23,7 @@ from .daemon_pool import DaemonPool, Running, TooSlowError, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each thread may hold a picture of 64 megapixels in memory
-MAX_BYTES = 256 << 20  # maximum number of bytes of a picture file that must be held in memory
+MAX_BYTES = 256 << 20  # maximum size in bytes of a picture file, which must be held in memory
 PICTURE_SECONDS = 10.0  # time limit in seconds for decoding a picture
 
 Source = TypeVar("Source")

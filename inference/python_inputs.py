@@ -153,7 +153,7 @@ def _flatten(inputs: Any, layout: str | None, nested: bool) -> Iterator[Any]:
 
 
 def _named_pictures(path: str | os.PathLike[str]) -> Iterator[Named]:
-    """Return the pictures at a path, found in the same way as by `trninfer classify`."""
+    """Return the pictures at a path, which are found as `trninfer classify` finds them."""
     found, problems = find_pictures([os.fsdecode(path)])
     yield from ((name, name) for name in found)
     yield from ((problem.input, InputError(problem.message)) for problem in problems)

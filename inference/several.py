@@ -15,7 +15,7 @@ from .features import SUFFIXES, read_features
 from .pictures import PICTURE_SECONDS, read_picture_within
 from .predictions import InputNames
 
-MAX_GIVEN_BYTES = 1 << 30  # maximum number of bytes of the file of one input, which is read completely
+MAX_GIVEN_BYTES = 1 << 30  # maximum size in bytes of the file for one input, which is read completely
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class BoxHead:
     background_last: bool = False
     """True if the score of the background is the last one instead of the first."""
     suppress: bool = True
-    """True to suppress overlapping boxes of a class. False: the network was trained to yield one box per object."""
+    """True to suppress overlapping boxes of a class; False if the network was trained to yield one box per object."""
     ended: bool = False
     """True if rows are already selected: x1, y1, x2, y2, score, class, then masks and keypoints."""
     masks: int = 0

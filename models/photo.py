@@ -72,7 +72,7 @@ def resize_linear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def _two_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each target pixel, return the source pixels before and after its centre, and the weight of the latter."""
+    """For each target pixel, return the source pixels before and after its centre, and the weight of the second one."""
     centres = ((np.arange(target) + 0.5) * (source / target) - 0.5).astype(np.float32)
     before = np.floor(centres).astype(np.int64)
     weight = np.rint((centres - before.astype(np.float32)) * np.float32(_ONE)).astype(np.int32)

@@ -351,7 +351,8 @@ def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
 
 
 def centre_ink(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
-    """Scale the box to a fraction FILL of the network's image and centre its centre of mass, as far as it fits."""
+    """Scale the box to a fraction FILL of the network's image, and move its centre of mass to the centre of the image
+    as far as the box fits."""
     scale = max(box.width / (FILL * width), box.height / (FILL * height))
     rows, columns = np.indices(ink.shape)
     total = ink.sum()

@@ -1,8 +1,8 @@
 """Advise how to make a network faster. Each item contains evidence from the schedule and the expected gain.
 
 Changes that options can make (batch size, dtype, form, launches, cores) are run, and their gain is computed. For
-changes that the user would have to make, the schedule is recomputed without the respective cost, and the gain is an
-estimate.
+changes that the user would have to make, the schedule is recomputed without the cost that the change would save, and
+the gain is an estimate.
 """
 
 from __future__ import annotations

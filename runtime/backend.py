@@ -165,7 +165,7 @@ def latency_note(backend: BackendInfo) -> str | None:
 
 
 def check_cores(target: str, lnc: int) -> None:
-    """Raise TargetError if a logical core of the target cannot consist of that number of NeuronCores."""
+    """Raise TargetError if the target has no logical cores of that number of NeuronCores."""
     from ..simulator.machine.chip import find_target
 
     if lnc > 1 and find_target(target).generation < 3:

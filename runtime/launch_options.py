@@ -1,4 +1,4 @@
-"""Options for where and how a network runs, for the command line and the Python interface.
+"""Options that specify where and how a network runs, for the command line and the Python interface.
 
 This module imports only small modules.
 """

@@ -322,7 +322,7 @@ def _layers_of(planned: LaunchPlan, result: LaunchResult) -> tuple[LaunchTime, .
 
 
 def _launch_of(result: LaunchResult) -> LaunchTime:
-    """Return the part of a launch's time that belongs to no layer."""
+    """Return the part of a launch's time that is not attributed to any layer."""
     assert result.launch is not None  # set for the network kernel on a backend that times layers
     return replace(result.launch, latency_error=result.time.latency_error)
 

@@ -1,9 +1,9 @@
 """Launch a network layer by layer: it is lowered as usual but split after every layer, with intermediate values in HBM.
 
 A dense layer is a sequence of single kernels: transpose, matmul, bias and activation, including a softmax that follows
-it. A convolution is the fused kernel, including pooling and a residual sum if the convolution feeds nothing else. Any
-other layer is a separate program. Flattening and reshaping to features are views and need no launch. The last launch
-finds the class with the largest score.
+it. A convolution is the fused kernel, which includes pooling, and also a residual sum if no other layer reads the
+convolution. Any other layer is a separate program. Flattening and reshaping to features are views and need no launch.
+The last launch finds the class with the largest score.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class KernelStep:
 class ProgramStep:
     """A launch of a program that consists of one layer.
 
-    `kernel` is the kind of the layer; otherwise, it is like `KernelStep`.
+    `kernel` is the kind of the layer; all other members are as in `KernelStep`.
     """
 
     name: str

@@ -21,7 +21,7 @@ from ..simulator.timing.critical_path import RESOURCES, critical_times
 from ..simulator.timing.program_timing import array_flops, peak_flops
 from .backend import LaunchTime
 
-LAUNCH = ""  # owner of instructions that belong to no layer
+LAUNCH = ""  # owner of instructions that do not belong to any layer
 _WARM_UP = "warm_up"
 _Key = TypeVar("_Key")
 
@@ -35,7 +35,7 @@ class _Share:
 
 
 def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str, LaunchTime]]:
-    """Return the time of a launch that belongs to no layer, and the time of each layer, keyed by name."""
+    """Return the time of a launch that is not attributed to any layer, and the time of each layer, keyed by name."""
     names = [name for name, _, _ in parts.spans]
     shares = {name: _Share() for name in (LAUNCH, *names)}
     owners = [names[owner] if owner >= 0 else LAUNCH for owner in parts.owners]
@@ -58,7 +58,7 @@ def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str,
 
 def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
     """Return the parts of a run (each layer in each pass, in order) and, for each instruction, the index of its part
-    (-1 if it belongs to none). `layers` contains the layers of the program's operations."""
+    (-1 if it does not belong to a part). `layers` contains the layers of the program's operations."""
     done: list[float] = []
     names: list[str] = []
     owners: list[int] = []
@@ -79,7 +79,7 @@ def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
 
 
 def _passes_and_layers(program: Sequence[Instruction], layers: Sequence[str]) -> list[tuple[int, str] | None]:
-    """Return the pass and the layer to which each instruction belongs, or None for those that belong to none."""
+    """Return the pass and the layer to which each instruction belongs, or None if it does not belong to a layer."""
     return [
         None if owner is None or _warms_up(instruction) else (owner.pass_number, layers[owner.operation])
         for instruction, owner in zip(program, owners_of(program))

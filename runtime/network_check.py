@@ -1,4 +1,4 @@
-"""Try a network on the simulator before its file is written: plan it in 32 and 16 bits, and run batches.
+"""Test a network on the simulator before its file is written: plan it in 32 and 16 bits, and run batches.
 
 The scores before a final softmax are compared with those of the golden model, since saturated probabilities would hide
 differences.

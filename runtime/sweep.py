@@ -13,7 +13,7 @@ from .timing import LayerTiming, add_critical, total_utilization
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """The result for one combination. `sbuf_peak_bytes` is per partition, or None if unknown.
+    """The result for one combination of settings. `sbuf_peak_bytes` is per partition, or None if unknown.
 
     If `cores` is set, `cores_inputs_per_second` is the total throughput of all cores, each with separate batches and a
     share of the HBM bandwidth; a batch then takes `cores_total_us`. `within_limit` is None if there is no limit. `best`

@@ -1,4 +1,4 @@
-"""Sum the times of the rows of a network, for every way in which batches are run."""
+"""Sum the times of each row of a network over all batches, whether they are run in one process or by workers."""
 
 from __future__ import annotations
 

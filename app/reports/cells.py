@@ -33,7 +33,7 @@ def unguard(cell: str) -> str:
 
 
 def change_of(form: str, output: Path | None, safe: bool) -> Change:
-    """Return the function applied to CSV cells that are written to `output` (None: standard output)."""
+    """Return the function applied to CSV cells that are written to `output`, or to standard output if it is None."""
     on_terminal = form == "csv" and _is_terminal(output)
     if safe:
         return (lambda cell: printable(guard(cell))) if on_terminal else guard

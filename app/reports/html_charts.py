@@ -304,5 +304,5 @@ class _Axes:
 
 
 def _crowd(place: tuple[float, float], reach: float, circles: Sequence[tuple[float, float, float]]) -> int:
-    """Return the number of circles (x, y, radius) within `reach` of a place."""
+    """Return the number of circles (x, y, radius) within a distance of `reach` from a point."""
     return sum(math.hypot(place[0] - x, place[1] - y) < reach + radius for x, y, radius in circles)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .regression import BaselineComparison
     from .report import Report
 
-# The page may not load anything, so even a displayed name that is interpreted as markup cannot cause a request.
+# The page is not permitted to load resources, so even a displayed name that is interpreted as markup cannot cause a
+# request.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 ONE_LAUNCH = "run_network"  # kernel name of a row that represents a single launch of all layers

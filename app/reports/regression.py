@@ -284,7 +284,8 @@ def _change_status(before: float, now: float, change: float | None, threshold: f
 
 
 def render_comparison(comparison: BaselineComparison, stream: Any) -> str:
-    """Return the comparison as a table for `stream` (None: a file), followed by the verdict on one line."""
+    """Return the comparison as a table for `stream` (or for a file if it is None), followed by the verdict on one
+    line."""
     from .console import render_records
 
     records = [

@@ -1,6 +1,6 @@
 """Reports of `doctor --selftest`: a machine-readable document, and human-readable tables.
 
-Predicted and measured times are in separate columns, and the report states if nothing was run on a chip.
+Predicted and measured times are in separate columns, and the report says so if no kernel was run on a chip.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def render_machine(document: dict[str, Any], form: Format) -> str:
 
 
 def render(test: SelfTest, stream: IO[str] | None) -> str:
-    """Return tables for `stream` (None: a file)."""
+    """Return tables for `stream`, or for a file if it is None."""
     title = f"self-test of {test.info.target} in {test.dtype}, on the {test.place}"
     columns = ["kernel", "size", "result", "error", "predicted us"]
     if test.on_chip:

@@ -34,7 +34,7 @@ SHOWN_BESIDE = 3  # maximum number of values per further output
 
 
 def render(report: Report, quiet: bool, stream: IO[str] | None) -> str:
-    """Return predictions, checks and (unless quiet) layers as text for `stream` (None: a file)."""
+    """Return predictions, checks and (unless quiet) layers as text for `stream`, or for a file if it is None."""
 
     def fill(console: Console) -> None:
         if report.command == "detect":

@@ -28,8 +28,8 @@ from .tensors import (
     to_json,
 )
 
-MAX_ID = 200  # maximum number of characters of an id
-MAX_SHAPE = 200  # maximum number of characters of the JSON of a shape
+MAX_ID = 200  # maximum number of characters in an id
+MAX_SHAPE = 200  # maximum number of characters in the JSON text of a shape
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 

@@ -53,7 +53,7 @@ class _Streams:
                 self.readers[name].append(layer)
 
     def around(self, start: str) -> set[str]:
-        """Return the values connected to `start`, or no values if one of them cannot be centred."""
+        """Return the values connected to `start`, or an empty result if one of them cannot be centred."""
         stream: set[str] = set()
         waiting = [start]
         while waiting:
@@ -73,7 +73,7 @@ class _Streams:
         return stream
 
     def _can_be_centred(self, layer: Layer) -> bool:
-        """True if the output of a layer is centred once its inputs or its tensors are."""
+        """Return True if the output of a layer is centred as soon as its inputs or its tensors are centred."""
         channels = {self._shapes[name][0] for name in (*layer.inputs, layer.name)}
         match layer:
             case Conv2d():

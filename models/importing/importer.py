@@ -35,7 +35,7 @@ class Importer:
         self.is_open = batch is None  # True if the file does not fix the size of the batch axis
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
-        self.values: set[str] = set()  # layers known to hold values, not scores
+        self.values: set[str] = set()  # layers known to compute values, not scores
         self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer name in their views
         self.products: dict[str, View] = {}  # scores that are computed by separate layers (products.py)
         self.notes: list[str] = []  # notes for the user, without duplicates

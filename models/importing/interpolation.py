@@ -35,7 +35,8 @@ def interpolation(node: Node, old: bool, way: str, axis: Resized) -> np.ndarray:
     """Return the matrix [size, extent] of one axis, with zeros for positions of `tf_crop_and_resize` that are outside
     the axis.
 
-    `way` is nearest, linear or cubic. If `old` is true, the rules from before opset 11 apply.
+    `way` is the kind of interpolation: nearest, linear or cubic. If `old` is true, the rules from before opset 11
+    apply.
     """
     extent, place = axis.extent, _places(node, old, axis)
     if integer(node, "antialias", 0) and way != "nearest":

@@ -63,7 +63,7 @@ def needed_names(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
 
 
 def sorted_nodes(nodes: Sequence[Node]) -> list[Node]:
-    """Sort the nodes topologically and otherwise keep the order of the file; files from Keras may not be sorted.
+    """Sort the nodes topologically, otherwise in the order of the file, since files from Keras may not be sorted.
 
     Nodes in cycles are placed at the end in their original order.
     """

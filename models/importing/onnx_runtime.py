@@ -225,7 +225,7 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
 
 
 def _as_read(part: SourcePart, examples: np.ndarray) -> np.ndarray:
-    """Return the examples of a batch in the shape and dtype of an input of the file."""
+    """Return the examples of a batch in the shape and dtype that an input of the file requires."""
     shape = (len(examples), *part.view.shape) if part.view.batched else part.view.shape
     return np.ascontiguousarray(examples.reshape(shape), part.dtype)
 

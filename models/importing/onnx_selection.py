@@ -13,7 +13,7 @@ SELECTING = (SUPPRESSION, "TopK", "NonZero", "ArgMax", "Loop")
 
 
 def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
-    """Return the outputs of a detector, with the rows of all boxes in place of the output of selected rows.
+    """Return the outputs of a detector, in which the rows of all boxes replace the output with the selected rows.
 
     Among the values that do not depend on a selection, these rows are the last one that every path from the image to
     the selected rows passes through. The result is empty if no output is selected.

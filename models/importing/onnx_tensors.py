@@ -45,7 +45,8 @@ class Stripped:
 
 
 def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripped | None:
-    """Turn the large weights of a decoded file into inputs; return None, without changes, if they are few."""
+    """Turn the large weights of a decoded file into inputs. If there are few of them, change nothing and return
+    None."""
     from onnx import TensorProto, helper
 
     graph = model.graph

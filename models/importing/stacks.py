@@ -161,7 +161,7 @@ class _Stacks:
         return next(stacks, None)
 
     def _parts(self, stack: Concat) -> list[Conv2d] | None:
-        """Return the parts of a stack if all of them are convolutions of images without other readers."""
+        """Return the parts of a stack if all of them are convolutions of images that no other layer reads."""
         found = [self.layers.get(part) for part in stack.inputs]
         parts = [part for part in found if isinstance(part, Conv2d) and part.pool_size == 1]
         is_alone = len(parts) == len(found) and all(self._is_read_once(part.name) for part in parts)
@@ -175,7 +175,7 @@ class _Stacks:
         self.tensors |= {weight: folded[0], bias: folded[1]}
 
     def _replace(self, name: str, made: Sequence[Layer]) -> None:
-        """Put layers in the place of the layer `name`, which is the last of them."""
+        """Replace the layer `name` with several layers, the last of which has the same name."""
         self.layers = {
             each.name: each for other, layer in self.layers.items() for each in (made if other == name else [layer])
         }

@@ -178,8 +178,8 @@ def _perceptron(
 
 
 def _order_that_fits(takes: Mapping[str, int], gives: Mapping[str, int]) -> list[str]:
-    """Return the layers in the only order in which the output size of each matches the input size of the next, as far
-    as that order is unique."""
+    """Return the layers in the order in which the output size of each matches the input size of the next, up to the
+    point at which this order is no longer unique."""
     ordered = [layer for layer in takes if takes[layer] not in gives.values()][:1]
     while ordered:
         following = [layer for layer in takes if takes[layer] == gives[ordered[-1]] and layer not in ordered]

@@ -1,4 +1,4 @@
-"""Computation of the class of each pixel. No tensors."""
+"""A layer that computes the class of each pixel. No tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of the shape or of the order of axes. No tensors."""
+"""Layers that change the shape or the order of the axes. No tensors."""
 
 from __future__ import annotations
 

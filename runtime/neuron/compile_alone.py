@@ -47,8 +47,8 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class CompileReport:
-    """A report on one compilation: the `way` that succeeded, the reasons why earlier ways failed, AWS's estimate, and
-    the outputs of BIRSim if it ran."""
+    """A report on one compilation: the method that succeeded (`way`), the reasons why earlier methods failed, AWS's
+    estimate, and the outputs of BIRSim if it ran."""
 
     way: str
     tried: tuple[tuple[str, str], ...] = ()
@@ -113,7 +113,8 @@ def compile_alone(
 
 
 def _attempts(simulate: bool) -> list[tuple[str, str, bool]]:
-    """Return the ways to compile, in order: (label, key of `_WAYS`, whether to run BIRSim)."""
+    """Return the methods of compiling a kernel in the order in which they are tried: (label, key of `_WAYS`, whether to
+    run BIRSim)."""
     runs = (True, False) if simulate else (False,)
     return [(f"{way}, BIRSim" if birsim else way, way, birsim) for way in _WAYS for birsim in runs]
 

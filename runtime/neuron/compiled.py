@@ -1,4 +1,4 @@
-"""The code that both ways to the chip share: kernels are compiled once and cached, executed, and timed once for each
+"""The code shared by both ways of using the chip. Kernels are compiled once and cached, and are timed once for each
 shape.
 
 A way (`torch_backend.py`, `nrt.py`) defines how a kernel is compiled, loaded and called. Kernels in this process use
@@ -226,7 +226,7 @@ class CompiledKernels(ABC):
         return job
 
     def compile_otherwise(self, kernel: Any, *arrays: Any, **parameters: Any) -> tuple[Attempt, ...]:
-        """Recompile a rejected kernel in other ways, to find out which component rejects it.
+        """Compile a rejected kernel in other ways, to find out which component rejects it.
 
         It is compiled to a NEFF without the framework, and with the front end of NKI 0.6.
         """

@@ -115,8 +115,8 @@ def neuron_devices() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Way:
-    """The way in which kernels reach the chip: TORCHNEURON or NRT, or None if packages are `missing`, each described by
-    a clause."""
+    """The way in which kernels run on the chip: TORCHNEURON or NRT, or None if packages are missing. `missing`
+    describes each of these in a clause."""
 
     way: str | None
     missing: tuple[str, ...]
@@ -133,7 +133,7 @@ def unexpected_versions() -> list[str]:
 
 
 def find_way() -> Way:
-    """Return the way to the chip: TorchNeuron if installed, else NEFF and nki.runtime.
+    """Return the way to use the chip: TorchNeuron if installed, else NEFF and nki.runtime.
 
     If neither is installed, the packages missing for TorchNeuron are reported.
     """
@@ -146,7 +146,7 @@ def find_way() -> Way:
 
 
 def missing_packages() -> dict[str, list[str]]:
-    """Return, for each way, a clause for each missing package."""
+    """Return a clause for each package that is missing for each way of using the chip."""
     packages = {package.name: package for package in neuron_packages()}
     return {
         way: [f"{name}: {packages[name].explanation}" for name in names if not packages[name].is_usable]

@@ -1,4 +1,4 @@
-"""The second way to the chip, which needs no framework: NKI compiles a kernel to a NEFF, and nki.runtime executes it.
+"""The second way of using the chip, without a framework: NKI compiles a kernel to a NEFF, and nki.runtime executes it.
 
     compile_worker   a process that calls the kernel with NumPy arrays and saves the NEFF in the cache
     nrt_worker       a process that loads NEFFs and owns the NeuronCore; weights are uploaded to it once, each batch

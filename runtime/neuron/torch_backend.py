@@ -1,4 +1,4 @@
-"""The first way to the chip: TorchNeuron (torch-neuronx 2.13 or newer), whose device is `neuron`.
+"""The first way of using the chip: TorchNeuron (torch-neuronx 2.13 or newer), whose device is `neuron`.
 
     torch_worker   a process that loads torch, torch_neuronx and nki, and owns the NeuronCore; weights, constants and
                    batches are tensors on `neuron`, and a jitted kernel is called with them

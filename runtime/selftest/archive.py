@@ -30,9 +30,9 @@ class ArchiveError(ValueError):
 class ComparedKernel:
     """The current prediction for a kernel, AWS's estimate and a measured device time, in microseconds.
 
-    The latter two are None if the archive does not contain them. `critical` (the microseconds of each resource) and
-    `engines` (the fraction of the time for which each is busy) are trninfer's predictions; `aws_engines` is AWS's
-    estimate of the busy fractions.
+    The estimate and the measured time are None if the archive does not contain them. `critical` (the microseconds of
+    each resource) and `engines` (the fraction of the time for which each is busy) are trninfer's predictions;
+    `aws_engines` is AWS's estimate of the busy fractions.
     """
 
     target: str

@@ -27,7 +27,8 @@ _OF_POSITIVE = ("sqrt", "log", "reciprocal", "power")
 
 @dataclass(frozen=True)
 class LayerCase:
-    """A layer, and the shapes [B, ...] of the data to which it is applied. If `positive`, all data are above 0."""
+    """A layer, and the shapes [B, ...] of the data to which it is applied. If `positive` is True, all data are greater
+    than 0."""
 
     layer: layers.Layer
     shapes: tuple[Shape, ...]

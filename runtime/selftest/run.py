@@ -62,10 +62,10 @@ class KernelOutcome:
     """The outcome of one check. `error` is the largest difference, relative to the largest expected magnitude (at least
     1). Times are in microseconds per launch, or None if not available. `message` is the reason for a missing result,
     `log` contains the head and tail of the compiler's output, `otherwise` states whether the kernel compiled in other
-    ways, and `tensors` describes the operands and results as compiled. For compile-only runs, `compiled_by` and
-    `compile_tried` name the way that succeeded and all ways that were tried, `aws_estimate` is AWS's estimate, and
-    `birsim_error` is the largest difference between BIRSim's outputs and the golden model. An `informational` check is
-    known to differ on some chips and does not count as a failure."""
+    ways, and `tensors` describes the operands and results of the compiled kernel. For compile-only runs, `compiled_by`
+    and `compile_tried` name the method that succeeded and all methods that were tried, `aws_estimate` is AWS's
+    estimate, and `birsim_error` is the largest difference between BIRSim's outputs and the golden model. An
+    `informational` check is known to differ on some chips and does not count as a failure."""
 
     kernel: str
     size: str
@@ -170,7 +170,7 @@ class Recovery:
     """Recovers from failures: the process is restarted after a kernel failed on the chip or lost it.
 
     A chip that is lost MAX_LOSSES times in succession is considered lost permanently. Kernels that do not compile are
-    also compiled in other ways, but only MAX_OTHERWISE of them: if nothing compiles, more attempts would only take
+    also compiled in other ways, but only MAX_OTHERWISE of them: if no kernel compiles, further attempts would only take
     time.
     """
 

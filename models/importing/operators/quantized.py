@@ -62,7 +62,7 @@ def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.nda
 
 
 def _bias(importer: Importer, node: Node, position: int) -> np.ndarray | None:
-    """Dequantise a bias, whose scale is the product of the scale of the data and the scales of the weights."""
+    """Dequantise a bias, whose scale is the product of the data's scale and the weights' scales."""
     scales = [importer.constant(node, place) for place in (1, 4)]
     if scales[0] is None or scales[1] is None:
         raise ModelError("its scales are missing")
