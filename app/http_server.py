@@ -87,7 +87,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGHUP like the signals of uvicorn, unless SIGHUP is ignored, as under nohup."""
+        """Handle SIGHUP like the signals that uvicorn handles, unless SIGHUP is ignored, as under nohup."""
         hangup: int | None = getattr(signal, "SIGHUP", None)
         is_taken = threading.current_thread() is threading.main_thread()
         if hangup is None or not is_taken or signal.getsignal(hangup) == signal.SIG_IGN:

@@ -42,7 +42,7 @@ def answer_pictures(
 ) -> int:
     """Run the specified pictures through a network with this kind of output; return the exit status.
 
-    `kept` are files, in addition to the pictures, that no output may overwrite.
+    `kept` lists the files that no output may overwrite, in addition to the pictures.
     """
     started = time.perf_counter()
     command = _FINDS[kind][1]

@@ -228,7 +228,7 @@ def _is_header(record: Sequence[str], header: str) -> bool:
 
 
 def _counts(cells: Sequence[str], first: int) -> bool:
-    """Return True for `first`, `first` + 1, ..., with at least two cells."""
+    """Return True if the cells are `first`, `first` + 1, ..., and there are at least two of them."""
     return len(cells) > 1 and all(cell == str(number) for number, cell in enumerate(cells, first))
 
 

@@ -61,8 +61,8 @@ def read_feature_bytes(
 def _checked(
     name: str, file: IO[bytes], suffix: str, features: int, header: str, columns: Columns | None
 ) -> FeatureRows:
-    """Return the rows of a file in the format of a suffix. The file is closed together with the rows, or if they are
-    unusable."""
+    """Return the rows of a file in the format that a suffix denotes. The file is closed together with the rows, or if
+    they are unusable."""
     try:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)

@@ -65,8 +65,8 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """The results of a load. Latencies are in milliseconds, over the successful requests, and None if there were
-    none."""
+    """The results of a load. Latencies are in milliseconds and cover the successful requests; they are None if no
+    request succeeded."""
 
     concurrency: int
     rate: float | None

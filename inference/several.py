@@ -31,7 +31,7 @@ class GivenInputs:
         return max((len(array) for array in self.arrays.values()), default=1)
 
     def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Return the inputs of a range of examples, by name."""
+        """Return the inputs of a range of examples, keyed by name."""
         return {
             name: np.broadcast_to(array, (last - first, *array.shape[1:])) if len(array) == 1 else array[first:last]
             for name, array in self.arrays.items()

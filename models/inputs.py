@@ -177,11 +177,11 @@ class SeveralInputs:
         raise KeyError(name)
 
     def pack(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Concatenate the batches of all inputs, [B, *shape] by name, to rows [B, F]."""
+        """Concatenate the batches of all inputs ([B, *shape], keyed by name) to rows [B, F]."""
         return np.concatenate([arrays[part.name].reshape(len(arrays[part.name]), -1) for part in self.parts], axis=1)
 
     def unpack(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Split rows [B, F] into the batches of the inputs, by name."""
+        """Split rows [B, F] into the batches of the inputs, keyed by name."""
         spans = {part.name: self.span(part.name) for part in self.parts}
         return {
             part.name: rows[:, slice(*spans[part.name])].reshape(len(rows), *part.input.shape) for part in self.parts

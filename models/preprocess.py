@@ -290,7 +290,7 @@ def _blurred(image: Image.Image, radius: float) -> np.ndarray:
 
 
 def _locate(image: Image.Image, on_plate: bool = False) -> tuple[Image.Image, Box]:
-    """Locate the digit; return a picture and the digit's box in its pixels.
+    """Locate the digit; return a picture, and the digit's box in pixels of that picture.
 
     The picture is the original one, or the ground of the round plate that surrounds the digit.
     """

@@ -21,7 +21,8 @@ _READING = flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK")
 
 
 class _Reader(io.BufferedReader):
-    """A read-only file that ignores errors on closing, such as from a lost file server, since no data can be lost."""
+    """A read-only file that ignores errors when it is closed (for example, if a file server is unreachable), since no
+    data can be lost."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

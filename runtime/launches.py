@@ -67,7 +67,7 @@ class Launches(Protocol):
         """Time a batch of the given size from shapes only, and return a time and a timeline for each row."""
 
     def show(self, batch: int) -> list[ShownLaunch]:
-        """Return the launches of a batch of the given size, with the graphs that they were lowered from."""
+        """Return the launches of a batch of the given size, with the graphs from which they were lowered."""
 
 
 def plan_launches(

@@ -131,7 +131,7 @@ class FasterBackend:
         raise KernelError(f"{kernel.__name__}: a run with a faster {self._resource} predicts only times, not values")
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        """Return the time with the faster resource, from shapes."""
+        """Return the time with the faster resource, computed from shapes only."""
         found = self._backend.time(kernel, *specs, **parameters)
         assert isinstance(found.timeline, simulator.Run)  # set because the backend keeps timelines
         latency = found.timeline.what_if(self._resource, self._times)

@@ -44,7 +44,7 @@ class SweepPoint:
 def sweep_point(
     network: str, target: str, dtype: str, batch: int, layers: Sequence[LayerTiming], floor_us: float | None = None
 ) -> SweepPoint:
-    """Return the point for a batch from the rows of its times."""
+    """Return the sweep point of a batch, computed from the times of its rows."""
     total = round(sum(layer.latency_us for layer in layers), 6)
     mfu, hfu = total_utilization(layers, total)
     critical = add_critical(layer.critical for layer in layers)

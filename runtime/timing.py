@@ -128,7 +128,7 @@ class Totals:
 
 
 def with_batch(shape: tuple[int, ...], batch: int) -> tuple[int, ...]:
-    """Return a row's shape for a number of inputs."""
+    """Return the shape of a row, with a number of inputs as its batch size."""
     return tuple(batch if size == BATCH else size for size in shape)
 
 

@@ -29,7 +29,7 @@ def print_advice(console: Console, networks: Sequence[NetworkAdvice]) -> None:
 
 
 def what_if_columns(advice: NetworkAdvice) -> list[ReportColumn[WhatIf]]:
-    """Return the columns of the times with one resource twice as fast."""
+    """Return the columns that show the times with one resource twice as fast."""
     return [
         bound_column("resource", lambda what: what.resource),
         number_column("critical us", lambda what: what.critical_us),

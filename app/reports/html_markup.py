@@ -21,7 +21,7 @@ Content: TypeAlias = "str | Iterable[Content] | None"
 
 
 def element(tag: str, /, *content: Content, **attributes: object) -> Markup:
-    """Return an element; plain strings are escaped, None is skipped.
+    """Return an element. Plain strings in the contents are escaped, and None is skipped.
 
     Attribute names are written as in Python: a trailing underscore is dropped, and other underscores become hyphens.
     None and False omit the attribute; True produces an attribute without a value.

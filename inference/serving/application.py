@@ -39,8 +39,8 @@ def create_application(
     failed: Callable[[Exception], None] | None = None,
     wait: bool = False,
 ) -> FastAPI:
-    """Return the application for these settings of one or several models; worker processes are started and stopped with
-    it. The token, the hosts and the model control are taken from the first settings.
+    """Return the application that serves one or several models with these settings. It starts and stops the worker
+    processes. The token, the hosts and the model control are taken from the first settings.
 
     Raises ModelError, TargetError or BackendUnavailable if the model or backend is missing. `failed` is called
     if a worker cannot be started. With `wait`, startup completes when the model is ready and fails if a worker cannot

@@ -378,7 +378,8 @@ _PASSES: tuple[Callable[[_Fusing, Layer], Layer | str | None], ...] = (
 
 
 def _reshaped(state: _Fusing, layer: Layer) -> Layer | None:
-    """Let a transpose read the value that was only reshaped before it: its axes do not depend on the shape."""
+    """If a transpose reads a reshaped value, let it read the original value, since its axes do not depend on the
+    shape."""
     source = state.layers.get(layer.inputs[0]) if isinstance(layer, Transpose) else None
     return dataclasses.replace(layer, inputs=source.inputs) if isinstance(source, (Flatten, Reshape)) else None
 

@@ -68,7 +68,7 @@ def _meaning(last: str, sequence: Sequence) -> Output:
 
 
 def _pool(sequence: Sequence, name: str, parts: list[str]) -> None:
-    """Append a pool of which the window and, if it differs, the stride are stated."""
+    """Append a pool that is specified by its window and, if it differs, its stride."""
     window, stride = int(_number(parts[0])), int(_number(parts[-1]))
     if min(window, stride) < 1:
         raise ModelError("window and stride must be 1 or more")

@@ -73,8 +73,8 @@ class _Stacks:
         self.layers[name] = dataclasses.replace(stack, name=name)
 
     def multiply_parts(self, name: str) -> None:
-        """Multiply each part of a stack by its own gate, instead of multiplying all channels by a single gate, which a
-        convolution of one pixel computes."""
+        """Multiply each part of a stack by its own gate, instead of multiplying all channels by a single gate. Gates
+        are computed by convolutions of one pixel."""
         product = self.layers[name]
         if not isinstance(product, Combine) or product.operation != "multiply" or product.activation != "identity":
             return

@@ -72,7 +72,7 @@ class Float8Convolution(KernelCase):
 def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
     """Return the case of a family in float8_e4m3, as `kernel_case` does.
 
-    Raise ShapeError also if the family has no such case.
+    Also raises ShapeError if the family has no such case.
     """
     if name != "conv2d" and name in kernel_names():
         raise ShapeError(f"{name} supports only 32 and 16 bits; in float8_e4m3, use conv2d")

@@ -158,7 +158,7 @@ class CompiledKernels(ABC):
 
     @abstractmethod
     def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[Any, ...], float]:
-        """Execute a kernel once, wait for it to finish, and return the outputs and the microseconds."""
+        """Execute a kernel once, wait for it to finish, and return the outputs and the time in microseconds."""
 
     @abstractmethod
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:

@@ -44,7 +44,7 @@ class LoadedNeff:
         self._spare: list[tuple[int, ...]] = []
 
     def run(self, tensors: Mapping[str, int]) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute on tensors, and return the outputs and the microseconds.
+        """Execute the NEFF on tensors, and return the outputs and the time in microseconds.
 
         The memory of outputs is reused when there are no more references to them.
         """
@@ -118,8 +118,8 @@ class NrtBackend(OnDevice):
         return loaded.run({name: tensor for name, (tensor, _) in tensors.items()})
 
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time that the runtime traced, else the time from `neuron-explorer capture` with the same
-        inputs."""
+        """Return the time traced by the runtime or, if there is none, the time that `neuron-explorer capture` measures
+        with the same inputs."""
         try:
             return self._benchmarked(executable, operands)
         except DeviceTimingError as error:

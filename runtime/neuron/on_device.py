@@ -21,8 +21,8 @@ NOT_ON_CORE = "NotOnNeuronCore"  # raised by torch_worker if a result is on the 
 class OnDevice(CompiledKernels):
     """A backend that runs kernels on the NeuronCore that `device` owns.
 
-    Read-only operands stay on the device. For other operands, there is one tensor for each parameter, which is
-    overwritten.
+    Read-only operands stay on the device. For each parameter with other operands, there is one tensor, which every call
+    overwrites.
     """
 
     def __init__(self, target: str, device: Device, options: RunOptions | None = None) -> None:
@@ -36,10 +36,10 @@ class OnDevice(CompiledKernels):
     def _execute(
         self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
-        """Execute once on operands, keyed by name.
+        """Execute the kernel once on operands, keyed by name.
 
-        Each operand is a tensor and the array that contains its values. Raise DeviceFaultError if there is an exception
-        on the device.
+        Each operand is a pair: a tensor, and the array that contains its values. Raise DeviceFaultError if there is an
+        exception on the device.
         """
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:

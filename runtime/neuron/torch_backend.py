@@ -118,7 +118,7 @@ class TorchBackend(OnDevice):
         return outputs, float(answer["us"])
 
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time from torch.profiler, else from `neuron-explorer capture` of the NEFF."""
+        """Return the time measured by torch.profiler or, if there is none, by `neuron-explorer capture` of the NEFF."""
         tensors = self._tensors_of(executable, operands)
         given = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
         with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:

@@ -1,4 +1,4 @@
-"""Conversion of ONNX operators: one function of importer and node per operator, and one file per family."""
+"""Conversion of ONNX operators. Each operator has a function of the importer and the node; each family has a file."""
 
 from collections.abc import Callable
 

@@ -24,7 +24,7 @@ def _indices(importer: Importer, node: Node) -> np.ndarray:
 
 
 def _in_range(indices: np.ndarray, extent: int) -> np.ndarray:
-    """Return indices counted from the start of an axis."""
+    """Return indices counted from the start of an axis, given indices that may be negative."""
     entries: np.ndarray = indices + np.where(indices < 0, extent, 0)
     if not 0 <= entries.min() <= entries.max() < extent:
         raise ModelError(f"cannot select entries {entries.min()} to {entries.max()} of {extent}")

@@ -25,7 +25,8 @@ Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
 
 def _image_and_window(view: View, lead: int) -> tuple[tuple[int, int, int], tuple[int, int]]:
-    """Return the image (channels, rows, columns) and the window to pool the axes of a view after the first `lead`."""
+    """Return the image (channels, rows, columns) and the window that pools all axes of a view after the first
+    `lead`."""
     sizes = view.shape
     channels = math.prod(sizes[:lead])
     long = [size for size in sizes[lead:] if size > 1]
