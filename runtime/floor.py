@@ -65,8 +65,8 @@ def multiplying_ns(network: Network, dtype: str, batch: int, target: str) -> dic
 def empty_launch_ns(m: Machine) -> float:
     """Return the minimum time in nanoseconds that a launch takes in addition to its work.
 
-    It consists of the start, the latency of the first load and the latency of the last store, each for prepared or generated
-    descriptors, whichever is less.
+    It consists of the start, the latency of the first load and the latency of the last store, each for prepared or
+    generated descriptors, whichever is less.
     """
     loading = min(m.load_first_byte_static_ns, m.load_first_byte_ns) + m.load_landing_ns
     storing = min(m.store_first_byte_static_ns, m.store_first_byte_ns) + m.store_landing_ns
