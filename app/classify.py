@@ -26,9 +26,9 @@ digit are labelled none (--top-k also lists the most probable digit). A picture 
 trninfer detect instead.
 
 Pictures are BMP, GIF, JPEG, PNG, PNM, TIFF and WebP files of at most 64 megapixels, and AVIF files if Pillow supports
-them. Files in folders and globs are sorted by name, and hidden files are skipped; in folders, only files with the
-suffix of a picture are read. A picture that is named several times is classified once. Pictures are decoded batch by
-batch, so their number is not limited by memory.
+them. Files in folders and globs are sorted by name, and hidden files are skipped; in folders, only files with a picture
+suffix are read. A picture that is named several times is classified once. Pictures are decoded batch by batch, so their
+number is not limited by memory.
 
 .npy and .npz files are read if they are named explicitly. They contain one array [C, H, W] or a batch [N, C, H, W] that
 is already preprocessed for the network (or [H, W, C] if the network was trained with that layout, or if --layout HWC is
@@ -55,13 +55,13 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-Formats csv and ndjson are written to standard output as answers are computed. With --output, answers are collected in
-FILE.partial, and FILE is written at the end of the run. If the run is interrupted (by Ctrl-C or a full disk, for
-example), FILE.partial is kept, and the same command with --resume continues. Earlier answers come first in FILE. Inputs
-with an error are tried again, and so are pictures whose size or modification time has changed; --resume-check hash
-compares the contents of files instead, and --resume-check name only their names. --model, --top-k, --dtype, --backend
-and --target must not change. A finished csv or ndjson FILE can also be extended; pictures that have changed since it
-was written are reported but not classified again.
+In the csv and ndjson formats, answers are written to standard output as they are computed. With --output, answers are
+collected in FILE.partial, and FILE is written at the end of the run. If the run is interrupted (by Ctrl-C or a full
+disk, for example), FILE.partial is kept, and the same command with --resume continues. Earlier answers come first in
+FILE. Inputs with an error are tried again, and so are pictures whose size or modification time has changed;
+--resume-check hash compares the contents of files instead, and --resume-check name only their names. --model, --top-k,
+--dtype, --backend and --target must not change. A finished csv or ndjson FILE can also be extended; pictures that have
+changed since it was written are reported but not classified again.
 
 On a chip, times are measured: the median and 99th percentile of --iters calls, including the transfer from and to the
 host. --device-times adds the time on the device alone. --cores distributes batches over processes on this machine.

@@ -40,19 +40,19 @@ Features (--data), one row per input, all finite:
 
 In .csv, .tsv and .parquet files, not all columns have to be features: --id names the column that identifies rows,
 --label-column the column with the correct classes, --drop columns to omit, and --columns the features, in order.
-Columns are named as in the header; without a header, they are numbered from 0. If there is a single column of text, it
-is used as the id, with a note.
+Columns are named as in the header; without a header, they are numbered from 0. If exactly one column contains text, it
+is used as the id, and a note says so.
 
 The first line of a .csv file is treated as a header if none of its cells is a number or missing, or if the cells are 0,
-1, 2, ..., as written by pandas. A note states that there is a header; --header yes or no overrides this rule. Lines
-before the first row that begin with # are comments. A missing value (empty or NA) is an error.
+1, 2, ..., as written by pandas. If a header is detected, a note says so; --header yes or --header no overrides the
+detection. Lines before the first row that begin with # are comments. A missing value (empty or NA) is an error.
 
 Rows are read batch by batch, so a file may be larger than memory, and the first answers appear immediately. A row with
 NaN, infinity or numbers beyond the range of float32 is reported as an error, the remaining rows are still classified,
 and the exit status is 2. The run stops if more than 1000 rows cannot be used.
 
 With --labels, the answers are scored. The file of labels is .bin (raw int32), .npy, .json (a list), .csv or .txt (one
-per line); in text, each label is a label of the network or its number.
+per line); in text files, each entry is one of the labels of the network or its number.
 
 --weights reads a network with one hidden layer (relu) and a softmax from W1.bin [features, hidden], b1.bin [hidden],
 W2.bin [hidden, classes] and b2.bin [classes], all raw little-endian float32. All dimensions are inferred from the file
@@ -68,10 +68,10 @@ Formats:
   json    one document; its schema is app/reports/report.schema.json in the package
   parquet the columns of csv, for --output FILE; needs pyarrow
 
-Formats csv and ndjson are written to standard output as answers are computed. With --output, answers are collected in
-FILE.partial, and FILE is written at the end of the run. If the run is interrupted (by Ctrl-C or a full disk, for
-example), FILE.partial is kept, and the same command with --resume continues with the remaining rows. --data, the
-network, --top-k, --dtype, --backend and --target must not change.
+In the csv and ndjson formats, answers are written to standard output as they are computed. With --output, answers are
+collected in FILE.partial, and FILE is written at the end of the run. If the run is interrupted (by Ctrl-C or a full
+disk, for example), FILE.partial is kept, and the same command with --resume continues with the remaining rows. --data,
+the network, --top-k, --dtype, --backend and --target must not change.
 
 On a chip, times are measured; see trninfer classify --help for --iters, --device-times, --cores, --cluster and
 --compare-backends.

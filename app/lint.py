@@ -49,10 +49,10 @@ def lint(
     """Check NKI kernels against the NKI API and the compiler's rules: path:line: rule: message.
 
     Checks every function decorated with nki.jit and all functions that it calls, including those in other files. Finds
-    calls that do not exist in the API, memories, dtypes and sizes that an instruction does not accept, and Python
-    control flow on device values. A kernel is also run on the simulator, with shapes only and in a separate process, if
-    the file calls it, if all its sizes are literals, or if --shapes is given. A comment `# noqa: RULE` suppresses a
-    finding on its line.
+    calls to functions that the API does not contain; memories, dtypes and sizes that an instruction does not accept;
+    and Python control flow that depends on device values. A kernel is also run on the simulator, with shapes only and
+    in a separate process, if the file calls it, if all its sizes are literals, or if --shapes is given. A comment
+    `# noqa: RULE` suppresses a finding on its line.
 
     \b
     Examples:

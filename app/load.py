@@ -28,9 +28,9 @@ MOST_PICTURE_BYTES = 64 << 20  # limit for the total size of all pictures
 
 HELP = """Send requests to a server, and report how long they take.
 
-URL is a server of the Open Inference Protocol, version 2: trninfer serve, KServe or Triton. By default, each request
-contains random tensors for --batch-size inputs of the model. With PATH, pictures are sent to the address /classify of
-trninfer serve instead.
+URL is a server that implements version 2 of the Open Inference Protocol, such as trninfer serve, KServe or Triton. By
+default, each request contains random tensors for --batch-size inputs of the model. With PATH, pictures are sent to the
+address /classify of trninfer serve instead.
 
 --concurrency N keeps N requests in flight; several values, such as 1,2,4,8, are tested one after the other. --rate R
 sends R requests per second, whether or not the server keeps up; the time of a request is then measured from the moment

@@ -43,9 +43,9 @@ def migrate(
     Converts kernels of neuronxcc.nki (loads, stores, masks, nl.arange, block dimensions, launch grids, instructions
     that return tiles) and of NKI 0.2 to 0.6 (device loops, renamed functions and arguments). Code without a counterpart
     is left unchanged, marked with a comment `# migrate: ...`, and listed in the report. In a notebook, only code cells
-    are changed, including the files that they write with %%writefile. If a result would lack a call or a statement of
-    its source, it is not written. With --check, the result is run, and also the original file if it runs on the
-    simulator, and their outputs are compared. Requires libcst: pip install "trninfer[migrate]".
+    are changed, including the files that they write with %%writefile. If a call or a statement of the source would be
+    missing from the result, the result is not written. With --check, the result is run; if the original file also runs
+    on the simulator, their outputs are compared. Requires libcst: pip install "trninfer[migrate]".
 
     \b
     Examples:

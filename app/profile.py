@@ -33,7 +33,8 @@ def profile(
         Target | None, typer.Option("--target", help="NeuronCore to predict for.", show_default="trn2")
     ] = None,
     core: Annotated[
-        int, typer.Option("--core", parser=whole(0, 1), metavar="N", help="Core of the logical core to show.")
+        int,
+        typer.Option("--core", parser=whole(0, 1), metavar="N", help="Physical core to show within the logical core."),
     ] = 0,
     steps: Annotated[
         int,

@@ -52,9 +52,9 @@ each has its own --workers and --decoders. Each worker is a process with its own
 If more than --max-queue inputs are waiting, further requests get status 429 with a Retry-After header; requests that
 are not answered within --timeout get status 504.
 
-By default, the server accepts connections from this machine only. On other addresses (--host), every request must
-contain Authorization: Bearer TOKEN. The token is read from --token-file or TRNINFER_TOKEN, or else generated and
-printed. Connections are not encrypted: on a shared network, put a TLS proxy in front of the server.
+By default, the server accepts connections from this machine only. If it listens on another address (--host), every
+request must contain the header Authorization: Bearer TOKEN. The token is read from --token-file or TRNINFER_TOKEN, or
+else generated and printed. Connections are not encrypted: on a shared network, put a TLS proxy in front of the server.
 
 If no token is required, the server answers only requests whose Host header is localhost, so that a web page cannot
 reach it under another name; --allow-host NAME permits the name that a reverse proxy passes on.

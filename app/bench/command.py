@@ -30,7 +30,7 @@ with those of other layers), so that rows add up; the resource that takes most o
 latency, DMA bandwidth, tensor, vector, scalar, gpsimd, semaphore, other core); its share of the total; the time during
 which its own instructions run; MFU and HFU, relative to the bfloat16 peak for every dtype; the bytes moved to and from
 HBM, and the bandwidth during that time. docs/predictions.md explains how to read a critical path. A line below a table
-lists the layers that use another convolution algorithm than the direct one (`form` in JSON; see docs/convolutions.md).
+lists the layers that use a convolution algorithm other than the direct one (`form` in JSON; see docs/convolutions.md).
 
 \b
 Examples:
