@@ -7,7 +7,6 @@ that writes a Python file (%%writefile kernel.py) is migrated as that file.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,8 +14,6 @@ from typing import Any
 from ..checking.lint.cells import Cells
 from ..checking.lint.rules import Finding
 from . import Migration, MigrationError, Note, migrate_source
-
-_CELL = re.compile(r"'jupyter cell (\d+)'")
 
 Place = Callable[[int], tuple[int, int]]  # the cell of a line, and the line in the cell
 
@@ -29,13 +26,15 @@ class NotebookError(ValueError):
 class Part:
     """Python source before and after its migration: a file, or the cells of a notebook, or a file that a cell writes.
 
-    `place` is None for a file; `cell` is the number of the cell that writes the file.
+    `place` is None for a file; `cell` is the number of the cell that writes the file; `cells` is None if the source is
+    not that of the cells.
     """
 
     old: str
     migration: Migration
     place: Place | None = None
     cell: int = 0
+    cells: Cells | None = None
 
     @property
     def within(self) -> str:
@@ -51,15 +50,12 @@ class Part:
 
     def located(self, finding: Finding) -> Finding:
         """Return a finding in the migrated source; in a notebook, located by the cell and the line in it."""
-        if self.place is None:
-            return finding
         if self.cell:
             return replace(finding, path=f"cell {self.cell}", line=finding.line + 1)
-        cell, before = self.place(1)[0], 0
-        for number, text in enumerate(self.migration.text.splitlines()[: finding.line], 1):
-            if marked := _CELL.fullmatch(text):
-                cell, before = int(marked[1]), number
-        return replace(finding, path=f"cell {cell}", line=finding.line - before)
+        if self.cells is None:
+            return finding
+        cell, line = self.cells.place_in(self.migration.text, finding.line)
+        return replace(finding, path=f"cell {cell}", line=line)
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ def migrate_notebook(text: str) -> NotebookMigration:
     def place(line: int) -> tuple[int, int]:
         return places[min(max(line, 1), len(places)) - 1] if places else (1, 1)
 
-    parts = [_migrated(cells.text, place)]
+    parts = [replace(_migrated(cells.text, place), cells=cells)]
     sources = _split(cells, parts[0].migration.text)
     for number, source in cells.files:
         part = _migrated(source, lambda line, number=number: (number, line + 1), number)  # type: ignore[misc]

@@ -6,22 +6,25 @@
 
 A line magic is a statement, or the value of an assignment (`files = !ls`). A cell magic such as %%time is followed by
 Python. Other cell magics, such as %%bash, take the whole cell.
+
+Lines of `text` end in \\n. `split` gives the lines of a cell the ends that they had: \\n, or \\r\\n.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any
 
 _WITH_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun")  # the rest of the cell is Python
 _WITH_FILE = ("%%writefile", "%%file")  # the rest of the cell is the contents of a file
 _MAGIC = re.compile(r"[%!?].*|[A-Za-z_][\w.]*\?{1,2}\s*$")  # at the beginning of a statement
 _VALUE = re.compile(r"[A-Za-z_][\w.,\s]*=\s*(?=[%!])")  # before the magic of an assignment
-_PLACE = re.compile(r"'jupyter (cell|magic) (\d+)'")
 
 
 @dataclass
@@ -36,31 +39,35 @@ class Cells:
     numbers: list[int] = field(default_factory=list)
     places: list[tuple[int, int]] = field(default_factory=list)
     files: list[tuple[int, str]] = field(default_factory=list)
+    _prefix: str = "jupyter"  # of placeholders
     _magics: list[str] = field(default_factory=list)
+    _sources: dict[int, str] = field(default_factory=dict)  # of the cells in Python, as they were
 
     @classmethod
     def of(cls, document: Any) -> Cells:
         """Read a notebook. KeyError, TypeError or AttributeError is raised if `document` is not one."""
-        found = cls()
-        for number, cell in enumerate(document["cells"], 1):
-            if cell["cell_type"] == "code":
-                found._add(number, "".join(cell["source"]))
+        cells = enumerate(document["cells"], 1)
+        sources = {number: "".join(cell["source"]) for number, cell in cells if cell["cell_type"] == "code"}
+        found = cls(_prefix=_absent(sources.values()))
+        for number, source in sources.items():
+            found._add(number, source)
         return found
 
     def _add(self, number: int, source: str) -> None:
         self.numbers.append(number)
-        lines = [(0, f"'jupyter cell {number}'"), *self._python(number, source)]
+        lines = [(0, f"'{self._prefix} cell {number}'"), *self._python(number, source)]
         self.text += "".join(f"{text}\n" for _, text in lines)
         self.places += [(number, line) for line, _ in lines]
 
     def _python(self, number: int, source: str) -> list[tuple[int, str]]:
         """Return the lines of a cell as Python, each with its number in the cell."""
-        lines = source.split("\n")
         first = source.lstrip()
         if first.startswith("%%") and not first.startswith(_WITH_PYTHON):
             if _writes_python(first):
                 self.files.append((number, first.partition("\n")[2]))
             return [(1, self._placeholder(source))]
+        self._sources[number] = source
+        lines = _with_newlines(source).split("\n")
         found: list[tuple[int, str]] = []
         done = 0
         while done < len(lines):
@@ -85,7 +92,7 @@ class Cells:
 
     def _placeholder(self, magic: str) -> str:
         self._magics.append(magic)
-        return f"'jupyter magic {len(self._magics)}'"
+        return f"'{self._prefix} magic {len(self._magics)}'"
 
     def split(self, text: str) -> dict[int, str]:
         """Return the source of each code cell by its number, with its magic commands.
@@ -93,16 +100,52 @@ class Cells:
         Raises:
             ValueError: a cell or a magic command is missing from `text`, or occurs twice.
         """
-        kept = [(kind, int(number)) for kind, number in _PLACE.findall(text)]
-        whole = [(kind, int(number)) for kind, number in _PLACE.findall(self.text)]
-        if kept != whole:
+        if self._place.findall(text) != self._place.findall(self.text):
             raise ValueError("the cells of the notebook, or its magic commands, are not as they were")
-        parts = re.split(r"^'jupyter cell \d+'\n", text, flags=re.M)
+        parts = re.split(rf"^'{self._prefix} cell \d+'\n", text, flags=re.M)
         parts[1] = parts[0] + parts[1]  # statements before the first cell belong to it
-        return {number: self._restored(part).removesuffix("\n") for number, part in zip(self.numbers, parts[1:])}
+        return {number: self._restored(number, part) for number, part in zip(self.numbers, parts[1:])}
 
-    def _restored(self, text: str) -> str:
-        return _PLACE.sub(lambda place: self._magics[int(place[2]) - 1], text)
+    def place_in(self, text: str, line: int) -> tuple[int, int]:
+        """Return the number of the cell of a line of `text`, which is an edited form of the text, and the line in it
+        (the lines before the first cell belong to it)."""
+        cell, before = self.places[0][0], 0
+        for number, each in enumerate(text.splitlines()[:line], 1):
+            if (marked := self._place.fullmatch(each)) and marked[1] == "cell":
+                cell, before = int(marked[2]), number
+        return cell, line - before
+
+    @property
+    def _place(self) -> re.Pattern[str]:
+        return re.compile(rf"'{self._prefix} (cell|magic) (\d+)'")
+
+    def _restored(self, number: int, text: str) -> str:
+        source = self._place.sub(lambda place: self._magics[int(place[2]) - 1], text).removesuffix("\n")
+        return _with_ends_of(self._sources[number], source) if number in self._sources else source
+
+
+def _absent(sources: Collection[str]) -> str:
+    """Return a word that occurs in none of the sources."""
+    words = (f"jupyter{count or ''}" for count in itertools.count())
+    return next(word for word in words if not any(word in source for source in sources))
+
+
+def _with_newlines(source: str) -> str:
+    return source.replace("\r\n", "\n")
+
+
+def _with_ends_of(old: str, text: str) -> str:
+    """Return `text`, the new form of a source, with the line ends of the old source: each line that is changed has the
+    end of the line at its place, or of the last one that it replaces."""
+    ends = re.findall(r"\r?\n", old)
+    if "\r\n" not in ends:
+        return text
+    lines = text.split("\n")
+    found: list[str] = []
+    for _, start, stop, first, last in SequenceMatcher(None, _with_newlines(old).split("\n"), lines).get_opcodes():
+        for number, line in enumerate(lines[first:last], start):
+            found += line, ends[min(number, max(start, stop - 1), len(ends) - 1)]
+    return "".join(found[:-1])
 
 
 def _writes_python(source: str) -> bool:

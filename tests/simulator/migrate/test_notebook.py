@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("libcst")
 
+from trninfer.simulator.checking.lint.rules import Finding
 from trninfer.simulator.migrate import MigrationError, notebook
 from trninfer.simulator.migrate.notebook import NotebookError, migrate_notebook
 
@@ -97,3 +98,24 @@ def test_a_lost_magic_is_a_fault_of_ours(monkeypatch):
     monkeypatch.setattr(notebook, "migrate_source", planted)
     with pytest.raises(MigrationError, match="not as they were"):
         migrated(IMPORTS + "!ls", KERNEL)
+
+
+def test_literals_like_placeholders_are_kept():
+    _, found = migrated(f"s = 'jupyter magic 1'\n!ls\n{IMPORTS}", "t = 'jupyter cell 1'")
+    assert source_of(found, 2) == "s = 'jupyter magic 1'\n!ls\nimport nki\nimport nki.language as nl\n"
+    assert source_of(found, 3) == "t = 'jupyter cell 1'"
+
+
+def test_findings_name_the_cell_of_the_new_text():
+    (part,) = migrated("x = 1", f"'jupyter cell 9'\n{IMPORTS}")[1].parts
+    found = part.located(Finding("", part.migration.text.splitlines().index("import nki") + 1, "rule", "text"))
+    assert (found.path, found.line) == ("cell 3", 2)
+
+
+@pytest.mark.parametrize("first", ["%pwd", "%%writefile kernel.py"])
+def test_rewritten_lines_keep_the_line_ends_of_the_cell(first):
+    source = f"{first}\n{IMPORTS}\n{KERNEL}\nx = 1\n"
+    _, found = migrated("y = 2\nz = 3", source.replace("\n", "\r\n"))
+    _, expected = migrated("y = 2\nz = 3", source)
+    assert source_of(found, 3) == source_of(expected, 3).replace("\n", "\r\n")
+    assert source_of(found, 2) == source_of(expected, 2)

@@ -23,6 +23,11 @@ def cells(*sources):
         "%%time\nx = 1\n\n",
         'print(\'%d\'\n      % 3)\nx = """\n%not a magic\n!nor this\n"""\n%magic',
         "x = 4 \\\n% 3\n",
+        "s = 'jupyter magic 1'\n!ls",
+        "s = 'jupyter cell 1'\n'jupyter cell 2'\n",
+        "!pip install \\\r\n  nki\r\nx = 4 \\\r\n% 3\r\n%pwd\r\n",
+        "%%bash\r\nls (not Python)\r\n",
+        "%%time\r\nx = 1\ny = 2\r\n\n%pwd",
     ],
 )
 def test_a_cell_is_python_and_comes_back_as_it_was(source):
@@ -52,3 +57,20 @@ def test_a_lost_cell_is_refused():
     for text in (found.text.replace("'jupyter magic 1'\n", ""), found.text + found.text):
         with pytest.raises(ValueError, match="not as they were"):
             found.split(text)
+
+
+def test_literals_like_placeholders_stay_as_they_are():
+    sources = {1: "s = 'jupyter magic 1'\n!ls", 2: "t = 'jupyter cell 1', 'jupyter2 magic 1'", 3: "%pwd"}
+    found = cells(*sources.values())
+    assert found.split(found.text) == sources
+    assert found.place_in(found.text, 5) == (2, 1)
+
+
+def test_edited_cells_keep_their_line_ends():
+    found = cells("a = 1\r\nb = 2\r\n", "c = 3\nd = 4", "e = 5\r\nf = 6\ng = 7\r\n!ls")
+    new = found.text.replace("b = 2", "b = 20\nbb = 21").replace("d = 4", "d = 40\n").replace("g = 7", "g = 70")
+    assert found.split(new) == {
+        1: "a = 1\r\nb = 20\r\nbb = 21\r\n",
+        2: "c = 3\nd = 40\n",
+        3: "e = 5\r\nf = 6\ng = 70\r\n!ls",
+    }
