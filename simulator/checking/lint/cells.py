@@ -103,13 +103,14 @@ class Cells:
         if self._place.findall(text) != self._place.findall(self.text):
             raise ValueError("the cells of the notebook, or its magic commands, are not as they were")
         parts = re.split(rf"^'{self._prefix} cell \d+'\n", text, flags=re.M)
-        parts[1] = parts[0] + parts[1]  # statements before the first cell belong to it
+        if self.numbers:
+            parts[1] = parts[0] + parts[1]  # statements before the first cell belong to it
         return {number: self._restored(number, part) for number, part in zip(self.numbers, parts[1:])}
 
     def place_in(self, text: str, line: int) -> tuple[int, int]:
         """Return the number of the cell of a line of `text`, which is an edited form of the text, and the line in it
         (the lines before the first cell belong to it)."""
-        cell, before = self.places[0][0], 0
+        cell, before = self.numbers[0] if self.numbers else 1, 0
         for number, each in enumerate(text.splitlines()[:line], 1):
             if (marked := self._place.fullmatch(each)) and marked[1] == "cell":
                 cell, before = int(marked[2]), number

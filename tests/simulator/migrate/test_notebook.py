@@ -119,3 +119,8 @@ def test_rewritten_lines_keep_the_line_ends_of_the_cell(first):
     _, expected = migrated("y = 2\nz = 3", source)
     assert source_of(found, 3) == source_of(expected, 3).replace("\n", "\r\n")
     assert source_of(found, 2) == source_of(expected, 2)
+
+
+def test_a_notebook_without_code_is_left_as_it_was():
+    text, found = migrated()
+    assert found.text == text
