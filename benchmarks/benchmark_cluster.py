@@ -8,8 +8,8 @@ The first command runs a residual network with random weights (workloads.py) on 
 640x480 pixels. Each process and worker has one BLAS thread, as when it is started from the command line, and processes
 some pictures before the clock starts. One-time work (the imports of a worker, the tracing of each kernel) is reported
 separately, as the seconds until all workers were ready. As in `trninfer classify`, a single process decodes ahead in
-threads, and each worker decodes its own pictures. "independent" is the rate of the same number of processes without any
-communication, which is the upper limit on this machine.
+threads, and each worker decodes its own pictures. "independent" is the rate of the same number of processes that do not
+communicate, which is the upper limit on this machine.
 
 "idle" is the fraction of the time in which the working processes had no work, and "waited" the fraction in which they
 waited for a processor. If "waited" exceeds a few percent, the machine is busy and the rates are too low. In that case,

@@ -193,7 +193,7 @@ def _dependent_activations() -> float:
 
 
 def _tile_loads() -> float:
-    """Return the time from the first to the last load of the measured transpose of 1024x1024, without DGE."""
+    """Return the time from the first to the last load in the measured 1024x1024 transpose, without DGE."""
     events = _events("dma_copy", matrix_transpose, _spec("float32", 1024, 1024), dge=False, profiled=True)
     return _span([event for event in events if event.load])
 

@@ -108,7 +108,8 @@ def predicted_row(row: Measurement, record: Record) -> PredictedRow:
 
 
 def kernel_table(predictions: Sequence[PredictedRow], families: Sequence[float]) -> Table:
-    """Return a line for each kernel row: those that were compared, then the others with the reason."""
+    """Return a line for each kernel row: first the rows that were compared, then the rows that were not, with the
+    reason."""
     header = (
         *_ROW_HEADER,
         "error %",

@@ -158,7 +158,7 @@ class _BiasColumns:
 
 
 def _turned_bias(data):
-    """Return the transpose of rows of a bias in float32."""
+    """Transpose rows of a bias, and return the result in float32."""
     count = data.shape[0]
     bank = nl.ndarray((PARTITIONS, count), dtype=transposed_dtype(data.dtype), buffer=nl.psum)
     nisa.nc_transpose(dst=bank, data=data, engine=nisa.engine.tensor)
@@ -198,7 +198,7 @@ def _panel(w, part, columns, early):
 
 
 def _rows_of(tile, extent):
-    """Return the number of rows of a tile of 128 along an extent."""
+    """Return the number of rows in a tile if an extent is divided into tiles of 128 rows."""
     return min(PARTITIONS, extent - tile * PARTITIONS)
 
 

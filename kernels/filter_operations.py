@@ -206,7 +206,7 @@ class Convolution(Filtered):
 
     @property
     def columns_of_constants(self) -> int:
-        """Number of columns of constants for 128 outputs: bias, scales, and bounds."""
+        """Number of constant columns that 128 outputs need: bias, scales, and bounds."""
         scales = (1 if len(self.sources) == 1 else 4) if self.is_scaled else 0
         return 1 + scales + self.bounds
 

@@ -162,7 +162,7 @@ def _pieces(tile, most=GROUP_NORM_PIXELS):
 
 
 def _piece(tile, images, piece):
-    """Return a block of rows and columns of several images of a tile."""
+    """Return a view of a block of rows and columns in several images of a tile."""
     rows, columns = piece
     return tile[:, images.start : images.end, rows.start : rows.end, columns.start : columns.end]
 

@@ -214,7 +214,7 @@ class Operation:
 
     @property
     def columns_held(self) -> int:
-        """Number of columns of a row in SBUF, including the zeros around them."""
+        """Number of columns that a row has in SBUF, including the zeros around them."""
         return ColumnPhases(self.column_phases, self.columns, self.margin[1], self.margin[3]).total
 
     @property
@@ -227,7 +227,7 @@ class Operation:
 class Buffer(Operation):
     """A buffer that other operations write, for the images of a pass or, if `whole_batch`, of the launch.
 
-    `heights` contains the number of partitions of each tile of a buffer in SBUF.
+    For a buffer in SBUF, `heights` contains the number of partitions of each tile.
     """
 
     memory: Memory = Memory.SBUF

@@ -88,7 +88,7 @@ class RowFoldPool(Operation):
 
     `start` is the row of the first tap of the first output, counted in the groups of the input. `offset` is the number
     of rows above the image in the first group of the output, or -1 if rows are not grouped. `image_rows` is the number
-    of rows of the output in the image. `copies`: copies of the output on later partitions.
+    of output rows that are inside the image. `copies`: copies of the output on later partitions.
     """
 
     kernel: Pair

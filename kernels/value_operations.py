@@ -279,7 +279,7 @@ class PixelArgmax(Operation):
     cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """Return the SBUF bytes of the pixels of all channels and of their double-buffered loads; see `Operation`."""
+        """Return the SBUF bytes for the pixels of all channels and for their double-buffered loads; see `Operation`."""
         return 2 * SEARCHED_BYTES * (1 + (around.tiles if around.reads_hbm else 0))
 
 

@@ -79,7 +79,7 @@ class _TwoPasses:
     share: float
 
     def cost(self, multiple: float) -> Cost:
-        """Return half the cost of two passes over `multiple` times the images.
+        """Return half the cost of two passes that process `multiple` times as many images.
 
         Each additional multiple takes as long as the second pass.
         """
@@ -293,12 +293,12 @@ class _Alone:
         return images if reads_hbm else min(images, ceil_div(ENOUGH_PIXELS, self._pixels))
 
     def instructions_of(self, images: int) -> float:
-        """Return a number that is proportional to the number of instructions of the operation."""
+        """Return a number that is proportional to the operation's instruction count."""
         return max(1.0, images * self._operation.rows * self._operation.columns / PSUM_BANK_FLOATS)
 
     @property
     def _pixels(self) -> int:
-        """The number of pixels in an image of the operation's value or of its first operand, whichever is larger."""
+        """The number of pixels per image of the operation's value or its first operand, whichever is larger."""
         return max(self._operation.rows * self._operation.columns, math.prod(self._node.before[1:]))
 
     def check_fits(self, images: int, bands: int, usable: int) -> None:

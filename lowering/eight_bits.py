@@ -6,10 +6,10 @@ magnitude maps to the largest number of the dtype, to allow for inputs that exce
 floating-point format with three mantissa bits, the headroom costs no precision except for numbers below 1 / 1,920 of
 the largest.
 
-If the activation commutes with scaling, the kernel multiplies sums by scales that combine those of the operands and of
-the value; the bounds of a clip are divided by the value's scale and applied afterwards. For other activations, no
-instruction can scale the result: the value is stored with a scale of 1 if the magnitudes observed during calibration
-permit it.
+If the activation commutes with scaling, the kernel multiplies each sum by a scale that combines the scales of the
+operands and of the value; the bounds of a clip are divided by the value's scale and applied afterwards. For other
+activations, no instruction can scale the result: the value is stored with a scale of 1 if the magnitudes observed
+during calibration permit it.
 
 For some tensors, 8 bits may cost more time than they save. They are stored in 8 bits only if that is faster
 (passes/store_as_fp8.py): values that follow a clip or an activation that cannot be scaled, weights of grouped layers,

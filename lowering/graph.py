@@ -87,7 +87,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The name of the layer that the node belongs to."""
+        """The name of the layer to which the node belongs."""
         return self.operation.name
 
     @property
@@ -215,7 +215,7 @@ class Graph:
         return part < 0 or self.nodes[part].memory is not Memory.SBUF
 
     def heights(self, parts: Parts) -> list[int]:
-        """Return the number of partitions of each tile of an operand."""
+        """Return the number of partitions in each of an operand's tiles."""
         return [size for part in parts for size in self._heights(part)]
 
     def _heights(self, part: int) -> list[int]:

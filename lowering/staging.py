@@ -59,7 +59,7 @@ class Staging:
                     yield tried
 
     def loaded(self, decisions: Decisions) -> int:
-        """Return the bytes of weights loaded into each partition, summed over all passes."""
+        """Return the total number of weight bytes that all passes load into each partition."""
         sizes = [self._draft.layout.bytes_of(n)[0] for n in range(self.nodes)]
         stages = Schedule.of(decisions, self._draft.graph).stages
         starts = [0, *(stage.end for stage in stages)]

@@ -1,8 +1,8 @@
 """Group the weights of an operation into DMA loads to SBUF.
 
-A unit consists of the weights of one input-channel tile for one output-channel tile: [partitions, steps, output
-channels]. A load is one DMA of several units: each partition reads one contiguous run of HBM that is long enough for
-the DMA engines to be efficient, and short enough that the next load arrives while this one is multiplied.
+A unit consists of the weights between one tile of input channels and one tile of output channels: [partitions, steps,
+output channels]. A load is one DMA of several units: each partition reads one contiguous run of HBM that is long enough
+for the DMA engines to be efficient, and short enough that the next load arrives while this one is multiplied.
 """
 
 from __future__ import annotations

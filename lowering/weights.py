@@ -96,7 +96,7 @@ class WeightLayout:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The numbers of weights, of columns of constants, and of 8-bit weights of a launch."""
+    """The numbers of weights, constant columns, and 8-bit weights in a launch."""
 
     numbers: int
     columns: int
@@ -154,12 +154,12 @@ def _placed_loads(graph: Graph, every: Sequence[Sequence[WeightLoad]]) -> dict[i
 
 
 def numbers_of(loads: Sequence[WeightLoad]) -> int:
-    """Return the number of weights in some loads."""
+    """Return the total number of weights in the given loads."""
     return sum(load.numbers for load in loads)
 
 
 def loads_at(node: Node) -> tuple[WeightLoad, ...]:
-    """Return the loads of a node whose weights were laid out; empty if it has no weights."""
+    """Return the loads of a node whose weights were laid out, or none if it has no weights."""
     filtered = node.operation.filtered
     return () if filtered is None else filtered.weights.loads
 
@@ -180,7 +180,7 @@ def steps_of(operation: Filtered) -> int:
 
 
 def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
-    """Return the loads of a node's weights; empty if it has no weights."""
+    """Return the loads of a node's weights, or none if it has no weights."""
     if node.operation.filtered is None:
         return []
     node, rows = multiplied(graph, node)

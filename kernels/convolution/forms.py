@@ -128,7 +128,7 @@ def piece_of(
 
 
 def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> int:
-    """Return the number of elements per partition of the combinations of one tile of input channels.
+    """Return how many elements per partition the combinations of one input-channel tile occupy.
 
     `shape` is (rows, columns) of the outputs.
     """

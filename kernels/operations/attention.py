@@ -178,8 +178,8 @@ class _Image:
             self._evict(dst[:, group.start : group.end], bank[:, :, 0 : dst.shape[2]])
 
     def _weights(self, units, queries: Tile):
-        """Return the softmax [queries, units, keys] of a group of units for a tile of queries. An odd number of queries
-        is padded with zeros, because the Tensor Engine writes whole words of PSUM."""
+        """Return the softmax [queries, units, keys] that a group of units yields for a tile of queries. An odd number
+        of queries is padded with zeros, because the Tensor Engine writes whole words of PSUM."""
         keys = self._keys.count
         whole = sbuf_tile((whole_words(queries.size, self._launch.dtype), len(units), keys), self._launch.dtype)
         if whole.shape[0] > queries.size:

@@ -210,7 +210,7 @@ class Launch:
             load_early(self._constants, self._constants_in_hbm)
 
     def load_ahead(self, loads):
-        """Load weights of later operations of the pass in advance."""
+        """Load weights in advance for later operations of the pass."""
         for early in loads:
             operation = self._operations[early.operation]
             weights, load = operation.weights, operation.weights.loads[early.load]

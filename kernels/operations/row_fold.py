@@ -28,7 +28,7 @@ def blank_rows(groups: RowFold, value):
 def blank_tile(groups: RowFold, tile, each, rows):
     """Set the rows of a tile [channels, images, groups, columns] that are outside the image to zero.
 
-    `rows` is the number of groups in the tile, and `each` is the number of channels of a row of a group.
+    `rows` is the number of groups in the tile, and `each` is the number of channels in each row.
     """
     if groups.above > 0:
         nisa.memset(dst=tile[0 : groups.above * each, :, 0:1], value=0.0, engine=nisa.engine.gpsimd)

@@ -45,5 +45,5 @@ class ColumnPhases:
 
     @property
     def total(self) -> int:
-        """Number of columns of all phases, including their zeros."""
+        """Total number of columns in all phases, including their zeros."""
         return self.count * self.each

@@ -118,7 +118,7 @@ def _packing(graph: Graph) -> RowPacking:
 
 
 def _first_rows(graph: Graph, number: int) -> int:
-    """Return the largest number of rows per group of a node, or 1 if it cannot be packed."""
+    """Return the largest number of rows per group in which a node can be packed, or 1 if it cannot be packed."""
     node = graph.nodes[number]
     pool = node.operation.folded
     plain = is_plain(node) and node.convolution.pool_size == 1
@@ -150,7 +150,7 @@ def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
 
 
 def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int) -> int:
-    """Return the largest number of rows per group of a node that its sources and its readers allow."""
+    """Return the largest number of rows per group that a node's sources and readers allow."""
     node, each = graph.nodes[number], rows[number]
     source, *addends = (parts[0] for parts in node.sources)
     is_pool = node.operation.folded is not None
@@ -171,7 +171,7 @@ def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
 
 
 def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int, reader: int) -> int:
-    """Return the largest number of rows per group of a node that one of its readers can read."""
+    """Return the largest number of rows per group with which one of a node's readers can read the node's value."""
     operation = graph.nodes[reader].operation
     if operation.folded is not None:
         return 2 * rows[reader] if reader in rows and halvings[number] == halvings[reader] + 1 else 1

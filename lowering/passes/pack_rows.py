@@ -245,7 +245,7 @@ def _is_one_of_parts(graph: Graph, number: int) -> bool:
 
 
 def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
-    """True if a convolution can compute groups of rows from inputs of which only some are in groups.
+    """True if a convolution can compute groups of rows although only some of its inputs are in groups.
 
     Otherwise, it reads groups and computes single rows.
     """

@@ -23,7 +23,7 @@ from .base import Pass
 class SplitPartialTiles(Pass):
     """Splits off partial tiles, unless a choice keeps expansions whole.
 
-    In that case, pack_rows packs the rows of expansions if possible and splits the others.
+    In that case, pack_rows packs the rows of expansions if possible and splits the remaining expansions.
     """
 
     name = "split_partial_tiles"

@@ -58,7 +58,8 @@ def _may_gain(graph: Graph, reader: int) -> bool:
 
 
 def _together(graph: Graph, number: int) -> list[int]:
-    """Return the nodes whose values must all be in 8 bits or none, beginning with `number`; empty if none can be."""
+    """Return the nodes of which either all values or none must be in 8 bits, beginning with `number`. The result is
+    empty if none can be in 8 bits."""
     if not _may(graph.nodes[number]):
         return []
     found = sorted(fp8_together(graph, number))

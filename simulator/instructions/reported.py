@@ -193,7 +193,6 @@ class SumsInBanks:
         """Record a matmul that starts a sum or, if `adds`, adds to a sum.
 
         Returns:
-
             True if the matmul adds to a sum after another sum was started in the same bank.
         """
         growing, left = self._banks.setdefault(here.byte // PSUM_BANK_BYTES, (set(), set()))

@@ -63,7 +63,6 @@ class World:
         """Wait until every rank of the group has reached its n-th collective, and return their values in group order.
 
         Raises:
-
             NkiValidationError: if ranks arrive with different terms, or if an awaited rank never arrives.
         """
         count = self._counts[rank][group] = self._counts[rank].get(group, 0) + 1

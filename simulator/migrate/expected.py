@@ -15,7 +15,8 @@ def different_lines(tree: ast.AST) -> set[int]:
 
 
 def undecided_lines(tree: ast.AST) -> set[int]:
-    """Return the lines of expressions of which one must be true (or false), while the others may be either."""
+    """Return the lines of groups of expressions in which at least one must be true (or false) and the rest may be
+    either."""
     return _lines(tree, None)
 
 
@@ -36,7 +37,7 @@ def _lines(tree: ast.AST, wanted: bool | None) -> set[int]:
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a scope without those of the functions in it."""
+    """Yield the nodes of a scope, except for nodes inside nested functions."""
     for child in ast.iter_child_nodes(scope):
         if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield child

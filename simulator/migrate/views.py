@@ -95,8 +95,8 @@ def _first_row(elements: list[Element]) -> str:
 
 
 def _clipped_slices(elements: list[Element], tensor: Tensor, clips: Clips) -> list[Element]:
-    """Return the elements of a subscript with its slices restricted by a mask, whose axes are counted from the
-    right."""
+    """Return the elements of a subscript after a mask, whose axes are counted from the right, has restricted its
+    slices."""
     rank = tensor.rank or len(tensor.shape or ())
     if not rank or any(element.text == "..." for element in elements):
         raise CannotError("a mask on slices of a tile of unknown rank: shorten the slices with min(...)")

@@ -120,7 +120,7 @@ def kind_of(instruction: MeasuredInstruction) -> str:
 
 
 def _total(difference: Difference) -> float:
-    """Return the total error of a kind of operation in nanoseconds."""
+    """Return the total error, in nanoseconds, of one kind of operation."""
     each = abs(difference.predicted_ns - difference.measured_ns)
     return each * min(difference.measured, difference.predicted) if difference.predicted else 0.0
 

@@ -189,7 +189,7 @@ def _arguments(
 def _of_calls(
     name: str, block: Iterable[ast.stmt], local: dict[str, Any], path: Path
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Yield the arguments of the calls of a kernel in a block, as far as they can be evaluated."""
+    """Yield the arguments with which the statements of a block call a kernel, if they can be evaluated."""
     for statement in block:
         for call in _calls(statement, [name]):
             with contextlib.suppress(Exception):

@@ -55,7 +55,6 @@ def read(path: Path) -> dict[str, Entry]:
     """Return the entries of a file, keyed by name, or an empty dictionary if the file does not exist.
 
     Raises:
-
         BaselineError: the file is not a baseline file.
     """
     try:

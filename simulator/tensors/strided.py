@@ -76,7 +76,7 @@ def form_of(
 
 
 class StridedMemory(NKIObject):
-    """A strided view of elements of one dtype in a storage. Views of the same storage share its memory."""
+    """A strided view of a storage, whose elements have one dtype. Views of the same storage share its memory."""
 
     __slots__ = (
         "_access",

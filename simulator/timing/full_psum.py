@@ -25,7 +25,8 @@ _MOST_INSTRUCTIONS = 100_000  # longer programs are not scheduled again
 class FullPsum(NamedTuple):
     """Small tiles that fill PSUM, and the predicted gain in microseconds from sharing banks.
 
-    `name` and `line` are those of the allocation that makes most of the tiles, and `row_bytes` is their size.
+    `name` and `line` identify the allocation that creates most of the tiles, and `row_bytes` is the size of these
+    tiles.
     """
 
     name: str

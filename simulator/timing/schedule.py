@@ -338,7 +338,7 @@ class _Simulation:
         place, times, in_channels = known
         ready, rate, skew, latency = trigger(transfer, m, len(times), start)
         issued = ready + rate * transfer.descriptors
-        # The DMA engines process the first descriptors while the others are still being generated.
+        # The DMA engines process the first descriptors while later descriptors are still being generated.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
         moving, earliest, last_byte, bound = _NEVER, place, issued + latency, DESCRIPTORS
         free, busy, begins, first = self.dma_free, self.dma_busy, [], place

@@ -30,7 +30,7 @@ Launches = Iterable[tuple[str, float, Sequence[Any], Sequence[tuple[str, float, 
 
 
 def _span_of_step(step: Any, begin: float) -> dict[str, Any]:
-    """Return the span of a step of the critical path of a launch that begins at `begin` microseconds."""
+    """Return the span of a critical-path step in a launch that begins at `begin` microseconds."""
     details = {"instruction": step.name or step.op, "waited for": step.waited or "nothing"}
     details |= {"line": f"{step.line[0]}:{step.line[1]}"} if step.line[0] else {}
     return _span(step.resource, begin + step.start_ns / 1000, (step.end_ns - step.start_ns) / 1000, details)

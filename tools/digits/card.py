@@ -100,7 +100,7 @@ def write_card(
 ) -> None:
     """Write the card of a trained, calibrated and scored network.
 
-    `differing` predictions of the kernels differ from its own.
+    `differing` is the number of inputs for which the kernels and the network predict different classes.
     """
     totals = {on: total for on, _, total in (*scores, *parts)}
     error = round(calibration_error(bins), 4)

@@ -135,7 +135,7 @@ def make_pictures() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
 
 
 def row(text: str, size: tuple[int, int], start: tuple[int, int], height: int, font: Path, gap: int) -> Image.Image:
-    """Return the ink of the digits of a number in a font, in a row from the left.
+    """Draw a number in a font, digit by digit from the left, and return it as ink.
 
     `start` is the centre of the first digit.
     """

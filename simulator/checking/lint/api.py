@@ -119,7 +119,7 @@ def tensor_member(name: str, known_api: Api) -> str | None:
 
 
 def arguments_of(call: ast.Call, parameters: tuple[Parameter, ...]) -> dict[str, ast.expr]:
-    """Map each parameter to the argument that a call passes for it, as far as the call shows it."""
+    """Map each parameter to the argument that a call passes for it, if the source of the call shows it."""
     bound: dict[str, ast.expr] = {}
     for parameter, argument in zip(parameters, call.args, strict=False):
         if isinstance(argument, ast.Starred):

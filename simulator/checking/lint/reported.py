@@ -1,4 +1,4 @@
-"""Check undocumented rules of AWS's tools, as far as the source of a file shows whether it follows them.
+"""Check whether a file follows undocumented rules of AWS's tools, insofar as its source shows this.
 
 `simulator/instructions/reported.py` lists the sources of the rules. Tiles whose size, dtype or memory is not known from
 the source are not reported.
