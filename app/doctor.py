@@ -238,7 +238,7 @@ def _neuron_system() -> list[dict[str, Any]]:
 
 
 def _target(backend: str) -> dict[str, Any]:
-    """Return the target that kernels are compiled for or simulated on, and how it was determined."""
+    """Return the target for which kernels are compiled or simulated, and how it was determined."""
     from ..runtime.backend import TARGET_VARIABLE, TargetError, resolve_target
     from ..runtime.neuron.system import instance_target
 

@@ -118,7 +118,7 @@ def encode_png(picture: Image.Image) -> str:
 
 
 def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap, ...]:
-    """Compare a map with the correct classes [H, W], for each class; void pixels are ignored."""
+    """Compare a map with the correct classes [H, W], and return the overlap for each class; void pixels are ignored."""
     answered, totals, both = np.zeros((3, count), np.int64)
     for rows in _row_bands(pixels):
         known = right[rows] < count

@@ -21,7 +21,7 @@ _NARROW = 0.1  # if the values of many rows all lie within this fraction of the 
 
 
 def feature_range(model: Model) -> tuple[float, float] | None:
-    """Return the smallest and the largest feature according to a model file, or None."""
+    """Return the smallest and the largest feature according to a model file, or None if it does not specify them."""
     try:
         low, high = json.loads(model.metadata[KEY])
         stated = float(low), float(high)

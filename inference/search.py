@@ -156,7 +156,7 @@ def _entries(folder: str, name: str) -> list[str]:
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
-    """Yield the pictures of a folder in sorted order, each with True if it is a link; with `recursive`, also the
+    """Yield the pictures of a folder in sorted order, each with whether it is a link; with `recursive`, also the
     pictures of nested folders."""
     folders = [folder]
     while folders:

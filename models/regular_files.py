@@ -1,4 +1,4 @@
-"""Functions that open files safely: only regular files, without blocking on pipes."""
+"""Functions that open only regular files, and never block on pipes."""
 
 from __future__ import annotations
 

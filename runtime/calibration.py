@@ -17,7 +17,7 @@ from ..models.network import Network
 from ..models.preprocess import open_image, preprocess
 
 RANDOM = 4  # number of random inputs if there are no other inputs
-AT_ONCE = 8  # inputs in a batch of the golden model
+AT_ONCE = 8  # number of inputs in a batch of the golden model
 SUFFIXES = (".jpg", ".png")  # suffixes of the pictures in samples/
 
 

@@ -112,7 +112,7 @@ def _multiplications(layer: Layer, shapes: Sequence[tuple[int, ...]], filtering:
 
 def _axis(layer: Conv2d, shape: tuple[int, ...], axis: int) -> tuple[int, int]:
     """Count, along an axis (0: rows, 1: columns), the taps of all outputs that do not read padding, and the input rows
-    that they read. Outputs that pooling drops do not count."""
+    that they read. Outputs that pooling drops are not counted."""
     side, count = shape[1 + axis], layer.output_shape(shape)[1 + axis] * layer.pool_size
     step, apart, before = layer.stride[axis], layer.dilation[axis], layer.padding[axis]
     met = [

@@ -74,7 +74,7 @@ def create_application(
         version=__version__,
         description="The Open Inference Protocol, version 2, and predictions for pictures.",
         lifespan=lifespan,
-        docs_url=None,  # the page of documentation loads scripts from other hosts
+        docs_url=None,  # the documentation page loads scripts from other hosts
         redoc_url=None,
     )
     app.state.repository = repository

@@ -164,7 +164,7 @@ class NetworkBuilder:
 
 
 def _labels(built: BuiltOutput) -> tuple[str, ...]:
-    """Return numbers as labels if the output requires labels."""
+    """Return class numbers as labels if the output requires labels."""
     count = built.label_count
     is_labelled = built.output.kind in ("classes", "boxes", "map") or (built.output.kind == "sigmoid" and count > 1)
     return tuple(map(str, range(count))) if is_labelled else ()

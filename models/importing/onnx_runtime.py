@@ -249,7 +249,7 @@ def _random(part: SourcePart, count: int, generator: np.random.Generator) -> np.
 
 
 def _network_input(imported: ImportedGraph, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the same examples with the axes in the order of the network."""
+    """Convert the same examples to the input of the network, with the axes in the order of the network."""
     parts, spec = imported.source.parts, imported.network.input
     found = {part.name: channels_first(part.input, array.astype(np.float32)) for part, array in zip(parts, arrays)}
     return spec.pack(found) if isinstance(spec, SeveralInputs) else found[parts[0].name]

@@ -50,7 +50,7 @@ class Attention(Layer):
             )
 
     def reads(self) -> tuple[int, int]:
-        """Return 3, 3: queries, keys and values."""
+        """Return (3, 3): the layer reads queries, keys and values."""
         return 3, 3
 
     def tensors(self) -> dict[str, Shape]:

@@ -20,7 +20,7 @@ class Concat(Layer):
     only_moves: ClassVar[bool] = True
 
     def reads(self) -> tuple[int, int]:
-        """Return the limits: one or more layers."""
+        """Return the limits: the layer reads one or more layers."""
         return 1, MAX_READS
 
     def output_shape(self, *shapes: Shape) -> Shape:

@@ -44,7 +44,7 @@ class Combine(Layer):
         check_activation(self.name, self.activation, self.activation_parameters)
 
     def reads(self) -> tuple[int, int]:
-        """Return 2, 2: two layers."""
+        """Return (2, 2): the operation has two operands."""
         return 2, 2
 
     def output_shape(self, *shapes: Shape) -> Shape:

@@ -1,4 +1,4 @@
-"""Single kernels in float8_e4m3 at a shape: a convolution whose operands and result are scaled."""
+"""Single kernels in float8_e4m3 at a given shape: a convolution whose operands and result are scaled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single kernels at a shape that `bench --kernel` can run, with a NumPy reference for each."""
+"""Single kernels at a given shape, which `bench --kernel` can run, each with a NumPy reference."""
 
 from __future__ import annotations
 

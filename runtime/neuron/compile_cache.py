@@ -175,7 +175,7 @@ class Slot:
 def _lock(path: Path, on_wait: Callable[[], None]) -> int:
     """Open and lock a file, and return its descriptor. The lock is released when the file is closed or the process
     ends."""
-    import fcntl  # does not exist on Windows, which has no Neuron devices either
+    import fcntl  # missing on Windows, where there are no Neuron devices
 
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

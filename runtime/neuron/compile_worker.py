@@ -30,7 +30,7 @@ def make_operand(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def _read(path: Path, like: np.ndarray) -> np.ndarray:
-    """Return the numbers in a file, with the dtype and shape of an array."""
+    """Return the numbers in a file as an array with the dtype and shape of `like`."""
     return np.frombuffer(path.read_bytes(), like.dtype).reshape(like.shape)
 
 

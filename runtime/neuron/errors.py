@@ -70,8 +70,8 @@ class ExecutionError(KernelError):
 def first_useful_line(*texts: str) -> str:
     """Return the most informative line of several texts, truncated to a readable length.
 
-    If any text contains an error code of the compiler, the line with that code is returned. Otherwise, the first line
-    that contains "error", or simply the first line, of the first text that is not empty is returned.
+    If any text contains an error code of the compiler, the line with that code is returned. Otherwise, a line of the
+    first text that is not empty is returned: the first one that contains "error" or, if there is none, the first one.
     """
     choices = [lines for lines in map(_lines, texts) if lines]
     coded = [line for lines in choices for line in lines if re.search(r"\bNCC_[A-Z]+\d+", line)]

@@ -1,6 +1,6 @@
 """Run kernels on a NeuronCore through another process, which keeps the operands.
 
-If that process ends, they are restored.
+If that process ends, the operands are restored.
 """
 
 from __future__ import annotations

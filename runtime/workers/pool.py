@@ -26,8 +26,8 @@ from ..session import OverflowedError
 from .process import WorkerEnded
 from .worker import WorkerFault
 
-MAX_DEATHS = 2  # workers that may end because of one input
-MAX_FAILED_STARTS = 3  # consecutive failures to start a worker of a run
+MAX_DEATHS = 2  # number of workers that may end because of one input
+MAX_FAILED_STARTS = 3  # maximum number of consecutive failures to start a worker of a run
 END_SECONDS = 10.0  # seconds to wait for killed workers to end
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between attempts to start a worker
 
