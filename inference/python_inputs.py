@@ -5,7 +5,7 @@ file object, a PIL image, or an array. Rows of features are the path or the cont
 an array. An array is a NumPy array, or anything that converts to one (`__array__`, `__dlpack__`: PyTorch, JAX, pandas).
 
 `layout` specifies for all arrays whether channels are first or last. By default, arrays of numbers have the layout
-specified in the model file, like array files, and arrays of pixels (uint8) have channels last.
+specified in the model file, as in array files, and arrays of pixels (uint8) have channels last.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ OBJECT_BYTES, LIST_BYTES, VALUE_BYTES = 232, 88, 40  # approximate sizes of pars
 
 
 class OverBudget(ValueError):  # noqa: N818 (the condition)
-    """Raised if the content of a file needs more memory than allowed, with a one-line message."""
+    """Raised, with a one-line message, if the content of a file needs more memory than allowed."""
 
 
 class Budget:
@@ -45,7 +45,8 @@ class Budget:
 
 
 def check_json(text: str | bytes) -> None:
-    """Raise OverBudget if a JSON text would need too much memory when parsed, estimated from brackets and commas."""
+    """Raise OverBudget if a JSON text would need too much memory when parsed, estimated by counting brackets and
+    commas."""
     objects, lists, values = map(text.count, "{[," if isinstance(text, str) else (b"{", b"[", b","))  # type: ignore[arg-type]
     needed = OBJECT_BYTES * objects + LIST_BYTES * lists + VALUE_BYTES * values
     Budget.for_file(len(text)).take(needed, "its JSON")

@@ -1,4 +1,4 @@
-"""Completeness checks for strips and tiles of TIFF files in JPEG and fax codecs, which fill missing rows silently."""
+"""Completeness checks for JPEG and fax strips and tiles of TIFF files, whose decoders silently fill in missing rows."""
 
 from __future__ import annotations
 

@@ -292,7 +292,8 @@ class NetworkLaunches:
     def _rows_of(
         self, results: list[tuple[int, LaunchPlan, LaunchResult]], batch: int
     ) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
-        """Return the times of all launches, row by row, each with the index of its segment and its form.
+        """Return the time and the timeline of each row. `results` contains the segment number, plan and result of each
+        launch.
 
         The first row of a segment has the timeline of the segment's first launch.
         """

@@ -45,7 +45,7 @@ def operations(layer: Layer, *shapes: Shape) -> Operations:
 
 
 def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:
-    """Return the operations for one example of each row of a network's table, summed over the row's layers."""
+    """Return the operations per example for each row of a network's table, summed over the row's layers."""
     shapes = network.shapes()
     work = {layer.name: operations(layer, *[shapes[name] for name in layer.inputs]) for layer in network.layers}
     return [reduce(Operations.plus, (work[name] for name in row.layers), Operations(0, 0)) for row in rows]

@@ -46,7 +46,7 @@ def check_network(model: Model, sensitivity: float = 0.0) -> NetworkCheck:
     """Run batches of random examples in float32, and plan the network in 32 and 16 bits.
 
     `sensitivity` is the difference, as a fraction of the largest output, between two computations in float32 that are
-    known to be correct. Differences of up to three times this size are accepted, but at most MOST.
+    known to be correct. Differences of up to three times this value are accepted, but none above MOST.
 
     Raises ModelError, with a one-line message, if the network cannot be planned or run.
     """

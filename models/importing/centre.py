@@ -37,7 +37,7 @@ def centre_streams(
 
 
 class _Streams:
-    """The values that are connected by sums and by layers that keep channels apart."""
+    """The values that are connected by sums and by layers that do not mix channels."""
 
     def __init__(
         self,

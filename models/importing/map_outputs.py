@@ -139,7 +139,7 @@ def _planes(view: View, source: Input) -> View:
 
 
 def _before_squeezing(importer: Importer, view: View) -> View:
-    """Return scores before a final softmax over the channels or a final sigmoid.
+    """Return the scores before a final softmax over the channels or a final sigmoid.
 
     The largest score remains the largest, and rounding creates no ties.
     """

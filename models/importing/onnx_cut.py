@@ -54,7 +54,7 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
 
 
 def needed_names(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
-    """Return the names of all values that `outputs` depend on, for nodes in topological order."""
+    """Return the names of all values that `outputs` depend on; the nodes must be in topological order."""
     names = set(outputs)
     for node in reversed(tuple(nodes)):
         if names.intersection(node.outputs):

@@ -86,7 +86,7 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
         return _attend(importer, left, right)
     if right.layer in importer.scores and importer.scores[right.layer].is_softmax:
         return _attend(importer, right.permuted(turned), left.permuted(turned)).permuted(turned)
-    if right.layer in importer.scores:  # a (b c) is (a b) c
+    if right.layer in importer.scores:  # a (b c) equals (a b) c
         scores = importer.scores[right.layer]
         first = Scores(left, scores.queries.permuted(turned), scores.scale, scores.bias)
         if right != View.of(right.layer, scores.shape, right.batched) or scores.bias is not None:

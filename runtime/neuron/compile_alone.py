@@ -186,7 +186,7 @@ _WAYS: dict[str, Callable[..., Any]] = {
 def _try_estimate(
     kernel: Any, inputs: Mapping[str, np.ndarray], parameters: Mapping[str, Any], folder: Path
 ) -> tuple[Estimate | None, list[tuple[str, str]]]:
-    """Return AWS's estimate of a kernel or, if that fails, the reason.
+    """Return AWS's estimate of a kernel or, if no estimate can be obtained, the reason.
 
     A failure does not invalidate the compiled kernel.
     """
