@@ -26,7 +26,7 @@ from trninfer.simulator.timing.dma import element_time
 
 FILE = Path(__file__).resolve().parent / "data" / "measured" / "instruction-timings.csv"
 FEWEST = 4
-COLD = 1.6  # multiple of the full clock's interval
+COLD = 1.6  # multiple of the interval at the full clock rate
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i32": "int32", "u32": "uint32"}
 ENGINES = {"ACT": nisa.engine.scalar, "DVE": nisa.engine.vector}
 DMA_ENGINES = 16

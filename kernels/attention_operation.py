@@ -22,8 +22,9 @@ class Attention(Operation):
     The operands are queries, keys and values.
 
     Each pixel is a token; with `by_rows`, each row is a separate sequence. The channels are divided evenly among the
-    heads, in order. The bias [heads, rows, queries, keys] has the shape `bias_shape` (empty if there is no bias) and
-    starts at element `bias_at` of the weights. If `is_linear`, the softmax is omitted.
+    heads: the first channels belong to the first head, and so on. The bias [heads, rows, queries, keys] has the shape
+    `bias_shape` (empty if there is no bias) and starts at element `bias_at` of the weights. If `is_linear`, the softmax
+    is omitted.
     """
 
     heads: int

@@ -95,8 +95,8 @@ def _statistics(same, sources, images):
 
 
 def _statistics_by_image(same, sources, images):
-    """Return the same as `_statistics`, but process each image with separate instructions that read its pixels only
-    once.
+    """Return the same result as `_statistics`, but process each image with separate instructions, which read its pixels
+    only once.
 
     The variance of a group is the mean of the variances of its channels plus the mean squared difference between the
     means of the channels and the mean of the group.

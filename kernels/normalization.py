@@ -177,7 +177,7 @@ def _deviation(variance, norm: PixelNorm, on_gpsimd):
 def _sum_over_channels(tiles_of_channels, ones, instead=None, partitions=0):
     """Return the sum of ones^T @ tile over tiles of channels: float32 [columns of ones, images, rows, columns] in PSUM.
 
-    instead: the matrices that replace `ones`, by tile. partitions: the number of columns used, or 0 for all.
+    instead: the matrices that replace `ones`, keyed by tile. partitions: the number of columns used, or 0 for all.
     """
     _, images, rows, columns = tiles_of_channels[0].shape
     count = partitions or ones.shape[1]

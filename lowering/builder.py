@@ -59,7 +59,7 @@ class GraphBuilder:
 
     @cached_property
     def layers(self) -> dict[str, Layer]:
-        """The layers of the network, by name."""
+        """The layers of the network, keyed by name."""
         return {layer.name: layer for layer in self.model.network.layers}
 
     def row_of(self, name: str) -> str | None:

@@ -146,7 +146,7 @@ class Decisions:
         return self._by_node.get((kind, node), (default,))[0]
 
     def of(self, kind: Kind) -> dict[NodeId | None, Any]:
-        """Return the values chosen for a kind, by node."""
+        """Return the values chosen for a kind, keyed by node."""
         return {choice.node: choice.value for choice in self.choices if choice.kind is kind}
 
     def having(self, *choices: Choice) -> Decisions:

@@ -154,7 +154,7 @@ class Graph:
         return replace(self, nodes=tuple(nodes))
 
     def replacing(self, changed: Mapping[int, Node]) -> Graph:
-        """Return the graph with some nodes replaced, by number."""
+        """Return the graph with the nodes in `changed` replaced; keys are node numbers."""
         if not changed:
             return self
         nodes = list(self.nodes)

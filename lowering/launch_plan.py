@@ -59,7 +59,7 @@ class LaunchPlanner:
         return plan.arrange(value, self._came, dtype)
 
     def operands(self, plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
-        """Return the operands of `run_network` other than its inputs, by name.
+        """Return the operands of `run_network` other than its inputs, keyed by name.
 
         Batch sizes with the same arrangement share one copy of these arrays.
 

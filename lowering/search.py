@@ -242,7 +242,7 @@ class Search:
 
 
 def _fastest(plans: Iterable[Finalist]) -> list[Finalist]:
-    """Return the fastest plans in order, and at least one for each way of padding channels."""
+    """Return the fastest plans, sorted by time, with at least one plan for each way of padding channels."""
     kept: list[Finalist] = []
     paddings = set()
     for each in sorted(plans, key=lambda each: each[0].nanoseconds):

@@ -90,7 +90,8 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
 
 
 def _node_of(builder: GraphBuilder, name: str) -> Node | None:
-    """Return the node of a layer whose value is stored in order and read once, or None if there is no such node."""
+    """Return the node of a layer whose value is stored in channel order and read once, or None if there is no such
+    node."""
     node = builder.node_of(name) if builder.is_read_once(name) else None
     return node if node is not None and node.name == name else None
 

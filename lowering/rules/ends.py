@@ -27,7 +27,7 @@ def softmax(builder: GraphBuilder, layer: Softmax) -> None:
 
 @lowers(PixelArgmax)
 def pixel_argmax(builder: GraphBuilder, layer: PixelArgmax) -> None:
-    """Append an operation that returns the classes of an image's pixels; the channels must be in order."""
+    """Append an operation that returns the class of each pixel; the channels must be in the order of their layer."""
     source = layer.inputs[0]
     builder.make_plain(source)
     builder.add(PixelArgmaxOperation, layer.name, (source,), (1, *builder.shapes[source][1:]), kind=layer.kind)

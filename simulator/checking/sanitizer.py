@@ -78,7 +78,7 @@ class Shadow:
 
 
 class _Part(NamedTuple):
-    """An operand of a sum in which each matmul reads only some of the partitions."""
+    """An operand of a sum of matmuls, each of which reads only some of the operand's partitions."""
 
     label: str
     line: str
@@ -178,7 +178,7 @@ class Sanitizer:
     # Instructions
 
     def _is_filled(self, tensor: Any) -> bool:
-        """Return True if a tensor has only been written by fills."""
+        """Return True if only fills have written a tensor."""
         if isinstance(tensor, IndirectTensor):
             return False
         shadow = self._shadow(tensor.storage)

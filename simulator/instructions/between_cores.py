@@ -93,7 +93,7 @@ def sendrecv(
     _, cost, _, (by, transfer) = core.settle("sendrecv", src, dst, dma_engine)
     pair = _exchanging("sendrecv", core, send_to_rank, recv_from_rank)
     instruction = core.issue("sendrecv", _DMA, (dst,), (src,), cost, name, dma=transfer)
-    core.share("sendrecv", instruction)  # executed in order, since 13 of them took 24.4 us (row o41)
+    core.share("sendrecv", instruction)  # executed one after the other, since 13 of them took 24.4 us (row o41)
     terms = ("sendrecv", pipe_id, src.dtype, src.shape[0], src.free_size, by)
     shown = _shown(instruction, f"pipe_id {pipe_id}, src {src.label}")
     sent = src.values.copy() if core.functional else None

@@ -57,7 +57,7 @@ class Declaration:
     engines: tuple[engine, ...]  # engines that can execute it, starting with the default
     cost: tuple[str, ...] = ()  # a method of `Costs` and its operands; () if a rule sets the cost
     generation: int = 2  # the first NeuronCore version that supports it
-    # the first NeuronCore version of engines that support the instruction only from a later version on
+    # for engines that support the instruction only from a later NeuronCore version on: that version
     engine_generations: Mapping[engine, int] = field(default_factory=dict)
     default: Callable[[Call], engine] | None = None  # selects the engine if the kernel does not specify it
     together: tuple[str, ...] = ()  # two operands that are read simultaneously

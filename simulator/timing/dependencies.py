@@ -333,7 +333,7 @@ def contains(outer: Access, inner: Access) -> bool:
 
 
 class _HbmTensor:
-    """The writes to an HBM tensor that the program also reads, searchable by address."""
+    """The writes to an HBM tensor that the program also reads; they can be searched by address."""
 
     def __init__(self, size: int) -> None:
         self._step = max(1, -(-size // BUCKETS))

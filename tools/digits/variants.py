@@ -15,7 +15,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 from .render_digits import INK_SIDE, fit_ink
 
 OUTLINED = -1  # in VARIED: the outline of any digit
-VARIED = (0, 1, 1, 7, 9, 8, OUTLINED, 1, 0, 5)  # digits of the variants, in turn
+VARIED = (0, 1, 1, 7, 9, 8, OUTLINED, 1, 0, 5)  # digits of the variants, which are used in turn
 
 Draw = Callable[[int], Image.Image]  # draws a digit in some font or handwriting
 

@@ -80,7 +80,7 @@ class LocalTensors:
             self._assigned.setdefault(argument.arg, []).append(None)
         for statement in function.body:
             self._collect(statement)
-        for name in self._assigned:  # in order, since most names depend on preceding names
+        for name in self._assigned:  # in source order, since most names depend on preceding names
             self._of_name(name)
 
     def _collect(self, node: ast.AST) -> None:
