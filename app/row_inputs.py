@@ -49,8 +49,8 @@ class RowInputs:
         return f"{count(answered, 'row')} of {count(self._rows.shape[1], 'feature')}"
 
     def identity(self) -> Identity:
-        """Return the identity of the columns and of the file: its name, size and modification time, or for standard
-        input a hash of its numbers."""
+        """Return the identity of the columns and of the file: its name, size and modification time or, for standard
+        input, a hash of its numbers."""
         if str(self._path) == STANDARD_INPUT:
             data: list[str | int] = [STANDARD_INPUT, len(self._rows), self._hash()]
         else:

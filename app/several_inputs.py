@@ -23,7 +23,8 @@ from .text import count
 
 
 def parse_inputs(words: Sequence[str]) -> dict[str, str]:
-    """Parse `NAME=FILE` words into files by name. Raises UsageError if a word is malformed or a name is repeated."""
+    """Parse `NAME=FILE` words into files, keyed by name. Raises UsageError if a word is malformed or a name is
+    repeated."""
     sources: dict[str, str] = {}
     for word in words:
         name, equals, source = word.partition("=")

@@ -139,5 +139,5 @@ def _is_numbered(named: NamedOutput) -> bool:
 
 
 def _sizes(network: Network) -> dict[str, int]:
-    """Return the number of parameters of each layer, by name."""
+    """Return the number of parameters of each layer, keyed by layer name."""
     return {layer.name: sum(math.prod(shape) for shape in layer.tensors().values()) for layer in network.layers}

@@ -65,8 +65,8 @@ def find_boxes(
 ) -> Found:
     """Return the boxes of one picture.
 
-    `rows` is the leading output in its original shape, `others` contains the other outputs by name, and `size` is the
-    height and width of the network's image.
+    `rows` is the leading output in its original shape, `others` contains the other outputs, keyed by name, and `size`
+    is the height and width of the network's image.
     """
     table = rows if head.layout == "rows" else rows.T
     if head.ended:

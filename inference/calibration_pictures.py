@@ -1,4 +1,4 @@
-"""Read calibration pictures, from which the scales of float8_e4m3 are computed, from a folder."""
+"""Read the calibration pictures in a folder, from which the scales of float8_e4m3 are computed."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def _hint(values: np.ndarray, spec: ImageInput) -> str:
 
 
 def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:
-    """Pack several inputs by name into the row of numbers that the network reads."""
+    """Pack several inputs, keyed by name, into the row of numbers that the network reads."""
     names = [part.name for part in spec.parts]
     if not isinstance(value, Mapping) or sorted(map(str, value)) != sorted(names):
         raise InputError(f"the network has several inputs; pass a dict with {', '.join(map(repr, names))}")

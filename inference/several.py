@@ -20,7 +20,7 @@ MAX_GIVEN_BYTES = 1 << 30  # maximum size in bytes of the file for one input, wh
 
 @dataclass(frozen=True)
 class GivenInputs:
-    """The fixed inputs by name: their sources, and arrays [1, *shape] or [N, *shape]."""
+    """The fixed inputs, keyed by name: their sources, and arrays [1, *shape] or [N, *shape]."""
 
     sources: dict[str, str]
     arrays: dict[str, np.ndarray]

@@ -75,7 +75,7 @@ class PictureSources:
             yield names, batch
 
     def _sources(self, path: str) -> Iterator[tuple[str, Source]]:
-        """Return the inputs of a file by name."""
+        """Return the inputs in a file, keyed by name."""
         if is_array_file(path):
             return examples(path, read_arrays(path, self._spec))
         source = self._source(path)
@@ -108,7 +108,7 @@ def decoder(
 def decode_sources(
     spec: ImageInput, sources: Sequence[Source], seconds: float | None = PICTURE_SECONDS
 ) -> tuple[np.ndarray, Mapping[int, str]]:
-    """Return the usable pictures, float32 [N, C, H, W], and the reasons why others are unusable, by position.
+    """Return the usable pictures, float32 [N, C, H, W], and the reasons why others are unusable, keyed by position.
 
     A picture that takes longer than `seconds` to decode is unusable.
     """

@@ -197,7 +197,7 @@ class Network:
         return Counter(name for layer in self.layers for name in layer.inputs)
 
     def tensor_shapes(self) -> dict[str, Shape]:
-        """Return the shapes of all tensors by name, in the order of the layers."""
+        """Return the shapes of all tensors, keyed by name, in the order of the layers."""
         return {name: shape for layer in self.layers for name, shape in layer.tensor_shapes().items()}
 
     def to_json(self) -> str:

@@ -43,7 +43,7 @@ def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """The subject of a bench: a model, a kernel or a suite. If none is given, all bundled models."""
+    """The subject of a bench: a model, a kernel or a suite. If none is given, the subject is all bundled models."""
 
     name: Annotated[
         str | None,

@@ -240,8 +240,8 @@ def _comparison(comparison: BackendComparison) -> dict[str, Any]:
 
 
 def prediction_record(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as a record of the document: with `outputs` by name if there are several, and boxes if there
-    are any."""
+    """Return a prediction as a record of the document. It contains `outputs`, keyed by name, if there are several, and
+    boxes if there are any."""
     record = _named(answer_record(prediction))
     outputs = record.pop("outputs")
     if outputs:

@@ -177,8 +177,8 @@ class Server:
     async def sizes(
         self, pictures: Sequence[bytes], answers: Sequence[Answer], deadline: float
     ) -> dict[str | int, tuple[int, int]]:
-        """Return the width and height of each picture that has a prediction, by position. Raises HTTPException if some
-        are missing at the deadline, or if the model was unloaded."""
+        """Return the width and height of each picture that has a prediction, keyed by its position. Raises
+        HTTPException if some are missing at the deadline, or if the model was unloaded."""
         answered = [number for number, answer in enumerate(answers) if not isinstance(answer, Exception)]
         finding = asyncio.gather(*(self.decoders.submit(SizeTask(pictures[number])) for number in answered))
         try:

@@ -14,7 +14,7 @@ _PAUSE = 0.05  # seconds between checks of a model that is loading
 
 
 class Repository:
-    """The models by name; requests without a model name use the first model.
+    """The models, keyed by name; requests without a model name use the first model.
 
     `prepare` creates new process pools for a server; the callback passed to it is called if a process cannot be
     started.

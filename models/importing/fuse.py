@@ -63,7 +63,7 @@ def fuse_layers(
 
 
 class _Fusing:
-    """The state of the passes: the layers by name, in order, and the number of readers of each layer."""
+    """The state of the passes: the layers in order, keyed by name, and the number of readers of each layer."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from ..layers import Affine, Combine, Conv2d, Layer
 
 
 class GatedSums:
-    """The layers by name, in order, with their tensors, their shapes and the number of readers of each."""
+    """The layers in order, keyed by name, with their tensors, their shapes and the number of readers of each."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Operations on tables of layers by name: renaming inputs, finding unused names, and selecting the layers that outputs
-need."""
+"""Operations on layers that are keyed by name: renaming inputs, finding unused names, and selecting the layers that
+outputs need."""
 
 from __future__ import annotations
 

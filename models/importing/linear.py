@@ -32,7 +32,7 @@ class _Linear(NamedTuple):
 
 
 class LinearLayers:
-    """The layers of a network by name, in order, with their tensors and shapes; tensors and shapes may be changed."""
+    """The layers of a network in order, keyed by name, with their tensors and shapes, which may be changed."""
 
     def __init__(
         self, layers: Mapping[str, Layer], tensors: MutableMapping[str, np.ndarray], shapes: MutableMapping[str, Shape]

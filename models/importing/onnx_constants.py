@@ -1,5 +1,5 @@
-"""Evaluation of the nodes of an ONNX graph that do not depend on the data, such as transformations of weights and
-shape arithmetic, with `onnx.reference`, the reference implementation."""
+"""Evaluation of those nodes of an ONNX graph that do not depend on the data, such as transformations of weights and
+shape arithmetic. They are computed by `onnx.reference`, the reference implementation."""
 
 from __future__ import annotations
 

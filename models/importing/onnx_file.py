@@ -229,7 +229,8 @@ def _nodes_and_constants(graph: onnx.GraphProto, reader: TensorReader) -> tuple[
 
 
 def _inputs_of(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """Return the inputs without weights, which old files also list; raise ModelError without inputs or outputs."""
+    """Return the inputs, excluding weights, which old files also list as inputs; raise ModelError if there are no
+    inputs or outputs."""
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
     for kind, values in (("input", inputs), ("output", graph.output)):

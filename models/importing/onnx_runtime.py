@@ -180,7 +180,7 @@ def _scores_of_map(logits: np.ndarray, size: int, is_last: bool) -> np.ndarray:
 
 
 def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequence[str | None]) -> dict[str, str]:
-    """Return the layers whose activations are omitted in the comparison of all outputs that they compute."""
+    """Return the layers whose activations are omitted whenever an output that they compute is compared."""
     named = zip(imported.network.named_outputs, before)
     kept = {output.layer for output, value in named if value is None}
     return {layer: function for layer, function in squeezed.items() if layer not in kept}

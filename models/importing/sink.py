@@ -39,7 +39,7 @@ def sink_affines(
 
 
 class _Sinking:
-    """The layers by name, in order, with their tensors and shapes."""
+    """The layers in order, keyed by name, with their tensors and shapes."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ def compute_parts(
 
 
 class _Stacks:
-    """The layers by name, in order, with their tensors and shapes."""
+    """The layers in order, keyed by name, with their tensors and shapes."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class SuiteRow:
     """A case with the predicted time of a kernel.
 
     `ratio` is the predicted time divided by the published time. It is None if no time was published, or if the
-    published time belongs to a different program than the prediction.
+    published time belongs to a program other than the predicted one.
     """
 
     name: str
