@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
         tool = document.get("tool", {})
         found = tool.get("trninfer") if isinstance(tool, dict) else None
         if not isinstance(found, dict):
-            raise UsageError(f"--config {path}: there is no table [tool.trninfer]")
+            raise UsageError(f"--config {path}: contains no table [tool.trninfer]")
         return found
     return document
 

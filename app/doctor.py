@@ -130,7 +130,7 @@ def _run(chosen: options.RunOptions, archive: Path | None, compile_only: bool) -
     from .selftest import run_compile_only, run_selftest
 
     if chosen.dtype == "float8_e4m3":
-        raise UsageError("--selftest supports only dtypes of 32 or 16 bits; use another --dtype")
+        raise UsageError("--selftest supports only 32-bit and 16-bit dtypes; use another --dtype")
     if not compile_only:
         return run_selftest(chosen, archive, _checks())
     if chosen.backend == "sim":

@@ -39,7 +39,9 @@ class InputOptions:
     )
     input_range: Annotated[
         str | None,
-        typer.Option("--input-range", metavar="LO,HI", help="Input values of black and white. [default: 0,1]"),
+        typer.Option(
+            "--input-range", metavar="LO,HI", help="Input values that represent black and white. [default: 0,1]"
+        ),
     ] = None
     mean: Annotated[
         str | None,
@@ -69,8 +71,8 @@ class InputOptions:
             "--resize",
             metavar="N",
             parser=whole(1),
-            help="Shorter side of a picture before the centre crop. [default: the network's own side below 96 "
-            "pixels, else 8/7 of it]",
+            help="Shorter side of a picture before the centre crop. [default: the input size of the network if "
+            "it is below 96 pixels, else 8/7 of it]",
         ),
     ] = None
     resize_mode: Annotated[
@@ -198,7 +200,7 @@ class NetworkOptions:
         from ..models.importing import ImportOptions, parse_boxes
 
         if self.boxes is not None and self.output_kind is not None:
-            raise UsageError("--boxes and --output-kind exclude each other")
+            raise UsageError("--boxes and --output-kind cannot be used together")
         try:
             boxes = None if self.boxes is None else parse_boxes(self.boxes)
         except ModelError as error:

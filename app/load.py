@@ -131,7 +131,7 @@ class LoadOptions:
 
         threads = self.concurrency or ((THREADS_OF_RATE,) if self.rate else (1,))
         if self.rate and len(threads) > 1:
-            raise UsageError("--rate accepts only one --concurrency, the maximum number of requests in flight")
+            raise UsageError("--rate accepts a single --concurrency value (the maximum number of requests in flight)")
         # --requests counts all requests, so it would include those of a warm-up.
         warmup = 0.0 if self.requests is not None else self.warmup
         return [

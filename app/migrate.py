@@ -57,7 +57,7 @@ def migrate(
     all succeed; 1 if something is left to do; 2 if a file could not be read or written.
     """
     if output is not None and in_place:
-        raise UsageError("--output and --in-place exclude each other")
+        raise UsageError("--output and --in-place cannot be used together")
     into_folder = output is not None and output.is_dir()
     if len(files) > 1 and not into_folder and not in_place:
         raise UsageError("several FILEs require --output with a folder, or --in-place")
@@ -143,8 +143,8 @@ def _describe_lint(findings: list[Finding], found: Check | None) -> str:
     if findings:
         return f"lint: {len(findings)}, the first: {findings[0]}"
     if found is None:
-        return "lint finds nothing; not run (--check runs it)"
-    return "lints clean and runs" if found.runs else "lint finds nothing"
+        return "lint found no problems; not run (use --check to run it)"
+    return "lints clean and runs" if found.runs else "lint found no problems"
 
 
 def _report(path: Path, part: Part, check: bool) -> bool:

@@ -57,13 +57,14 @@ def describe_preprocessing(source: ImageInput) -> str:
     order = "red, green, blue" if source.channel_order == "rgb" else "blue, green, red"
     colours = order if source.channels == 3 else "grey"
     if source.preprocess == "digit":
-        return f"a digit is found and centred in {source.height}x{source.width}, ink 1, less {mean}, by {std}"
+        size = f"{source.height}x{source.width}"
+        return f"the digit is located and centred in {size} (ink is 1), minus {mean}, divided by {std}"
     image = f"{source.height}x{source.width}"
     pad = {0: "black", 255: "white"}.get(source.pad_colour, f"grey {source.pad_colour}")
     ways = {
         "crop": f"shorter side to {source.resize}, center crop to {image}",
-        "squash": f"squashed to {source.resize}, the middle {image}",
-        "pad": f"fitted into {image}, {pad} around it",
+        "squash": f"stretched to {source.resize}, center crop to {image}",
+        "pad": f"fitted into {image}, padded with {pad}",
     }
     by = "" if source.filter == "bilinear" else f" ({source.filter})"
-    return f"{ways[source.resize_mode]}{by}, {colours} 0..1, less {mean}, by {std}"
+    return f"{ways[source.resize_mode]}{by}, {colours} scaled to 0..1, minus {mean}, divided by {std}"

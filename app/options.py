@@ -314,7 +314,9 @@ class AnswerOptions(RunOptions):
         if self.resume and self.output is None:
             raise UsageError("--resume continues from the answers in a file, so it requires --output FILE")
         if self.resume and self.verify:
-            raise UsageError("--resume and --verify exclude each other, because earlier answers would not be verified")
+            raise UsageError(
+                "--resume and --verify cannot be used together, because earlier answers would not be verified"
+            )
         if self.is_shared and self.trace is not None:
             raise UsageError("--trace shows one core; omit --cores and --cluster, or use --cores 1")
         if self.form == "parquet":
@@ -339,9 +341,9 @@ class AnswerOptions(RunOptions):
         if self.is_shared:
             raise UsageError("--compare-backends runs on one core; omit --cores and --cluster, or use --cores 1")
         if self.dtype == "float8_e4m3":
-            raise UsageError("--compare-backends runs layer by layer, which requires a --dtype of 32 or 16 bits")
+            raise UsageError("--compare-backends runs layer by layer, which requires a 32-bit or 16-bit --dtype")
         if self.resume:
-            raise UsageError("--compare-backends and --resume exclude each other")
+            raise UsageError("--compare-backends and --resume cannot be used together")
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class PicturePaths:
                 f"no pictures specified; pass files, folders, - or --from-list FILE (see trninfer {command} --help)"
             )
         if resume and self.paths and "-" in self.paths:
-            raise UsageError("- and --resume exclude each other, because a picture on standard input has no name")
+            raise UsageError("- and --resume cannot be used together, because a picture on standard input has no name")
 
     def find(self) -> tuple[list[str], list[InputProblem]]:
         """Return the names of the pictures, and the arguments that match no picture."""

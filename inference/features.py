@@ -144,7 +144,10 @@ def read_weights(folder: Path) -> Model:
 
 def _bin_rows(name: str, file: IO[bytes], size: int, features: int) -> FeatureRows:
     if not size or size % (4 * features):
-        raise InputError(f"{name}: {size} bytes; rows of {features} float32 take {4 * features} bytes each")
+        raise InputError(
+            f"{name}: its size, {size} bytes, is not a multiple of {4 * features} bytes, the size of a row "
+            f"of {features} float32 values"
+        )
     return FeatureRows.in_file(name, (file,), 0, (size // (4 * features), features), np.dtype("<f4"))
 
 

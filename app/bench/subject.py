@@ -156,7 +156,7 @@ class BenchSubject:
         prints = compared or any((*results, self.show_lowering, self.graph)) or options.form != "table"
         _refuse(
             {
-                f"{' and '.join(given)} exclude each other; use only one of them": len(given) > 1,
+                f"{' and '.join(given)} cannot be used together; use only one of them": len(given) > 1,
                 "--shape needs --kernel": self.shape is not None and not is_kernel,
                 "--verify and --trace do not support suites; use --kernel or a model": is_suite
                 and (options.verify or options.trace is not None),

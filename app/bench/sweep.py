@@ -27,7 +27,7 @@ def check_sweep(
     """Raise UsageError for options that are supported only for a single combination."""
     if subject.suite is not None or subject.kernel is not None:
         raise UsageError(
-            "several values of --batch-size, --target or --dtype, --latency-limit and --cores require a network"
+            "--latency-limit, --cores, and several values of --batch-size, --target or --dtype require a network"
         )
     if sizes and subject.model is None:
         raise UsageError("--input-size requires --model FILE.onnx")

@@ -62,7 +62,7 @@ def microseconds(text: str | None) -> float | None:
     units = {"us": 1.0, "\u00b5s": 1.0, "ms": 1e3, "s": 1e6}
     value = float(match[1]) * units[match[2]] if match else 0.0
     if not match or not 0 < value < math.inf:
-        raise UsageError(f"--latency-limit {text!r}: not a time with its unit, as in 100us or 1.5ms")
+        raise UsageError(f"--latency-limit {text!r}: expected a time with its unit, such as 100us or 1.5ms")
     return value
 
 

@@ -45,7 +45,7 @@ def _parse_pair(part: str) -> tuple[str, float]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if not (name and equals and value):
         raise UsageError(
-            f"--set: {part!r} is neither name=value, such as dma_sustained=500, nor @FILE, a JSON file of such values"
+            f"--set: {part!r} must be name=value, such as dma_sustained=500, or @FILE, a JSON file of such values"
         )
     try:
         return name, parse_number(value)

@@ -31,7 +31,7 @@ def read_finished(
     """
     allowed = ("ndjson",) if identity["command"] in ("detect", "segment") else ("csv", "ndjson")
     if form not in allowed:  # CSV contains neither pictures without boxes nor masks
-        raise UsageError(f"--resume: {path} is finished; only {' and '.join(allowed)} reports can be extended")
+        raise UsageError(f"--resume: {path} is complete, and only {' and '.join(allowed)} reports can be extended")
     records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)
     try:
         for number, record in records:
@@ -39,7 +39,9 @@ def read_finished(
             if answer is None:
                 raise UsageError(f"--resume: {path}: line {number} is not an answer of this model in {form}")
             if form == "ndjson" and len(answer.top) != min(identity["top_k"], len(labels)):
-                raise UsageError(f"--resume: the answers in {path} were made with top-k {len(answer.top)}")
+                raise UsageError(
+                    f"--resume: the answers in {path} were computed with --top-k {len(answer.top)}; use it again"
+                )
             yield answer
     except csv.Error as error:
         raise UsageError(f"--resume: {path}: not a csv report: {error}") from None

@@ -40,4 +40,4 @@ def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> No
                 "data": "another --data file, or one that has changed",
             }
             told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
-            raise UsageError(f"--resume: the answers in {name} were made with {told}")
+            raise UsageError(f"--resume: the answers in {name} were computed with {told}")

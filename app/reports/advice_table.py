@@ -24,7 +24,7 @@ def print_advice(console: Console, networks: Sequence[NetworkAdvice]) -> None:
         for number, advice in enumerate(each.advice, 1):
             console.print(Padding(cell(f"{number}. {advice.sentence()}"), (0, 0, 0, 2)))
         if not each.advice:
-            print_line(console, "  no change that was tried gains 3 % or more")
+            print_line(console, "  none of the changes that were tried gains 3 % or more")
         console.print()
 
 

@@ -31,7 +31,7 @@ def _network_lines(network: NetworkLowering) -> Iterator[str]:
 def _title(launch: ShownLaunch) -> str:
     words = [launch.name, f"kernel {launch.kernel}", f"inputs {launch.pictures}"]
     if launch.predicted_us is not None:
-        words.append(f"predicted {launch.predicted_us:.1f} us plus the launch")
+        words.append(f"predicted {launch.predicted_us:.1f} us plus the launch overhead")
     if launch.instructions is not None:
         words.append(f"{launch.instructions} instructions")
     return ", ".join(words)

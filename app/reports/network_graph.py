@@ -48,7 +48,7 @@ def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
     others = sum(time for name, time in times.items() if name not in names)
     unit = f"us {title.kind}"
     lead = f"{network.name}: a batch of {title.batch_size} in {title.dtype} on {title.target}"
-    total = f"{microseconds(table.total_us)} {unit} in all, {microseconds(others)} of which belong to no single layer"
+    total = f"{microseconds(table.total_us)} {unit} in all, {microseconds(others)} of them not attributed to a layer"
     edges = [_edge(layer.name, read, rows, places, width) for layer in network.layers for read in layer.inputs]
     shapes, kinds = network.shapes(), {INPUT: "input", **{layer.name: layer.kind for layer in network.layers}}
     boxes = []

@@ -131,7 +131,9 @@ def compare_documents(
     of all differences."""
     kinds = document["latency_kind"], baseline["latency_kind"]
     if kinds[0] != kinds[1]:
-        raise UsageError(f"--compare {path}: its times are {kinds[1]}, these are {kinds[0]}; they cannot be compared")
+        raise UsageError(
+            f"--compare {path}: its times are {kinds[1]}, but these are {kinds[0]}; they cannot be compared"
+        )
     found = list(_differences(document, baseline))
     if any(fatal for _, fatal in found):
         raise UsageError(f"--compare {path}: the benches differ: {'; '.join(text for text, _ in found)}")
@@ -222,7 +224,7 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
         if here != there:
             fatal = key not in _COMPARABLE or (not networks and key not in ("target", "dtype"))
             others = others or not fatal
-            yield f"{key.replace('_', ' ')} {_value(here)}, in the baseline {_value(there)}", fatal
+            yield f"{key.replace('_', ' ')} {_value(here)}, but {_value(there)} in the baseline", fatal
     if not others and "suite" not in baseline:
         yield from ((told, True) for told in _other_shapes(document["layers"], baseline.get("layers", [])))
 
@@ -234,7 +236,8 @@ def _other_shapes(rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any
         old = shapes[row["name"]]
         for key in ("input_shape", "output_shape"):
             if list(row[key]) != old.get(key):
-                yield f"{row['name']} has the {key.replace('_', ' ')} {_value(row[key])}, there {_value(old.get(key))}"
+                here, there = _value(row[key]), _value(old.get(key))
+                yield f"{row['name']} has the {key.replace('_', ' ')} {here}, but {there} in the baseline"
 
 
 def _value(value: Any) -> str:

@@ -233,6 +233,6 @@ def _network_row(outcome: NetworkOutcome) -> tuple[Any, ...]:
     result = outcome.status
     if compared is not None:
         differ = sum(not row.passed for row in compared.rows)
-        result += f"; {len(compared.rows) - differ} of {len(compared.rows)} launches as on the simulator"
+        result += f"; {len(compared.rows) - differ} of {len(compared.rows)} launches match the simulator"
     error = f"{verdict.max_abs_error:.1e}"
     return outcome.model, outcome.launches, len(outcome.inputs), result, error, verdict.disagreements

@@ -19,7 +19,7 @@ def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend
     if path is None:
         return
     if not timelines:
-        raise UsageError(f"--trace {path}: nothing to write: the {backend} backend has no timeline")
+        raise UsageError(f"--trace {path}: not written, because the {backend} backend has no timeline")
     from ... import simulator
 
     runs = []

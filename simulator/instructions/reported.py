@@ -69,7 +69,7 @@ def check_words(core: Core, op: str, dst: NkiTensor) -> None:
     if dst._dtype.itemsize == HALF_WORD and not _is_in_words(dst):
         core.warn(
             f"{op}: dst {dst.label}, strides {dst.strides}, ends within a word of PSUM; write whole words of "
-            f"{PSUM_ALIGNMENT} bytes, an even number of columns (half a word is reported to be refused)",
+            f"{PSUM_ALIGNMENT} bytes, that is, an even number of columns (partial words are reported to be rejected)",
             ReportedOnChipWarning,
         )
 
@@ -91,8 +91,8 @@ def check_stationary(core: Core, stationary: NkiTensor, columns: int) -> None:
     """Warn about a 16-bit stationary operand with a single column."""
     if columns == 1 and stationary._dtype.itemsize == HALF_WORD:
         core.warn(
-            f"nc_matmul: stationary {stationary.label} is one column of {stationary.dtype}; two are reported to be "
-            "safer",
+            f"nc_matmul: stationary {stationary.label} is a single column of {stationary.dtype}; two columns "
+            "are reported to be safer",
             ReportedOnChipWarning,
         )
 
@@ -101,8 +101,8 @@ def check_width(core: Core, storage: Storage) -> None:
     """Warn about a 16-bit tile with a single column whose address is chosen by the compiler."""
     if storage.dtype.itemsize == HALF_WORD and storage.row == 1:
         core.warn(
-            f"ndarray {storage.label}: one column of {storage.dtype.name} takes half a word of a partition, and the "
-            f"next tensor may begin within that word; a view of one of two columns is reported to be safer",
+            f"ndarray {storage.label}: a single {storage.dtype.name} column fills only half of a word, so the next "
+            "tensor may start in the same word; allocating two columns and using a view of one is reported to be safer",
             ReportedOnChipWarning,
         )
 
@@ -114,7 +114,7 @@ def check_copy(core: Core, instruction: str, op: str, bias: object) -> None:
     if core.target.generation > 2 and Path(core.line_of_kernel()[0]).is_relative_to(_OWN_KERNELS):
         return
     core.warn(
-        f"{instruction}: op=nl.copy with a bias; the bias is reported not to be added on the chip (aws-neuron-sdk "
+        f"{instruction}: op=nl.copy with a bias: the chip is reported not to add the bias (aws-neuron-sdk "
         "issue 1296, trn1). Compare values on the chip, or use nisa.tensor_scalar(op0=nl.add, operand0=bias)",
         ReportedOnChipWarning,
     )
@@ -123,9 +123,9 @@ def check_copy(core: Core, instruction: str, op: str, bias: object) -> None:
 def check_skipped_transpose(core: Core) -> None:
     """Warn about an indirect dma_transpose that skips out-of-bounds indices."""
     core.warn(
-        "dma_transpose: oob_mode.skip with a vector of indices; indices out of bounds beside valid ones are reported "
-        "to abort the DMA and to leave the device unusable (aws-neuron-sdk issue 1390, trn2 and trn3). Pad the indices "
-        "with valid ones",
+        "dma_transpose: oob_mode.skip with a vector of indices; a mixture of valid and out-of-bounds indices is "
+        "reported to abort the DMA and leave the device unusable (aws-neuron-sdk issue 1390, trn2 and trn3). Pad "
+        "the indices with valid ones",
         ReportedOnChipWarning,
     )
 
@@ -134,7 +134,7 @@ def check_slot(core: Core, op: str, operand: str, tensor: NkiTensor) -> None:
     """Warn about a 16-bit operand in PSUM that does not start at a word boundary."""
     core.warn(
         f"{op}: {operand} {tensor.label} starts at byte {tensor.access.byte} of a partition of PSUM; 16-bit operands "
-        f"begin at multiples of {PSUM_ALIGNMENT} (others are reported to be refused by the back end's verifier)",
+        f"must start at a multiple of {PSUM_ALIGNMENT} (the back end's verifier is reported to reject others)",
         ReportedOnChipWarning,
     )
 
@@ -143,8 +143,8 @@ def check_reshape(tensor: NkiTensor, shape: tuple[int, ...]) -> None:
     """Warn about a reshaped view of one partition in SBUF or PSUM."""
     tensor.storage.core.warn(
         f"reshape of {tensor.label} to {list(shape)}: the partition step of a reshaped view of one partition is "
-        "reported to be 0, which the back end's verifier refuses; use reshape_dim and flatten_dims, or allocate the "
-        "shape that is needed",
+        "reported to be 0, which the back end's verifier rejects; use reshape_dim and flatten_dims, or allocate the "
+        "tensor in this shape",
         ReportedOnChipWarning,
     )
 
@@ -154,8 +154,8 @@ def check_transposed_rows(core: Core, dst: NkiTensor) -> None:
     row = dst.row * dst._dtype.itemsize
     if row % TRANSPOSED_ROW_BYTES:
         core.warn(
-            f"dma_transpose: dst {dst.label} has rows of {row} bytes; multiples of {TRANSPOSED_ROW_BYTES} are reported "
-            "to be needed (the back end's verifier refuses others): allocate wider rows and take a view",
+            f"dma_transpose: dst {dst.label} has rows of {row} bytes; the back end's verifier is reported to reject "
+            f"rows that are not a multiple of {TRANSPOSED_ROW_BYTES} bytes; allocate wider rows and use a view",
             ReportedOnChipWarning,
         )
 
@@ -163,7 +163,7 @@ def check_transposed_rows(core: Core, dst: NkiTensor) -> None:
 def check_collective_input(core: Core, op: str, src: NkiTensor) -> None:
     """Warn about a collective that reads an input of the kernel."""
     core.warn(
-        f"{op}: src {src.label} is an input of the kernel, which a collective is reported to be unable to read; copy "
+        f"{op}: src {src.label} is an input of the kernel, which collectives are reported to be unable to read; copy "
         "it to a tensor in nl.private_hbm first",
         ReportedOnChipWarning,
     )
@@ -173,8 +173,8 @@ def check_name(core: Core, name: str) -> None:
     """Warn if another tensor of the launch has the same name. A tensor created in a device loop counts once."""
     if name in core.named and not core.looping:
         core.warn(
-            f"ndarray {name}: another tensor of this launch has the same name; give each a different one, by layer "
-            "and loop iteration (repeated names are reported to be refused)",
+            f"ndarray {name}: another tensor of this launch has the same name; make names unique, for example by layer "
+            "and loop iteration (repeated names are reported to be rejected)",
             ReportedOnChipWarning,
         )
     core.named.add(name)
@@ -217,6 +217,7 @@ def check_sums(core: Core, dst: NkiTensor, adds: bool) -> None:
     if holder.sums.note(dst._access or dst.access, adds):
         core.warn(
             f"nc_matmul: dst {dst.label} continues a sum after another one was started in the same bank of PSUM; "
-            "finish one before the next, or give each its own bank (terms are reported to be lost on trn2)",
+            "finish each sum before the next one, or use a separate bank for each (terms are reported to be "
+            "lost on trn2)",
             ReportedOnChipWarning,
         )

@@ -51,7 +51,7 @@ def _planes(call: Call) -> None:
     if call.core.target.generation < 3:
         raise NkiValidationError("nc_matmul: perf_mode double_row requires NeuronCore-v3 (trn2) or newer")
     if call.is_transpose or (len(call.tile_size) == 2 and call.tile_size[1] != STATIONARY_COLUMNS):
-        raise NkiValidationError("nc_matmul: perf_mode double_row excludes is_transpose and column tiles")
+        raise NkiValidationError("nc_matmul: perf_mode double_row does not support is_transpose or column tiles")
     for operand in ("stationary", "moving"):
         tensor = getattr(call, operand)
         if tensor.dtype not in _FLOAT8 or len(tensor.shape) < 3 or tensor.shape[1] != 2:

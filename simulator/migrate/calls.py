@@ -29,7 +29,7 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
             return _program(ex, node, name)
         found = function(ex, node, name)
         if found is None and any(keyword.arg == "mask" for keyword in node.keywords):
-            raise CannotError(f"nl.{name} with a mask: shorten its operands")
+            raise CannotError(f"nl.{name} does not take a mask: slice its operands instead")
         return found
     if isinstance(node.func, ast.Attribute) and not dotted:
         return method(ex, node)
@@ -45,7 +45,7 @@ def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
     axis = given[0] if given else ast.Constant(0)
     if not isinstance(axis, ast.Constant) or type(axis.value) is not int:
-        raise CannotError(f"nl.{name} of an axis that is not a number")
+        raise CannotError(f"the axis of nl.{name} must be a number")
     ex.ctx.programs = max(ex.ctx.programs, axis.value + 1)
     return Result(f"program_{axis.value}" if name == "program_id" else f"grid[{axis.value}]")
 

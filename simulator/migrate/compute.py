@@ -164,7 +164,7 @@ def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[
     try:
         numbers = [int(ast.literal_eval(element)) for element in axes]
     except (ValueError, TypeError):
-        raise CannotError("nisa.tensor_reduce whose axis is not a number") from None
+        raise CannotError("the axis of nisa.tensor_reduce must be a number") from None
     text = ex.rewrite(axis).text
     if view.full is not None and view.shape is not None:
         rank = len(view.full)

@@ -45,7 +45,7 @@ def conditional(node: cst.While, loop: ast.While, ctx: Context) -> tuple[list[st
 def _check(node: cst.For | cst.While) -> None:
     """Reject statements that are valid in a loop but not in the body function that replaces it."""
     if node.orelse is not None:
-        raise CannotError("an else branch of a device loop")
+        raise CannotError("a device loop cannot have an else branch")
     for kind, shown in ((m.Break(), "break"), (m.Continue(), "continue"), (m.Return(), "return")):
         if m.findall(node.body, kind):
             raise CannotError(f"`{shown}` in a device loop, whose body is a function that is traced once")

@@ -383,7 +383,7 @@ class Statements:
         turned = given.get("transpose_x")
         operands = Operands(self.ex, given.get("mask"))
         if operands.clips:
-            raise CannotError("nl.matmul with a mask: shorten its operands")
+            raise CannotError("nl.matmul does not take a mask: slice its operands instead")
         y = operands.view(given["y"])
         if turned is not None and isinstance(turned, ast.Constant) and turned.value is True:
             x = operands.view(given["x"]).text
@@ -392,7 +392,7 @@ class Statements:
             x = ctx.fresh("x_t")
             ctx.emit(f"{x} = {ctx.nl}.copy({ctx.nl}.transpose({source.text}))")
         else:
-            raise CannotError("nl.matmul whose transpose_x is not a constant")
+            raise CannotError("transpose_x of nl.matmul must be a constant")
         emit_call(ctx, operands, f"{ctx.nisa}.nc_matmul(dst={dst.text}, stationary={x}, moving={y.text})")
 
 

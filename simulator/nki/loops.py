@@ -73,15 +73,15 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
             if not isinstance(condition, DeviceNumber):
                 actual = type(condition).__name__
                 raise NkiValidationError(
-                    f"nl.while_loop: the condition must be a register, also if body_fun returns it, got {actual}"
+                    f"nl.while_loop: the condition must be a register, even if body_fun returns it, got {actual}"
                 )
             value = condition.read("the condition of nl.while_loop")
             if value == 0:
                 return
             if loop.count >= MAX_ITERATIONS:
                 raise NkiValidationError(
-                    f"nl.while_loop: the condition is {value} after {MAX_ITERATIONS:,} iterations and the loop runs "
-                    "on; does the body compute the register that it returns?"
+                    f"nl.while_loop: the condition is still {value} after {MAX_ITERATIONS:,} iterations; "
+                    "does the body compute the register that it returns?"
                 )
             condition = body_fun(_by_value(condition))
             loop.ended()

@@ -177,7 +177,7 @@ class NkiTensor(TensorViews):
         """Return `pattern`, a view created by `self.ap`, shifted along dimension `dim` of `self` by an index."""
         self._only_index("ap")
         if scalar is not None and vector is not None:
-            raise NkiValidationError(f"ap of {self.label}: scalar_offset and vector_offset exclude each other")
+            raise NkiValidationError(f"ap of {self.label}: scalar_offset and vector_offset cannot be used together")
         dim = self._dim(dim, "ap")
         old, new = self._dtype.itemsize, pattern._dtype.itemsize
         if self.strides[dim] * old % new:

@@ -64,7 +64,7 @@ def test_all_layers_where_asked_for(cli) -> None:
             ("bench", "--model", "digits-ffnn", "--dtype", "float8_e4m3", "--calibrate", "."),
             "digits-ffnn does not read pictures",
         ),
-        (("doctor", "--selftest", "--dtype", "float8_e4m3"), "--selftest supports only dtypes of 32 or 16 bits"),
+        (("doctor", "--selftest", "--dtype", "float8_e4m3"), "--selftest supports only 32-bit and 16-bit dtypes"),
     ],
 )
 def test_what_is_refused_in_one_line(cli, arguments, told) -> None:

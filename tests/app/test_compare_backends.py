@@ -90,7 +90,7 @@ def test_what_does_not_go_with_a_comparison(cli, chip, feature_model, data, tmp_
     wrong = {
         "omit --backend sim": ("--backend", "sim"),
         "runs on one core": ("--cores", 2),
-        "--compare-backends and --resume exclude each other": ("--resume", "--output", tmp_path / "x.csv"),
+        "--compare-backends and --resume cannot be used together": ("--resume", "--output", tmp_path / "x.csv"),
     }
     for message, arguments in wrong.items():
         outcome = cli("ffnn", "--data", data, "--model", feature_model, "--compare-backends", *arguments)

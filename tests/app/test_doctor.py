@@ -101,7 +101,7 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
         (("--compile-only",), "--compile-only requires --selftest"),
         (
             ("--selftest", "--dtype", "float8_e4m3"),
-            "--selftest supports only dtypes of 32 or 16 bits; use another --dtype",
+            "--selftest supports only 32-bit and 16-bit dtypes; use another --dtype",
         ),
         (("--selftest", "--compile-only", "--backend", "sim"), "it cannot be combined with --backend sim"),
         (("--output", "/"), "--output /: this is a folder"),

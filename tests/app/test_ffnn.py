@@ -101,7 +101,11 @@ def spoil(folder: Path, name: str, count: int) -> None:
         ("W1", D * H + 1, "W1.bin has 49 numbers, not a multiple of the 8 in b1.bin"),
         ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which requires 24"),
         ("b1", 0, "b1.bin: 0 bytes, which is not a multiple of 4 (float32)"),
-        ("W1", (D + 1) * H, "X.bin: 120 bytes; rows of 7 float32 take 28 bytes each"),
+        (
+            "W1",
+            (D + 1) * H,
+            "X.bin: its size, 120 bytes, is not a multiple of 28 bytes, the size of a row of 7 float32 values",
+        ),
     ],
 )
 def test_weights_that_do_not_fit(cli, data, lab, name, count, message) -> None:

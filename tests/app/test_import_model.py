@@ -251,7 +251,7 @@ def test_pictures_of_known_classes_are_counted(cli, tmp_path: Path, labels: Path
 def test_digits_dark_on_light_and_the_names_of_imagenet(cli, tmp_path: Path) -> None:
     model = tmp_path / "net.safetensors"
     outcome = cli("import", write_onnx(tmp_path / "net.onnx"), "-o", model, "--pictures", "digit", "--invert")
-    assert outcome.status == 0 and "a digit is found and centred in 32x32" in outcome.out
+    assert outcome.status == 0 and "the digit is located and centred in 32x32" in outcome.out
     spec = load_model(model).network.input
     assert (spec.preprocess, spec.mean, spec.std) == ("digit", (1.0,) * 3, (-1.0,) * 3)
     outcome = cli("import", tmp_path / "net.onnx", "-o", model, "--labels", "imagenet")

@@ -43,7 +43,7 @@ def test_one_file_goes_to_standard_output(folder, capsys):
     assert "nl.multiply(nl.load" in out
     assert "neuronxcc" not in out
     assert err.startswith("old.py: ")
-    assert err.endswith("lint finds nothing; not run (--check runs it)\n")
+    assert err.endswith("lint found no problems; not run (use --check to run it)\n")
     assert (folder / "old.py").read_text() == OLD
 
 
@@ -105,7 +105,7 @@ def test_in_place_writes_the_file_itself(folder, capsys):
     assert run(["migrate", "--in-place", "old.py", "left.py"]) == 1
     assert "import nki\n" in (folder / "old.py").read_text()
     assert run(["migrate", "--in-place", "old.py"]) == 0
-    assert "old.py: nothing to change; lint finds nothing; not run" in capsys.readouterr().err
+    assert "old.py: nothing to change; lint found no problems; not run" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_check_runs_the_file(folder, capsys):
     (folder / "wrong.py").write_text(OLD.replace("2 * x))", "3 * x))"))
     assert run(["migrate", "--check", "wrong.py"]) == 1
     err = capsys.readouterr().err
-    assert "lint finds nothing; check: 1 launch, 0 of 1 comparisons hold; line " in err and "lints clean" not in err
+    assert "lint found no problems; check: 1 launch, 0 of 1 comparisons hold; line " in err and "lints clean" not in err
 
 
 def test_a_notebook_is_migrated(folder, capsys):
@@ -126,7 +126,7 @@ def test_a_notebook_is_migrated(folder, capsys):
     assert run(["migrate", "k.ipynb", "--output", "new"]) == 1
     err = capsys.readouterr().err
     assert "k.ipynb:cell 2:10: cannot: nl.atomic_rmw" in err
-    assert "k.ipynb:cell 3: " in err and err.endswith("lint finds nothing; not run (--check runs it)\n")
+    assert "k.ipynb:cell 3: " in err and err.endswith("lint found no problems; not run (use --check to run it)\n")
     new = json.loads((folder / "new" / "k.ipynb").read_text())["cells"]
     assert new[0] == cells[0]
     assert all("import nki\n" in cell["source"] and "neuronxcc" not in cell["source"] for cell in new[1:])
@@ -136,7 +136,7 @@ def test_a_notebook_is_migrated(folder, capsys):
     ("options", "told"),
     [
         (["old.py", "left.py"], "several FILEs require --output with a folder, or --in-place"),
-        (["old.py", "--in-place", "--output", "x.py"], "exclude each other"),
+        (["old.py", "--in-place", "--output", "x.py"], "cannot be used together"),
         (["old.py", "./old.py", "--output", "new"], "have the same name"),
         (["old.py", "--output", "none/x.py"], "does not exist"),
     ],

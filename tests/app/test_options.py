@@ -38,7 +38,11 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             {"resume": True},
             "--resume continues from the answers in a file, so it requires --output FILE",
         ),
-        (AnswerOptions, {"resume": True, "output": OUT, "verify": True}, "--resume and --verify exclude each other"),
+        (
+            AnswerOptions,
+            {"resume": True, "output": OUT, "verify": True},
+            "--resume and --verify cannot be used together",
+        ),
         (AnswerOptions, {"cores": 2, "trace": Path("t")}, "--trace shows one core; omit --cores and --cluster"),
         (AnswerOptions, {"cluster": "auto", "trace": Path("t")}, "--trace shows one core"),
         (AnswerOptions, {"form": "parquet"}, "--format parquet is binary, so it requires --output FILE"),
@@ -67,7 +71,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             AnswerOptions,
             {"compare_backends": True, "resume": True, "output": OUT},
-            "--compare-backends and --resume exclude",
+            "--compare-backends and --resume cannot be used",
         ),
         (
             PictureOptions,

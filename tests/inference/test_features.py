@@ -42,7 +42,7 @@ def test_a_file_that_is_removed_meanwhile_is_still_there(tmp_path: Path) -> None
 
 
 BAD = {
-    "size.bin": (bytes(17), "17 bytes; rows of 4 float32 take 16 bytes each"),
+    "size.bin": (bytes(17), "its size, 17 bytes, is not a multiple of 16 bytes, the size of a row of 4 float32 values"),
     "empty.bin": (b"", "0 bytes"),
     "object.npy": (npy_header("(1,)", "'|O'") + b"\x80\x04N.", "never unpickled"),
     "absurd.npy": (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes; the file has 0"),

@@ -51,10 +51,10 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
     """Convolve a view [batch, C, H, W] or [batch, C, L] with filters of the same rank."""
     rank = len(view.axes)
     if weight.ndim != rank + 1:
-        raise ModelError(f"its weight is {list(weight.shape)}, but its input is {importer.describe(view)}")
+        raise ModelError(f"its weight has shape {list(weight.shape)}, but its input is {importer.describe(view)}")
     kernel = integers(node, "kernel_shape", rank - 1, weight.shape[2:])
     if kernel != weight.shape[2:]:
-        raise ModelError(f"its kernel_shape is {list(kernel)}, its weight {list(weight.shape)}")
+        raise ModelError(f"its kernel_shape is {list(kernel)}, but its weight has shape {list(weight.shape)}")
     if max(kernel) > MAX_KERNEL_SIZE or math.prod(kernel) > MAX_KERNEL_ELEMENTS:
         raise ModelError(
             f"filters of {'x'.join(map(str, kernel))} are too large; at most {MAX_KERNEL_SIZE} per side and "
@@ -65,8 +65,8 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
     groups = integer(node, "group", 1)
     if groups < 1 or filters.shape[1] * groups != view.shape[0]:
         raise ModelError(
-            f"its weight is {list(weight.shape)} in {groups} groups, but its input has {view.shape[0]} channels; if "
-            "the channels are last (NHWC), put a Transpose before this node"
+            f"its weight has shape {list(weight.shape)} with {groups} groups, but its input has {view.shape[0]} "
+            "channels; if the channels are last (NHWC), insert a Transpose before this node"
         )
     movement = Movement(pads, strides, dilations, groups)
     if max(kernel) == 1 and movement == Movement(dilation=dilations):
@@ -137,7 +137,9 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     if bias is None:
         bias = np.zeros(weight.shape[1], np.float32)
     if bias.size not in (1, weight.shape[1]) or any(extent != 1 for extent in bias.shape[:-1]):
-        raise ModelError(f"cannot add {list(bias.shape)}; expected one value for each of {weight.shape[1]} features")
+        raise ModelError(
+            f"cannot add a bias of shape {list(bias.shape)}; expected one value for each of {weight.shape[1]} features"
+        )
     bias = np.broadcast_to(bias.reshape(-1), (weight.shape[1],))
     if len(view.axes) == 1:
         return _dense_row(importer, view, weight, bias)
@@ -221,7 +223,8 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
     view, groups = importer.data(node).with_batch(), integer(node, "group", 1)
     if len(view.axes) != 4 or text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise ModelError(
-            f"its weight is {list(weight.shape)}, but its input is {importer.describe(view)}, or it has an auto_pad"
+            f"its weight of shape {list(weight.shape)} does not match its input of {importer.describe(view)}, or its "
+            "auto_pad is not supported"
         )
     channels, depth, *sides = view.shape
     strides, dilations = (integers(node, name, 3, (1, 1, 1)) for name in ("strides", "dilations"))
@@ -229,7 +232,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
     taps = weight.shape[2]
     if groups < 1 or weight.shape[1] * groups != channels or len(weight) % groups or min(*strides, *dilations) < 1:
         raise ModelError(
-            f"its weight is {list(weight.shape)} in {groups} groups, but its input has {channels} channels"
+            f"its weight has shape {list(weight.shape)} with {groups} groups, but its input has {channels} channels"
         )
     slices = (depth + pads[0] + pads[3] - (taps - 1) * dilations[0] - 1) // strides[0] + 1
     if slices < 1 or weight.size * depth * slices > MAX_VOLUME:

@@ -177,10 +177,10 @@ def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
         return regions
     given, axes = importer.constant(node, 1), listed(node, "axes", tuple(range(rank)))
     if given is None or given.shape != (2 * len(axes),):
-        raise ModelError("its region of interest is not a list of two numbers for each axis")
+        raise ModelError("its region of interest must contain two numbers per axis")
     for axis, start, end in zip(axes, given[: len(axes)].tolist(), given[len(axes) :].tolist()):
         if not -1e3 < start <= end < 1e3:
-            raise ModelError(f"its region of interest is {start:g} to {end:g} of an axis")
+            raise ModelError(f"its region of interest, {start:g} to {end:g} of an axis, is out of range")
         regions[axis] = (start, end)
     return regions
 
@@ -194,7 +194,7 @@ def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: li
     axes = listed(node, "axes", tuple(range(len(extents))))
     given = sizes if sizes is not None and sizes.size else scales
     if given is None or given.ndim != 1 or given.size != len(axes):
-        raise ModelError("its scales or sizes are not a list of one number for each axis")
+        raise ModelError("its scales or sizes must contain one number per axis")
     result = [(extent, 1.0) for extent in extents]
     for axis, value in zip(axes, given.tolist()):
         extent = extents[axis]

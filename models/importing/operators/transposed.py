@@ -26,7 +26,8 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     groups = integer(node, "group", 1)
     if groups < 1 or weight.shape[0] != view.shape[0] or view.shape[0] % groups:
         raise ModelError(
-            f"its weight is {list(weight.shape)} in {groups} groups, but its input is {importer.describe(view)}"
+            f"its weight has shape {list(weight.shape)} with {groups} groups, but its input is "
+            f"{importer.describe(view)}"
         )
     node = _with_pads(node, weight.shape[2:], view.shape[1:])
     strides, dilations, pads = geometry(node, weight.shape[2:], view.shape[1:])

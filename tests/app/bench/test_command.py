@@ -76,7 +76,7 @@ def test_times_of_trn3_come_with_their_warning(cli, feature_model) -> None:
         ),
         (("--kernel", "gemm"), "unknown kernel 'gemm'"),
         (("--shape", "m=1"), "--shape needs --kernel"),
-        (("--kernel", "matmul", "--suite", "x"), "exclude each other"),
+        (("--kernel", "matmul", "--suite", "x"), "cannot be used together"),
         (("--suite", "no-such"), "unknown suite 'no-such'"),
         (("--suite", "cs149-part1", "--verify"), "--verify and --trace do not support suites"),
         (("--model", "nothing"), "no such model"),

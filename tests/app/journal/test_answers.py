@@ -201,7 +201,7 @@ def test_resume_tries_errors_again_and_takes_new_pictures(cli, pictures, picture
         (("--dtype", "bfloat16"), "dtype float32, not bfloat16"),
         (("--target", "trn1"), "target trn2, not trn1"),
         (("--top-k", "2"), "top-k 5"),
-        (("--verify",), "exclude each other"),
+        (("--verify",), "cannot be used together"),
     ):
         outcome = cli(*options, *change)
         assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1

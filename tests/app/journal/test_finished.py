@@ -83,7 +83,7 @@ def test_cells_for_spreadsheets_are_read_as_they_were(tmp_path: Path) -> None:
         ("ndjson", "{\n", "line 1 is not an answer of this model"),
         ("ndjson", "[" * 100_000 + "\n", "line 1 is not an answer of this model"),
         ("ndjson", '{"type": "summary", "dtype": "float16"}\n', "were made with dtype float16, not float32"),
-        ("json", "{}", "is finished; only csv and ndjson reports can be extended"),
+        ("json", "{}", "is complete, and only csv and ndjson reports can be extended"),
         ("parquet", "", "only csv and ndjson"),
     ],
 )
@@ -96,7 +96,7 @@ def test_what_is_no_report(tmp_path: Path, form: str, content: str, message: str
 
 def test_other_labels_and_another_number_of_them(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ndjson", "ndjson", answer("x.png"))
-    with pytest.raises(UsageError, match=r"were made with top-k 2$"):
+    with pytest.raises(UsageError, match=r"were computed with --top-k 2; use it again$"):
         read(path, "ndjson", top_k=1)
     assert len(read(path, "ndjson", top_k=9)) == 1  # as many as there are labels
     with pytest.raises(UsageError, match="line 1 is not an answer of this model"):

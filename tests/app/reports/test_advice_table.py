@@ -31,5 +31,8 @@ def test_each_resource_with_what_it_would_save_and_numbered_advice() -> None:
 def test_networks_without_advice_or_time() -> None:
     lines = lines_of(NetworkAdvice("a", 0.0, [WhatIf("launch", 0.0, 0.0, 0.0)], []), NetworkAdvice("b", 1.0, [], []))
     assert lines[3].split() == ["launch", "0.00", "0.00", "0.0", "%"]
-    assert lines.count("  no change that was tried gains 3 % or more") == 2 and "b: a resource twice as fast" in lines
+    assert (
+        lines.count("  none of the changes that were tried gains 3 % or more") == 2
+        and "b: a resource twice as fast" in lines
+    )
     assert lines_of() == []

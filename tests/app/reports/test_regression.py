@@ -119,10 +119,10 @@ def test_a_suite_is_compared_by_its_cases(cli, monkeypatch, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "an_input"),
     [
-        (("--model", "MODEL", "--dtype", "bfloat16"), "dtype bfloat16, in the baseline float32", False),
-        (("--model", "MODEL", "--target", "trn1"), "target trn1, in the baseline trn2", False),
-        (("--model", "MODEL", "--batch-size", "4"), "batch size 4, in the baseline 1", True),
-        (("--model", "digits-ffnn"), "model digits-ffnn, in the baseline tiny-ffnn", False),
+        (("--model", "MODEL", "--dtype", "bfloat16"), "dtype bfloat16, but float32 in the baseline", False),
+        (("--model", "MODEL", "--target", "trn1"), "target trn1, but trn2 in the baseline", False),
+        (("--model", "MODEL", "--batch-size", "4"), "batch size 4, but 1 in the baseline", True),
+        (("--model", "digits-ffnn"), "model digits-ffnn, but tiny-ffnn in the baseline", False),
     ],
 )
 def test_what_differs_is_told_and_the_rest_compared(cli, feature_model, baseline, arguments, message, an_input) -> None:
@@ -139,7 +139,9 @@ def test_what_differs_is_told_and_the_rest_compared(cli, feature_model, baseline
     assert f"the benches differ: {message}" in " ".join(cli("bench", *words, "--compare", baseline).out.split())
 
 
-@pytest.mark.parametrize("message", ["kernel argmax, in the baseline none", "shape n=4,c=8, in the baseline none"])
+@pytest.mark.parametrize(
+    "message", ["kernel argmax, but none in the baseline", "shape n=4,c=8, but none in the baseline"]
+)
 def test_what_cannot_be_compared_is_refused(cli, baseline, message) -> None:
     outcome = cli("bench", "--kernel", "argmax", "--shape", "n=4,c=8", "--compare", baseline)
     assert outcome.status == 2 and outcome.out == "" and len(outcome.err.splitlines()) == 1
@@ -177,7 +179,7 @@ def test_a_kernel_at_another_shape_is_another_bench(cli, tmp_path) -> None:
     shape = "batch=1,cin=4,cout=8,h=12,w=12"
     cli("bench", "--kernel", "conv2d", "--shape", f"{shape},k=1", "--format", "json", "--output", path)
     outcome = cli("bench", "--kernel", "conv2d", "--shape", f"{shape},k=3,padding=1", "--compare", path)
-    assert outcome.status == 2 and "k=3,padding=1, in the baseline" in outcome.err
+    assert outcome.status == 2 and "k=3,padding=1, but " in outcome.err
 
 
 def test_a_network_of_the_same_name_with_other_shapes_is_refused(cli, feature_model, baseline) -> None:
@@ -193,13 +195,13 @@ def test_measured_is_never_compared_with_predicted(cli, feature_model, baseline)
     change(baseline, lambda document: document.update(latency_kind="measured"))
     outcome = cli("bench", "--model", feature_model, "--compare", baseline)
     assert outcome.status == 2 and outcome.out == ""
-    assert outcome.err.endswith("its times are measured, these are predicted; they cannot be compared\n")
+    assert outcome.err.endswith("its times are measured, but these are predicted; they cannot be compared\n")
 
 
 def test_ways_to_measure_are_not_compared_either(baseline) -> None:
     document = json.loads(baseline.read_text())
     other = {**document, "latency_label": "measured, device"}
-    with pytest.raises(UsageError, match="latency label predicted, in the baseline measured, device"):
+    with pytest.raises(UsageError, match="latency label predicted, but measured, device in the baseline"):
         compare_documents(document, other, baseline, 0.05)
 
 

@@ -26,7 +26,9 @@ def test_launches_by_the_names_of_their_steps(tmp_path: Path, run) -> None:
 
 def test_where_there_is_nothing_to_write_or_no_place(tmp_path: Path, run) -> None:
     write_trace(None, [], "neuron")
-    with pytest.raises(UsageError, match=r"^--trace .*t\.json: nothing to write: the neuron backend has no timeline$"):
+    with pytest.raises(
+        UsageError, match=r"^--trace .*t\.json: not written, because the neuron backend has no timeline$"
+    ):
         write_trace(tmp_path / "t.json", [], "neuron")
     with pytest.raises(UsageError, match=r"^--trace .*t\.json: cannot be written: No such file or directory$"):
         write_trace(tmp_path / "no" / "t.json", [("a", run)], "sim")

@@ -275,7 +275,7 @@ def test_a_collective_that_reads_an_input_is_warned_of():
         ncc.all_reduce([x], [out], group((0,)), nl.add)
         return own(out, nl.shared_hbm)
 
-    with pytest.warns(ReportedOnChipWarning, match="is an input of the kernel, which a collective is reported"):
+    with pytest.warns(ReportedOnChipWarning, match="is an input of the kernel, which collectives are reported"):
         simulator.run(kernel, A)
 
 

@@ -24,9 +24,16 @@ FLOAT8_ONLY = {
         nl.float8_e4m3,
         (4, 2, 4),
         {"tile_position": (0, 0), "tile_size": (128, 64)},
-        "excludes is_transpose",
+        "does not support is_transpose",
     ),
-    "transpose": ("trn2", nl.float8_e4m3, nl.float8_e4m3, (4, 2, 4), {"is_transpose": True}, "excludes is_transpose"),
+    "transpose": (
+        "trn2",
+        nl.float8_e4m3,
+        nl.float8_e4m3,
+        (4, 2, 4),
+        {"is_transpose": True},
+        "does not support is_transpose",
+    ),
     "two kinds of e4m3": (
         "trn3",
         nl.float8_e4m3,

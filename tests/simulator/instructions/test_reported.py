@@ -42,8 +42,8 @@ def test_a_slot_of_16_bits_begins_with_a_word():
     bank, data = psum(8, 6, dtype=NARROW), sbuf(8, 6, dtype=NARROW)
     (message,) = told(lambda: nisa.tensor_copy(bank[:, 1:3], data[:, 0:2]))
     assert message == (
-        "tensor_copy: dst psum[8, 2] bfloat16 starts at byte 2 of a partition of PSUM; 16-bit operands begin at "
-        "multiples of 4 (others are reported to be refused by the back end's verifier)"
+        "tensor_copy: dst psum[8, 2] bfloat16 starts at byte 2 of a partition of PSUM; 16-bit operands must start at "
+        "a multiple of 4 (the back end's verifier is reported to reject others)"
     )
     assert told(lambda: nisa.tensor_copy(bank[:, 2:4], data[:, 0:2])) == []
 
@@ -101,7 +101,7 @@ def test_words_are_asked_of_halves_in_psum_alone():
 @pytest.mark.parametrize("dtype", [nl.bfloat16, nl.float16])
 def test_a_tile_of_one_16_bit_column_warns(dtype):
     (message,) = told(lambda: nl.ndarray((7, 1, 1), dtype=dtype, buffer=nl.sbuf))
-    assert "half a word of a partition" in message
+    assert "fills only half of a word" in message
     assert told(lambda: nl.ndarray((7, 2), dtype=dtype, buffer=nl.sbuf)[:, 0:1]) == []
 
 

@@ -14,7 +14,7 @@ def test_programs():
     assert migrated("p = nl.program_id(1)").splitlines()[-1].strip() == "p = program_1"
     assert migrated("p = nl.program_id(0)", head=LATER) == "p = nl.program_id(0)"  # a core, since 0.2
     cases = ["p = nl.program_id(n)", "p = nl.program_id(axis=True)"]
-    assert refused_each(cases, "", "n") == ["nl.program_id of an axis that is not a number"] * 2
+    assert refused_each(cases, "", "n") == ["the axis of nl.program_id must be a number"] * 2
 
 
 def test_calls_by_what_is_called():
@@ -114,7 +114,7 @@ def test_comparisons_with_none_and_masks_that_nothing_replaces():
     assert migrated(cases[0], "b", head=LATER).startswith("if b is not None:")
     assert first.startswith("if b is not None:") and second.startswith("if b is None and n > 1:")
     assert refused_each(["y = nl.dropout(nl.load(a), 0.5, mask=n == 0)"], parameters="a, n") == [
-        "nl.dropout with a mask: shorten its operands"
+        "nl.dropout does not take a mask: slice its operands instead"
     ]
 
 

@@ -147,7 +147,7 @@ def test_copies_that_had_a_destination():
 def test_what_is_left_to_the_author():
     cases = {
         "y = nisa.tensor_reduce(np.add, x)": "nisa.tensor_reduce without axis",
-        "y = nisa.tensor_reduce(np.add, x, axis=n)": "nisa.tensor_reduce whose axis is not a number",
+        "y = nisa.tensor_reduce(np.add, x, axis=n)": "the axis of nisa.tensor_reduce must be a number",
         "y = nisa.tensor_partition_reduce(np.add, [x])": "[x] is not known to be a tile here",
         "y = nisa.activation(np.exp)": "nisa.activation: data is not known to be a tile here",
         "y = nisa.dma_transpose(x, axes=n)": (

@@ -58,7 +58,7 @@ def test_loops_in_loops_have_functions_of_their_own():
 def test_what_no_function_can_do():
     why = "`{}` in a device loop, whose body is a function that is traced once"
     cases = {
-        "for i in nl.dynamic_range(4):\n    pass\nelse:\n    pass": "an else branch of a device loop",
+        "for i in nl.dynamic_range(4):\n    pass\nelse:\n    pass": "a device loop cannot have an else branch",
         "for i in nl.dynamic_range(4):\n    continue": why.format("continue"),
         "for i in nl.dynamic_range(4):\n    return": why.format("return"),
         "for i in nl.dynamic_range(4):\n    if a:\n        break": why.format("break"),

@@ -98,8 +98,8 @@ def test_what_is_left_to_the_author():
         "x[...] = nl.loop_reduce(x, op=np.add, loop_indices=[n])": (
             "nl.loop_reduce may reduce only over the variables of enclosing loops"
         ),
-        "p += nl.matmul(x, x, mask=i < n)": "nl.matmul with a mask: shorten its operands",
-        "p += nl.matmul(x, x, transpose_x=n)": "nl.matmul whose transpose_x is not a constant",
+        "p += nl.matmul(x, x, mask=i < n)": "nl.matmul does not take a mask: slice its operands instead",
+        "p += nl.matmul(x, x, transpose_x=n)": "transpose_x of nl.matmul must be a constant",
     }
     before = GRID + "p = nl.zeros((4, 4), nl.float32, buffer=nl.psum)\n"
     assert refused_each(list(cases), before, "a, n") == list(cases.values())

@@ -114,7 +114,7 @@ def test_limits_of_dynamic_views(core):
         a.select(0, indices([[1.0]], nl.float32))
     with pytest.raises(NkiValidationError, match="int32 or uint32"):
         a.vector_select(0, indices([[1]], nl.int16))
-    with pytest.raises(NkiValidationError, match="exclude each other"):
+    with pytest.raises(NkiValidationError, match="cannot be used together"):
         a.ap([[8, 1], [1, 8]], scalar_offset=indices([[1]]), vector_offset=indices([[1]]))
     with pytest.raises(NkiValidationError, match="must be an integer, a slice"):
         a["row"]

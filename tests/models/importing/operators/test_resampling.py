@@ -94,7 +94,7 @@ def test_depth_to_space_and_back(mode: str, tmp_path: Path) -> None:
     [
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 2.0, 2.0]), mode="area"), "its mode 'area' is not"),
         (lambda c: c.add("Resize", "", c.constant([2.0, 1.0, 1.0, 1.0])), "cannot resize the batch axis"),
-        (lambda c: c.add("Resize", "", c.constant([2.0, 2.0])), "one number for each axis"),
+        (lambda c: c.add("Resize", "", c.constant([2.0, 2.0])), "must contain one number per axis"),
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 0.1, 1.0])), "cannot resize 4 pixels to 0"),
         (lambda c: c.add("Resize", "", c.constant([1.0, 1.0, 1e5, 1.0])), "cannot resize 4 pixels to 400000; sizes"),
         (lambda c: c.add("Resize", "", "", c.constant([1, 2, 9, -1])), "cannot resize 4 pixels by -1"),
