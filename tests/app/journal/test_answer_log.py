@@ -73,7 +73,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "labels", "reason"),
     [
-        ({**ASKED, "dtype": "float16"}, LABELS, "were made with dtype float32, not float16"),
+        ({**ASKED, "dtype": "float16"}, LABELS, "were computed with dtype float32, not float16"),
         (ASKED, ("a",), "line 2 is not an answer of this model"),
     ],
 )
@@ -143,7 +143,7 @@ def test_answers_to_go_on_from_are_checked(tmp_path, change) -> None:
 
 def test_other_options_are_told(tmp_path) -> None:
     open_log(tmp_path / "x", {**ASKED, "dtype": "float32"}, LABELS, False).close(keep=True)
-    with pytest.raises(UsageError, match=r"x\.partial were made with dtype float32, not bfloat16"):
+    with pytest.raises(UsageError, match=r"x\.partial were computed with dtype float32, not bfloat16"):
         open_log(tmp_path / "x", {**ASKED, "dtype": "bfloat16"}, LABELS, True)
     assert (tmp_path / "x.partial").exists()
 

@@ -244,7 +244,7 @@ def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None
         "trninfer: interrupted\n"
     )
     other = process(*arguments, "--resume", "--dtype", "float16")
-    assert b"were made with dtype float32, not float16" in other.communicate()[1] and other.returncode == 2
+    assert b"were computed with dtype float32, not float16" in other.communicate()[1] and other.returncode == 2
     again = process(*arguments, "--resume")
     _, err = again.communicate()
     assert again.returncode == 0 and f"continuing from {kept} answers in {partial}" in err.decode()

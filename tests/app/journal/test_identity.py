@@ -50,5 +50,5 @@ def test_answers_that_were_asked_for_otherwise(changed, told) -> None:
     earlier = {"dtype": "float32", "top_k": 5, "weights": "1", "data": ["a"], "type": "trninfer answers"}
     check_identity("x.csv", earlier, earlier)
     check_identity("x.csv", {}, {**earlier, **changed})  # an older report says less
-    with pytest.raises(UsageError, match=f"^--resume: the answers in x.csv were made with {told}$"):
+    with pytest.raises(UsageError, match=f"^--resume: the answers in x.csv were computed with {told}$"):
         check_identity("x.csv", earlier, {**earlier, **changed})

@@ -188,7 +188,7 @@ def test_a_network_of_the_same_name_with_other_shapes_is_refused(cli, feature_mo
 
     change(baseline, edit)
     outcome = cli("bench", "--model", feature_model, "--compare", baseline)
-    assert outcome.status == 2 and "hidden has the output shape 1x8, there 1x99" in outcome.err
+    assert outcome.status == 2 and "hidden has the output shape 1x8, but 1x99 in the baseline" in outcome.err
 
 
 def test_measured_is_never_compared_with_predicted(cli, feature_model, baseline) -> None:

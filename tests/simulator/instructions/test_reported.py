@@ -115,7 +115,7 @@ def test_other_memories_and_sizes_of_one_column_do_not():
 def test_a_stationary_operand_of_one_16_bit_column_warns():
     left, right = sbuf(5, 3, dtype=NARROW), sbuf(5, 4, dtype=NARROW)
     (message,) = told(lambda: nisa.nc_matmul(psum(1, 4), left[:, 0:1], right))
-    assert "stationary" in message and "one column of bfloat16" in message
+    assert "stationary" in message and "a single column of bfloat16" in message
     assert told(lambda: nisa.nc_matmul(psum(2, 4), left[:, 0:2], right)) == []
     assert told(lambda: nisa.nc_matmul(psum(3, 1), left, right[:, 0:1])) == []
     assert told(lambda: nisa.nc_matmul(psum(1, 4), sbuf(5, 1), sbuf(5, 4))) == []
