@@ -314,9 +314,7 @@ class AnswerOptions(RunOptions):
         if self.resume and self.output is None:
             raise UsageError("--resume continues from the answers in a file, so it requires --output FILE")
         if self.resume and self.verify:
-            raise UsageError(
-                "--resume and --verify cannot be used together, because earlier answers would not be verified"
-            )
+            raise UsageError("--resume and --verify cannot be used together: earlier answers would not be verified")
         if self.is_shared and self.trace is not None:
             raise UsageError("--trace shows one core; omit --cores and --cluster, or use --cores 1")
         if self.form == "parquet":

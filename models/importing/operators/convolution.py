@@ -137,9 +137,7 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     if bias is None:
         bias = np.zeros(weight.shape[1], np.float32)
     if bias.size not in (1, weight.shape[1]) or any(extent != 1 for extent in bias.shape[:-1]):
-        raise ModelError(
-            f"cannot add a bias of shape {list(bias.shape)}; expected one value for each of {weight.shape[1]} features"
-        )
+        raise ModelError(f"cannot add a bias of shape {list(bias.shape)}; expected {weight.shape[1]} values")
     bias = np.broadcast_to(bias.reshape(-1), (weight.shape[1],))
     if len(view.axes) == 1:
         return _dense_row(importer, view, weight, bias)
