@@ -24,8 +24,8 @@ class Pool(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless a window covers the whole operand."""
-        return self.kernel != window
+        """Return True unless the value has one row, or a window covers the whole operand."""
+        return self.rows > 1 and self.kernel != window
 
     def folds_all(self, window: Pair) -> bool:
         """See `Operation`."""

@@ -86,8 +86,8 @@ class Affine(Numbered):
         return products_bytes(self, around)
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless the constants differ by element."""
-        return not self.by_element
+        """Return True unless the value has one row, or the constants differ by element."""
+        return self.rows > 1 and not self.by_element
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +108,8 @@ class Slope(Numbered):
         return products_bytes(self, around)
 
     def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless the constants differ by element."""
-        return not self.by_element
+        """Return True unless the value has one row, or the constants differ by element."""
+        return self.rows > 1 and not self.by_element
 
 
 @dataclass(frozen=True, kw_only=True)

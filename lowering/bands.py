@@ -79,12 +79,12 @@ class BandPlan:
             for operand, parts in enumerate(node.sources):
                 needed = operand_rows(node, operand, own, reach)
                 for part in parts:
-                    if first <= part and _is_by_row(graph, node, part, operand):
+                    if first <= part and is_by_row(graph, node, part, operand):
                         before = self.rows.get(part, needed)
                         self.rows[part] = min(before[0], needed[0]), max(before[1], needed[1])
 
 
-def _is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
+def is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
     """Return False if an operand has the same value in all rows: one number per channel and image."""
     read, own = (0, 0), (1, 1)
     by_row = node.operation.operand_rows(operand, own, read) == read
@@ -101,7 +101,7 @@ def windows_of(graph: Graph, number: int, plan: BandPlan, first: int) -> tuple[W
     node = graph.nodes[number]
 
     def window(part: int, operand: int) -> Rows | None:
-        if part >= 0 and not _is_by_row(graph, node, part, operand):
+        if part >= 0 and not is_by_row(graph, node, part, operand):
             return None
         needed = operand_rows(node, operand, plan.rows[number], plan.reaches[number])
         origin = plan.rows[part][0] if part >= first else 0

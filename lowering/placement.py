@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from ..kernels.convolution.forms import Form
 from ..kernels.program import Memory
-from .bands import BandPlan, can_band
+from .bands import BandPlan, can_band, is_by_row
 from .decisions import Choice, Decisions, Kind
 from .emit import BAND_UNIT, band_rows
 from .footprint import Footprint
-from .graph import Graph, OutOfSbuf
+from .graph import Graph, Node, OutOfSbuf
 from .passes.choose_forms import COMBINED_BYTES
 from .passes.split_means import is_of_whole_image
 from .pipeline import LaunchPlan
@@ -219,7 +219,20 @@ def computed_again(graph: Graph, region: Region) -> float:
 def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:
     """True if nodes [first, end) can run band by band and the launch returns none of their values except the last."""
     nodes = graph.nodes[first:end]
-    return all(can_band(node) for node in nodes) and all(node.output is None for node in nodes[:-1])
+    return (
+        all(can_band(node) for node in nodes)
+        and all(node.output is None for node in nodes[:-1])
+        and all(_reads_by_row(graph, node, first) for node in nodes)
+    )
+
+
+def _reads_by_row(graph: Graph, node: Node, first: int) -> bool:
+    """True if a node of a region from `first` on reads none of the region's values as a whole."""
+    return all(
+        part < first or is_by_row(graph, node, part, operand)
+        for operand, parts in enumerate(node.sources)
+        for part in parts
+    )
 
 
 def whole_bytes(graph: Graph, number: int) -> int:

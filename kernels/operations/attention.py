@@ -48,7 +48,7 @@ from ..tiling.tiles import (
 )
 from .attention_bias import Bias, Unit
 from .attention_operands import Tokens, head_pieces, tiles_of_whole_words
-from .attention_values import OnesOfHeads, TurnedValues, divide
+from .attention_values import OnesOfHeads, TurnedValues, divide, sequences_at_once
 
 GROUPS_AHEAD = 2  # groups of heads whose exponentials are computed while the Tensor Engine multiplies other groups
 FEW_KEYS = PARTITIONS  # below this number of keys, one instruction computes the softmax of several heads
@@ -148,7 +148,8 @@ class _Image:
 
     def _multiply_values(self, units, block: Tile, weights, is_last):
         """Multiply the values of a group of units by their weights, for each part of a block of queries."""
-        at_once = max(1, nl.tile_size.psum_bank_fmax // block.size) if self._rows > 1 else 1
+        parts = len(self._output.tiles) * (2 if self._divides_sums else 1)
+        at_once = sequences_at_once(parts, block.size) if self._rows > 1 else 1
         turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)
         for part, own in zip(*weights, strict=True):
             for keys in self._key_tiles:

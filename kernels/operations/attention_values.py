@@ -4,9 +4,11 @@ keys, and ones, which sum the weights."""
 import nki.isa as nisa
 import nki.language as nl
 
+from ..tiling.packing import ceil_div
 from ..tiling.tiles import PARTITIONS, evict, itemsize, sbuf_tile, several_columns, transposed_dtype, whole_words
 from .attention_operands import Piece, Tokens, head_pieces
 
+BANKS_OF_SUMS = 6  # of the 8 banks of PSUM; scores and transposed weights use the others
 KEPT_BYTES = 32 * 1024  # transposed values of up to this many bytes per partition are kept for the next queries
 
 
@@ -94,6 +96,13 @@ class OnesOfHeads:
             nisa.memset(dst=ones[:, piece.first : piece.end], value=1.0, engine=nisa.engine.gpsimd)
             self._made[key] = ones
         return self._made[key]
+
+
+def sequences_at_once(sums, queries):
+    """Return the number of sequences whose sums are stored together: a bank of them, or fewer if there are many tiles
+    of sums, because all tiles are open until the last head of the last of these sequences."""
+    per_bank = ceil_div(sums, BANKS_OF_SUMS)
+    return max(1, nl.tile_size.psum_bank_fmax // per_bank // queries)
 
 
 def divide(dst, sums, totals):

@@ -20,6 +20,7 @@ from trninfer.kernels.program import (
     MaxPool,
     Operation,
     Pad,
+    Slope,
 )
 from trninfer.lowering.bands import BandPlan, Reach, banded, can_band, reach_of, windows_of
 from trninfer.lowering.graph import Graph, Node, Unsupported
@@ -114,6 +115,8 @@ def test_operations_of_a_whole_image_are_not_cut() -> None:
         AveragePool(**image, kernel=(3, 1), padding=(1, 0, 1, 0)),  # means of two rows at the border
         AveragePool(**image, kernel=(2, 2), ceil_mode=True),
         Affine(**image, by_element=True),
+        *(one_row(**{**image, "rows": 1}) for one_row in (Affine, Slope)),
+        AveragePool(**{**image, "rows": 1}, kernel=(8, 1)),
         DenseHead(**{**image, "rows": 1}),
     ]
     cut = [

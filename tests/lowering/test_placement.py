@@ -100,6 +100,27 @@ def test_what_a_launch_returns_is_whole_but_for_the_last_of_a_region() -> None:
     assert not can_run_in_bands(graph, a, len(graph.nodes))  # a dense layer reads all of its input
 
 
+def test_a_value_of_one_row_that_all_rows_read_is_not_in_a_region_with_its_reader() -> None:
+    layers = [
+        conv("a", 3, 8, 3),
+        Pool("means", "average", (16, 1), (1, 1)),
+        Combine("product", "multiply", inputs=("a", "means")),
+        conv("b", 8, 8, 3),
+    ]
+    network = ending_in_dense((3, 16, 5), layers)
+    graph = graph_of(network).with_ids()
+    a, means, product, b = (number_of(graph, name) for name in ("a", "means", "product", "b"))
+    assert not can_run_in_bands(graph, a, b + 1)
+    assert not can_run_in_bands(graph, means, product + 1)
+    assert can_run_in_bands(graph, product, b + 1)
+    assert_right(network, decide(graph, regions=(Region(product, b + 1, 2),)))
+    two_rows = [
+        replace(node, operation=replace(node.operation, rows=2)) if number == means else node
+        for number, node in enumerate(graph.nodes)
+    ]
+    assert not can_run_in_bands(graph.with_nodes(two_rows), means, product + 1)  # nor if it could be cut itself
+
+
 def test_a_region_begins_with_two_bands_and_has_as_few_more_as_it_needs() -> None:
     """As planning does: each time that all does not fit, what is fullest is made smaller."""
     plan = decided(network(128), Decisions(), at_once=1)

@@ -146,3 +146,18 @@ def test_random_attention(data: st.DataObject) -> None:
 def test_weights_of_16_bits_are_summed_by_a_product(heads: int, tokens: int, dtype: Any) -> None:
     """Of 13 heads with few keys, one is alone in its group. The sums of others are divided."""
     check(heads, (6, 10), (1, tokens), dtype=dtype, scale=2.0, batch=1)
+
+
+@pytest.mark.parametrize(
+    ("heads", "features", "image"),
+    [(16, (32, 32), (2, 144)), (13, (32, 64), (5, 129)), (8, (64, 64), (4, 129)), (16, (64, 64), (2, 196))],
+)
+def test_sums_of_many_tiles_of_channels_leave_psum_to_the_scores(
+    heads: int, features: tuple[int, int], image: tuple[int, int]
+) -> None:
+    """Sums of several rows, and of the weights of each, would fill all banks."""
+    check(heads, features, image, dtype=BF16, by_rows=True, batch=1)
+
+
+def test_sums_of_many_rows_with_few_keys_leave_psum_to_the_scores() -> None:
+    check(32, (32, 32), (11, 49), by_rows=True, batch=1)
