@@ -81,8 +81,8 @@ def test_the_forms_of_convolutions(cli) -> None:
     layers = cli("bench", "--model", "digits-cnn", "--format", "json").json()["layers"]
     forms = {layer["name"]: layer["form"] for layer in layers}
     assert forms["launch"] is None and forms["output"] is None
-    assert (forms["conv1"], forms["conv4"]) == ("direct, 6 taps per matmul, 8 rows packed", "direct, 2 rows packed")
-    assert "direct, 6 taps per matmul, 8 rows packed: conv1\n" in cli("bench", "--model", "digits-cnn").out
+    assert (forms["conv1"], forms["conv4"]) == ("direct, 30 taps per matmul, 8 rows packed", "direct, 2 rows packed")
+    assert "direct, 30 taps per matmul, 8 rows packed: conv1\n" in cli("bench", "--model", "digits-cnn").out
 
 
 def test_a_graph_is_of_the_times_in_the_table(cli, picture_model: Path, tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_full_disk_is_told_and_gone_on_from(process, many, picture_model, tmp_
     small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))}
     running = process(*arguments, "--batch-size", 3, **small)
     _, err = running.communicate()
-    assert running.returncode == 2 and b"cannot be written: File too large" in err and b"answers kept in" in err
+    assert running.returncode == 2 and b"cannot be written: File too large" in err and b"answers saved in" in err
     kept = partial.read_bytes()
     assert kept.endswith(b"\n") and kept.count(b"\n") > 3 and not target.exists()
     again = process(*arguments, "--resume")
