@@ -115,7 +115,7 @@ def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, 
         np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
         written = [size for operation, size in asked if operation in ("put", "write")]
         filled = 2 * x[:2].nbytes  # four pictures, with zeros around, as the plan may want them
-        launches = 6 if instructions == 64 else 3  # of one picture or of two
+        launches = 3  # of two pictures
         assert len(written) == launches and all(filled / 2 <= size < 1.5 * filled for size in written), "nothing else"
         assert sum(operation == "read" for operation, _ in asked) == launches * 2  # scores and classes
 
