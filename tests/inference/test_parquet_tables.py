@@ -160,7 +160,7 @@ class Watched(WorkerProcess):
     peaks: ClassVar[list[int]] = []
 
     def kill(self) -> None:
-        self.peaks.append(peak_bytes(self.process_id))
+        self.peaks.append(peak_bytes(self._process.pid))
         super().kill()
 
 

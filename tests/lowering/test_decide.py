@@ -99,7 +99,7 @@ def test_what_another_process_answers_is_told_in_a_line(tmp_path: Path, monkeypa
     with pytest.raises(RuntimeError, match=r"^planning in another process failed: ValueError: of no use$"):
         decide_elsewhere(REQUEST)
     python.says("", "", 7)
-    with pytest.raises(RuntimeError, match=r"failed: it ended with 7$"):
+    with pytest.raises(RuntimeError, match=r"failed: it ended with exit status 7$"):
         decide_elsewhere(REQUEST)
 
 

@@ -71,7 +71,7 @@ def output(request, tmp_path):
 
 def test_a_project_asserts_values_time_and_memory(output):
     assert "4 failed, 2 passed" in output, output
-    assert "us on trn2, 11 are allowed" in output and "critical path: launch 10.20 us" in output
+    assert "us on trn2; the limit is 11 us" in output and "critical path: launch 10.20 us" in output
     assert re.search(r"test_kernels.py:\d+ [\d.]+ us \(dma_", output)
     assert "partition dimension 129 exceeds maximum 128" in output and "memory.py" not in output
     assert "uninitialised: tensor_scalar reads" in output and "test_too_slow" in output

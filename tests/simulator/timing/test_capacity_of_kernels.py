@@ -114,7 +114,7 @@ def test_the_error_names_the_line_and_the_biggest_tiles() -> None:
     message = str(caught.value)
     assert message.count("test_capacity_of_kernels.py:") == 5  # the tile and the four biggest of those alive
     assert "held0" in message and "(16384 bytes)" in message and "and 8 more" in message
-    assert "where 16376 of 212984 are available" in message
+    assert "; 16376 of 212984 are available" in message
 
 
 def test_a_tile_dies_with_its_last_access() -> None:

@@ -5,8 +5,8 @@ import json
 import nki
 import nki.language as nl
 import pytest
+from packed_attention import attention_fused
 from trninfer import simulator
-from trninfer.benchmarks.kernels.attention_phases import attention_fused
 from trninfer.simulator import TensorSpec
 from trninfer.simulator.running.script import summary
 
@@ -23,7 +23,7 @@ def test_the_gain_is_that_of_a_kernel_that_packs_its_transposes():
     assert found.gain_us == pytest.approx(apart.latency_us - packed.latency_us, rel=0.1)
     assert (found.name, found.row_bytes) == ("flipped", 256)
     (advice,) = apart.advice
-    assert advice.startswith("PSUM is full: tile flipped (attention_phases.py:")
+    assert advice.startswith("PSUM is full: tile flipped (packed_attention.py:")
     assert "takes 256 of the 2,048 bytes of its bank; writing 8 of them to one tile" in advice
     assert advice.endswith(f"would save up to {found.gain_us:.1f} of {apart.latency_us:.1f} us")
     assert packed.full_psum is None and packed.advice == []
