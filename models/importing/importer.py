@@ -29,6 +29,7 @@ class Importer:
     ) -> None:
         self.builder = builder
         self.constants = dict(constants)
+        self.literals = frozenset(constants)  # constants of the file itself, which do not depend on any shape
         self.views = dict(views)
         self.wanted = wanted  # names of the values that are read
         self.batch = batch or 1  # size of the batch axis, or 1 if it is not fixed

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ModelError
 from ...layers import Pool
 from ..importer import Importer, without_height
-from ..onnx_attributes import integer, integers, listed
+from ..onnx_attributes import integer, integers, listed, text
 from ..onnx_file import Attribute, Node
 from ..steps import activate
 from ..view import View
@@ -67,13 +67,16 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
 def _within_image(node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]) -> tuple[Node, tuple[int, ...]]:
     """Limit the window of a pool to the padded image if it is larger and `ceil_mode` keeps it; return the pool and its
     window. The EfficientNet of transformers averages whole images with such windows."""
+    if text(node, "auto_pad", "NOTSET").startswith("SAME"):
+        return node, kernel
     rank = len(sides)
     strides, dilations = (list(integers(node, name, rank, (1,) * rank)) for name in ("strides", "dilations"))
     pads, sizes = integers(node, "pads", 2 * rank, (0,) * 2 * rank), list(kernel)
     for axis, side in enumerate(sides):
         room = side + pads[axis] + pads[axis + rank]
         excess = (kernel[axis] - 1) * dilations[axis] + 1 - room
-        if integer(node, "ceil_mode", 0) and 0 < excess < strides[axis] and dilations[axis] > 0 < room:
+        is_kept = integer(node, "ceil_mode", 0) and 0 < excess < strides[axis] and dilations[axis] > 0 < room
+        if is_kept and (room - 1) % dilations[axis] == 0:  # else the smaller window would fit in more than one place
             sizes[axis], strides[axis] = (room - 1) // dilations[axis] + 1, 1
     return replace(node, attributes={**node.attributes, "strides": tuple(strides)}), tuple(sizes)
 

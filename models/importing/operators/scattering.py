@@ -21,6 +21,8 @@ def _indices(importer: Importer, node: Node) -> np.ndarray:
         raise ModelError("its indices are not a list of integers")
     if text(node, "reduction", "none") != "none":
         raise ModelError("its reduction is not supported")
+    if importer.is_open and importer.data(node).batched and node.inputs[1] in importer.literals:
+        raise ModelError("assigns to the first input of a batch of any size; export the network for a batch of one")
     return indices
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from onnx_chain import Chain, ends
+from onnx_chain import Chain, assert_imports, ends
 from onnx_runtime_faults import miscounts
+from trninfer.models.errors import ModelError
+from trninfer.models.importing import import_network
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -50,6 +52,24 @@ def test_windows_larger_than_the_image(geometry: dict, include: int, tmp_path: P
     chain.add("AveragePool", ceil_mode=1, count_include_pad=include, **geometry)
     chain.add("MaxPool", kernel_shape=[40, 40], strides=[40, 40], ceil_mode=1)
     ends(chain, 3, tmp_path)
+
+
+@pytest.mark.parametrize(("side", "kernel", "stride"), [(2, 3, 2), (4, 6, 3)])
+def test_automatic_padding_of_windows_larger_than_the_image(
+    side: int, kernel: int, stride: int, tmp_path: Path
+) -> None:
+    chain = Chain(3, side, side)
+    chain.add("MaxPool", kernel_shape=[kernel] * 2, strides=[stride] * 2, ceil_mode=1, auto_pad="SAME_UPPER")
+    chain.add("Flatten")
+    assert_imports(chain, tmp_path)
+
+
+def test_dilated_windows_larger_than_the_image_are_not_cut_to_two(tmp_path: Path) -> None:
+    chain = Chain(3, 5, 5)
+    chain.add("MaxPool", kernel_shape=[3, 3], strides=[3, 3], dilations=[3, 3], ceil_mode=1)
+    chain.add("Flatten")
+    with pytest.raises(ModelError):
+        import_network(chain.save(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx_chain import Chain, checked
 from trninfer.models.errors import ModelError
-from trninfer.models.importing import Imported
+from trninfer.models.importing import Imported, import_network
 
 
 def region(*spans: tuple[int, int]) -> np.ndarray:
@@ -50,6 +50,16 @@ def test_a_slice_is_assigned(spans: list, tmp_path: Path) -> None:
     assigned(tmp_path, "ScatterND", indices, shape)
     numbers = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     assigned(tmp_path, "ScatterND", indices - np.array([0, 4, 6])[: len(spans)], numbers)
+
+
+@pytest.mark.parametrize("op", ["ScatterND", "ScatterElements"])
+def test_assignment_to_the_first_of_any_number_of_inputs_is_refused(op: str, tmp_path: Path) -> None:
+    chain = Chain(4, 5)
+    indices = np.array([[[0, 0], [0, 1]]]) if op == "ScatterND" else np.broadcast_to([1, 2], (1, 4, 2))
+    updates = np.ones((1, 2, 5) if op == "ScatterND" else (1, 4, 2), np.float32)
+    chain.add(op, chain.constant(indices), chain.constant(updates), **({} if op == "ScatterND" else {"axis": 2}))
+    with pytest.raises(ModelError, match="assigns to the first input of a batch of any size"):
+        import_network(chain.save(tmp_path))
 
 
 @pytest.mark.parametrize(("axis", "entries"), [(2, [1, 2]), (-2, [3]), (1, [-4, -3])])
