@@ -29,7 +29,7 @@ def test_a_row_a_load_with_failures_by_kind(monkeypatch: pytest.MonkeyPatch) -> 
         (["ftp://x"], "not an address"),
         (["127.0.0.1:1"], "connection refused"),
         (["127.0.0.1:1", "--concurrency", "0"], "not an integer"),
-        (["127.0.0.1:1", "--rate", "5", "--concurrency", "1,2"], "one --concurrency"),
+        (["127.0.0.1:1", "--rate", "5", "--concurrency", "1,2"], "a single --concurrency value"),
         (["127.0.0.1:1", "nowhere.png"], "nowhere.png"),
         (["127.0.0.1:1", "x.png", "--batch-size", "2"], "omit --batch-size"),
         (["127.0.0.1:1", "--duration", "9999999"], "seconds"),

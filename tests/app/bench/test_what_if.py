@@ -76,8 +76,8 @@ def test_values_by_target_and_name(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("a=",), "'a=' is neither name=value"),
-        (("=1",), "'=1' is neither name=value"),
+        (("a=",), "'a=' must be name=value"),
+        (("=1",), "'=1' must be name=value"),
         (("a=1", "b=2", "a=1"), "a is given twice"),
         (("a=x",), "a must be a number, not 'x'"),
     ],

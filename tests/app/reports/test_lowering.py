@@ -18,7 +18,7 @@ def test_a_launch_is_told_pass_by_pass() -> None:
     assert text.splitlines() == [
         "n: float32, a batch of 3, trn2",
         "",
-        "launch 1 of 1: b, kernel run_network, inputs 3, predicted 1.2 us plus the launch, 7 instructions",
+        "launch 1 of 1: b, kernel run_network, inputs 3, predicted 1.2 us plus the launch overhead, 7 instructions",
         'decisions: pack_rows copies[4.tail] form[7]=["pairs", 12288] stage=1',
         "layers:",
         "   0  A",

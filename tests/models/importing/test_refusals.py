@@ -27,11 +27,11 @@ def image_then(build) -> Chain:
     [
         (lambda c: c.conv((4, 4), strides=[0, 1]), r"node 'n1' \(Conv\): its strides or dilations are below 1"),
         (lambda c: c.conv((4, 4), dilations=[1, -2]), r"n1' \(Conv\): its strides or dilations are below 1"),
-        (lambda c: c.conv((3, 4), group=4), r"\[4, 3, 3, 3\] in 4 groups, but its input has 4 channels"),
+        (lambda c: c.conv((3, 4), group=4), r"\[4, 3, 3, 3\] with 4 groups, but its input has 4 channels"),
         (lambda c: c.conv((2, 3), group=2), "2 groups do not divide 4 channels into 3"),
         (lambda c: c.conv((4, 4), pads=[-1, 0, 0, 0]), "negative pads"),
         (lambda c: c.conv((4, 4), pads=[1 << 40] * 4), "pads are above 1024"),
-        (lambda c: c.conv((5, 4)), r"in 1 groups, but its input has 4 channels; if the channels are last"),
+        (lambda c: c.conv((5, 4)), r"with 1 groups, but its input has 4 channels; if the channels are last"),
         (lambda c: c.conv((4, 4), (9, 9)), "leaves nothing"),
         (lambda c: c.add("MaxPool", kernel_shape=[0, 2]), "kernel_shape is not positive"),
         (lambda c: c.add("MaxPool", kernel_shape=[2, 2], pads=[2] * 4), "must be smaller than the window"),
