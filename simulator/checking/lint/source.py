@@ -139,7 +139,10 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escapes and so on are not reported here
-            tree = ast.parse(text)
+            try:
+                tree = ast.parse(text)
+            except SystemError:  # of CPython 3.11, if another thread parses at the same time
+                tree = ast.parse(text)
         drop_dead_code(tree)
         return Module(shown, path, tree, text.splitlines(), bindings_of(tree.body), _changed_globals(tree))
     except SyntaxError as error:
@@ -151,10 +154,7 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
 
 
 def bindings_of(body: Iterable[ast.stmt]) -> dict[str, Binding]:
-    """Return the names bound by the statements of a scope.
-
-    If a name has several bindings, an import takes precedence over the first binding.
-    """
+    """Return the names bound by the statements of a scope; an import takes precedence over other bindings."""
     bindings: dict[str, Binding] = {}
     for name, binding in _each_binding(body):
         if name not in bindings or (isinstance(binding, Import) and isinstance(bindings[name], Assigned)):
