@@ -166,7 +166,9 @@ def test_files_go_where_they_were_asked_for_whatever_the_script_does(folder, bef
 
 @pytest.mark.slow
 def test_a_file_that_cannot_be_written_is_named_and_the_other_is_written(folder):
-    place, done = start_away(folder, "", "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))")
+    place, done = start_away(
+        folder, "", "sys.dont_write_bytecode = True; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    )
     assert done.returncode == 2 and "Traceback" not in done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("trninfer: ")]
     assert [line.partition("/")[0] for line in told] == ["trninfer: --trace ", "trninfer: --report "]

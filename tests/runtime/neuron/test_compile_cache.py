@@ -98,6 +98,7 @@ import resource, signal, sys
 from pathlib import Path
 from trninfer.runtime.neuron.compile_cache import CompileCache
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 warnings = []
 cache = CompileCache(Path(sys.argv[1]), warnings.append)
