@@ -44,9 +44,11 @@ def test_detectors_of_ultralytics(name: str, size: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "exporter"), zip(["resnet18", "starnet_s1"], EXPORTERS, strict=True))
 def test_networks_of_timm(name: str, exporter: str, tmp_path: Path) -> None:
+    export = Export("timm: residual", name, 64, exporter)
+    load_packages([export])  # before anything else imports torchvision
     pytest.importorskip("timm")
     pytest.importorskip("onnxscript")
-    assert_runs(Export("timm: residual", name, 64, exporter), tmp_path)
+    assert_runs(export, tmp_path)
 
 
 @pytest.mark.slow
