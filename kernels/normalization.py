@@ -81,12 +81,13 @@ class CentredTiles:
     variance: nl.NkiTensor
 
 
-def centring_mode(tiles, channels, dtype, is_centred):
-    """Return how layer norm subtracts the mean of `tiles` tiles of channels."""
+def centring_mode(sizes, channels, dtype, is_centred):
+    """Return how layer norm subtracts the mean of an image's channels, which are in tiles of `sizes`."""
     if is_centred:
         return Centring.NONE
     most = 1 if dtype == nl.float32 else MATMUL_TILES
-    return Centring.MATMUL if tiles <= most and channels <= MATMUL_CHANNELS else Centring.VECTOR
+    by_matmul = min(sizes) > 1 and len(sizes) <= most and channels <= MATMUL_CHANNELS
+    return Centring.MATMUL if by_matmul else Centring.VECTOR
 
 
 def centre_tiles(tiles_of_channels, norm: PixelNorm):

@@ -130,9 +130,7 @@ def _constants(launch, operation: LayerNorm, value, norm: _Normalized):
     is_alone = len(sizes) == 1 and sizes[0] > 1
     same = group_matrices(norm.parts, value.channels)[0][0][1] if is_alone else None
     own = value.tiles[0].dtype
-    mode = Centring.VECTOR
-    if min(sizes) > 1 or operation.is_centred:
-        mode = centring_mode(len(sizes), value.channels, own, operation.is_centred)
+    mode = centring_mode(sizes, value.channels, own, operation.is_centred)
     if mode is Centring.MATMUL:
         nisa.memset(dst=norm.epsilon, value=operation.epsilon * value.channels**2, engine=nisa.engine.gpsimd)
         centring = _centring_matrices(launch, own, value.channels, same, len(sizes))
