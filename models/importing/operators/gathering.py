@@ -14,10 +14,16 @@ from ..view import View
 from .rearranging import MAX_SELECTED, reshaped, select_entries, slice_axis
 
 
-def _indices(importer: Importer, node: Node) -> np.ndarray:
+def constant_indices(importer: Importer, node: Node) -> np.ndarray:
+    """Return the indices of a node, its second operand. Raise ModelError unless they are constant integers."""
     indices = importer.constant(node, 1)
     if indices is None or indices.dtype.kind not in "iu" or not indices.size:
         raise ModelError("its indices are not a list of integers")
+    return indices
+
+
+def _indices(importer: Importer, node: Node) -> np.ndarray:
+    indices = constant_indices(importer, node)
     if indices.size > MAX_SELECTED:
         raise ModelError(f"cannot select {indices.size} entries; the limit is {MAX_SELECTED}")
     return indices

@@ -9,6 +9,7 @@ from ..importer import Importer
 from ..onnx_attributes import integer, text
 from ..onnx_file import Node
 from ..view import View
+from .gathering import constant_indices
 from .rearranging import filled_entries, put_together, reshaped, slice_axis
 
 Span = tuple[int, int]  # the first index, and the one after the last
@@ -16,9 +17,7 @@ _SCATTERED = "assigns to elements that are not a slice of one axis, which is not
 
 
 def _indices(importer: Importer, node: Node) -> np.ndarray:
-    indices = importer.constant(node, 1)
-    if indices is None or indices.dtype.kind not in "iu" or not indices.size:
-        raise ModelError("its indices are not a list of integers")
+    indices = constant_indices(importer, node)
     if text(node, "reduction", "none") != "none":
         raise ModelError("its reduction is not supported")
     if importer.is_open and importer.data(node).batched and node.inputs[1] in importer.literals:
