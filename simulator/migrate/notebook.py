@@ -6,6 +6,7 @@ that writes a Python file (%%writefile kernel.py) is migrated as that file.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,10 +25,10 @@ class NotebookError(ValueError):
 
 @dataclass(frozen=True)
 class Part:
-    """Python source before and after its migration: a file, or the cells of a notebook, or a file that a cell writes.
+    """Python source before and after its migration: a file, the cells of a notebook, or a file that a cell writes.
 
-    `place` is None for a file; `cell` is the number of the cell that writes the file; `cells` is None if the source is
-    not that of the cells.
+    `place`: returns the cell and the line of a line of the old source; None if the source is a file. `cell`: the number
+    of the cell that writes the source, or 0. `cells`: the cells, if the source consists of them.
     """
 
     old: str
@@ -91,9 +92,12 @@ def migrate_notebook(text: str) -> NotebookMigration:
         sources[number] = sources[number].partition("\n")[0] + "\n" + part.migration.text
     before = _split(cells, cells.text)
     changed = {number: source for number, source in sources.items() if source != before[number]}
-    for number, source in changed.items():
-        _replace(document["cells"][number - 1], source)
-    return NotebookMigration(_written(document, text) if changed else text, tuple(parts))
+    if changed:
+        style = _style(document, text)
+        for number, source in changed.items():
+            _replace(document["cells"][number - 1], source)
+        text = _written(document, *style)
+    return NotebookMigration(text, tuple(parts))
 
 
 def _migrated(source: str, place: Place, cell: int = 0) -> Part:
@@ -118,12 +122,12 @@ def _replace(cell: dict[str, Any], source: str) -> None:
     cell["source"] = source.splitlines(keepends=True) if isinstance(cell["source"], list) else source
 
 
-def _written(document: Any, old: str) -> str:
-    """Return the JSON of a notebook, indented like the old text if its indentation is a common one."""
-    was = json.loads(old)
-    end = "\n" if old.endswith("\n") else ""
-    for indent in (1, 2, 4, None):
-        for is_ascii in (False, True):
-            if json.dumps(was, indent=indent, ensure_ascii=is_ascii) + end == old:
-                return json.dumps(document, indent=indent, ensure_ascii=is_ascii) + end
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+def _style(document: Any, text: str) -> tuple[int | None, bool, str]:
+    """Return the indentation of a notebook's JSON, whether it is in ASCII, and its end; if no common style gives its
+    text, the style of Jupyter."""
+    styles = itertools.product((1, 2, 4, None), (False, True), ["\n" if text.endswith("\n") else ""])
+    return next((style for style in styles if _written(document, *style) == text), (1, False, "\n"))
+
+
+def _written(document: Any, indent: int | None, is_ascii: bool, end: str) -> str:
+    return json.dumps(document, indent=indent, ensure_ascii=is_ascii) + end

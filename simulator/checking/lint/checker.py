@@ -129,10 +129,8 @@ class _Check:
                 continue
             kernel, grid = node.func.value, node.func.slice
             cores = grid.elts[0] if isinstance(grid, ast.Tuple) and len(grid.elts) == 1 else grid
-            known = isinstance(cores, (ast.Constant, ast.Tuple)) and not (
-                isinstance(cores, ast.Constant) and cores.value in (1, 2)
-            )
-            if isinstance(kernel, ast.Name) and kernel.id in kernels and known:
+            is_wrong = isinstance(cores, ast.Tuple) or (isinstance(cores, ast.Constant) and cores.value not in (1, 2))
+            if isinstance(kernel, ast.Name) and kernel.id in kernels and is_wrong:
                 message = f"{ast.unparse(node.func)}: a launch grid must be 1 or 2 cores"
                 self._outside(module, ()).report(node, "launch-grid", message)
 
