@@ -34,8 +34,10 @@ pytestmark = pytest.mark.slow
 
 BATCHES = (1, 2, 3, 4, 7, 16)
 TARGETS = ("trn1", "trn2", "trn3")
-WITH_EIGHT_BITS = (0, 2, 18)  # seeds of networks with four or five such layers
-BOUNDED = (4, 13, 30, 32)  # seeds of networks with values or weights that may be
+# Seeds of networks with four or five such layers.
+WITH_EIGHT_BITS = (0, 2, pytest.param(8, marks=pytest.mark.by_hand), 18)
+# Seeds of networks with values or weights that may be.
+BOUNDED = (4, 13, pytest.param(15, marks=pytest.mark.by_hand), 30, 32)
 WITHOUT_WEIGHTS_BETWEEN = {30}  # of these, networks that have none between the first and the last layer
 
 

@@ -53,15 +53,18 @@ def _microseconds(model: Model, dtype: str, batch: int, launches: Per = "network
     return Session(model, SimulatedBackend("trn2"), dtype, batch, LaunchOptions(launches)).time(batch).total_us
 
 
+@pytest.mark.parametrize(
+    ("dtypes", "batches"), [(DTYPES, (1, 16)), pytest.param(("float16",), (1, 4, 16), marks=pytest.mark.by_hand)]
+)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_no_network_is_slower_than_its_layers(name: str) -> None:
+def test_no_network_is_slower_than_its_layers(name: str, dtypes: tuple[str, ...], batches: tuple[int, ...]) -> None:
     model = NETWORKS[name]()
-    for dtype in DTYPES:
-        for batch in (1, 16):
+    for dtype in dtypes:
+        for batch in batches:
             assert _microseconds(model, dtype, batch) <= _microseconds(model, dtype, batch, "layer"), (dtype, batch)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, pytest.param("float16", marks=pytest.mark.by_hand)])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_picture_takes_no_longer_than_two_or_four(name: str, dtype: str) -> None:
     model = NETWORKS[name]()
