@@ -1,4 +1,4 @@
-"""softmax(q^T k) v^T in three phases that exchange scores through HBM, and fused (allenkchau/trainium-kernel-fusion).
+"""softmax(q^T k) v^T in one kernel (allenkchau/trainium-kernel-fusion).
 
 q, k and v are [128, sequence], and the result is [sequence, 128]. Scores are float32 regardless of the dtype of the
 arguments.
@@ -15,7 +15,6 @@ import nki.language as nl
 
 P = 128
 COLUMNS = 512  # columns of a matmul, and of a PSUM bank
-STORED = 4096  # bytes per partition that a DMA of scores moves, as compiled
 RESULTS = 4  # blocks of the result that a DMA stores, as compiled
 
 
@@ -102,59 +101,6 @@ def _store(result, blocks, tiles):
     """Store the results of several blocks, which are adjacent in a tile, with one DMA."""
     rows = result[blocks[0] * P : (blocks[-1] + 1) * P, 0:P].reshape((len(blocks), P, P))
     nisa.dma_copy(dst=rows.permute((1, 0, 2)), src=tiles)
-
-
-@nki.jit
-def attention_phases(q_hbm, k_hbm, v_hbm, as_compiled=False):
-    length = q_hbm.shape[1]
-    result = nl.ndarray((length, P), dtype=q_hbm.dtype, buffer=nl.shared_hbm)
-    scores_hbm = nl.ndarray((P, length // P, length), dtype=nl.float32, buffer=nl.shared_hbm)
-    q, k, v = _loaded(q_hbm), _loaded(k_hbm), _loaded(v_hbm)
-    together = _blocks(length, as_compiled, STORED // (4 * length))
-    count = length // COLUMNS
-    for blocks in together:
-        tile = _tile(len(blocks), length)
-        for i, block in enumerate(blocks):
-            for j in range(count):
-                nisa.tensor_copy(tile[0:P, i, j * COLUMNS : (j + 1) * COLUMNS], _product(q, k, block, j))
-        nisa.dma_copy(dst=scores_hbm[0:P, blocks[0] : blocks[-1] + 1], src=tile)
-    for blocks in _blocks(length, as_compiled, 8):
-        scores = _loaded_scores(scores_hbm, together, blocks)
-        exponentials, inverse = _exponentials(scores)
-        for stored in together:
-            if stored[0] not in blocks:
-                continue
-            weights = _tile(len(stored), length)
-            for i, block in enumerate(stored):
-                at = block - blocks[0]
-                for j in range(count):
-                    nisa.tensor_scalar(
-                        weights[0:P, i, j * COLUMNS : (j + 1) * COLUMNS],
-                        exponentials[at][j],
-                        op0=nl.multiply,
-                        operand0=inverse[0:P, at : at + 1],
-                        engine=nisa.engine.vector,
-                    )
-            nisa.dma_copy(dst=scores_hbm[0:P, stored[0] : stored[-1] + 1], src=weights)
-    at_once = 4 if as_compiled else 1
-    values = [_transposed(tile, at_once) for tile in _halves(v)]
-    for blocks in _blocks(length, as_compiled, RESULTS):
-        out = _tile(len(blocks), P, dtype=q_hbm.dtype)
-        for i, weights in enumerate(_loaded_scores(scores_hbm, together, blocks)):
-            sums = _weighted([_transposed(tile, at_once) for tile in weights], values)
-            nisa.tensor_copy(out[0:P, i], sums)
-        _store(result, blocks, out)
-    return result
-
-
-def _loaded_scores(scores_hbm, together, blocks):
-    """Load the scores of several blocks as tiles of 512 columns, with the same DMAs as they were stored."""
-    tiles = []
-    for stored in together:
-        if stored[0] in blocks:
-            tile = _loaded(scores_hbm[0:P, stored[0] : stored[-1] + 1])
-            tiles += [_halves(tile[0:P, i]) for i in range(len(stored))]
-    return tiles
 
 
 @nki.jit
