@@ -279,10 +279,10 @@ def choose_columns(
     """Return the selected columns of a table; raise ArgumentError for values that are not names."""
     for name, value in (("columns", columns), ("drop", drop)):
         if isinstance(value, str) or not all(isinstance(each, str) for each in value):
-            raise ArgumentError(f"{name} is {value!r:.60}; expected a list of names of columns")
+            raise ArgumentError(f"{name} is {value!r:.60}; expected a list of column names")
     for name, one in (("id_column", id_column), ("label_column", label_column)):
         if one is not None and not isinstance(one, str):
-            raise ArgumentError(f"{name} is {one!r:.60}; expected the name of a column, or None")
+            raise ArgumentError(f"{name} is {one!r:.60}; expected a column name, or None")
     return Columns(tuple(columns), tuple(drop), id_column, label_column)
 
 

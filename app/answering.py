@@ -135,7 +135,9 @@ def answer_inputs(context: RunContext, model: Model, inputs: Inputs, right_class
     if context.options.fail_under is not None and right_class is None:
         raise UsageError("--fail-under checks the accuracy, so it requires --labels")
     if right_class is not None and not model.network.answer_labels:
-        raise UsageError(f"--labels requires classes, but model {model.network.name!r} outputs values")
+        raise UsageError(
+            f"--labels requires a model that outputs classes, but model {model.network.name!r} outputs values"
+        )
     scorer = None if right_class is None else Scorer(model.network.answer_labels, top_k)
     counter = _AnswerCounter(scorer, right_class, model.network.output.none)
     report = (_compare if context.options.compare_backends else _answer)(context, model, inputs, top_k, counter)

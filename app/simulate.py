@@ -134,7 +134,10 @@ class SimulateCommand(PlainValues):
             option, given, kind = args[at].partition("=")
             if option == "--sanitize" and given:
                 if kind not in SANITIZERS:
-                    raise UsageError(f"{args[at]}: allowed: {', '.join(f'--sanitize={each}' for each in SANITIZERS)}")
+                    raise UsageError(
+                        f"{args[at]}: unknown option; use one of "
+                        f"{', '.join(f'--sanitize={each}' for each in SANITIZERS)}"
+                    )
                 args[at] = f"--sanitize-for={kind}"
             at += 2 if args[at] in valued else 1
         return super().parse_args(ctx, args)
@@ -174,7 +177,7 @@ def simulate(
     if sweeps:
         if any((trace, report, sanitize, sanitize_for, compare_archive)):
             others = "--trace, --report, --sanitize and --compare-archive"
-            raise UsageError(f"--sweep excludes {others}; use them with the variant that you choose")
+            raise UsageError(f"--sweep cannot be combined with {others}; use them with a single variant")
         raise typer.Exit(_sweep(command, sweeps, target))
     trace, report = (path and Path(os.path.abspath(path)) for path in (trace, report))
     source = Path(os.path.abspath(file))

@@ -79,7 +79,7 @@ class RunArguments:
         changed = {"calibrate": self.calibrate is not None, "eight_bits": self.eight_bits != "inner"}
         for name, is_given in changed.items():
             if is_given and self.dtype != EIGHT_BITS:
-                raise ArgumentError(f"{name} is for dtype {EIGHT_BITS!r}, not {self.dtype!r}")
+                raise ArgumentError(f"{name} requires dtype {EIGHT_BITS!r}, not {self.dtype!r}")
         if self.lnc > 1 and self.launches == "layer":
             raise ArgumentError("launches='layer' runs every kernel on one NeuronCore, so lnc must be 1")
 

@@ -90,7 +90,7 @@ def _json_labels(content: bytes) -> list[str]:
 def _read(content: bytes, suffix: str, rows: int, labels: Sequence[str], header: str) -> np.ndarray:
     if suffix == ".bin":
         if len(content) != 4 * rows:
-            raise ValueError(f"{len(content)} bytes; int32 labels of {rows} rows take {4 * rows}")
+            raise ValueError(f"{len(content)} bytes, but int32 labels for {rows} rows take {4 * rows} bytes")
         return np.frombuffer(content, "<i4")
     if suffix == ".json":
         return _classes(_json_labels(content), labels, 0)

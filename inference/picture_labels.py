@@ -72,7 +72,7 @@ class PictureLabels:
         except OSError as error:
             raise InputError(f"{self._source}: {describe(error)}") from None
         if not children:
-            raise InputError(f"{self._source}: contains no subfolders; one per label is expected")
+            raise InputError(f"{self._source}: contains no subfolders; expected one per label")
         for child in children:
             self._class(child, f"folder {child}")
 

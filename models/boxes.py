@@ -113,7 +113,10 @@ class BoxHead:
         for stride in self.strides:
             check_range("boxes", "strides", stride, 1, 4096)
         if (self.code in ("cells", "priors")) != bool(self.strides):
-            raise ModelError(f"boxes: {len(self.strides)} strides; only the codes cells and priors use strides")
+            raise ModelError(
+                "boxes: strides must be given for the codes cells and priors, and only for these; got "
+                f"{len(self.strides)} strides"
+            )
         counts = len(self.strides) if self.code == "priors" else 0
         if len(self.prior_counts) != counts or any(not 1 <= count <= MAX_PRIORS for count in self.prior_counts):
             raise ModelError(
@@ -121,10 +124,10 @@ class BoxHead:
             )
         if len(self.priors) != 2 * sum(self.prior_counts) or not all(0 < side < 1e5 for side in self.priors):
             raise ModelError(
-                f"boxes: {len(self.priors)} sides of priors; expected a width and a height above 0 for each prior"
+                f"boxes: priors contains {len(self.priors)} numbers; expected a positive width and height for each"
             )
         if len(self.variances) != 2 or not all(0 < variance <= 100 for variance in self.variances):
-            raise ModelError("boxes: variances must be two numbers above 0, for centres and for sizes")
+            raise ModelError("boxes: variances must be two positive numbers, for centres and for sizes")
 
     @property
     def columns(self) -> Columns:

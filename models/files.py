@@ -81,7 +81,7 @@ def resolve(name_or_path: str | os.PathLike[str]) -> Path:
     except (OSError, ValueError) as error:  # an invalid file name, or a folder that may not be read
         raise ModelError(f"{text[:100]!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if exists:
-        raise ModelError(f"{text}: not a file; a model is a .safetensors file or a bundled name")
+        raise ModelError(f"{text}: not a file; expected a .safetensors file or the name of a bundled model")
     known = ", ".join(sorted(file.stem for file in WEIGHTS_DIRECTORY.glob("*.safetensors"))) or "none"
     raise ModelError(f"{text}: no such model; use a bundled model ({known}) or the path of a .safetensors file")
 

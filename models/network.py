@@ -81,7 +81,7 @@ class Network:
         readers, answers = self.readers(), {self.layers[-1].name, *(other.layer for other in self.others)}
         for layer in self.layers:
             if layer.name in seen:
-                raise ModelError(f"layer {layer.name!r}: the name is used twice")
+                raise ModelError(f"layer {layer.name!r}: this name is used twice")
             if isinstance(layer, Softmax) and (layer.name not in answers or readers[layer.name]):
                 raise ModelError(f"layer {layer.name!r}: a softmax must be the last layer")
             _check_inputs(layer, seen)
@@ -121,8 +121,9 @@ class Network:
             raise ModelError("output: a map requires an image input and a pixel_argmax as the last layer")
         if shapes[last.inputs[0]][1:] != self.output_shape or len(self.labels) != last.classes:
             raise ModelError(
-                f"output: a map of {describe_shape(shapes[last.inputs[0]])} scores, but {len(self.labels)} labels and "
-                f"the shape {list(self.output_shape)[:8]}; expected a label for each class, and rows and columns"
+                f"output: a map of {describe_shape(shapes[last.inputs[0]])} scores must have one label for each class "
+                f"and the shape [rows, columns], got {len(self.labels)} labels and the shape "
+                f"{list(self.output_shape)[:8]}"
             )
 
     def _check_boxes(self) -> None:

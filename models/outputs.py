@@ -40,7 +40,9 @@ class Output:
         check_choice("output", "kind", self.kind, OUTPUT_KINDS)
         check_choice("output", "scores", self.scores, CLASS_SCORES if self.kind == "classes" else ("",))
         if (self.kind == "boxes") != (self.boxes is not None):
-            raise ModelError(f"output: kind {self.kind}, but boxes are {'not ' if self.boxes is None else ''}described")
+            raise ModelError(
+                f"output: kind is {self.kind}, but boxes are {'missing' if self.boxes is None else 'given'}"
+            )
 
     @property
     def is_labelled(self) -> bool:

@@ -96,7 +96,7 @@ def check_types(file: TensorFile, names: Iterable[str]) -> None:
         if dtype not in _DTYPES:
             raise ModelError(f"tensor {name!r} is of type {dtype!r}; allowed: {', '.join(_DTYPES)}")
         if end - begin != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
-            raise ModelError(f"tensor {name!r} takes {end - begin} bytes, which does not fit its shape {list(shape)}")
+            raise ModelError(f"tensor {name!r} takes {end - begin} bytes, which does not match its shape {list(shape)}")
     _check_places(file)
 
 

@@ -159,8 +159,8 @@ class Adviser:
             return f"the launch takes {launch:.1f} of {total:.1f} us"
         if weights > read / 2:
             return (
-                f"{read / 1e6:.3g} MB are moved for a batch of {self._setting.batch}, "
-                f"{min(weights / read, 1):.0%} weights"
+                f"{read / 1e6:.3g} MB are moved for a batch of {self._setting.batch}, of which "
+                f"{min(weights / read, 1):.0%} are weights"
             )
         hfu = sum((row.hfu or 0.0) * (row.active_us or 0.0) for row in self.result.layers) / total
         return f"the PE array multiplies for {hfu:.1%} of the time"
@@ -184,7 +184,7 @@ class Adviser:
             elif isinstance(layer, Dense):
                 held = layer.in_features
             if (row.bound_by or "").startswith("dma"):
-                seen = f"{row.hbm_bytes / 1e6:.3g} MB are moved for it"
+                seen = f"{row.hbm_bytes / 1e6:.3g} MB are moved for this layer"
             elif held is not None and held < PARTITIONS:
                 seen = f"{held} of {PARTITIONS} partitions hold input channels"
             else:

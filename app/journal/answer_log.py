@@ -303,7 +303,7 @@ def _open_locked(path: Path, target: Path) -> BinaryIO:
         file = os.fdopen(os.open(path, writing, 0o666), "r+b", buffering=0)
         try:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path}: exists and is not a regular file")
+                raise UsageError(f"{path}: not a regular file")
             _lock(file, target)
             # The run that held the lock may have removed the file meanwhile.
             with contextlib.suppress(FileNotFoundError):

@@ -161,7 +161,7 @@ class Server:
         """Count inputs as accepted. Raises HTTPException if there are too many, or if no worker is available."""
         most = self.settings.max_queue
         if count > most:
-            raise HTTPException(413, f"{count} inputs; at most {most} in one request")
+            raise HTTPException(413, f"{count} inputs; a request may contain at most {most}")
         self._check_ready()
         if self._accepted + count > most:
             slowest = min((pool.rate * pool.workers_ready for pool in self.pools), default=0.0)

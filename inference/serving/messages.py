@@ -191,7 +191,9 @@ def _read_input(
             raise ProtocolError(f"{where}: either data or binary_data_size is required")
         return from_json(bytes(item.data), shape, dtype, where), raw
     if item.data is not msgspec.UNSET or size > len(raw):
-        raise ProtocolError(f"{where}: binary_data_size must be the number of bytes after the JSON and excludes data")
+        raise ProtocolError(
+            f"{where}: binary_data_size must be the number of bytes after the JSON, and cannot be combined with data"
+        )
     return from_bytes(raw[:size], shape, dtype, where), raw[size:]
 
 

@@ -239,7 +239,7 @@ async def segment(request: Request, maps: bool = False, model: str | None = None
     names, pictures, answers = await _answer_pictures(request, server, deadline)
     sizes = await server.sizes(pictures, answers, deadline)
     if maps and (pixels := sum(width * height for width, height in sizes.values())) > MAX_MAP_PIXELS:
-        raise HTTPException(413, f"maps of {pixels:,} pixels; at most {MAX_MAP_PIXELS:,} in one request")
+        raise HTTPException(413, f"maps of {pixels:,} pixels; the limit for a request is {MAX_MAP_PIXELS:,}")
     make = Segmenter(sizes, keeps_pixels=maps)
     return await _report(server, names, answers, make)
 

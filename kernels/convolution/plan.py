@@ -138,9 +138,9 @@ def plan_conv2d(problem, sbuf_bytes):
     tried = quickest(problem) if problem.form == QUICKEST else requested
     plan = next(filter(None, (_plan(problem, sbuf_bytes, form) for form in tried)), None)
     assert plan is not None, (
-        f"conv2d: {problem.form} need 3x3 filters of stride 1, more than 42 channels (squares 64), and all filters "
-        f"and whole rows in SBUF; got {problem.filters.in_channels} channels of {images.rows}x{images.columns}, "
-        f"filters of {kernel[0]}x{kernel[1]}"
+        f"conv2d: form {problem.form} requires 3x3 filters with stride 1, more than 42 channels (64 for squares), and "
+        f"room for all filters and whole rows in SBUF; got {problem.filters.in_channels} channels of "
+        f"{images.rows}x{images.columns}, filters of {kernel[0]}x{kernel[1]}"
     )
     return plan
 
@@ -191,8 +191,8 @@ def _plan(problem, sbuf_bytes, form, weights=None):
         row_bytes, halo_bytes = _row_bytes(problem, reach, columns, element_bytes, form)
     assert row_bytes + halo_bytes <= free, (
         f"conv2d: one output row needs {row_bytes + halo_bytes} bytes of a partition in addition to weights of "
-        f"{weights.used_bytes} ({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}), {free} are "
-        f"available"
+        f"{weights.used_bytes} ({filters.in_channels} channels, {filters.kernel[0]}x{filters.kernel[1]}), but only "
+        f"{free} are available"
     )
     unit = rows_together(form, problem.finish.pool_size)
     rows_fitting = min(problem.output[0], (free - halo_bytes) // row_bytes * unit)

@@ -75,7 +75,9 @@ class NetworkBuilder:
         own = {f"{layer.name}.{part}": tensor for part, tensor in (tensors or {}).items()}
         for name, wanted in layer.tensor_shapes().items():
             if own[name].shape != wanted:
-                raise ModelError(f"its {name.rsplit('.', 1)[1]} is {list(own[name].shape)}; expected {list(wanted)}")
+                raise ModelError(
+                    f"its {name.rsplit('.', 1)[1]} has shape {list(own[name].shape)}; expected {list(wanted)}"
+                )
             self._parameters += own[name].size
         if self._parameters > MAX_PARAMETERS:
             raise ModelError(f"the network has more than {MAX_PARAMETERS} weights")

@@ -77,7 +77,9 @@ class Importer:
         if values is None:
             raise ModelError(f"its input number {position + 1} is missing")
         if values.ndim not in ranks or values.dtype.kind in "iub" or not values.size:
-            raise ModelError(f"its weight {node.inputs[position]!r} is {values.dtype} of shape {list(values.shape)}")
+            raise ModelError(
+                f"its weight {node.inputs[position]!r}, {values.dtype} of shape {list(values.shape)}, is not supported"
+            )
         with np.errstate(over="ignore"):  # values outside the range of float32 become infinite and are rejected later
             return values.astype(np.float32, copy=False)
 

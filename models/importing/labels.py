@@ -62,7 +62,7 @@ def _of_json(text: str) -> tuple[str, ...]:
     labels = _as_labels(data)
     if not labels:
         raise ModelError(
-            'the JSON is not a list of labels, {"0": "cat", ...}, or {"cat": 0, ...}, with numbers starting at 0'
+            'the JSON must be a list of labels, {"0": "cat", ...}, or {"cat": 0, ...}, with numbers starting at 0'
         )
     return labels
 

@@ -94,11 +94,11 @@ def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) ->
     else:
         count = integer(node, "num_outputs", len(node.outputs))
         if not 1 <= count <= extent:
-            raise ModelError(f"{extent} cannot be split into {count}")
+            raise ModelError(f"{extent} entries cannot be split into {count} parts")
         each = -(-extent // count)
         sizes = [each] * (count - 1) + [extent - each * (count - 1)]
     if sum(sizes) != extent or min(sizes, default=0) < 1 or len(sizes) != len(node.outputs):
-        raise ModelError(f"{extent} cannot be split into {sizes[:8]}")
+        raise ModelError(f"{extent} entries cannot be split into parts of {sizes[:8]}")
     return sizes
 
 

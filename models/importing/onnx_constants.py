@@ -52,7 +52,7 @@ class Folder:
     def evaluate(self, node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
         """Return the outputs of a node; raise ModelError if its operator is not supported or the budget is exceeded."""
         if node.op not in CONSTANT_OPS:
-            raise ModelError("all of its inputs are constants, and the import cannot evaluate this operator")
+            raise ModelError("all of its inputs are constants, but trninfer import cannot evaluate this operator")
         try:
             if node.op in _GIVEN:
                 return (_constant(node) if node.op == "Constant" else inputs[0],)  # type: ignore[return-value]

@@ -170,7 +170,7 @@ class Walk:
         for name in node.inputs:
             if name and name not in self.importer.views and name not in self.importer.constants:
                 later = any(name in other.outputs for other in self._nodes)
-                what = "the output of a later node (the graph has a cycle)" if later else "the output of no node"
+                what = "the output of a later node (the graph has a cycle)" if later else "not the output of any node"
                 raise ModelError(f"reads {name!r}, which is {what}, or has an unsupported type")
 
     def _shape_or_size(self, node: Node, view: View) -> np.ndarray:
@@ -224,14 +224,14 @@ class Walk:
             raise ModelError(_REMEDIES["If"])
         branch = node.attributes.get("then_branch" if condition.ravel()[0] else "else_branch")
         if not isinstance(branch, Branch) or len(branch.outputs) != len(node.outputs):
-            raise ModelError("its branches and the node itself differ in their outputs")
+            raise ModelError("its branches must have the same number of outputs as the node")
         importer.constants |= branch.constants
         for inner in branch.nodes:
             self._step(inner)
         for position, name in enumerate(branch.outputs):
             value = importer.views.get(name, importer.constants.get(name))
             if value is None:
-                raise ModelError(f"its output {name!r} is the output of no node")
+                raise ModelError(f"its output {name!r} is not the output of any node")
             importer.give(node, value, position)
 
     def _check_outputs(self, node: Node) -> None:

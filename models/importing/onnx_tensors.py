@@ -108,7 +108,7 @@ class TensorReader:
             raise ModelError(f"{where}: its shape {list(shape)[: MAX_RANK + 1]} is not valid")
         self._left -= math.prod(shape)
         if self._left < 0:
-            raise ModelError(f"{where}: too many numbers; at most {MAX_PARAMETERS} are allowed in all tensors")
+            raise ModelError(f"{where}: too many numbers; all tensors together may contain at most {MAX_PARAMETERS}")
         if tensor.data_location == TensorProto.EXTERNAL:
             return _external(tensor, where, shape, np.dtype(dtypes[tensor.data_type]), self._folder, self._budgets)
         try:

@@ -71,7 +71,7 @@ def _pool(sequence: Sequence, name: str, parts: list[str]) -> None:
     """Append a pool that is specified by its window and, if it differs, its stride."""
     window, stride = int(_number(parts[0])), int(_number(parts[-1]))
     if min(window, stride) < 1:
-        raise ModelError("window and stride must be 1 or more")
+        raise ModelError("window and stride must be at least 1")
     sequence.pool("max" if name == "maxpool" else "average", window, stride)
 
 

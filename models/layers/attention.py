@@ -65,7 +65,7 @@ class Attention(Layer):
             raise ModelError(f"layer {self.name!r}: the shapes of queries, keys and values do not match: {shown}")
         if queries[0] % self.heads or values[0] % self.heads:
             raise ModelError(
-                f"layer {self.name!r}: {self.heads} heads do not divide {queries[0]} and {values[0]} channels"
+                f"layer {self.name!r}: {queries[0]} and {values[0]} channels cannot be divided into {self.heads} heads"
             )
         tokens = self.tokens(queries), self.tokens(keys)
         if max(tokens) > MAX_TOKENS:
@@ -73,8 +73,7 @@ class Attention(Layer):
         rows = queries[1] if self.by_rows else 1
         if self.bias_shape and (self.bias_shape[1] not in (1, rows) or self.bias_shape[2:] != tokens):
             raise ModelError(
-                f"layer {self.name!r}: bias_shape is {list(self.bias_shape)}, where "
-                f"{[self.heads, rows, *tokens]} is needed"
+                f"layer {self.name!r}: bias_shape must be {[self.heads, rows, *tokens]}, got {list(self.bias_shape)}"
             )
         return (values[0], *queries[1:])
 

@@ -84,7 +84,7 @@ class ChannelShuffle(Layer):
         """Return the input shape, (C, H, W); raise ModelError if the groups do not divide the channels."""
         channels, _, _ = self.image(shapes[0])
         if channels % self.groups:
-            raise ModelError(f"layer {self.name!r}: {self.groups} groups do not divide {channels} channels")
+            raise ModelError(f"layer {self.name!r}: {channels} channels cannot be divided into {self.groups} groups")
         return shapes[0]
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

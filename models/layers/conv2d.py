@@ -65,8 +65,8 @@ class Conv2d(Layer):
         check_range(self.name, "groups", self.groups, 1, self.in_channels)
         if self.in_channels % self.groups or self.out_channels % self.groups:
             raise ModelError(
-                f"layer {self.name!r}: {self.groups} groups do not divide {self.in_channels} channels into "
-                f"{self.out_channels}"
+                f"layer {self.name!r}: {self.in_channels} input and {self.out_channels} output channels cannot be "
+                f"divided into {self.groups} groups"
             )
         check_activation(self.name, self.activation, self.activation_parameters)
 
@@ -110,7 +110,7 @@ class Conv2d(Layer):
             padding = self.padding[0] if len(set(self.padding)) == 1 else self.padding
             raise ModelError(
                 f"layer {self.name!r}: a {height}x{width} kernel with padding {padding} and "
-                f"pool {self.pool_size} leaves nothing of {describe_shape(shape)}"
+                f"pool {self.pool_size} is too large for an input of {describe_shape(shape)}"
             )
         return (channels, sides[0], sides[1])
 

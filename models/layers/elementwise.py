@@ -54,8 +54,9 @@ class Combine(Layer):
         if first == second or (is_repeated and all(small in (1, size) for small, size in zip(second, first))):
             return first
         raise ModelError(
-            f"layer {self.name!r}: {self.operation} of {describe_shape(first)} and {describe_shape(second)}; two of "
-            "one shape are needed, or one number a channel, row or column as the second"
+            f"layer {self.name!r}: cannot apply {self.operation} to {describe_shape(first)} and "
+            f"{describe_shape(second)}; both inputs must have the same shape, or the second must have one number per "
+            "channel, row or column"
         )
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

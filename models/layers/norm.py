@@ -33,7 +33,9 @@ class LocalResponseNorm(Layer):
         if self.size % 2 == 0:
             raise ModelError(f"layer {self.name!r}: size is {self.size}; expected an odd number of channels")
         if self.bias <= 0 or self.alpha < 0:
-            raise ModelError(f"layer {self.name!r}: alpha {self.alpha:g}, bias {self.bias:g} may divide by zero")
+            raise ModelError(
+                f"layer {self.name!r}: alpha {self.alpha:g} and bias {self.bias:g} may cause a division by zero"
+            )
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """Return the input shape, (C, H, W); raise ModelError for features."""
@@ -107,7 +109,9 @@ class GroupNorm(Layer):
         check_range(self.name, "channels", self.channels, 1, MAX_CHANNELS)
         check_range(self.name, "groups", self.groups, 1, self.channels)
         if self.channels % self.groups:
-            raise ModelError(f"layer {self.name!r}: {self.groups} groups do not divide {self.channels} channels")
+            raise ModelError(
+                f"layer {self.name!r}: {self.channels} channels cannot be divided into {self.groups} groups"
+            )
         check_epsilon(self.name, self.epsilon)
 
     def tensors(self) -> dict[str, Shape]:

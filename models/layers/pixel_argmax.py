@@ -31,7 +31,10 @@ class PixelArgmax(Layer):
         """Return (H * W,) for (classes, H, W); raise ModelError for another number of channels."""
         channels, height, width = self.image(shapes[0])
         if channels != self.classes:
-            raise ModelError(f"layer {self.name!r}: reads {self.classes} channels, one for each class, not {channels}")
+            raise ModelError(
+                f"layer {self.name!r}: expects {self.classes} channels, one for each class, but its input has "
+                f"{channels}"
+            )
         return (height * width,)
 
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:

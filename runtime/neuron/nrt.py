@@ -95,11 +95,11 @@ class NrtBackend(OnDevice):
         sizes = {name: _bytes(operand) for name, operand in job.operands.items()}
         if not model.inputs.items() <= sizes.items():  # the compiler removes unused operands
             raise DeviceFaultError(
-                "Inputs", f"the NEFF has the inputs {model.inputs} (name: bytes), the kernel {sizes}"
+                "Inputs", f"the NEFF has the inputs {model.inputs} (name: bytes), but the kernel has {sizes}"
             )
         if list(model.outputs.values()) != [int(np.prod(shape)) * dtype.itemsize for shape, dtype in results]:
             raise DeviceFaultError(
-                "Results", f"the NEFF has the outputs {model.outputs} (name: bytes), the kernel {results}"
+                "Results", f"the NEFF has the outputs {model.outputs} (name: bytes), but the kernel has {results}"
             )
         for name, (_, dtype) in zip(model.outputs, results):
             if model.dtypes.get(name, dtype.name) != dtype.name:

@@ -61,7 +61,10 @@ class ComparedKernel:
         gaps = {name: self.aws_engines[name] - self.engines[name] for name in shared}
         if gaps:
             name = max(gaps, key=lambda each: abs(gaps[each]))
-            parts.append(f"{name} is busy for {self.engines[name]:.0%} here and for {self.aws_engines[name]:.0%} there")
+            parts.append(
+                f"{name} is busy for {self.engines[name]:.0%} of the predicted time, but {self.aws_engines[name]:.0%} "
+                "of AWS's"
+            )
         return "; ".join(parts)
 
 

@@ -55,7 +55,7 @@ def _pair(call: Call) -> None:
         )
     if (call.reverse0 and call.op0 == "bypass") or (call.reverse1 and call.op1 == "bypass"):
         raise NkiValidationError(
-            "activate2: reverse0 requires an op0 other than nl.bypass, and reverse1 requires such an op1"
+            "activate2: reverse0 requires an op0 other than nl.bypass, and reverse1 an op1 other than nl.bypass"
         )
     used = [value for value, op in ((call.imm0, call.op0), (call.imm1, call.op1)) if op != "bypass"]
     if len({value.dtype for value in used if isinstance(value, NkiTensor)}) > 1:

@@ -298,8 +298,8 @@ def _pairs(
     if len(regions) > 1 or "psum" in regions:
         raise NkiValidationError(f"{op}: srcs and dsts must all be in HBM, or all in SBUF")
     if "sbuf" in regions and (in_hbm or (len(srcs) > 1 and not coalesced)):
-        allowed = "tensors in HBM only" if in_hbm else "one tensor in SBUF, or several in HBM"
-        raise NkiValidationError(f"{op}: {srcs[0].label} is in SBUF; allowed: {allowed}")
+        allowed = "the tensors must be in HBM" if in_hbm else "only a single tensor can be in SBUF"
+        raise NkiValidationError(f"{op}: {srcs[0].label} is in SBUF, but {allowed}")
     for src, dst in zip(srcs, dsts):
         if src.dtype != dst.dtype:
             raise NkiValidationError(f"{op}: src {src.label} and dst {dst.label} must have the same dtype")
@@ -339,7 +339,7 @@ def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[Nki
     count = len(channel_ids)
     if list(channel_ids) != list(range(count)) or not 1 <= count <= _MOST_CHANNELS:
         raise NkiValidationError(
-            f"{op}: channel_ids {list(channel_ids)} must be 0, 1, ... up to {_MOST_CHANNELS} of them"
+            f"{op}: channel_ids {list(channel_ids)} must be 0, 1, ..., with at most {_MOST_CHANNELS} channels"
         )
     for each in lists:
         if len(each) != count or any(len(channel) != 1 for channel in each):

@@ -126,8 +126,8 @@ def _turned(call: Call) -> None:
     order = _TRANSPOSE_AXES.get(len(src.shape))
     if order is None or (axes is not None and axes != order and axes != list(order)):
         raise NkiValidationError(
-            f"dma_transpose: axes {axes} of src {src.label}; allowed: (1, 0), (2, 1, 0) and (3, 1, 2, 0), by "
-            "the number of dimensions"
+            f"dma_transpose: axes {axes} of src {src.label} must be (1, 0), (2, 1, 0) or (3, 1, 2, 0), "
+            "depending on the number of dimensions"
         )
     if src._dtype.itemsize not in (2, 4):
         raise call.refuse("src", src, "must have elements of 2 or 4 bytes")
@@ -147,17 +147,17 @@ def _hardware_transpose(call: Call) -> None:
         )
     if call.oob_mode is _SKIP:
         if not src.gathers:
-            raise NkiValidationError("dma_transpose: oob_mode skip is allowed only where src takes a vector of indices")
+            raise NkiValidationError("dma_transpose: oob_mode skip requires a src that is indexed by a vector")
         check_skipped_transpose(call.core)
     if mode is _NO_DGE:  # used by norm_tkg_utils of nki-library
-        call.core.warn("dma_transpose: dge_mode none; the documentation lists only unknown and hwdge")
+        call.core.warn("dma_transpose: dge_mode none is not documented; the documentation lists only unknown and hwdge")
     if mode is not _HARDWARE:
         return
     first = rows == 16 if len(src.shape) == 2 else rows in (1, 2, 4, 8, 16) and rows * src.shape[-2] % 16 == 0
     if not first or src.shape[-1] > PARTITIONS or src._dtype.itemsize != 2:
         raise NkiValidationError(
-            f"dma_transpose: dge_mode hwdge takes a src of 2-byte elements with 16 rows (a 3-d or 4-d one 1, 2, 4, 8 "
-            f"or 16 whose product with shape[-2] is a multiple of 16) and up to 128 columns, got {src.label}"
+            f"dma_transpose: dge_mode hwdge requires a src of 2-byte elements with at most 128 columns and 16 rows "
+            f"(in 3-D and 4-D: 1, 2, 4, 8 or 16 rows whose product with shape[-2] is a multiple of 16), got {src.label}"
         )
 
 
@@ -200,7 +200,7 @@ def gathers_rows(core: NeuronCore, op: str, mode: dge_mode, tensor: NkiTensor) -
         raise NkiValidationError(f"{op}: {tensor.label} is indexed by a vector, which requires NeuronCore-v3 (trn2)")
     if mode in (_NO_DGE, _HARDWARE):
         raise NkiValidationError(
-            f"{op}: {tensor.label} takes a vector of indices; allowed: dge_mode swdge or unknown, got {mode.name}"
+            f"{op}: {tensor.label} is indexed by a vector, which requires dge_mode swdge or unknown, got {mode.name}"
         )
     index: NkiTensor = getattr(tensor, "index")  # noqa: B009 (of an indirect view)
     if op != "dma_transpose":

@@ -29,7 +29,9 @@ class Sources(Moved):
 
     def check(self, call: Call, name: str, value: Any) -> Any:
         if not 1 <= len(value) <= _MOST_SOURCES:
-            raise NkiValidationError(f"{call.instruction}: 1 to {_MOST_SOURCES} srcs, got {len(value)}")
+            raise NkiValidationError(
+                f"{call.instruction}: srcs must contain 1 to {_MOST_SOURCES} tensors, got {len(value)}"
+            )
         for src in value:
             super().check(call, "src", src)
             if src.size != call.dst.size:

@@ -104,7 +104,7 @@ def _shuffle(call: Call) -> None:
     outside = [source for source in moved.values() if source >= src.shape[0]]
     if outside:
         raise NkiValidationError(
-            f"nc_stream_shuffle: shuffle_mask reads partition {outside[0]} of src {src.label}; allowed up to "
+            f"nc_stream_shuffle: shuffle_mask reads partition {outside[0]} of src {src.label}, whose last partition is "
             f"{src.shape[0] - 1}"
         )
     call.moved = moved
@@ -118,8 +118,8 @@ def _quadrant_starts(call: Call) -> None:
     for operand, tensor in (("dst", dst), ("src", src)):
         if tensor.access.row not in allowed:
             raise NkiValidationError(
-                f"nc_stream_shuffle: {operand} {tensor.label} starts at partition {tensor.access.row}; allowed for "
-                f"{quadrants} quadrant(s): {allowed}"
+                f"nc_stream_shuffle: {operand} {tensor.label} starts at partition {tensor.access.row}; "
+                f"{quadrants} quadrant(s) must start at one of {allowed}"
             )
 
 

@@ -263,8 +263,8 @@ class ActivationFunction:
             wrong = domain.outside(values)
             if wrong.size:
                 tell(
-                    f"{instruction}: op=nl.{self.name} of {wrong.flat[0]:.6g}; results of the Scalar Engine are valid "
-                    f"for {domain.shown}"
+                    f"{instruction}: op=nl.{self.name} is applied to {wrong.flat[0]:.6g}; results of the Scalar Engine "
+                    f"are valid only for {domain.shown}"
                 )
             return compute(values)
 

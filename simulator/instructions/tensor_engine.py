@@ -111,9 +111,9 @@ def _array_tile(call: Call) -> None:
     ):
         if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or used > extent:
             raise NkiValidationError(
-                f"nc_matmul: {used} {what}s in the {what} tile of {extent} at {start}; allowed on "
-                f"{call.core.target.name}: sizes {', '.join(map(str, sizes))} at a multiple of the size, none above "
-                f"{PARTITIONS}"
+                f"nc_matmul: {used} {what}s do not fit a {what} tile of size {extent} at {start}; on "
+                f"{call.core.target.name}, the size must be one of {', '.join(map(str, sizes))}, the start a multiple "
+                f"of the size, and the end at most {PARTITIONS}"
             )
 
 
@@ -153,7 +153,8 @@ def _columns(call: Call) -> None:
             continue
         if operand != "dst" and tensor.dtype not in _COLUMN_DTYPES:
             raise NkiValidationError(
-                f"nc_matmul: {operand} {tensor.label} is columns of indirect(); allowed: {', '.join(_COLUMN_DTYPES)}"
+                f"nc_matmul: {operand} {tensor.label} is columns of indirect(), whose dtype must be one of "
+                f"{', '.join(_COLUMN_DTYPES)}"
             )
         if call.is_transpose and operand == "moving":
             raise NkiValidationError("nc_matmul: moving cannot be columns of indirect() with is_transpose")

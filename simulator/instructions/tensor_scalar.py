@@ -51,8 +51,8 @@ def _operators_of_engines(call: Call) -> None:
         raise NkiValidationError("tensor_scalar: the GpSimd Engine supports only nl.rsqrt")
     if unit is SCALAR and not on_scalar_engine:
         raise NkiValidationError(
-            f"tensor_scalar: op0 and op1 {pair} on the Scalar Engine of {core.target.name}; allowed from "
-            "trn2 on: multiply and add, multiply, add"
+            f"tensor_scalar: the Scalar Engine of {core.target.name} does not support op0 and op1 {pair}; "
+            "from trn2 on, it supports multiply and add, multiply, add"
         )
     used = [call.operand0] if call.op1 is None else [call.operand0, call.operand1]
     call.vectors = sum(isinstance(operand, NkiTensor) for operand in used)

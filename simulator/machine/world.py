@@ -71,7 +71,7 @@ class World:
         for other, brought in meeting.items():
             if brought.terms != given.terms:
                 raise NkiValidationError(
-                    f"rank {rank} comes with {given.shown}, rank {other} with {brought.shown}: ranks of a group must "
+                    f"rank {rank} calls {given.shown}, but rank {other} calls {brought.shown}: ranks of a group must "
                     "call the same collectives in the same order, with tensors of the same shapes and dtypes"
                 )
         meeting[rank] = given

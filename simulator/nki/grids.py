@@ -150,7 +150,7 @@ class NkiGrid:
             at = keys.index(Ellipsis)
             keys[at : at + 1] = [slice(None)] * (len(free) - len(keys) + 1)
         if len(keys) > len(free):
-            raise OutOfBoundsError(f"{self!r}: {len(keys)} coordinates for {len(free)} dimensions of the grid")
+            raise OutOfBoundsError(f"{self!r}: got {len(keys)} coordinates for a grid of {len(free)} dimensions")
         dimensions = list(self._dimensions)
         for at, item in zip(free, keys):
             dimensions[at] = self._part(dimensions[at], item)
@@ -174,7 +174,7 @@ class NkiGrid:
             raise OperatorError(f"{self!r}: a coordinate must be an integer or a slice, got {type(item).__name__}")
         index = item.__index__()
         if not -count <= index < count:
-            raise OutOfBoundsError(f"{self!r}: coordinate {index} is out of bounds, allowed 0 to {count - 1}")
+            raise OutOfBoundsError(f"{self!r}: coordinate {index} is out of bounds; it must be 0 to {count - 1}")
         found = dimension.part(index % count, index % count + 1)
         return replace(found, indexed=True)
 
@@ -290,7 +290,9 @@ def _source(what: str, source: Any, tile_shape: Any) -> tuple[_Layout, tuple[_Di
 def _steps(what: str, dimensions: tuple[_Dimension, ...], extents: tuple[int, ...]) -> tuple[_Dimension, ...]:
     """Return the dimensions, with the last ones divided into steps of the extents of a tile or block."""
     if len(extents) > len(dimensions):
-        raise ShapeError(f"nl.{what}: {len(extents)} dimensions of a tile for {len(dimensions)} of the tensor")
+        raise ShapeError(
+            f"nl.{what}: a tile of {len(extents)} dimensions is too large for a tensor of {len(dimensions)} dimensions"
+        )
     untiled = len(dimensions) - len(extents)
     found = list(dimensions[:untiled])
     for dimension, extent in zip(dimensions[untiled:], extents):

@@ -295,7 +295,7 @@ def broadcast_to(x: NkiTensor, shape: tuple[int, ...], dtype: Any = None) -> Nki
     shape = tuple(shape)
     if len(shape) != x.ndim or any(old not in (1, new) for old, new in zip(x.shape, shape)):
         raise NkiValidationError(
-            f"nl.broadcast_to: {x.label} to shape {shape}; a dimension must stay or be broadcast from 1"
+            f"nl.broadcast_to: cannot broadcast {x.label} to shape {shape}; only dimensions of 1 can be broadcast"
         )
     if x.shape[0] != shape[0]:
         lanes = _tile((shape[0], *x.shape[1:]), x.dtype)

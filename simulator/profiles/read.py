@@ -76,7 +76,7 @@ class _Json:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
             raise ProfileError(f"{self.name}: not JSON: {reason}") from None
         if not isinstance(found, dict) or "instruction" not in found:
-            kind = "a summary, which contains no" if _is_summary(found) else "not a profile with"
+            kind = "a summary without" if _is_summary(found) else "not a profile with"
             raise ProfileError(
                 f"{self.name}: this is {kind} instructions; export the whole profile: neuron-explorer view ... parquet"
             )

@@ -317,7 +317,8 @@ class IndirectTensor(NkiTensor):
         outside = indices[(indices < 0) | (indices >= self.extent)]
         if outside.size:
             raise OutOfBoundsError(
-                f"{self.storage.label}: index {outside[0]} at run time is out of bounds, allowed 0 to {self.extent - 1}"
+                f"{self.storage.label}: index {outside[0]} at run time is out of bounds; it must be 0 to "
+                f"{self.extent - 1}"
             )
         return indices
 
@@ -365,8 +366,8 @@ class ColumnsTensor(IndirectTensor):
         room = rows if rows < self.group else self.group * self.index.free_size
         if count > room:
             raise NkiValidationError(
-                f"{what}: {count} columns of {self.label}, but its index {self.index.label} has {room} offsets, "
-                f"index[i % {self.group}, i // {self.group}]; give num_elem"
+                f"{what}: {self.label} has {count} columns, but its index {self.index.label} has {room} offsets, "
+                f"index[i % {self.group}, i // {self.group}]; specify num_elem"
             )
 
     def offsets(self, first: int = 0) -> Array:

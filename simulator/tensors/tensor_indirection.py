@@ -55,7 +55,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     dst = writes[0]
     _check_engine(op, unit, dst)
     if op == "tensor_scalar" and dst.dtype in _INT32 and sources[0].dtype in _INT32:
-        core.warn("tensor_scalar: indirect() excludes address arithmetic, as from int32 to int32")
+        core.warn("tensor_scalar: indirect() does not support address arithmetic, such as int32 to int32")
     _partitions(op, dst, sources)
 
 
@@ -75,7 +75,9 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
 def _check_engine(op: str, unit: engine, dst: NkiTensor) -> None:
     """Reject indirect columns on an engine that cannot access them."""
     if op == "tensor_copy" and unit is engine.gpsimd:
-        raise NkiValidationError("tensor_copy: columns of indirect() on the gpsimd engine; allowed: vector, scalar")
+        raise NkiValidationError(
+            "tensor_copy: the gpsimd engine does not support columns of indirect(); use vector or scalar"
+        )
     if isinstance(dst, ColumnsTensor) and unit is engine.scalar and dst.storage.region is PSUM:
         raise NkiValidationError(f"{op}: dst {dst.label}: the Scalar Engine can only scatter into SBUF")
 
@@ -85,7 +87,8 @@ def _at_quadrant(op: str, index: NkiTensor) -> None:
     first = _start(index)
     if first is not None and first % _QUADRANT:
         raise NkiValidationError(
-            f"{op}: index {index.label} of indirect() starts at partition {first}; allowed: multiples of {_QUADRANT}"
+            f"{op}: index {index.label} of indirect() starts at partition {first}; it must start at a multiple of "
+            f"{_QUADRANT}"
         )
 
 
@@ -108,8 +111,8 @@ def _same_start(op: str, tensor: NkiTensor, index: NkiTensor) -> None:
     starts = _start(tensor), _start(index)
     if None not in starts and starts[0] != starts[1]:
         raise NkiValidationError(
-            f"{op}: {tensor.label} starts at partition {starts[0]}, index {index.label} of indirect() at {starts[1]}; "
-            "they must start at the same"
+            f"{op}: {tensor.label} starts at partition {starts[0]}, but index {index.label} of indirect() at "
+            f"{starts[1]}; they must start at the same partition"
         )
 
 

@@ -189,7 +189,9 @@ class TensorViews(WithoutOperators):
     def _reshape(self, shape: tuple[int, ...], what: str) -> Self:
         strides = strides_of_reshape(self.shape, self.strides, shape)
         if strides is None:
-            raise NkiValidationError(f"{what} of {self.label}: strides {self.strides} have no view of shape {shape}")
+            raise NkiValidationError(
+                f"{what} of {self.label}: strides {self.strides} do not allow a view of shape {shape}"
+            )
         return self._view(shape, strides, self.offset)
 
     def rearrange(

@@ -109,7 +109,7 @@ def resolve_index(item: Any, extent: int, dim: int, tensor: Any) -> int:
         ) from None
     if not -extent <= found < extent:
         raise OutOfBoundsError(
-            f"{tensor.label}: index {found} of dimension {dim} is out of bounds, allowed 0 to {extent - 1}"
+            f"{tensor.label}: index {found} of dimension {dim} is out of bounds; it must be 0 to {extent - 1}"
         )
     return int(found) % extent
 

@@ -32,8 +32,8 @@ def test_it_verifies_and_launches_by_layer(feature_model) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"eight_bits": "all"}, "eight_bits is for dtype 'float8_e4m3'"),
-        ({"calibrate": "photos"}, "calibrate is for dtype"),
+        ({"eight_bits": "all"}, "eight_bits requires dtype 'float8_e4m3'"),
+        ({"calibrate": "photos"}, "calibrate requires dtype"),
         ({"calibrate": 3, "dtype": "float8_e4m3"}, "the path of a folder"),
         ({"launches": "all"}, "launches is 'all'; allowed: network, layer"),
         ({"launches": "layer", "lnc": 2}, "lnc must be 1"),

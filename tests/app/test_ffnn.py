@@ -127,7 +127,7 @@ def test_wrong_uses(cli, data, lab, feature_model, picture_model, rows, tmp_path
         "missing.bin: no such file": ("--data", tmp_path / "missing.bin", "--model", feature_model),
         "not a regular file": ("--data", tmp_path, "--model", feature_model),
         "row 0 has the label 7; 0 to 2": ("--data", data, "--labels", tmp_path / "Y.bin", "--model", feature_model),
-        "int32 labels of 5 rows take 20": ("--data", data, "--labels", data, "--model", feature_model),
+        "int32 labels for 5 rows take 20": ("--data", data, "--labels", data, "--model", feature_model),
         "Missing option '--data'": (),
     }
     (tmp_path / "folder.bin").mkdir()

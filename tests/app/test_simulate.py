@@ -112,7 +112,7 @@ def test_a_sweep_prints_a_table_of_variants(folder):
     assert done.returncode == 1 and "(trn1)" in done.stdout
     for options, message in (
         (("--sweep", "N=1"), "no line `N = ...`"),
-        (("--sweep", "FACTOR=1", "--sanitize"), "--sweep excludes"),
+        (("--sweep", "FACTOR=1", "--sanitize"), "--sweep cannot be combined with"),
     ):
         done = start(folder, *options, "kernel.py")
         assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1

@@ -80,7 +80,10 @@ def test_json_has_the_comparison(folder: Path) -> None:
     ("words", "told"),
     [
         (("--compare-archive", "none.zip"), "--compare-archive none.zip: cannot be read: No such file or directory"),
-        (("--compare-archive", "a.zip", "--sweep", "N=1,2"), "--sweep excludes --trace, --report, --sanitize and"),
+        (
+            ("--compare-archive", "a.zip", "--sweep", "N=1,2"),
+            "--sweep cannot be combined with --trace, --report, --sanitize and",
+        ),
     ],
 )
 def test_wrong_use_is_one_line_and_nothing_runs(folder: Path, words: tuple[str, ...], told: str) -> None:

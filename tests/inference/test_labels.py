@@ -62,7 +62,7 @@ def test_a_label_comes_before_the_number_of_one(write) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("y.bin", bytes(16), "16 bytes; int32 labels of 3 rows take 12"),
+        ("y.bin", bytes(16), "16 bytes, but int32 labels for 3 rows take 12"),
         ("y.bin", np.array([2, 0, 3], "<i4").tobytes(), "row 2 has the label 3; 0 to 2 are allowed"),
         ("y.npy", npy([2, 0], "int64"), "2 labels, but there are 3 rows"),
         ("y.npy", npy([2, 0, -1], "int8"), "row 2 has the label -1"),

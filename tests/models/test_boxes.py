@@ -42,10 +42,10 @@ def test_grids_count_their_boxes():
         ({"code": "cells"}, "0 strides"),
         ({"strides": (8,)}, "1 strides"),
         ({"code": "priors", "strides": (8,)}, "prior_counts is []"),
-        ({"code": "priors", "strides": (8,), "prior_counts": (1,), "priors": (8.0,)}, "1 sides of priors"),
+        ({"code": "priors", "strides": (8,), "prior_counts": (1,), "priors": (8.0,)}, "priors contains 1 numbers"),
         ({"objectness": True, "background": True}, "objectness requires"),
         ({"ended": True}, "rows that are already selected"),
-        ({"variances": (0.1,)}, "variances must be two numbers"),
+        ({"variances": (0.1,)}, "variances must be two positive numbers"),
     ],
 )
 def test_what_does_not_fit_is_named(fields, message):

@@ -58,10 +58,10 @@ def test_shapes_follow_the_layers() -> None:
         ((Conv2d("c", 3, 4, (3, 3)), Flatten("f"), Dense("d", 4, 2)), "layer 'c': expects an image of 3 channels"),
         ((Dense("d", 1024, 2),), "layer 'd': expects 1024 features.*put a flatten before it"),
         ((Flatten("f"), Dense("d", 1000, 2)), "layer 'd': expects 1000 features, but its input is 1024"),
-        ((Flatten("f"), Dense("f", 1024, 2)), "layer 'f': the name is used twice"),
+        ((Flatten("f"), Dense("f", 1024, 2)), "layer 'f': this name is used twice"),
         ((Flatten("f"), Softmax("s"), Dense("d", 1024, 2)), "layer 's': a softmax must be the last"),
         ((Flatten("f"), Dense("d", 1024, 3)), "outputs 3 features, but has 2 labels"),
-        ((Conv2d("c", 1, 2, (40, 40)),), "layer 'c': a 40x40 kernel.* leaves nothing"),
+        ((Conv2d("c", 1, 2, (40, 40)),), "layer 'c': a 40x40 kernel.* is too large for an input of"),
         ((Softmax("s"),), "layer 's': expects features"),
         ((), "has 0 layers"),
     ],
@@ -204,7 +204,10 @@ def test_layers_read_any_layers_before_them() -> None:
         ((Flatten("a", inputs=("a",)),), "layer 'a': reads 'a', which is not an earlier layer"),
         ((Flatten("a"), Combine("b", "add")), "layer 'b': reads 1 layers; expected 2"),
         ((Flatten("a"), Flatten("b", inputs=("input",))), "layer 'a': it is not the last layer"),
-        ((Flatten("a"), Combine("b", "add", inputs=("a", "input"))), "layer 'b': add of 1024 features and an image"),
+        (
+            (Flatten("a"), Combine("b", "add", inputs=("a", "input"))),
+            "layer 'b': cannot apply add to 1024 features and an image",
+        ),
     ],
 )
 def test_graphs_that_do_not_fit_are_named(layers, says: str) -> None:

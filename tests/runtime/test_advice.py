@@ -84,7 +84,7 @@ def test_layers_in_one_launch_and_what_is_so_already(model: Model, monkeypatch: 
     for name, advice in layers.items():
         assert (advice.option, advice.before_us) == ("--batch-size 4", pytest.approx(rows[name].latency_us / 2))
         held = {"conv": "3 of 128 partitions hold input channels"}.get(name, f"bound by {rows[name].bound_by}, HFU ")
-        moved = f"{rows[name].hbm_bytes / 1e6:.3g} MB are moved for it"
+        moved = f"{rows[name].hbm_bytes / 1e6:.3g} MB are moved for this layer"
         assert advice.evidence.startswith(moved if rows[name].bound_by.startswith("dma") else held)
 
 
@@ -135,4 +135,6 @@ def test_an_evidence_of_weights_that_move(monkeypatch: pytest.MonkeyPatch) -> No
     adviser = Adviser(Model(network, tensors, {}), "trn2", Setting("float32", 1, DEFAULT_LAUNCHES))
     evidence = next(a.evidence for a in adviser.advice() if a.option == "--batch-size 2")
     moved = float(evidence.split()[0])
-    assert evidence == f"{moved:g} MB are moved for a batch of 1, {4 * 1025 * 1024 / 1e6 / moved:.0%} weights"
+    assert (
+        evidence == f"{moved:g} MB are moved for a batch of 1, of which {4 * 1025 * 1024 / 1e6 / moved:.0%} are weights"
+    )

@@ -58,7 +58,8 @@ def _layer_normalization(importer: Importer, node: Node) -> None:
         return
     if axis != len(view.axes) - 1:
         raise ModelError(
-            "its axes are not supported; use the channels of each pixel, the features, or all axes of an example"
+            "its axes are not supported; normalise over the channels of each pixel, the features, or all axes of an "
+            "example"
         )
     scale = importer.weight(node, 1).reshape(-1)
     shift = importer.optional(node, 2)

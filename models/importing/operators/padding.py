@@ -136,7 +136,9 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
     by_matrix = order[:1] if len(order) in (2, 3) else order
     for axis, (extent, (before, after)) in enumerate(zip(view.shape, sides)):
         if not 0 <= min(before, after) <= max(before, after) <= extent - (mode == "reflect"):
-            raise ModelError(f"cannot pad an axis of {extent} entries with {before} and {after} of its own entries")
+            raise ModelError(
+                f"an axis of {extent} entries is too short to be padded with {before} and {after} of its own entries"
+            )
         if axis in by_matrix and (before or after):
             entries = np.pad(np.arange(extent), (before, after), mode=mode)  # type: ignore[call-overload]
             view = select_entries(importer, view, axis, entries.tolist())

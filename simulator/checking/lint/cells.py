@@ -101,7 +101,7 @@ class Cells:
             ValueError: a cell or a magic command is missing from `text`, or occurs twice.
         """
         if self._place.findall(text) != self._place.findall(self.text):
-            raise ValueError("the cells of the notebook, or its magic commands, are not as they were")
+            raise ValueError("the cells of the notebook, or its magic commands, have changed")
         parts = re.split(rf"^'{self._prefix} cell \d+'\n", text, flags=re.M)
         if self.numbers:
             parts[1] = parts[0] + parts[1]  # statements before the first cell belong to it

@@ -44,7 +44,7 @@ def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> N
         return
     shown = f"a tile {list(tensor.shape)} in nl.{tensor.buffer}"
     if tensor.shape[0] > PARTITIONS:
-        message = f"{shown} has {tensor.shape[0]} partitions, the first dimension; at most {PARTITIONS}"
+        message = f"{shown} has {tensor.shape[0]} partitions (its first dimension), but the limit is {PARTITIONS}"
         scope.report(node, "tile-size", f"{message}: use several tiles")
     dtype = DTYPES.get(tensor.dtype or "")
     room = PSUM_BANK_BYTES * _BANKS if tensor.buffer == "psum" else max(t.sbuf_bytes for t in TARGETS.values())
@@ -80,7 +80,9 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         columns = COLUMNS.get(name) if function == MATMUL else None
         if columns is not None and tensor.shape is not None and prod(tensor.shape[1:]) > columns:
             actual = prod(tensor.shape[1:])
-            scope.report(node, "operand-size", f"{shown} has {actual:,} columns, at most {columns}: split them")
+            scope.report(
+                node, "operand-size", f"{shown} has {actual:,} columns, but the limit is {columns}: split them"
+            )
 
 
 def _check_memory(
@@ -111,7 +113,7 @@ def _check_size(
         return
     free = prod(tensor.shape[1:])
     if kind.dimensions is not None and len(tensor.shape) > kind.dimensions:
-        message = f"{shown} has {len(tensor.shape)} dimensions, at most {kind.dimensions}"
+        message = f"{shown} has {len(tensor.shape)} dimensions, but the limit is {kind.dimensions}"
         scope.report(node, "operand-size", message)
     if kind.elements is not None and not kind.elements[0] <= free <= kind.elements[1]:
         least, most = kind.elements
@@ -120,11 +122,11 @@ def _check_size(
     other = known.get(kind.size_of)
     size = None if other is None or other.shape is None else (other.shape[0], prod(other.shape[1:]))
     if other is not None and size not in (None, (tensor.shape[0], free)):
-        message = f"{shown} is {list(tensor.shape)}, {kind.size_of} is {list(other.shape or ())}"
+        message = f"{shown} is {list(tensor.shape)}, but {kind.size_of} is {list(other.shape or ())}"
         scope.report(node, "operand-size", f"{message}: they must have the same size")
     others = known.get(kind.partitions_of)
     if others is not None and others.shape is not None and tensor.shape[0] != others.shape[0]:
-        message = f"{shown} has {tensor.shape[0]} partitions, {kind.partitions_of} has {others.shape[0]}"
+        message = f"{shown} has {tensor.shape[0]} partitions, but {kind.partitions_of} has {others.shape[0]}"
         scope.report(node, "operand-size", f"{message}: they must be the same")
 
 

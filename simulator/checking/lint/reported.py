@@ -165,15 +165,20 @@ class _Reported(ast.NodeVisitor):
         columns = tile.columns
         if columns is not None and tile.dtype in HALF_WORDS:
             if tile.buffer == "psum" and columns % 2:
-                message = f"{columns} column(s) of {tile.dtype} end within a word of PSUM: make it {columns + 1}"
+                message = (
+                    f"{columns} column(s) of {tile.dtype} end within a word of PSUM: allocate {columns + 1} columns"
+                )
                 self._scope.report(node, "psum-words", message)
             elif tile.buffer == "sbuf" and columns == 1:
-                message = f"one column of {tile.dtype} takes half a word: allocate two columns, and use a view of one"
+                message = (
+                    f"a single {tile.dtype} column fills only half of a word: "
+                    "allocate two columns, and use a view of one"
+                )
                 self._scope.report(node, "one-column", message)
         name = arguments_of(node, self._scope.api.signatures[function]).get("name")
         if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
             if self._loops or name.value in self._names:
-                again = "in each turn of the loop" if self._loops else "again"
+                again = "in each iteration of the loop" if self._loops else "again"
                 message = f"the name {name.value!r} is used {again}: give each tensor of a launch its own name"
                 self._scope.report(node, "tensor-name", message)
             self._names.add(name.value)
@@ -186,7 +191,7 @@ class _Reported(ast.NodeVisitor):
         if isinstance(stationary, ast.Subscript) and isinstance(stationary.value, ast.Name):
             tile = self._tiles.get(stationary.value.id)
             if tile is not None and tile.dtype in HALF_WORDS and _is_one(_indices(stationary)[-1]):
-                message = f"stationary {ast.unparse(stationary)} is one column of {tile.dtype}: use two"
+                message = f"stationary {ast.unparse(stationary)} is a single column of {tile.dtype}: use two columns"
                 self._scope.report(node, "one-column", message)
         self._check_sums(node, bound.get("dst"), bound.get("accumulate"))
 

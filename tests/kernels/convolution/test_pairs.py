@@ -22,5 +22,5 @@ def test_odd_sizes(dtype: Any, height: int, width: int) -> None:
 
 def test_filters_that_are_asked_for_must_be_3x3() -> None:
     x, w = np.zeros((1, 64, 9, 9), np.float32), np.zeros((4, 64, 5, 5), np.float32)
-    with pytest.raises(AssertionError, match="pairs need 3x3 filters"):
+    with pytest.raises(AssertionError, match="pairs requires 3x3 filters"):
         convolve(x, w, np.zeros(4, np.float32), form="pairs")

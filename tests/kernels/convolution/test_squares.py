@@ -26,5 +26,5 @@ def test_a_column_in_wide_padding() -> None:
 
 def test_a_row_must_fit_half_a_bank() -> None:
     x, w = np.zeros((1, 65, 3, 515), np.float32), np.zeros((4, 65, 3, 3), np.float32)
-    with pytest.raises(AssertionError, match=r"squares need 3x3 filters .* whole rows in SBUF"):
+    with pytest.raises(AssertionError, match=r"squares requires 3x3 filters .* whole rows in SBUF"):
         convolve(x, w, np.zeros(4, np.float32), form="squares")

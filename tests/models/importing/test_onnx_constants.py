@@ -122,15 +122,15 @@ def test_constants_in_attributes() -> None:
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "says"),
     [
-        ("LSTM", (F,), {}, "the import cannot evaluate this operator"),
+        ("LSTM", (F,), {}, "trninfer import cannot evaluate this operator"),
         ("Add", (F, F[:, :2]), {}, "its inputs have incompatible shapes or types"),
         ("Gather", (F, i(3)), {"axis": 1}, "its inputs have incompatible shapes or types"),
         ("Add", (F, None), {}, "its inputs have incompatible shapes or types"),
         ("Squeeze", (F, i(0)), {}, "its inputs have incompatible shapes or types"),
         ("Slice", (F, i(0), i(1), i(2)), {}, "its starts, ends, axes and steps are inconsistent"),
         ("Slice", (F, i(0, 0), i(1), i(1)), {}, "its starts, ends, axes and steps are inconsistent"),
-        ("Split", (F,), {"axis": 1, "split": [1, 1]}, r"3 cannot be split into \[1, 1\]"),
-        ("Split", (F,), {"axis": 1, "num_outputs": 4}, "3 cannot be split into 4"),
+        ("Split", (F,), {"axis": 1, "split": [1, 1]}, r"3 entries cannot be split into parts of \[1, 1\]"),
+        ("Split", (F,), {"axis": 1, "num_outputs": 4}, "3 entries cannot be split into 4 parts"),
         ("Cast", (F,), {"to": 8}, "its result has the type .*, which is not supported"),
         ("ConstantOfShape", (i(2, -1),), {}, "its shape has negative sizes"),
         ("Constant", (), {"value_string": "x"}, "a value from value_string is not supported"),

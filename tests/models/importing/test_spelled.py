@@ -81,7 +81,7 @@ def test_a_sequence_that_the_user_spells(tmp_path: Path) -> None:
         ("relu", "does not use the module 'bn1'"),
         (STEPS.replace("relu, maxpool", "rely, maxpool"), r"step 3 \(rely\): neither a module"),
         (STEPS.replace("maxpool:2", "maxpool:x"), "'x' is not a number"),
-        (STEPS.replace("maxpool:2", "maxpool:-2"), "window and stride must be 1 or more|cannot be inferred"),
+        (STEPS.replace("maxpool:2", "maxpool:-2"), "window and stride must be at least 1|cannot be inferred"),
         (STEPS.replace("padding", "pad"), "'pad' is unknown; known keys are padding, stride, groups"),
         (STEPS.replace("conv1, bn1", "bn1, conv1"), "neither a convolution nor a dense layer"),
         (STEPS.replace("groups=2", "groups=3"), "expects an image of 6 channels"),

@@ -35,12 +35,12 @@ def test_as_onnx_runtime(by_rows: bool) -> None:
 @pytest.mark.parametrize(
     ("fields", "shapes", "message"),
     [
-        ({"heads": 5}, ((12, 1, 4),) * 3, "5 heads do not divide"),
+        ({"heads": 5}, ((12, 1, 4),) * 3, "cannot be divided into 5 heads"),
         ({"heads": 2}, ((12, 1, 4), (8, 1, 4), (8, 1, 4)), "do not match"),
         ({"heads": 2}, ((12, 1, 4), (12, 1, 5), (12, 1, 4)), "do not match"),
         ({"heads": 2, "by_rows": True}, ((12, 2, 4), (12, 1, 4), (12, 1, 4)), "do not match"),
         ({"heads": 2}, ((12, 1, MAX_TOKENS + 1),) * 3, "exceed the limit"),
-        ({"heads": 2, "bias_shape": (2, 1, 4, 5)}, ((12, 1, 4),) * 3, "is needed"),
+        ({"heads": 2, "bias_shape": (2, 1, 4, 5)}, ((12, 1, 4),) * 3, "bias_shape must be"),
         ({"heads": 2}, ((12,),) * 3, "expects an image"),
     ],
 )

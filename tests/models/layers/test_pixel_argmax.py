@@ -18,7 +18,7 @@ def test_the_first_of_the_largest(classes: int) -> None:
 
 def test_shapes() -> None:
     assert PixelArgmax("a", 21).output_shape((21, 5, 4)) == (20,)
-    with pytest.raises(ModelError, match="reads 21 channels, one for each class, not 20"):
+    with pytest.raises(ModelError, match="expects 21 channels, one for each class, but its input has 20"):
         PixelArgmax("a", 21).output_shape((20, 5, 4))
     with pytest.raises(ModelError, match="expects an image"):
         PixelArgmax("a", 21).output_shape((21,))

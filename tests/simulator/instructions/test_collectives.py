@@ -222,7 +222,7 @@ A = np.ones((4, 4), np.float32)
         (lambda x, o: ncc.all_gather([x], [o], group((0, 1)), 1), "collective_dim must be 0, got 1"),
         (lambda x, o: ncc.reduce_scatter([x], [o], group((0, 1)), 0, nl.add), "has the wrong shape"),
         (lambda x, o: ncc.all_to_all([x[0:3]], [o[0:3]], group((0, 1)), 0), "must be divisible into 2 parts"),
-        (lambda x, o: ncc.all_to_all([nl.load(x)], [nl.load(x)], group((0, 1)), 0), "tensors in HBM only"),
+        (lambda x, o: ncc.all_to_all([nl.load(x)], [nl.load(x)], group((0, 1)), 0), "the tensors must be in HBM"),
         (lambda x, o: ncc.collective_permute([x], [o], [(0, 1), (1, 1)]), "a duplicate source or target"),
         (lambda x, o: ncc.collective_permute([x, x], [o, o], [(0, 1)]), "one tensor each, got 2 and 2"),
         (lambda x, o: ncc.collective_permute_implicit([[x]], [[o]], group((0, 1)), [1]), "must be 0, 1, ..."),
@@ -310,7 +310,7 @@ def test_ranks_that_come_with_something_else_never_or_in_a_circle_are_named():
         return own(out, nl.shared_hbm)
 
     for what, kind, message in (
-        ("other op", NkiValidationError, r"rank \d comes with all_reduce of .*:\d+, rank \d with all_reduce"),
+        ("other op", NkiValidationError, r"rank \d calls all_reduce of .*:\d+, but rank \d calls all_reduce"),
         ("ended", NkiValidationError, "for rank 0, which has ended"),
         ("circle", NkiValidationError, "deadlock: ranks wait for each other: rank 0 in collective_permute of"),
         ("raises", ValueError, "no luck"),

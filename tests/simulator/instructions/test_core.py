@@ -55,7 +55,7 @@ def test_a_tile_that_was_allowed_allows_no_other(partitions, first, dtype):
         if allowed:
             nisa.tensor_copy(small, large[first : first + partitions])
         else:
-            with pytest.raises(NkiValidationError, match="engines start at 0"):
+            with pytest.raises(NkiValidationError, match="engines can start at 0"):
                 nisa.tensor_copy(small, large[first : first + partitions])
 
 

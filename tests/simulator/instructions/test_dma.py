@@ -85,7 +85,8 @@ def test_a_transpose_with_no_descriptor_generation_is_one_and_told(core):
     """nki-library's norm_tkg_utils asks for it, where the documentation has dge_mode unknown and hwdge."""
     a, dst = uniform(8, 4), tile(np.zeros((4, 8)))
     with pytest.warns(
-        UserWarning, match="dma_transpose: dge_mode none; the documentation lists only unknown and hwdge"
+        UserWarning,
+        match="dma_transpose: dge_mode none is not documented; the documentation lists only unknown and hwdge",
     ):
         nisa.dma_transpose(dst, in_hbm(a), dge_mode=nisa.dge_mode.none)
     np.testing.assert_array_equal(dst.values, a.T)

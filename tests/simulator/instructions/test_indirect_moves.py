@@ -37,7 +37,7 @@ def test_gather_and_scatter_of_rows(rows, dtype):
 
 def test_out_of_bounds_rows_are_an_error_or_skipped():
     a, index = counted(10, 6), np.array([[3], [10], [-1], [0]], np.int32)
-    with pytest.raises(OutOfBoundsError, match=r"index 10 .* allowed 0 to 9"):
+    with pytest.raises(OutOfBoundsError, match=r"index 10 .* must be 0 to 9"):
         simulator.run(gather, a, index)
     (out,) = simulator.run(gather, a, index, skip=True).outputs
     assert np.array_equal(out, np.stack([a[3], np.zeros(6), np.zeros(6), a[0]]))
@@ -50,7 +50,7 @@ def test_out_of_bounds_rows_are_an_error_or_skipped():
 def test_out_of_bounds_scalar_is_an_error_or_skipped(core):
     a, out = in_hbm(counted(4, 8)), in_hbm(np.zeros(8))
     view = a.select(0, indices([[4]]))
-    with pytest.raises(OutOfBoundsError, match="allowed 0 to 3"):
+    with pytest.raises(OutOfBoundsError, match="must be 0 to 3"):
         nisa.dma_copy(out, view)
     nisa.dma_copy(out, view, oob_mode=nisa.oob_mode.skip)
     assert not out.values.any()

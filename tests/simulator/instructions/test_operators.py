@@ -58,7 +58,9 @@ def test_inputs_out_of_a_functions_range_are_told(function):
                 nisa.activation(out, function, tile([[value]]))
         for value in outside:
             core._warned.clear()
-            with pytest.warns(UndefinedOnChipWarning, match=f"op=nl.{function.__name__} of .* are valid for "):
+            with pytest.warns(
+                UndefinedOnChipWarning, match=f"op=nl.{function.__name__} is applied to .* are valid only for "
+            ):
                 nisa.activation(out, function, tile([[value]]))
 
 
@@ -76,6 +78,6 @@ def test_a_range_is_told_once_a_line_and_when_a_launch_is_replayed():
         warnings.simplefilter("error")
         for _ in range(3):
             simulator.run(kernel, good)
-    with pytest.warns(UndefinedOnChipWarning, match=r"op=nl.sqrt of 0; .* 2\^-116 to 2\^118") as told:
+    with pytest.warns(UndefinedOnChipWarning, match=r"op=nl.sqrt is applied to 0; .* 2\^-116 to 2\^118") as told:
         simulator.run(kernel, bad)
     assert len(told) == 1

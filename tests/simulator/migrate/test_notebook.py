@@ -96,7 +96,7 @@ def test_a_lost_magic_is_a_fault_of_ours(monkeypatch):
         return notebook.Migration(found.text.replace("'jupyter magic 1'", "pass"), found.notes)
 
     monkeypatch.setattr(notebook, "migrate_source", planted)
-    with pytest.raises(MigrationError, match="not as they were"):
+    with pytest.raises(MigrationError, match="have changed"):
         migrated(IMPORTS + "!ls", KERNEL)
 
 

@@ -169,11 +169,15 @@ def test_limits_of_grids(core):
     for call, kind, message in (
         (lambda: nl.tiles(a), TypeError, "pass tile_shape if the source is a tensor"),
         (lambda: nl.tiles(3, tile_shape=(2, 3)), TypeError, "must be a tensor or a grid, got int"),
-        (lambda: nl.tiles(a, tile_shape=(1, 2, 3)), ValueError, "3 dimensions of a tile for 2"),
+        (
+            lambda: nl.tiles(a, tile_shape=(1, 2, 3)),
+            ValueError,
+            "a tile of 3 dimensions is too large for a tensor of 2",
+        ),
         (lambda: nl.tiles(chip, tile_shape=(3,)), ValueError, "must have the 2 dimensions of .*, on chip"),
         (lambda: nl.blocks(a, tile_shape=(2, 3), block_shape=(2,)), ValueError, "block_shape"),
-        (lambda: grid[2, 0], IndexError, "coordinate 2 is out of bounds, allowed 0 to 1"),
-        (lambda: grid[0, 0, 0], IndexError, "3 coordinates for 2 dimensions"),
+        (lambda: grid[2, 0], IndexError, "coordinate 2 is out of bounds; it must be 0 to 1"),
+        (lambda: grid[0, 0, 0], IndexError, "3 coordinates for a grid of 2 dimensions"),
         (lambda: grid[0:0], IndexError, "at least one"),
         (lambda: grid[1.0], TypeError, "must be an integer or a slice, got float"),
         (lambda: grid[nisa.scalar_load(tile([[1]], nl.int32))], NkiValidationError, "index_step_elements"),

@@ -74,7 +74,7 @@ def test_a_forged_profile_is_one_line(tmp_path: Path, change: Any, told: str) ->
         ("a.json", b"\x00\xff", "not JSON"),
         ("a.json", b"[" * 200_000, "not JSON"),
         ("a.json", b"[1, 2]", "not a profile with instructions"),
-        ("a.json", b'{"n0": {"total_time": 0.0001}}', "this is a summary, which contains no instructions"),
+        ("a.json", b'{"n0": {"total_time": 0.0001}}', "this is a summary without instructions"),
         ("a.neff", b"", "a program, not a profile; pass the NTFF of a run"),
         ("Instruction.parquet", b"PAR1", "single table of a profile; pass its folder"),
     ],

@@ -41,7 +41,7 @@ def test_scalar_offset_counts_in_steps_of_the_tensors_dimension(core):
     assert np.array_equal(out.values, counted(64, 32)[48:64, 4:12])
     nisa.dma_copy(out, a.ap([[32, 16], [1, 8]], 0, scalar_offset=nisa.register_alloc(24), indirect_dim=1))
     assert np.array_equal(out.values, counted(64, 32)[:16, 24:32])
-    with pytest.raises(OutOfBoundsError, match="allowed 0 to 48"):
+    with pytest.raises(OutOfBoundsError, match="must be 0 to 48"):
         nisa.dma_copy(out, a.ap([[32, 16], [1, 8]], 0, scalar_offset=indices([[49]]), indirect_dim=0))
 
 

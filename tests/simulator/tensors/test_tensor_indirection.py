@@ -96,7 +96,7 @@ def test_matmuls_hold_offsets_in_groups_of_32(trn3_core):
     exact = tile(left, nl.bfloat16).values[:, rows].T @ tile(right, nl.bfloat16).values[:, columns]
     np.testing.assert_allclose(dense.values, exact, rtol=1e-4, atol=1e-4)
     index = indices(np.concatenate([places[:30, None], np.pad(places[30:], (0, 20))[:, None]], axis=1))
-    with pytest.raises(NkiValidationError, match=r"40 columns .* has 30 offsets"):
+    with pytest.raises(NkiValidationError, match=r"has 40 columns, but its index .* has 30 offsets"):
         nisa.nc_matmul(out.indirect(index, 40), stationary, moving)
 
 
@@ -138,22 +138,22 @@ def copied(view, **options):
 
 
 WRONG = {
-    "outside": (lambda v: copied(v([8])), "index 8 at run time is out of bounds, allowed 0 to 7"),
-    "too few": (lambda v: copied(eight().indirect(snake([1], 16, 32))), "give num_elem"),
+    "outside": (lambda v: copied(v([8])), "index 8 at run time is out of bounds; it must be 0 to 7"),
+    "too few": (lambda v: copied(eight().indirect(snake([1], 16, 32))), "specify num_elem"),
     "another operand": (
         lambda v: nisa.tensor_tensor(new((32, 1)), new((32, 1)), v([1]), nl.add),
         "this operand does not support",
     ),
     "a DMA": (lambda v: nisa.dma_copy(new((32, 1)), v([1])), "dma_copy: .* this operand does not support"),
     "another instruction": (lambda v: nisa.reciprocal(new((32, 1)), v([1])), "reciprocal: .* does not support"),
-    "GpSimd": (lambda v: copied(v([1]), engine=nisa.engine.gpsimd), "allowed: vector, scalar"),
+    "GpSimd": (lambda v: copied(v([1]), engine=nisa.engine.gpsimd), "use vector or scalar"),
     "into PSUM": (
         lambda v: nisa.activation(psum((32, 8)).indirect(snake([1], 16, 32), 1), nl.copy, new((32, 1))),
         "Scalar Engine can only scatter into SBUF",
     ),
     "float32 matmul": (
         lambda v: nisa.nc_matmul(psum((1, 4)), eight().indirect(snake([1], 32, 32), 1), tile(counted(32, 4))),
-        "allowed: float16, bfloat16",
+        "must be one of float16, bfloat16",
     ),
     "a tile of the array": (
         lambda v: nisa.nc_matmul(
@@ -167,11 +167,11 @@ WRONG = {
     ),
     "index in the middle": (
         lambda v: copied(placed((16, 8), nl.float32, 0, 0).indirect(placed((48, 1), nl.int32, 0, 64)[16:32], 1)),
-        "starts at partition 16; allowed: multiples of 32",
+        "starts at partition 16; it must start at a multiple of 32",
     ),
     "apart": (
         lambda v: copied(placed((16, 8), nl.float32, 32, 0).indirect(placed((16, 1), nl.int32, 0, 64), 1)),
-        "starts at partition 32, index .* at 0",
+        "starts at partition 32, but index .* at 0",
     ),
     "floats": (lambda v: eight().indirect(new((32, 1))), "offsets must be an integer tensor in SBUF"),
     "other partitions": (lambda v: eight().indirect(indices([[1]])), "must have the tile's 32 partitions"),

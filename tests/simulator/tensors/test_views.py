@@ -155,7 +155,7 @@ def test_slices_that_are_none(item, kind, message):
 def test_indices_count_from_either_end():
     assert [resolve_index(item, 8, 0, TENSOR) for item in (0, 7, -1, -8, np.int64(3))] == [0, 7, 7, 0, 3]
     for item in (8, -9):
-        with pytest.raises(OutOfBoundsError, match=f"index {item} of dimension 0 is out of bounds, allowed 0 to 7"):
+        with pytest.raises(OutOfBoundsError, match=f"index {item} of dimension 0 is out of bounds; it must be 0 to 7"):
             resolve_index(item, 8, 0, TENSOR)
     with pytest.raises(
         NkiValidationError, match=r"index 1\.0 of dimension 0 must be an integer, a slice, `...` or nl.ds"

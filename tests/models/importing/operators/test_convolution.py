@@ -195,7 +195,7 @@ def test_images_of_three_sides(depth: int, tmp_path: Path) -> None:
             (4, 1, 6, 5),
             (3, 2, 1, 1, 1),
             {"group": 2},
-            "2 groups do not divide|with 2 groups, but its input has 4 channels",
+            "cannot be divided into 2 groups|with 2 groups, but its input has 4 channels",
         ),
         ((2, 1, 6, 5), (2, 2, 1, 1, 1), {"strides": [0, 1, 1]}, "with 1 groups, but its input has 2 channels"),
         ((2, 1, 6, 5), (2, 2, 1, 3, 3), {"auto_pad": "SAME_UPPER"}, "or its auto_pad is not supported"),

@@ -63,7 +63,7 @@ def test_numbers_that_do_not_fit(tmp_path: Path) -> None:
     chain.add("InstanceNormalization", chain.weight(4), chain.weight(4))
     with pytest.raises(ModelError, match=r"cannot normalise \[batch, 6, 5, 4\] in 4 groups with 4 scales"):
         import_network(chain.save(tmp_path))
-    for fields, says in (((6, 4), "4 groups do not divide 6 channels"), ((6, 2, 0.0), "epsilon is 0.0")):
+    for fields, says in (((6, 4), "6 channels cannot be divided into 4 groups"), ((6, 2, 0.0), "epsilon is 0.0")):
         with pytest.raises(ModelError, match=says):
             GroupNorm("n", *fields)
 
@@ -183,7 +183,7 @@ def test_a_layer_norm_of_features() -> None:
             "LayerNormalization",
             {"axis": 2},
             ("y",),
-            "its axes are not supported; use the channels of each pixel",
+            "its axes are not supported; normalise over the channels of each pixel",
         ),
         ("GroupNormalization", {"num_groups": 0}, ("y",), r"cannot normalise \[batch, 4, 3, 2\] in 0 groups with 4"),
     ],

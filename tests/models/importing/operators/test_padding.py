@@ -103,8 +103,16 @@ def test_channels_of_zeros_before_or_after(before: int, after: int) -> None:
         ([0, 1, 0, 0, 0, 0], {}, r"^it has 6 pads, but its input is \[batch, 3, 5, 6\]$"),
         ([0, -1, 0, 0, 0, 0, 0, 0], {}, "^channels can be padded to at most 4096, but not cropped$"),
         ([0, 4094, 0, 0, 0, 0, 0, 0], {}, "^channels can be padded to at most 4096, but not cropped$"),
-        ([0, 0, 5, 0, 0, 0, 0, 0], {"mode": "reflect"}, "^cannot pad an axis of 5 entries with 5 and 0 of its own"),
-        ([0, 0, 0, 0, 0, 0, 0, 7], {"mode": "edge"}, "^cannot pad an axis of 6 entries with 0 and 7 of its own"),
+        (
+            [0, 0, 5, 0, 0, 0, 0, 0],
+            {"mode": "reflect"},
+            "^an axis of 5 entries is too short to be padded with 5 and 0 of its own",
+        ),
+        (
+            [0, 0, 0, 0, 0, 0, 0, 7],
+            {"mode": "edge"},
+            "^an axis of 6 entries is too short to be padded with 0 and 7 of its own",
+        ),
     ],
 )
 def test_pads_that_are_not_supported(pads: list[int], attributes: dict, says: str) -> None:

@@ -69,12 +69,12 @@ def test_sums_that_do_not(body):
     ],
 )
 def test_an_odd_number_of_halves_of_words(tile, columns, dtype):
-    message = f"{columns} column(s) of {dtype} end within a word of PSUM: make it {columns + 1}"
+    message = f"{columns} column(s) of {dtype} end within a word of PSUM: allocate {columns + 1} columns"
     assert found(f"e = nl.ndarray({tile})") == [("psum-words", message)]
 
 
 def test_a_single_column():
-    message = "one column of float16 takes half a word: allocate two columns, and use a view of one"
+    message = "a single float16 column fills only half of a word: allocate two columns, and use a view of one"
     assert found("e = nl.ndarray((n, 1, 1), nl.float16)") == [("one-column", message)]
 
 
@@ -97,7 +97,11 @@ def test_a_single_stationary_column():
     body = "e = nl.ndarray((128, 4), dtype={})\nnisa.nc_matmul(dst=a, stationary=e[{}], moving=a)"
     for index in ("0:128, 2:3", ":, n : n + 1", ":, 3"):
         ((rule, message),) = found(body.format("nl.bfloat16", index))
-        assert rule == "one-column" and message.startswith("stationary e[") and message.endswith("bfloat16: use two")
+        assert (
+            rule == "one-column"
+            and message.startswith("stationary e[")
+            and message.endswith("bfloat16: use two columns")
+        )
     for index in (":, 2:4", ":, n : n + 2", "..."):
         assert found(body.format("nl.bfloat16", index)) == []
     assert found(body.format("nl.float32", ":, 2:3")) == []
@@ -108,7 +112,7 @@ def test_names_of_tensors():
     e, f, empty = (made.format(repr(name)) for name in ("e", "f", ""))
     again = "the name 'e' is used {}: give each tensor of a launch its own name"
     assert found(e + e) == [("tensor-name", again.format("again"))]
-    assert found(f"for i in range(n):\n    {e}") == [("tensor-name", again.format("in each turn of the loop"))]
+    assert found(f"for i in range(n):\n    {e}") == [("tensor-name", again.format("in each iteration of the loop"))]
     for body in (
         e + f + empty + empty,
         f"for i in range(n):\n    {made.format('str(i)')}",
