@@ -16,11 +16,12 @@
     digits = trninfer.Classifier("digits-cnn")  # loaded once, used many times
     digits.classify("photos/*.jpg", on_error="collect").save("answers.csv")
 
-Errors are raised as a `TrninferError` with a one-line message: `InputError` for inputs, which the message identifies
-(its subclass `OverflowedError` for numbers too large for the dtype), `ArgumentError` for arguments, `ModelError` for
-models, `TargetError` and `BackendUnavailable` for targets and backends, and `KernelError` for networks that cannot run
-there. Any other exception is a bug in the program. `trninfer.simulator` contains only the simulator, for custom
-kernels. Large modules are imported only when they are used. See docs/python.md for details.
+Every error is a `TrninferError` with a one-line message: `InputError` for an unusable input, which the message names
+(`OverflowedError` if its numbers are too large for the dtype), `ArgumentError` for an invalid argument, `ModelError`
+for an invalid model, `TargetError` or `BackendUnavailable` for a target or backend that cannot be used, and
+`KernelError` for a network that cannot run on it. Any other exception is a bug in the program. `trninfer.simulator`
+contains only the simulator, for custom kernels. Large modules are imported only when they are used. See docs/python.md
+for details.
 """
 
 import sys

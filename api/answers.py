@@ -46,11 +46,11 @@ class Run:
 class Answers:
     """The predictions of a network for its inputs, and the time of each layer.
 
-    `predictions` are in the order of the inputs; `errors` contains the inputs without a prediction, if the run collects
-    them. `layers` has a row for each layer (or kernel launch), with times summed over all batches; `total_us` is their
-    total in microseconds, and `latency_kind` is "predicted" or "measured". `notes` report how files were read, such as
-    which line was the header. `score` contains accuracy, top-5 accuracy, F1 by class and confusions, if labels were
-    given.
+    `predictions` are in the order of the inputs; `errors` lists the inputs without a prediction if `on_error` is
+    "collect". `layers` has a row for each layer (or kernel launch), with times summed over all batches; `total_us` is
+    their total in microseconds, and `latency_kind` is "predicted" or "measured". `notes` report how files were read,
+    such as which line was the header. If labels were given, `score` contains the accuracy, the top-5 accuracy, the F1
+    score of each class and the confusions.
 
     The object is a sequence of its predictions.
     """

@@ -120,7 +120,8 @@ def bench(
     random inputs (in float8_e4m3, for the inputs of `calibrate`) are also computed and compared with the golden NumPy
     model; the result is stored in `verify`.
 
-    Raises ArgumentError, ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
+    Raises ArgumentError, ModelError, TargetError, BackendUnavailable or KernelError, all of which are subclasses of
+    TrninferError.
     """
     began = time.perf_counter()
     arguments = RunArguments(

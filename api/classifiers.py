@@ -191,7 +191,7 @@ class Predictor(_Loaded):
 
 
 def _columns(answers: Answers | None, count: int) -> dict[str, np.ndarray]:
-    """Return label, probability and error of N inputs, some of which have no prediction."""
+    """Return the labels, probabilities and errors of N inputs, some of which may have no prediction."""
     labels, probabilities, errors = [""] * count, [np.nan] * count, [""] * count
     for answer in answers or ():
         position = answer.input

@@ -85,7 +85,7 @@ def classify(
 
     If `on_error` is "raise", an InputError is raised for the first picture that cannot be used. If it is "collect",
     such pictures are listed in `errors` of the result, and the others are processed. Also raises ArgumentError,
-    ModelError, TargetError, BackendUnavailable and KernelError, all of which are TrninferError.
+    ModelError, TargetError, BackendUnavailable or KernelError, all of which are subclasses of TrninferError.
     """
     arguments = RunArguments(
         dtype=dtype,
@@ -187,7 +187,7 @@ def predict(
     file as for `trninfer ffnn --data`, or a glob; the content of such a file (bytes), or a binary file object; a list
     of these; or an iterator over rows or blocks of rows, which is consumed lazily. The `input` of a prediction is the
     number of its row, counted from 0 over all inputs. `header` specifies whether the first line of a .csv or .tsv file
-    is a header ("yes"), a row ("no"), or either, depending on its content ("auto"); `notes` of the result report the
+    is a header ("yes"), a row ("no"), or whichever its content suggests ("auto"); `notes` of the result report the
     choice, and warn if it is ambiguous.
 
     For a table (.csv, .tsv, .parquet), `columns` names the features in order, `drop` lists the columns to ignore,

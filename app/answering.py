@@ -69,7 +69,7 @@ class Inputs(Protocol):
         """Return the number of inputs for the title of the table, such as `3 pictures`."""
 
     def identity(self) -> Identity:
-        """Return the part of a run's identity that depends on neither the model nor the options."""
+        """Return the part of the run's identity that does not depend on the model or the options."""
 
     def leave_out(self, answered: set[str | int], reported: set[str | int]) -> int:
         """Skip the inputs that already have a prediction and return the number of remaining inputs. `reported` contains

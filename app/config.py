@@ -4,8 +4,8 @@
     [classify]                # for one command only
     batch-size = 32
 
-In a pyproject.toml, the same settings are in the table [tool.trninfer]. No file is read implicitly: a file that happens
-to be in the folder of the pictures must not determine where predictions are written.
+In a pyproject.toml, the same settings are in the table [tool.trninfer]. No file is read implicitly, because a file that
+happens to be in the folder of pictures must not determine where predictions are written.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def doctor(
     on a chip, each of their kernels is also compared with the simulator. The results are written to an archive, with
     predicted and measured times in separate columns. Addresses and the names of folders, people and machines are
     removed from it. If you run this on a chip, please send us the archive. The self-test also runs on the simulator.
-    The exit status is 1 if a result differs, and 3 if the chip is lost three times in a row; if a kernel fails on the
-    chip, the next one runs in a new process. --backend, --target, --dtype, --archive, --compile-timeout and --quiet
+    The exit status is 1 if a result differs, and 3 if the chip is lost three times in a row. If a kernel fails on the
+    chip, the next kernel runs in a new process. --backend, --target, --dtype, --archive, --compile-timeout and --quiet
     require --selftest.
 
     With --compile-only, AWS's compiler compiles every kernel and the bundled networks to NEFFs, for trn2 and trn3, on

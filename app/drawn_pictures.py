@@ -67,7 +67,7 @@ class DrawnPictures:
         self._written += self._write(answer.input, drawn, self._folder / self._file_name(name))
 
     def _write(self, name: str | int, drawn: Image.Image, target: Path) -> bool:
-        """Write the picture of an input atomically. Return False and record a problem if a folder has this name."""
+        """Write the picture of an input atomically. If a folder has this name, record a problem and return False."""
         try:
             with replacing(target) as file:
                 if target.suffix.lower() in _LOSSY:

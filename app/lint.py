@@ -156,7 +156,7 @@ def _line(finding: Finding) -> str:
 
 
 def _check_all(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
-    """Check a file, or the files of a folder; what cannot be used is reported."""
+    """Check a file, or the files in a folder, and report files that cannot be checked."""
     try:
         for each in _python_files(path) if path.is_dir() else [path]:
             _check(each, checked, shapes, static)

@@ -146,7 +146,7 @@ def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> Non
 
 
 def fail_under_option(measure: str, example: str = "") -> Any:
-    """Return the option --fail-under of a command that computes this measure."""
+    """Return the --fail-under option of a command that computes this metric."""
     told = f"Exit with status 1 if the {measure} against --labels is below this value{example}."
     return typer.Option("--fail-under", parser=fraction, metavar="SHARE", help=told)
 

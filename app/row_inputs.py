@@ -1,4 +1,4 @@
-"""The rows of `ffnn`: their identity, their names, and the rows that remain to be processed."""
+"""The input rows of `ffnn`: their identity, their names, and which of them remain to be processed."""
 
 from __future__ import annotations
 

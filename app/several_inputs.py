@@ -58,7 +58,7 @@ def open_several(
 
 
 class _StreamedStates(FileStates):
-    """The states of the files of one of several inputs."""
+    """The states of the files that provide one of several inputs."""
 
     def __init__(self, paths: Sequence[str], check: ResumeCheck, streamed: str) -> None:
         super().__init__(paths, check)

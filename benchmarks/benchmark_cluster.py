@@ -11,9 +11,9 @@ separately, as the seconds until all workers were ready. As in `trninfer classif
 threads, and each worker decodes its own pictures. "independent" is the rate of the same number of processes that do not
 communicate, which is the upper limit on this machine.
 
-"idle" is the fraction of the time in which the working processes had no work, and "waited" the fraction in which they
-waited for a processor. If "waited" exceeds a few percent, the machine is busy and the rates are too low. In that case,
-use the last figure, the ratio of the rates without waiting.
+"idle" is the fraction of the time during which the worker processes had no work; "waited" is the fraction during which
+they waited for a processor. If "waited" exceeds a few percent, the machine is busy and the rates are too low. In that
+case, use the last figure, the ratio of the rates without waiting.
 
 With --memory, the script runs digits-cnn on a Ray cluster of two nodes on this machine, sends pictures as paths, and
 prints the resident set of the driver and of each worker (including shared pages) after each tenth of the run. The

@@ -56,7 +56,7 @@ def start_server(model: str, batch: int) -> tuple[subprocess.Popen[str], int]:
 
 
 def serve_rate(port: int, pictures: list[bytes], clients: int) -> tuple[float, list[float], float]:
-    """Return pictures per second, the latency of each in seconds, and the mean batch size."""
+    """Return the pictures per second, the latency of each picture in seconds, and the mean batch size."""
     numbers = itertools.count()
     latencies: list[float] = []
     sizes: list[int] = []

@@ -1,14 +1,14 @@
-"""Compute expected errors of predictions from rows that were predicted with their family excluded from the fits.
+"""Compute the expected errors of predictions from rows whose family was excluded from the fits.
 
     python benchmarks/latency_accuracy.py --sources DIR --save
     python benchmarks/expected_errors.py
 
-The first command saves the errors in data/left-out.csv. The second prints the contents of
+The first command saves the errors in data/left-out.csv. The second command prints the contents of
 simulator/timing/expected_error.py. For each target and kind of bound, the error is the smallest whole percentage that
 contains two thirds of the rows of each repository. For other kernels, it is the percentage that contains two thirds of
 the families, each represented by its worst row. This percentage is also the minimum for kinds with fewer than FEWEST
-rows, either in total or if one repository is excluded. The errors of a target with fewer than FEW_FAMILIES families are
-at least those of the least certain target.
+rows, either in total or if one repository is excluded. A target with fewer than FEW_FAMILIES families is assigned
+errors at least as large as those of the least certain target.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSIDE = 2 / 3
 
 
 class Record(NamedTuple):
-    """A predicted row, and its percentage error with its family excluded from the fits."""
+    """A predicted row, and its percentage error if its family is excluded from the fits."""
 
     id: str
     device: str

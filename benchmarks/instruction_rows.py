@@ -175,7 +175,7 @@ def _dma_element(size: int, software: bool = False) -> Callable[[], float]:
 
 
 def _stream(direction: str) -> list[Event]:
-    """Return the loads or the store of the addition of 256,000 numbers in one tile, without DGE."""
+    """Return the loads or the store of a kernel that adds 256,000 numbers in one tile, without DGE."""
     vector = _spec("float32", 256_000)
     events = _events("dma_copy", vector_add_stream, vector, vector, free=2000, dge=False, profiled=True)
     return [event for event in events if event.load == (direction == "loads")]

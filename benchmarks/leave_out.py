@@ -1,10 +1,11 @@
 """Compute leave-one-out errors: the errors of predictions if constants were fitted without the row, or its family.
 
-Rows to which no constant is fitted keep their errors. For any other row, all constants that were fitted to the excluded
-rows are refitted jointly to the other rows of the device, by least squares of the relative errors, with predictions
-linearised in the constants. Whole-number constants are chosen among whole numbers instead. A constant that the other
-rows do not determine is set to its documented value (`PRIORS`), or to the value of the other device if that was
-determined independently. Otherwise, it is removed from the model: a time becomes zero, a rate unlimited, and a share 1.
+If no constant was fitted to a row, its error is unchanged. For any other row, all constants that were fitted to the
+excluded rows are refitted jointly to the other rows of the device, by least squares of the relative errors, with
+predictions linearised in the constants. Whole-number constants are chosen among whole numbers instead. A constant that
+the other rows do not determine is set to its documented value (`PRIORS`), or to the value of the other device if that
+was determined independently. Otherwise, it is removed from the model: a time becomes zero, a rate unlimited, and a
+share 1.
 """
 
 from __future__ import annotations

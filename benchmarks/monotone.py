@@ -2,7 +2,7 @@
 
     python benchmarks/monotone.py [--count 100] [--seed 0]
 
-The script counts the violations of four rules. bfloat16 is not slower than float32. An additional row or column does
+The script counts the violations of four rules: bfloat16 is not slower than float32; an additional row or column does
 not make a kernel faster, and makes it slower by at most the added work. More work is never faster. Doubling the speed
 of a resource makes nothing slower. Every violation is printed.
 """
@@ -46,7 +46,7 @@ class Kernel:
     maker: str = "unknown"
 
     def run(self, constants: Mapping[str, float] | None = None) -> simulator.Run:
-        """Time the kernel. If `constants` are given, they change the constants of the machine."""
+        """Time the kernel. If `constants` are given, they override the constants of the timing model."""
         shape = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -48,7 +48,7 @@ class PredictedRow:
 
 
 def fitted_to(row: Measurement) -> tuple[str, ...]:
-    """Return the constants of the row's device that depend on the row, regardless of their mark."""
+    """Return the constants of the row's device that depend on the row, whether or not they are marked as fitted."""
     return tuple(
         name
         for name, constant in constants(row.device).items()

@@ -245,8 +245,8 @@ def move_to_picture(found: Found, frame: Frame) -> Found:
 def _outlines(oriented: np.ndarray, frame: Frame) -> np.ndarray:
     """Return the corners of oriented boxes [K, 5] in the picture, float32 [K, 4, 2].
 
-    A box stays a rectangle, whose sides are divided by the scales as in YOLO's implementation, unless the picture is
-    squashed.
+    Unless the picture was resized without preserving its aspect ratio, a box remains a rectangle whose sides are
+    divided by the scales, as in YOLO's implementation.
     """
     scale, first = np.array(frame.scale, np.float32), np.array((frame.left, frame.top), np.float32)
     if frame.is_squashed:

@@ -3,7 +3,7 @@ not such a table.
 
 The following rules determine which line is the header; the result is reported:
 
-- "yes": the first line that is not a comment. "no": there is no header.
+- "yes": the first line that is not a comment is the header. "no": there is no header.
 - "auto": the first line, if it names columns: no cell is a number or missing; or the cells are 0, 1, 2, 3, ..., as
   pandas writes for columns without names (at least four, or preceded by a name or an empty cell).
 

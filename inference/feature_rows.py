@@ -157,7 +157,7 @@ def numbered(
 def usable_rows(
     rows: np.ndarray, first: int, refuse: Refuse, answered: Set[str | int] = frozenset()
 ) -> tuple[list[int], np.ndarray]:
-    """Return the numbers of the rows [N, M] that are finite in float32 and not in `answered`, and these rows. `first`
+    """Return the rows of [N, M] that are finite in float32 and not in `answered`, preceded by their numbers. `first`
     is the number of the first row. `refuse` is called with the number of a row that is not finite, and the reason."""
     finite = _finite(rows)
     whole = finite.all(axis=1)

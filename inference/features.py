@@ -106,7 +106,7 @@ def read_weights(folder: Path) -> Model:
     [c].
 
     The files contain raw little-endian float32 in row-major order. All sizes are derived from the file sizes. Raises
-    InputError with the names of the files whose sizes are inconsistent.
+    InputError, naming the files, if their sizes are inconsistent.
     """
     counts = {}
     for name in ("W1", "b1", "W2", "b2"):

@@ -1,4 +1,4 @@
-"""Score class maps against known classes: intersection over union, for each class and on average."""
+"""Score class maps against the correct classes: the intersection over union of each class, and its mean."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ SizeNote = Callable[["tuple[int, int]"], None]
 
 
 def _noting(sizes: MutableMapping[str | int, tuple[int, int]] | None, name: str) -> SizeNote | None:
-    """Return a function that stores the size of a picture, or None if sizes are not needed."""
+    """Return a function that stores the size of a picture, or None if `sizes` is None."""
     return None if sizes is None else partial(sizes.__setitem__, name)
 
 

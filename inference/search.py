@@ -42,7 +42,7 @@ class _Search:
     _folder: tuple[str, str] = ("", "")  # the folder of the last file, and its resolved path
 
     def add(self, path: str, is_link: bool | None = None) -> None:
-        """Add a file. Pass `is_link` if it is known, which saves a system call per file in large folders."""
+        """Add a file. Passing `is_link`, if it is known, saves a system call per file in large folders."""
         identity = path if path == STANDARD_INPUT or "\0" in path else self._real_path(path, is_link)
         if identity not in self.seen:
             self.seen.add(identity)

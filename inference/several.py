@@ -63,7 +63,7 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
     """Return the input for which pictures are read: the only input that is not given, or None if all inputs are given.
 
-    Raises InputError if several inputs are missing, or if the missing one is not an image.
+    Raises InputError if several inputs are missing, or if the missing input is not an image.
     """
     left = [part for part in spec.parts if part.name not in given.arrays]
     if len(left) > 1 or (left and not isinstance(left[0].input, ImageInput)):

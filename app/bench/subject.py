@@ -184,7 +184,7 @@ class BenchSubject:
                 raise UsageError(f"--graph and {option} both write {path}; use different files")
 
     def ignored(self, options: RunOptions) -> list[str]:
-        """Return the given options that have no effect on a suite."""
+        """Return the options that were given but have no effect on a suite."""
         plain = RunOptions()
         pairs = {
             "--dtype": options.dtype != plain.dtype,
@@ -211,7 +211,7 @@ class BenchSubject:
 
 
 def _refuse(rules: dict[str, bool]) -> None:
-    """Raise UsageError with the first message whose condition is true."""
+    """Raise UsageError with the message of the first condition that is true."""
     for message, is_violated in rules.items():
         if is_violated:
             raise UsageError(message)

@@ -1,4 +1,4 @@
-"""Tables of an HTML page. They are readable without a script; with one, a click on a heading sorts the rows."""
+"""Tables of an HTML page. The tables are readable without JavaScript; with it, a click on a heading sorts the rows."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _place(key: tuple[str, int]) -> tuple[str, int, int]:
 
 
 def _core_of(kind: str) -> tuple[str, str]:
-    """Split `core 1 dma load` into ("core 1 ", "dma load"); the first part is "" if there is only one core."""
+    """Split `core 1 dma load` into ("core 1 ", "dma load"). With a single core, the first part is ""."""
     return (kind[:7], kind[7:]) if kind.startswith("core ") else ("", kind)
 
 

@@ -210,7 +210,7 @@ def _scores(report: Report) -> dict[str, Any]:
 
 
 def _floor(table: LayerTable) -> dict[str, Any]:
-    """Return the lower bound of the time of a network, and the ratio of its time to the bound."""
+    """Return the lower bound on a network's time, and the ratio of its time to that bound."""
     floor = table.floor
     assert floor is not None
     network = table.prefix.removesuffix("/") or None

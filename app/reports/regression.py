@@ -1,8 +1,8 @@
 """`bench --compare`: compare the times of a bench with an earlier one, and detect regressions.
 
-Both are JSON documents of schema_version 1, both measured or both predicted, of networks, the same kernel at the same
-shape, or a suite. If networks, targets, dtypes or batch sizes differ, the differences are listed and nothing is
-considered a regression.
+Both benches are JSON documents of schema_version 1. Their times must both be measured or both be predicted, and they
+must cover networks, a suite, or one kernel at one shape. If networks, targets, dtypes or batch sizes differ, the
+differences are listed and nothing is considered a regression.
 """
 
 from __future__ import annotations

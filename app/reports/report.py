@@ -77,12 +77,12 @@ class LayerTable:
 
     @property
     def mfu(self) -> float | None:
-        """Return the MFU over the total time, or None if it is unknown for some row."""
+        """Return the MFU over the total time, or None if it is unknown for any row."""
         return self._utilization[0]
 
     @property
     def hfu(self) -> float | None:
-        """Return the HFU over the total time, or None if it is unknown for some row."""
+        """Return the HFU over the total time, or None if it is unknown for any row."""
         return self._utilization[1]
 
     @property

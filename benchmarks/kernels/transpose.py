@@ -1,4 +1,4 @@
-"""Matrix transposition as it was measured: one 128x128 tile at a time, on the Tensor Engine."""
+"""The matrix transposition that was measured: one 128x128 tile at a time, on the Tensor Engine."""
 
 import nki
 import nki.isa as nisa

@@ -232,7 +232,7 @@ class Server:
         }
 
     def batch_parameters(self, answers: Sequence[InputAnswer]) -> dict[str, Any]:
-        """Return the response parameters of the batch that took longest."""
+        """Return the response parameters that describe the batch that took longest."""
         longest = max(answers, key=lambda answer: answer.batch_us)
         return {
             "latency_kind": self.info.latency_kind,

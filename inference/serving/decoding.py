@@ -58,7 +58,7 @@ class PictureTask:
 
 @dataclass(frozen=True)
 class SizeTask:
-    """Reads the width and height of a picture from its header; the result is None if it is not a picture."""
+    """Reads the width and height of a picture from its header; the result is None if the file is not a picture."""
 
     content: bytes
 

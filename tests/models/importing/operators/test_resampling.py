@@ -102,7 +102,7 @@ def test_depth_to_space_and_back(mode: str, tmp_path: Path) -> None:
             lambda c: c.add("Resize", "", "", c.constant([1, 2, 9, 9]), keep_aspect_ratio_policy="not_larger"),
             "its keep_aspect_ratio_policy",
         ),
-        (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="reflect"), "of 4 entries is too short to be padded"),
+        (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="reflect"), "is too short to be padded"),
         (lambda c: c.add("Pad", c.constant([0, 0, 4, 0, 0, 0, 0, 0]), mode="mirror"), "its mode 'mirror' is unknown"),
         (lambda c: c.add("DepthToSpace", blocksize=2), "cannot rearrange an input of"),
         (lambda c: c.add("SpaceToDepth", blocksize=3), "cannot rearrange blocks of 3x3 pixels of"),
