@@ -111,7 +111,8 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
 
     def _cut_off(self) -> None:
-        """Close all connections. Since Python 3.12, asyncio waits for open ones, whatever uvicorn does."""
+        """Close all connections. Since Python 3.12, asyncio waits for open connections regardless of uvicorn's
+        settings."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 

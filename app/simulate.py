@@ -379,8 +379,8 @@ def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | Non
 
 
 def _report_lint(file: Path, name: str) -> None:
-    """Print a line with the number of lint findings. A run does not reveal these, since the simulator runs any Python,
-    whereas the compiler accepts only a subset."""
+    """Print a line with the number of lint findings. Running the script does not reveal these problems: the simulator
+    runs any Python code, whereas the compiler accepts only a subset."""
     from ..simulator.checking.lint import SourceError, check_file
 
     try:

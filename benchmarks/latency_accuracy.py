@@ -96,7 +96,8 @@ def main() -> None:
 
 
 def predicted_records(sources: str) -> list[Record]:
-    """Predict every row that can be compared from checkouts of the published sources, with and without its family."""
+    """Predict every row that can be compared, using checkouts of the published sources, once with its family in the
+    fits and once without."""
     os.environ[SOURCES_VARIABLE] = sources
     predictions = predict_all([row for row in load_all_kernel_rows() if find_row(row.id).is_comparable])
     return records_of(predictions, leave_out(predictions, lambda p: family(p.row)))
@@ -140,8 +141,8 @@ def kernel_table(predictions: Sequence[PredictedRow], families: Sequence[float])
 
 
 def summary_table(predictions: Sequence[PredictedRow], families: Sequence[float]) -> Table:
-    """Return the errors over all rows, for each file, device and kernel, and for rows with and without a constant that
-    depends on them."""
+    """Return the errors over all rows, for each file, device and kernel, and separately for rows on which a constant
+    depends and for all others."""
     splits: list[Callable[[PredictedRow], str]] = [
         lambda p: "all",
         lambda p: FILES[p.row.id[0]],
@@ -165,7 +166,8 @@ def summary_table(predictions: Sequence[PredictedRow], families: Sequence[float]
 
 
 def constant_table() -> Table:
-    """Return the constants of the model that depend on kernel rows, regardless of their mark, and these rows."""
+    """Return the constants of the model that depend on kernel rows (whether or not they are marked as fitted), and
+    these rows."""
     rows = {row.id: row for row in load_all_kernel_rows()}
     lines: list[Sequence[str]] = []
     for target in TARGETS:

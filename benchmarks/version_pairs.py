@@ -129,8 +129,8 @@ def ranked_families(predictions: Sequence[PredictedRow]) -> list[Ranked]:
 
 
 def ratio_errors(members: Sequence[PredictedRow]) -> Iterator[float]:
-    """Yield the error of the ratio between the times of any two versions (slower to faster), in percent of the measured
-    ratio."""
+    """Yield, for any two versions, the error of the predicted ratio of their times (slower to faster), in percent of
+    the measured ratio."""
     for one, other in combinations(members, 2):
         fast, slow = sorted((one, other), key=lambda p: p.row.latency_us)
         measured = slow.row.latency_us / fast.row.latency_us

@@ -38,8 +38,8 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
 
 
 def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
-    """Convert examples from the layout of the network's original file to float32 [C, H, W], or [N, C, H, W] for
-    several."""
+    """Convert an example from the layout of the network's original file to float32 [C, H, W], or several examples to
+    [N, C, H, W]."""
     wanted = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
     several = values.shape[1:] in wanted
     if not several and values.shape not in wanted:

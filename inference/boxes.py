@@ -131,8 +131,8 @@ def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the positions of the rows with sufficient confidence in the output of an end-to-end detector, in order of
-    decreasing score, with their scores and classes."""
+    """Return the positions, scores and classes of the sufficiently confident rows in the output of an end-to-end
+    detector, in order of decreasing score."""
     start = head.columns.scores.start
     scores = table[:, start]
     classes = np.rint(table[:, start + 1]).astype(np.int64)

@@ -19,7 +19,7 @@ AT_ONCE = 8  # number of pictures read at once
 
 
 def read_pictures(folder: str | os.PathLike[str], model: Model) -> tuple[Calibration, list[InputProblem]]:
-    """Read the first MOST_PICTURES pictures of a folder as inputs of a network; return them with those that cannot be
+    """Read the first MOST_PICTURES pictures of a folder as inputs of a network; also return the pictures that cannot be
     read.
 
     Raises InputError if the network does not read pictures, or if no picture can be read.

@@ -142,8 +142,8 @@ def palette_picture(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
 
 
 def overlay(picture: Image.Image, pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
-    """Return a picture overlaid with the colours and borders of its classes, except for background and pixels without a
-    class."""
+    """Return a picture overlaid with the colours and borders of its classes, except for the background and for pixels
+    without a class."""
     border = np.zeros(pixels.shape, bool)
     border[:, 1:] |= pixels[:, 1:] != pixels[:, :-1]
     border[1:] |= pixels[1:] != pixels[:-1]

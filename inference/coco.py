@@ -57,8 +57,8 @@ class Annotations:
     labels: tuple[str, ...] = ()
 
     def image_id(self, name: str | int) -> int | str:
-        """Return the id of a picture: the id in the annotations if there is one, the stem if that is a number, as in
-        COCO's data sets, or the file name."""
+        """Return the id of a picture: its id in the annotations, if any; otherwise the stem of its file name if that is
+        a number, as in COCO's data sets; otherwise the file name."""
         truth = self.pictures.get(Path(str(name)).name)
         stem = Path(str(name)).stem
         if truth is not None:

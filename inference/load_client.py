@@ -51,7 +51,8 @@ class Message:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """A schedule of requests: sent from `concurrency` threads without pauses, or at `rate` requests per second.
+    """A schedule of requests, which are sent from `concurrency` threads without pauses, or at `rate` requests per
+    second.
 
     The load ends after `seconds`, or after `requests` if given. Requests in the first `warmup` seconds are not counted.
     """

@@ -25,7 +25,8 @@ class LabelProbability:
 
 
 class InputNames(str):
-    """The sources of several inputs of a network, by input name; as a string, all of them in one line."""
+    """The sources of several inputs of a network, keyed by input name. Its string form lists all of them on one
+    line."""
 
     sources: dict[str, str]
 

@@ -61,7 +61,8 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
 
 
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
-    """Return the input for which pictures are read: the only input that is not given, or None if all inputs are given.
+    """Return the input for which pictures are read, which is the only input that is not fixed, or None if all inputs
+    are fixed.
 
     Raises InputError if several inputs are missing, or if the missing input is not an image.
     """

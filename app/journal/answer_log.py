@@ -224,7 +224,7 @@ def open_log(
 
 
 def check_prediction(record: Any, labels: tuple[str, ...]) -> Prediction | None:
-    """Convert a record of any origin to a prediction of a network with these labels, or return None if it is not
+    """Convert a record from any source to a prediction of a network with these labels, or return None if it is not
     one."""
     try:
         answer = _prediction(record)

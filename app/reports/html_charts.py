@@ -129,8 +129,8 @@ def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
 
 
 def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
-    """Return the layers that have both arithmetic and memory traffic, and the names of the others, which cannot be
-    shown on the chart."""
+    """Return the layers that have both arithmetic and memory traffic, and the names of all other layers, which cannot
+    be shown on the chart."""
     found, without = [], []
     total = sum(table.total_us for table in tables)
     for name, layer in ((f"{table.prefix}{layer.name}", layer) for table in tables for layer in table.layers):
@@ -195,7 +195,8 @@ def _caption(kind: str, without: Sequence[str]) -> str:
 
 
 def _hardware_ring(point: Point, x: float, y: float, high: float) -> tuple[Markup, Markup]:
-    """Return the ring at the height `high` of a layer's hardware FLOPs, and the line from its circle to the ring."""
+    """Return the ring that marks a layer's hardware FLOP/s at height `high`, and the line from its circle to the
+    ring."""
     own = bound_class(point.layer)
     line = element("line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=f"{y:.1f}", y2=f"{high + 4:.1f}", class_=f"reach {own}")
     return line, element("circle", cx=f"{x:.1f}", cy=f"{high:.1f}", r=4, class_=f"ring {own}")

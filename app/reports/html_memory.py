@@ -75,8 +75,8 @@ def _memory(run: Any, region: str) -> Markup:
 
 
 def _curve(use: Any, needed: int, end: float, title: str) -> Markup:
-    """Return the curve of the bytes in use over time. A label marks the bytes that the kernel needs in program order,
-    and a line marks the capacity if the curve comes close to it."""
+    """Return the curve of the bytes in use over time. A label marks the memory that the kernel needs if it runs in
+    program order; a line marks the capacity if the curve comes close to it."""
     high = max(use.peak_bytes, 1)
     top = use.capacity if use.peak_bytes > use.capacity / 3 else high * 1.15
 

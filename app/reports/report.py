@@ -68,8 +68,8 @@ class LayerTable:
 
     @property
     def critical(self) -> dict[str, float]:
-        """Return the microseconds of the critical path by resource, or an empty mapping if they are unknown for some
-        row."""
+        """Return the time on the critical path in microseconds, keyed by resource, or an empty mapping if it is unknown
+        for any row."""
         from ...runtime.timing import add_critical
 
         total = add_critical(layer.critical for layer in self.layers)
@@ -200,8 +200,8 @@ class Report:
 
     @property
     def critical(self) -> dict[str, float]:
-        """Return the microseconds of the critical paths of all tables by resource, or an empty mapping if one is
-        unknown."""
+        """Return the time on the critical paths of all tables in microseconds, keyed by resource, or an empty mapping
+        if any is unknown."""
         from ...runtime.timing import add_critical
 
         parts = [table.critical for table in self.tables]

@@ -33,7 +33,8 @@ def title(resource: str | None) -> str:
 
 
 def by_size(critical: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the resources and their microseconds, largest first; negligible ones are summed as "other"."""
+    """Return the resources with their times in microseconds, largest first; negligible times are combined as
+    "other"."""
     total = sum(critical.values())
     large = [(name, time) for name, time in critical.items() if time >= LEAST_SHARE * total]
     rest = total - sum(time for _, time in large)

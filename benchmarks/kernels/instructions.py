@@ -46,8 +46,8 @@ def matmuls(stationary, moving, count):
 
 @nki.jit
 def transposes(a, count):
-    """Transpose a[:, :, 0] `count` times on the Tensor Engine, to the same place in PSUM, and return the transpose [F,
-    P].
+    """Transpose a[:, :, 0] `count` times on the Tensor Engine, always into the same PSUM tile, and return the transpose
+    [F, P].
 
     a is [P, F, stride], so that its columns are `stride` elements apart in SBUF.
     """
