@@ -218,7 +218,7 @@ def _ramp(x, slope, offset):
 def _sigmoid_by_powers(dst, x):
     """Compute 1 / (1 + exp(-x)) without a table.
 
-    Use it only for a few numbers: powers are slower than a loaded table.
+    Use it only for a few numbers, because powers are slower than a table that is already loaded.
     """
     decay = _tile(dst)
     nisa.tensor_scalar(

@@ -36,7 +36,7 @@ def permute_images(out, x, split, order):
 
 
 def are_matrices(split: Sequence[int], order: Sequence[int]) -> bool:
-    """True if the permutation transposes matrices, that is, exchanges the last two axes that do not stay adjacent."""
+    """True if the permutation transposes matrices: once adjacent axes are merged, it exchanges the last two."""
     sizes, places = _merged(split, order)
     last = len(sizes) - 1
     return last > 0 and places == [*range(last - 1), last, last - 1]

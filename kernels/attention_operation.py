@@ -48,7 +48,7 @@ class Attention(Operation):
         return {"bias_at": 0}
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: scores, weights, transposed weights and values, zero-padded queries, and the bias."""
+        """See `Operation`. Counts scores, weights, transposed weights and values, zero-padded queries, and the bias."""
         _, rows, columns = around.operands[1]
         tokens = columns if self.by_rows else rows * columns
         tiles, itemsize, bank = ceil_div(tokens, around.partitions), around.itemsize, around.bank_bytes // 4
@@ -91,7 +91,7 @@ class PixelTranspose(Operation):
     cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: copies of an image without its margin, in float32, and with its channels along the free
-        axis, double-buffered."""
+        """See `Operation`. Counts the double-buffered copies of an image: without its margin, in float32, and with its
+        channels along the free axis."""
         pixels = self.channels // self.heads
         return 8 * around.tiles * (pixels + (around.partitions * ceil_div(pixels, around.partitions)))

@@ -17,7 +17,8 @@
    bank. On larger images, minimal filtering reduces the matmul work of 3x3 filters to two thirds or four ninths; it is
    used if it is faster (convolution/forms.py).
 3. The Vector Engine computes the maxima of 2x2 windows directly from PSUM; the Scalar Engine adds the bias and applies
-   the activation in one instruction. The maximum is computed before the activation if the activation never decreases.
+   the activation in one instruction. The maximum is computed before the activation if the activation is monotonically
+   increasing.
 
 The inner function, `convolve_tile`, only accesses SBUF and PSUM. `fused_conv2d_maxpool` accepts filters as frameworks
 store them and rearranges them on chip between the first matmuls; `fused_conv2d_maxpool_packed` accepts them in SBUF
@@ -308,7 +309,8 @@ def convolve_section(out, x, w, columns, problem, added=None):
 
 
 def _store(out, result, apart):
-    """Store the output of a group. A separate DMA stores the rows from `apart` on, which shortens the final wait."""
+    """Store the output of a group. If `apart` is given, a separate DMA stores the rows starting there, which shortens
+    the final wait."""
     rows = result.shape[2]
     if apart > 0:
         copy_by_hardware(dst=out[:, :, 0:apart, :], src=result[:, :, 0:apart, :])

@@ -116,14 +116,14 @@ class Convolution(Filtered):
         return self.padding
 
     def widest_zeros(self, source: Operation) -> Sides:
-        """See `Operation`: minimal filtering computes an even number of rows and columns."""
+        """See `Operation`. Minimal filtering computes an even number of rows and columns."""
         top, left, bottom, right = self.padding
         high, wide = self.outputs_at_once if self.can_be_combined else (0, 0)
         return top, left, bottom + high % 2, right + wide % 2
 
     @property
     def combines(self) -> bool:
-        """See `Operation`: true if there is an addend."""
+        """See `Operation`. True if there is an addend."""
         return len(self.sources) > 1
 
     @property
@@ -165,7 +165,7 @@ class Convolution(Filtered):
         return self.columns_of_constants * ceil_div(self.channels, partitions)
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: diagonals, groups of rows, the loaded input, or combinations of minimal filtering."""
+        """See `Operation`. Counts diagonals, groups of rows, the loaded input, or combinations of minimal filtering."""
         if self.form is Form.MADE:
             return 2 * self.kernel[0] * self.kernel[1] * around.partitions * around.itemsize
         if self.form is Form.PRODUCTS:
@@ -240,7 +240,7 @@ class ClassifierHead(Operation):
     cuts_rows: ClassVar[bool] = False
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: the loaded scores in float32, and the stored scores."""
+        """See `Operation`. Counts the loaded scores in float32, and the stored scores."""
         return self.channels * (4 + 2 * around.itemsize)
 
 
@@ -273,7 +273,7 @@ class DenseHead(ClassifierHead, Filtered):
         return self.channels * (2 if self.weights.is_fp8 else 1)
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: the loaded input."""
+        """See `Operation`. Counts the loaded input."""
         return around.loaded_bytes(NO_SIDES) if around.reads_hbm else 0
 
     def output_order(self, packed_in: int) -> OutputOrder:

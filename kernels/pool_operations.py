@@ -46,7 +46,7 @@ class MaxPool(Pool):
     """Maxima over windows."""
 
     def zeros_around(self, source: Operation) -> Sides:
-        """See `Operation`: if columns are in phases, all columns that the windows read."""
+        """See `Operation`. If columns are in phases, the result covers all columns that the windows read."""
         return self.reached(source.rows, source.columns) if source.column_phases > 1 else NO_SIDES
 
     def reached(self, rows: int, columns: int) -> Sides:

@@ -1,4 +1,4 @@
-"""Two kernels with which to check whether a chip accumulates correctly in PSUM.
+"""Two kernels that check whether a chip accumulates correctly in PSUM.
 
 `psum_within`: as in a convolution that accumulates all filter taps in one PSUM tile, some terms (taps at the border of
 an image) are added to only some of the columns. `psum_side_by_side`: several sums accumulate in one bank in an

@@ -155,7 +155,7 @@ class ChannelSoftmax(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: differences, exponentials and shares of some pixels, double-buffered."""
+        """See `Operation`. Counts the double-buffered differences, exponentials and shares of some pixels."""
         return 6 * max(around.bank_bytes, 4 * around.tiles * around.partitions)
 
 
@@ -170,7 +170,7 @@ class RowSoftmax(Operation):
     cuts_rows: ClassVar[bool] = True
 
     def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: differences and exponentials of some rows, double-buffered."""
+        """See `Operation`. Counts the double-buffered differences and exponentials of some rows."""
         return 4 * max(2 * around.bank_bytes, 4 * self.columns)
 
 
@@ -243,7 +243,7 @@ class PixelShuffle(Operation):
         return self.step
 
     def operand_rows(self, operand: int, own: Rows, read: Rows) -> Rows:
-        """See `Operation`: all operands have the same rows."""
+        """See `Operation`. All operands have the same rows."""
         return read
 
     def whole_rows(self, rows: Rows) -> Rows:

@@ -129,7 +129,7 @@ class GraphBuilder:
         self.nodes[last] = replace(self.nodes[last], output=number)
 
     def is_last(self, name: str) -> bool:
-        """True if a name denotes exactly the value of the last node."""
+        """True if the channels that a name denotes are exactly the value of the last node."""
         place = self.places.get(name)
         return bool(self.nodes) and place is not None and place.parts == (len(self.nodes) - 1,) and place.are_plain
 
@@ -148,7 +148,7 @@ class GraphBuilder:
         return all(self.is_read_once(other) for other, place in self.places.items() if part in place.parts)
 
     def node_of(self, name: str) -> Node | None:
-        """Return the node whose value is exactly what a name denotes, or None if there is no such node."""
+        """Return the node whose value is exactly the channels that a name denotes, or None if there is no such node."""
         place = self.places[name]
         is_whole = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain
         return self.nodes[place.parts[0]] if is_whole else None
@@ -210,7 +210,7 @@ class GraphBuilder:
     def _moves(self, name: str) -> bool:
         """True if a name denotes a value that is copied through HBM and read once.
 
-        Such a value may be given another shape.
+        Such a value may be reshaped.
         """
         return self.are_moved(self.places[name]) and self.is_alone(name)
 

@@ -119,8 +119,7 @@ class Candidates:
 def without_minimal_filtering(decisions: Decisions) -> Decisions:
     """Return the decisions without minimal filtering and with all diagonals loaded from HBM.
 
-    The costs of minimal filtering and of diagonals may be different within a whole launch than for an operation on its
-    own.
+    Minimal filtering and diagonals may cost more or less in a whole launch than for a single operation.
     """
     forms = [choice for choice in decisions.choices if choice.kind is Kind.FORM]
     kept = (choice for choice in forms if Form(choice.value[0]) in ROW_BLOCKS)

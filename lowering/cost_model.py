@@ -1,8 +1,8 @@
 """Predict the execution time of candidates with the simulator, which is the only source of times for planning.
 
-To time a program, its kernel is run on shapes only, without data. To time a single operation, two passes are simulated
-that each load its weights, with its operands already in SBUF; the time is half of their total. It thus includes a share
-of the time to fill the pipeline and to load the weights.
+A program is timed by running its kernel on shapes only, without data. A single operation is timed by simulating two
+passes, each of which loads its weights, with its operands already in SBUF; its time is half of their total. It thus
+includes a share of the time to fill the pipeline and to load the weights.
 """
 
 from __future__ import annotations

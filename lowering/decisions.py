@@ -92,7 +92,7 @@ class Question:
 
     `priced`: the nodes whose costs the options change. `gain`: the minimum speedup for which an option is chosen.
     `is_end`: whether the options only shorten the end of an operation, which overlaps with the next image if there is
-    one. `foreseen`: returns the graph in which to time a node, transformed as later passes would.
+    one. `foreseen`: returns the graph in which to time a node, transformed as later passes would transform it.
     """
 
     kind: Kind

@@ -27,7 +27,8 @@ from .lazy import LazyArray
 
 
 class Unsupported(TrninferError, ValueError):  # noqa: N818 (a finding, after which the network runs layer by layer)
-    """The reason why a network cannot run as one launch; the message is a clause for the user."""
+    """Raised with the reason why a network cannot run as one launch; the message is a clause that is shown to the
+    user."""
 
 
 class OutOfSbuf(Unsupported):
@@ -201,8 +202,8 @@ class Graph:
         return self.packed_of(node.sources[0][0])
 
     def free_images(self, node: Node) -> int:
-        """Return how many images are along the free axis of a node's first operand per image along the free axis of the
-        launch. This is more than one if the operand has fewer images packed along the partitions."""
+        """Return the number of images along the free axis of a node's first operand for each image along the free axis
+        of the launch. This is more than one if the operand has fewer images packed along the partitions."""
         return self.packed // self.packed_in(node)
 
     def is_from_hbm(self, node: Node) -> bool:

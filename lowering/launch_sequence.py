@@ -228,7 +228,7 @@ def _is_border(nodes: Sequence[Node], number: int) -> bool:
 def _part(nodes: Sequence[Node], first: int, last: int) -> tuple[Node, ...]:
     """Return nodes [first, last) with their sources renumbered.
 
-    The last node becomes an output in HBM unless it ends the network.
+    The last node becomes an output in HBM unless it is the last node of the network.
     """
     part = [
         node.changed(sources=tuple(tuple(max(-1, n - first) for n in parts) for parts in node.sources))

@@ -1,10 +1,10 @@
 """Place values that do not fit in SBUF: run regions of nodes in bands of rows, and keep large values in HBM.
 
 A node is a border if its value is the only one that later nodes read from it and from the nodes before it. A region
-consists of the nodes between two borders. If these nodes cannot all run in bands, it is the longest run of nodes of
-which other nodes read only the last value. The inner values of a region exist only band by band. The values at its two
-ends are whole: in SBUF if they are small, otherwise in HBM. A region whose bands would recompute too many halo rows is
-split in two, with a value in HBM between the halves.
+consists of the nodes between two borders. If these nodes cannot all run in bands, it is the longest run of nodes whose
+last value is the only one that other nodes read. The inner values of a region exist only band by band. The values at
+its two ends are whole: in SBUF if they are small, otherwise in HBM. A region whose bands would recompute too many halo
+rows is split in two, with a value in HBM between the halves.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _new_region(graph: Graph, decisions: Decisions, number: int, budget_bytes: i
 
 
 def _placed(graph: Graph, decisions: Decisions, regions: Iterable[Region], in_hbm: Iterable[int]) -> Decisions:
-    """Return decisions with other regions, and with additional values in HBM."""
+    """Return decisions with different regions, and with additional values in HBM."""
     spilled = (Choice(Kind.SPILL, graph.nodes[n].id) for n in in_hbm)
     return decisions.without(Kind.BANDS).having(*(region_choice(graph, each) for each in regions), *spilled)
 
@@ -127,8 +127,8 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
 
 
 def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
-    """Return the longest run of nodes [first, end) around a node that can run in bands and of which other nodes read
-    only the last value, or None if there is none."""
+    """Return the longest run of nodes [first, end) around a node that can run in bands and whose last value is the only
+    one that other nodes read, or None if there is no such run."""
     taken, last = _in_regions(graph, decisions), graph.last_readers()
 
     def can_be_in(n: int) -> bool:

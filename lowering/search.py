@@ -92,9 +92,9 @@ class Search:
         return self.best
 
     def _padded_otherwise(self, best: LaunchPlan, finalists: Iterable[Finalist]) -> list[LaunchPlan]:
-        """Return the fastest small finalist whose channels are padded in another way, with warm-up matmuls added.
+        """Return the fastest small finalist whose channels are padded in a different way, with warm-up matmuls added.
 
-        These save more time if fewer channels leave the Tensor Engine idle for longer.
+        Warm-up matmuls save more time if fewer channels leave the Tensor Engine idle for longer.
         """
         padding = best.decisions.value(Kind.PAD_CHANNELS)
         for plan, run in finalists:

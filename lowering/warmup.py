@@ -50,7 +50,7 @@ def is_cold(run: simulator.Run) -> bool:
 def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
     """Return the zeros to add to a simulated program, as (operation, number of matmuls before it).
 
-    Also return the predicted time of the launch, in nanoseconds, if they ran exactly while the engine waits.
+    Also return the predicted time of the launch, in nanoseconds, assuming that they run exactly while the engine waits.
     """
     constants = run.prediction.machine
     clock = _FillingClock(run.program, _waiting(program, run.program), constants, _cost(run))
@@ -177,8 +177,8 @@ class _FillingClock(PeClock):
 
 
 def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair | None]:
-    """Return the (pass, operation) of each instruction, if it contributes to the first accumulation of a convolution,
-    or None for other instructions."""
+    """Return the (pass, operation) of each instruction that contributes to the first accumulation of a convolution, and
+    None for all other instructions."""
     convolutions = [operation.convolved is not None for operation in program.operations]
     owners = owners_of(instructions)
     firsts: dict[Pair, Any] = {}

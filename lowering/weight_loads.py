@@ -85,7 +85,7 @@ def weight_loads(
     `rows`: the number of partitions of each input tile. `columns`: the number of channels of each output tile. `reads`:
     the input tiles that each output tile reads. `matrices`: the number of matrices per filter. `are_diagonal`: whether,
     for each output tile, the weights are stored as one number per channel and matrix, which the chip expands to a
-    diagonal matrix. Empty if this is true of no tile.
+    diagonal matrix. Empty if it is false for every tile.
     """
     sizes = [matrices * (1 if made else size) for size, made in zip_longest(columns, are_diagonal, fillvalue=False)]
     most = LOAD_BYTES // item_bytes

@@ -201,7 +201,7 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
     """Return, for each output tile, whether its weights are stored as one number for each channel and tap.
 
-    This is true of two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices, and of all
+    This is true for two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices, and of all
     tiles in `Form.PRODUCTS`.
     """
     return [form is Form.PRODUCTS or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]

@@ -13,7 +13,7 @@ class Frame(NamedTuple):
     """The geometry of a picture of `width` x `height` pixels that is resized and cropped to the network's image.
 
     The network's image begins at (`left`, `top`) in the resized picture; negative values denote padding. `ratio` is the
-    scale before the resized size was rounded, if boxes are mapped by it; otherwise 0.
+    scale before the resized size is rounded if boxes are mapped with this scale, otherwise 0.
     """
 
     width: int

@@ -128,7 +128,7 @@ def piece_of(
 
 
 def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> int:
-    """Return how many elements per partition the combinations of one input-channel tile occupy.
+    """Return the number of elements per partition that the combinations of one input-channel tile occupy.
 
     `shape` is (rows, columns) of the outputs.
     """
@@ -140,7 +140,7 @@ def combined_elements(form: Form, shape: tuple[int, int], filter_rows: int) -> i
 
 
 def rows_combined(form: Form, shape: tuple[int, int], filter_rows: int, pool_size: int, elements: int) -> int:
-    """Return how many output rows, but at least a few, have combinations that fit in `elements` elements of a
+    """Return the number of output rows, at least a few, whose combinations fit in `elements` elements of a
     partition."""
     rows, columns = shape
     unit = rows_together(form, pool_size)

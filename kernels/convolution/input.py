@@ -182,7 +182,7 @@ def _new_tile(stream, t, shape):
 
 
 def _load_taps(tile, images, plan, kept, first):
-    """Load the rows from row `kept` on for each tap that has a block of partitions.
+    """Load the rows starting at row `kept` for each tap that has a block of partitions.
 
     images: [images, channels, H, W] in HBM. first: the image row and column of the tile's first element.
     """
@@ -217,7 +217,7 @@ def _load_taps(tile, images, plan, kept, first):
 
 
 def _zero_border(tile, kept, plan, top, left):
-    """In a tile whose first `kept` rows are already present, set to zero the padding that any tap reads."""
+    """Set to zero the padding that any tap reads, in a tile whose first `kept` rows are already present."""
     problem = plan.problem
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]

@@ -262,8 +262,8 @@ def _weight_chunks(problem, channels, steps):
 
 
 def _row_bytes(problem, reach, columns, element_bytes, form):
-    """Return two sizes in bytes per partition: that of the output rows that are computed together, including their
-    input, and that of the halo rows that a filter reads."""
+    """Return two sizes in bytes per partition: the size of the output rows that are computed together, including their
+    input, and the size of the halo rows that a filter reads."""
     pool_size = problem.finish.pool_size
     rows = rows_together(form, pool_size)
     pitch = ((columns - 1) * problem.movement.stride[1] + 1 + reach.columns) * element_bytes

@@ -75,7 +75,7 @@ class Finish:
 class Problem:
     """One convolution of one section of channels.
 
-    `output` is (rows, columns) before pooling, without a last odd row or column that pooling drops. `form` may be
+    `output` is (rows, columns) before pooling, excluding an odd last row or column, which pooling drops. `form` may be
     "quickest".
     """
 

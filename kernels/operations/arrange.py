@@ -75,7 +75,7 @@ def border_copies(border: Border, span: Span):
 
 
 def shuffle_pixels(launch, number, operation: PixelShuffle, operands):
-    """Interleave values by copying each to rows and columns at equal distances."""
+    """Interleave values by copying each to equally spaced rows and columns."""
     output = launch.output_of(operation, operands[0].heights)
     down, across = operation.step
     for phase, value in enumerate(operands):

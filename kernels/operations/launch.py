@@ -71,14 +71,15 @@ class LoadedWeights:
 
 
 class ArrivedWeights:
-    """The weights of one dtype that a pass has loaded: `w`, flat in HBM, and the runs in SBUF by their place in it."""
+    """The weights of one dtype that a pass has loaded: the flat array `w` in HBM, and the runs of it that are in
+    SBUF."""
 
     def __init__(self, w) -> None:
         self.w = w
         self._runs: dict[WeightRun, nl.NkiTensor] = {}
 
     def load(self, load, copy, name=""):
-        """Copy the run that contains the weights of a load to SBUF, unless it is there."""
+        """Copy the run that contains the weights of a load to SBUF, unless it is already there."""
         run = load.run
         if run not in self._runs:
             held = self._runs[run] = sbuf_tile((run.rows, run.elements), self.w.dtype, name)
@@ -92,7 +93,7 @@ class ArrivedWeights:
         return self._runs[load.shared][0 : load.rows, load.first : load.first + load.elements]
 
     def discard(self):
-        """Forget the runs at the start of a pass."""
+        """Discard the runs at the start of a pass."""
         self._runs = {}
 
 

@@ -1,8 +1,8 @@
 """Values whose rows are in groups of F along the partitions: [F C, images, groups, columns].
 
-Group r of a value with offset o contains the image rows from F r - o on: the first row on partitions [0, C), the next
-on [C, 2 C), and so on. Convolutions of such values are ordinary convolutions. This module implements what is different:
-rows outside the image, and pooling over groups of two rows.
+Group r of a value with offset o contains the image rows starting at F r - o: the first row on partitions [0, C), the
+next on [C, 2 C), and so on. Convolutions of such values are ordinary convolutions. This module implements what is
+different: rows outside the image, and pooling over groups of two rows.
 """
 
 from dataclasses import replace
@@ -93,7 +93,7 @@ def _pool_band(operation, result, data, sweep, band):
 def _fold_rows(target, halves, operation, outputs):
     """Reduce the rows of windows.
 
-    `halves`: the first and second rows of the groups from `top` on. `outputs`: (first, step, count, top).
+    `halves`: the first and second rows of the groups, starting at group `top`. `outputs`: (first, step, count, top).
     """
     row, step, count, top = outputs
     before = None

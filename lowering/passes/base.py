@@ -28,7 +28,7 @@ class Pass(ABC):
         """Return the transformed graph. Raise Unsupported if a choice does not apply."""
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
-        """Return the choices from which the launch may make one, or none.
+        """Return the choices that the launch may make; it makes at most one of them.
 
         `graph`: the result of earlier passes with `decisions`.
         """

@@ -48,7 +48,7 @@ class ChooseForms(Pass):
         return choose_forms(graph, self._forms, ask)
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
-        """See `Pass`: in each neighbour, one filter is multiplied directly instead."""
+        """See `Pass`. Each neighbour multiplies one filter directly instead."""
         for choice in decisions.choices:
             if choice.kind is Kind.FORM:
                 yield decisions.without_choice(choice)

@@ -133,7 +133,7 @@ def _first_rows(graph: Graph, number: int) -> int:
 def _is_infinite(node: Node) -> bool:
     """True if the zeros that fill up a group of 33 to 63 channels become infinite.
 
-    The reader would multiply infinity by 0.
+    In that case, the reader would multiply infinity by 0.
     """
     channels, convolution = node.operation.channels, node.operation.convolved
     is_filled = channels > QUARTER and channels & (channels - 1) > 0

@@ -135,8 +135,8 @@ class RowPacking:
 
     @cached_property
     def _first_alike(self) -> dict[int, int]:
-        """Map each packed node to the first node that must have the same offset, as combined values and parts of an
-        operand must."""
+        """Map each packed node to the first node that must have the same offset. Combined values, and the parts of an
+        operand, require equal offsets."""
         first = {n: n for n in self.rows}
         for n in range(len(self.graph.nodes)):
             node = self.graph.nodes[n]

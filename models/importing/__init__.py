@@ -49,7 +49,7 @@ class ImportOptions:
     meaning of the leading output ("classes", "sigmoid", "values" or "map"). `boxes`: how to interpret the boxes of a
     detector. `activation` and `layers`: options for state dicts; see `state_dict.py`. `unchecked`: accept a file that
     ONNX Runtime cannot run. `preprocessor`: the file or folder that describes the preprocessing and the classes, to be
-    used instead of the files next to the network. `ignores_beside`: do not read any such files.
+    used instead of the files next to the network. `ignores_beside`: whether to ignore the files next to the network.
     """
 
     output_names: tuple[str, ...] = ()
