@@ -64,7 +64,7 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         return self.shape[0] if self.shape else 0
 
     def batches(self, size: int, first: int = 0) -> Iterator[np.ndarray]:
-        """Yield rows from `first` on, at most `size` at a time. Raises InputError if the file has changed."""
+        """Yield rows starting at `first`, at most `size` at a time. Raises InputError if the file has changed."""
         for begin in range(first, len(self), size):
             count = min(size, len(self) - begin)
             yield self._values[begin : begin + count] if self._values is not None else self._read(begin, count)
@@ -142,7 +142,7 @@ def check_finite(name: str, rows: np.ndarray) -> None:
 def numbered(
     rows: FeatureRows, batch_size: int, refuse: Refuse, first: int = 0, answered: Set[str | int] = frozenset()
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Yield batches of the rows from `first` on that are not in `answered`, with their numbers.
+    """Yield batches of rows that are not in `answered`, starting at row `first`, with their numbers.
 
     Each row is checked when it is read, since a file may be larger than memory and may change. `refuse` is called with
     the number of a row that is not finite in float32, and the reason.

@@ -90,9 +90,9 @@ def panels(matrix, k, columns, first):
 def _loads(panel, matrix, k, dma_bytes):
     """Return the DMAs that fill a panel as (destination, source), in the order in which matmuls need the data.
 
-    Rows of K may be assigned to tiles in any way that is the same for both operands. Partition p contains the
-    consecutive rows from p * (K // 128) on, so that rows of a narrow matrix are merged into long descriptors. The last
-    K % 128 rows form a separate tile. A DMA transfers at least one tile and up to `dma_bytes`.
+    Rows of K may be assigned to tiles in any way that is the same for both operands. Partition p contains consecutive
+    rows starting at p * (K // 128), so that rows of a narrow matrix are merged into long descriptors. The last K % 128
+    rows form a separate tile. A DMA transfers at least one tile and up to `dma_bytes`.
     """
     K = matrix.shape[0]
     whole = K // PARTITIONS

@@ -135,7 +135,7 @@ class WeightLoad:
     """Weights that arrive together: `elements` on each of `rows` partitions, starting at `offset` in the array of
     weights; or, if small loads share a DMA, starting at element `first` of each partition of `shared`.
 
-    Its units are needed by output tiles from `out_tile` on.
+    The first output tile that needs its units is `out_tile`.
     """
 
     out_tile: int

@@ -257,7 +257,7 @@ class PixelShuffle(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Beside(Operation):
-    """A single row that contains the pixels of operand n, row by row, from column `starts[n]` on, and zeros in all
+    """A single row that contains the pixels of operand n, row by row, starting at column `starts[n]`, and zeros in all
     other columns."""
 
     starts: tuple[int, ...]

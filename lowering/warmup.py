@@ -1,7 +1,7 @@
 """Insert matmuls of zeros while the Tensor Engine waits for other engines, to keep its clock at full rate.
 
-From NeuronCore-v3 on, the clock runs at full rate during a window of a few microseconds if the engine was busy for more
-than half of the previous window (kernels/tiling/warm_up.py). After a layer that waits, for example for a
+On NeuronCore-v3 and later, the clock runs at full rate during a window of a few microseconds if the engine was busy for
+more than half of the previous window (kernels/tiling/warm_up.py). After a layer that waits, for example for a
 squeeze-and-excite gate or for the sums of the previous layer, the following matmuls would run at half the clock rate.
 Therefore a launch is scheduled a second time with a clock model that fills such waits with zeros. Zeros are kept only
 in windows that would be too idle without them and that are followed by work. They are placed before the first

@@ -194,7 +194,7 @@ class Network:
         return shapes
 
     def readers(self) -> Mapping[str, int]:
-        """Return how many times layers read the input ("input") and the output of each layer."""
+        """Return the number of times that layers read the input ("input") and the output of each layer."""
         return Counter(name for layer in self.layers for name in layer.inputs)
 
     def tensor_shapes(self) -> dict[str, Shape]:

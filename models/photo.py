@@ -53,7 +53,8 @@ def _resize(image: Image.Image, size: tuple[int, int], name: str) -> Image.Image
 
 
 def resize_linear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Resize uint8 [H, W] or [H, W, channels] like OpenCV's INTER_LINEAR, from the two nearest rows and columns.
+    """Resize uint8 [H, W] or [H, W, channels] like OpenCV's INTER_LINEAR, interpolating between the two nearest rows
+    and columns.
 
     As in OpenCV, the weights are multiples of 1/2048.
     """

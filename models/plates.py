@@ -79,7 +79,7 @@ def _has_sign(ground: np.ndarray, plate: Plate) -> bool:
 def _roundness(blob: Blob) -> float:
     """Return the intersection over union of a filled blob and the ellipse in its box.
 
-    Returns 0 for a box that is clearly higher than wide, as of the digit 0, or much wider than high.
+    Returns 0 for a box that is clearly higher than wide, such as the box of the digit 0, or much wider than high.
     """
     box = blob.box
     if not 0.75 * box.height < box.width < MAX_WIDTH * box.height:

@@ -53,7 +53,7 @@ silence_libtiff()
 AVIF_BRANDS = (b"avif", b"avis")
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # ISO 23008-12
 
-_ORIENTATION = 0x0112  # EXIF tag; from value 5 on, rows and columns are exchanged
+_ORIENTATION = 0x0112  # EXIF tag; values of 5 and above exchange rows and columns
 
 LOCATE_SIDE = 512  # longest side of the reduced picture in which the digit is located
 DETAIL_SIDE = 96  # longer side of the digit, in pixels, when it is examined in detail
@@ -351,8 +351,8 @@ def _widened(mask: np.ndarray, reach: int) -> np.ndarray:
 
 
 def centre_ink(ink: np.ndarray, box: Box, height: int, width: int) -> np.ndarray:
-    """Scale the box to a fraction FILL of the network's image, and move its centre of mass to the centre of the image
-    as far as the box fits."""
+    """Scale the box to a fraction FILL of the network's image, and move its centre of mass as close to the centre of
+    the image as the box allows."""
     scale = max(box.width / (FILL * width), box.height / (FILL * height))
     rows, columns = np.indices(ink.shape)
     total = ink.sum()

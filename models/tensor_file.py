@@ -31,7 +31,8 @@ _DTYPES: dict[str, npt.DTypeLike] = {"F32": "<f4", "F16": "<f2", "BF16": ml_dtyp
 
 
 class Entry(NamedTuple):
-    """A table entry: the safetensors type, the shape, and the first and last + 1 byte of the tensor's values."""
+    """A table entry: the safetensors type, the shape, and the range [first, end) of bytes that hold the tensor's
+    values."""
 
     dtype: str
     shape: Shape

@@ -135,7 +135,7 @@ class Adviser:
         )
 
     def _larger_batch(self) -> tuple[int, Result] | None:
-        """Return the larger batch with the least time per input, or None if none was tried."""
+        """Return the larger batch with the shortest time per input, or None if none was tried."""
         best: tuple[int, Result] | None = None
         shapes = self._model.network.shapes()
         layers = self._model.network.layers

@@ -52,10 +52,10 @@ class LaunchTime:
     number of bytes moved to and from HBM.
 
     `critical` splits `latency_us` by resource along the critical path (simulator/timing/critical_path.py); `bound_by`
-    is the resource with the largest part. `mfu` and `hfu` (0 to 1) are relative to `active_us`, the time in which the
-    launch's own instructions and DMAs ran. `latency_error` is the expected relative error of a predicted time. `form`
-    is the convolution algorithm (lowering/describe.py). `sbuf_peak_bytes` is the peak usage of an SBUF partition; None
-    for a part of a launch.
+    is the resource with the largest part. `mfu` and `hfu` (0 to 1) are relative to `active_us`, the time during which
+    the launch's own instructions and DMAs ran. `latency_error` is the expected relative error of a predicted time.
+    `form` is the convolution algorithm (lowering/describe.py). `sbuf_peak_bytes` is the peak usage of an SBUF
+    partition; None for a part of a launch.
     """
 
     latency_us: float
@@ -154,7 +154,7 @@ def is_operand(value: Any) -> bool:
 
 
 def latency_note(backend: BackendInfo) -> str | None:
-    """Return the note to show next to a backend's times (those for trn3 are not validated), or None."""
+    """Return the note to show next to a backend's times (for trn3, a warning that they are not validated), or None."""
     if backend.name != "sim":
         return None
     from ..simulator.running.run import TWO_CORES_NOTE

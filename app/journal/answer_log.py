@@ -166,7 +166,7 @@ class AnswerLog:
         self._end += len(content)
 
     def _records(self, position: int) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield the complete lines from `position` on, with their end offsets."""
+        """Yield the complete lines starting at `position`, with their end offsets."""
         rest = b""
         while position + len(rest) < self._end and len(rest) < _MAX_LINE:
             self._file.seek(position + len(rest))

@@ -1,6 +1,6 @@
 """Matmuls of 8-bit operands that contract over twice as many rows as the Tensor Engine has, in the same time.
 
-From NeuronCore-v3 on, a matmul in `double_row` mode contracts over two planes, stationary [K, 2, M] and moving
+On NeuronCore-v3 and later, a matmul in `double_row` mode contracts over two planes, stationary [K, 2, M] and moving
 [K, 2, N] (trainium2_arch, "Double FP8 Matmul Performance"). Two input tiles form two planes if they share a tensor and
 their weights do too. Alternatively, two steps of a filter form two planes of one input tile, shifted by some rows and
 columns. If the number of tiles is odd, the last tile is multiplied by pairs of steps; if the number of steps is odd,

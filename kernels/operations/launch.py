@@ -316,7 +316,7 @@ class Launch:
         return self._diagonal
 
     def shifted_identity(self):
-        """Return an identity matrix between zeros, [128, 3 * 128]; columns from 128 - n on move rows down by n."""
+        """Return an identity matrix between zeros, [128, 3 * 128]; columns starting at 128 - n move rows down by n."""
         if self._shifted is None:
             self._shifted = nl.ndarray((PARTITIONS, 3 * PARTITIONS), dtype=self.dtype, buffer=nl.sbuf)
             nisa.memset(dst=self._shifted, value=0.0, engine=nisa.engine.gpsimd)

@@ -33,7 +33,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows [start, end) of a matrix: partition p contains `rows` consecutive rows from start + p * rows on."""
+    """Rows [start, end) of a matrix: partition p contains `rows` consecutive rows, starting at start + p * rows."""
 
     start: int
     partitions: int
@@ -128,7 +128,7 @@ def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
 def load_early(dst, src):
     """Load without waiting for other work.
 
-    From NeuronCore-v3 on, the Scalar Engine triggers the DMA, since it has a separate descriptor generator
+    On NeuronCore-v3 and later, the Scalar Engine triggers the DMA, since it has a separate descriptor generator
     (trainium2_arch).
     """
     copy_by_hardware(dst, src, engine=nisa.engine.scalar)

@@ -1,6 +1,6 @@
 """Warm up the Tensor Engine to its full clock rate before the first useful matmul.
 
-From NeuronCore-v3 on, the engine runs at half its clock rate until it has been busy for some time; the clock is
+On NeuronCore-v3 and later, the engine runs at half its clock rate until it has been busy for some time; the clock is
 adjusted window by window (documented on the profiler's overview page; the windows are visible in public profiles). A
 kernel waits for its first loads for about as long. Meanwhile, the engine can multiply zeros into the PSUM tile of the
 first sums, which then accumulate on top of the zeros.
@@ -40,7 +40,7 @@ def warm_up(bank, item_bytes, zeros=None):
 
 
 def is_throttled():
-    """True if the clock rate depends on the recent load of the engine: from NeuronCore-v3 on."""
+    """True if the clock rate depends on the recent load of the engine, as on NeuronCore-v3 and later."""
     return nisa.get_nc_version() != nisa.nc_version.gen2
 
 

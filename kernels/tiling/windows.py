@@ -36,8 +36,8 @@ class Window:
 class Sweep:
     """A window that slides along one axis: tap j of output i reads position i * stride - before + j * dilation.
 
-    Positions from -before to -1 and from `extent` on are padding. A window spans `reach` positions. Columns may be in
-    `phases` (column_phases.py).
+    Positions from -before to -1, and positions of at least `extent`, are padding. A window spans `reach` positions.
+    Columns may be in `phases` (column_phases.py).
     """
 
     extent: int

@@ -58,7 +58,7 @@ def _may_gain(graph: Graph, reader: int) -> bool:
 
 
 def _together(graph: Graph, number: int) -> list[int]:
-    """Return the nodes, beginning with `number`, whose values must either all be in 8 bits or all in 16 bits. The
+    """Return the nodes, beginning with `number`, such that either all of their values or none must be in 8 bits. The
     result is
     empty if none can be in 8 bits."""
     if not _may(graph.nodes[number]):

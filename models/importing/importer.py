@@ -16,7 +16,7 @@ from .view import View
 
 
 class Importer:
-    """Access to the inputs and outputs of operators; its methods raise ModelError for unsupported values."""
+    """Access to the inputs and outputs of operators. The methods raise ModelError for unsupported values."""
 
     def __init__(
         self,

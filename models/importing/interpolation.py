@@ -98,7 +98,7 @@ def _smoothed(node: Node, way: str, extent: int, place: np.ndarray, scale: float
 
 
 def _places_in_region(axis: Resized) -> np.ndarray:
-    """Return the position of each new pixel if a region of the old pixels is resized."""
+    """Return the position of each new pixel when a region of the old pixels is resized."""
     start, end = (np.float32(share) for share in axis.region or (0.0, 1.0))
     last = np.float32(axis.extent - 1)
     if axis.size == 1:

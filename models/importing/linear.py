@@ -127,7 +127,7 @@ class LinearLayers:
         return scale.reshape(len(scale), -1), shift.reshape(len(shift), -1)
 
     def _value_of(self, source: str, base: str, cone: Sequence[str]) -> _Linear:
-        """Return the value of a layer as M u + b; `cone` contains the layers from u on, in order."""
+        """Return the value of a layer as M u + b; `cone` contains the layers after u, in order."""
         channels = self._shapes[base][0]
         values = {base: _Linear(np.eye(channels), np.zeros((channels, 1)))}
         with np.errstate(over="ignore", invalid="ignore"):

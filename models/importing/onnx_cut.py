@@ -31,7 +31,7 @@ class Cut:
 
 
 def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
-    """Return the part that the outputs `wanted` (by default all possible answers) depend on.
+    """Return the part of the graph that the outputs `wanted` (by default, all possible answers) depend on.
 
     Raises ModelError if there are no such outputs.
     """

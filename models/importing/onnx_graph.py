@@ -133,7 +133,7 @@ class Walk:
         return in_order(self.importer, found)
 
     def _advice(self) -> str:
-        """Return advice to select outputs that do not depend on unsupported nodes, if there are any."""
+        """Return advice to select outputs that do not depend on unsupported nodes, or nothing if there are none."""
         free = [name for name in self._cut.outputs if not self._unknown & self._cut.needed(name)]
         if not free:
             return ""

@@ -261,8 +261,8 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
 
 
 def _first_reader(nodes: Sequence[Node], name: str, between: Collection[str]) -> tuple[Node | None, set[str]]:
-    """Return the first node that reads a value, skipping the operators in `between`, and all names under which these
-    pass the value on."""
+    """Return the first node that reads a value, skipping the operators in `between`, and all names by which the value
+    is passed on."""
     names = {name}
     for node in nodes:
         if names.isdisjoint(node.inputs):

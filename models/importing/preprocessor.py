@@ -20,7 +20,7 @@ from .picture import PreprocessingOptions
 PREPROCESSOR = "preprocessor_config.json"
 CONFIG = "config.json"
 MAX_BYTES = 16 << 20
-CONVNEXT_SQUASHES = 384  # from this side length on, the processor with crop_pct squashes pictures without cropping
+CONVNEXT_SQUASHES = 384  # at this side length and above, the processor with crop_pct squashes pictures without cropping
 
 # Pillow's filter numbers, which Hugging Face stores, and timm's names of resize modes.
 _FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}

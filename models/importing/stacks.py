@@ -168,7 +168,7 @@ class _Stacks:
         return parts if is_alone else None
 
     def _scale(self, name: str, affine: Affine, own: slice) -> None:
-        """Fold some channels of a map into a convolution."""
+        """Fold some channels of an affine map into a convolution."""
         scale, shift = (self.tensors[f"{affine.name}.{part}"][own].astype(np.float64) for part in ("scale", "shift"))
         weight, bias = f"{name}.weight", f"{name}.bias"
         folded = fold.after_conv2d(self.tensors[weight], self.tensors[bias], fold.ScaleShift(scale, shift))

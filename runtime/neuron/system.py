@@ -124,8 +124,8 @@ def _devices() -> list[dict[str, Any]]:
 def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
     """Return the first `count` logical cores, of `lnc` physical cores each, that may be used.
 
-    If the number of cores is unknown, the cores from 0 on are returned; the runtime rejects cores that do not exist.
-    Raises BackendUnavailable if there are too few cores.
+    If the number of cores is unknown, the cores starting at 0 are returned; the runtime rejects cores that do not
+    exist. Raises BackendUnavailable if there are too few cores.
     """
     there = visible_cores(lnc)
     if there is None:

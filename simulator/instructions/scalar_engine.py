@@ -74,7 +74,8 @@ def _copies_with_bias(call: Call) -> None:
 
 
 ON_GPSIMD: dict[str, Any] = {"engine_generations": {engine.gpsimd: 4}}
-"""From NeuronCore-v4 on, the GpSimd Engine also runs activations (page of SDK 2.33). Their time is not published."""
+"""On NeuronCore-v4 and later, the GpSimd Engine also runs activations (page of SDK 2.33). Their time is not
+published."""
 
 
 @declared(

@@ -69,7 +69,8 @@ DECLARATIONS: dict[str, Any] = {}
 
 
 class Transfer(NamedTuple):
-    """A DMA transfer of `bytes` by `descriptors` descriptors, covering `partitions` SBUF partitions from `row` on."""
+    """A DMA transfer of `bytes` by `descriptors` descriptors, covering `partitions` SBUF partitions starting at
+    `row`."""
 
     bytes: int
     descriptors: int

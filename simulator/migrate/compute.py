@@ -320,7 +320,7 @@ def _in_sbuf(ex: Expressions, view: View) -> View:
 
 
 def _columns(ex: Expressions, view: View, at: int) -> tuple[str, ...]:
-    """Return the extents of an operand of the Tensor Engine from dimension `at` on, which is the first after the
+    """Return the extents of an operand of the Tensor Engine starting at dimension `at`, which is the first after the
     rows."""
     if view.full is not None:
         return view.full[at:]

@@ -38,8 +38,8 @@ class TileLife(NamedTuple):
 class MemoryUse(NamedTuple):
     """The use of one memory over time.
 
-    `points` contains (time, bytes): from each time on, this many bytes per partition are in use. `owners` are the tiles
-    that are live at the peak, the largest first.
+    `points` contains (time, bytes): starting at each time, this many bytes per partition are in use. `owners` are the
+    tiles that are live at the peak, the largest first.
     """
 
     capacity: int

@@ -221,7 +221,7 @@ def script_signs(path: Path) -> str:
 
 
 def pictogram_signs(path: Path) -> str:
-    """Return the pictures of a symbol font: icons, and characters from Unicode's arrows on.
+    """Return the pictures of a symbol font: icons, and the characters that follow Unicode's arrows.
 
     Characters that show numbers are omitted.
     """

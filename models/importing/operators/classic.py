@@ -38,7 +38,8 @@ def _linear(importer: Importer, node: Node, scale: float = 1.0) -> tuple[View, i
 
 
 def _are_opposite(node: Node) -> bool:
-    """Return whether there are two scores, one the negative of the other, so that their sigmoids sum to 1."""
+    """Return whether there are two scores, one of which is the negative of the other, so that their sigmoids sum to
+    1."""
     coefficients, intercepts = numbers(node, "coefficients"), numbers(node, "intercepts")
     half = len(coefficients) // 2
     turned = tuple(-value for value in coefficients[half:])

@@ -75,7 +75,7 @@ def scaled_note(target: str) -> str | None:
 
 
 def change(target: str, values: Mapping[str, Any]) -> None:
-    """Replace the values of some constants of a target from now on, to predict a different machine.
+    """Replace the values of some constants of a target permanently, to predict the times of a different machine.
 
     Raise NkiValidationError for a name that is not in the table or a value that no machine can have.
     """
@@ -115,7 +115,7 @@ _overrides: dict[tuple[str, str], float] = {}
 
 
 def override(target: str, name: str, value: float | None) -> None:
-    """Set a constant to another value from now on, or restore the value in the table if `value` is None.
+    """Set a constant to another value permanently, or restore the value in the table if `value` is None.
 
     This function is meant for fits and leave-one-out studies.
     """
