@@ -19,7 +19,7 @@ from trninfer.benchmarks.predictions import PredictedRow
 FEWEST = 3  # minimum number of versions to rank
 NOTICEABLE = 0.03  # smallest relevant difference of two measured times; runs of one version differ by 1 to 3 %
 
-# A first version that takes thirty times as long as the tuned ones. It is excluded because any order of the tuned
+# A first version, which takes thirty times as long as the tuned ones. It is excluded because any order of the tuned
 # versions would look good next to it.
 FIRST = ("o01",)
 

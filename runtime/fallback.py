@@ -30,7 +30,7 @@ Timelines = tuple[object | None, ...]
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """A kernel, the shapes and dtypes of its operands by name, and its other arguments."""
+    """A kernel, the shapes and dtypes of its operands, keyed by name, and its other arguments."""
 
     kernel: Any
     operands: tuple[tuple[str, tuple[int, ...], str], ...]

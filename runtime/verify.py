@@ -3,7 +3,7 @@
 A probability may differ from the golden model by the tolerance of its dtype (tolerances.py). This applies to logits up
 to LARGE_LOGIT. For larger logits, rounding is coarser and the tolerance of the row grows proportionally. For values,
 which no softmax bounds, it grows with the largest value of the row if that is above 1. If the terms of a sum cancel,
-the error may amount to a few rounding errors of the largest intermediate value, however small the result is. A class
+the error may amount to a few rounding errors of the largest intermediate value, even if the result is small. A class
 may differ if the golden model's probabilities of both classes differ by at most twice the tolerance. Such near-ties are
 counted separately.
 """

@@ -216,8 +216,8 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
         yield "one is of a suite, the other is not", True
     pairs = [(key, document[key], baseline.get(key)) for key in ("latency_label", "model", "target", "dtype")]
     pairs += [(key, value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
-    # Suites define targets and dtypes, and kernels have no batch size. For suites and kernels, a difference in these
-    # properties means that the benches are not comparable.
+    # Suites define targets and dtypes, and kernels have no batch size. For these, a different target, dtype or batch
+    # size means that the benches cannot be compared.
     networks = all("suite" not in side and side["bench"].get("kernel") is None for side in (document, baseline))
     others = False
     for key, here, there in pairs:

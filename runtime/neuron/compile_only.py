@@ -44,7 +44,7 @@ LABEL = "predicted; compiled only"
 class CompileOnlyBackend(CompiledKernels):
     """A backend that compiles each launched kernel, and returns the simulator's results and predictions.
 
-    Kernels passed to `prepare` are compiled in parallel. CompileError is raised if the compiler rejects a kernel.
+    Kernels passed to `prepare` are compiled in parallel. Raises CompileError if the compiler rejects a kernel.
     """
 
     way = "compile-only"

@@ -1,7 +1,7 @@
 """The code shared by both ways of using the chip. Kernels are compiled once and cached, and are timed once for each
 shape.
 
-A way (`torch_backend.py`, `nrt.py`) defines how a kernel is compiled, loaded and called. Kernels in this process use
+Each way (`torch_backend.py`, `nrt.py`) defines how a kernel is compiled, loaded and called. Kernels in this process use
 the simulator's `nki`: it determines the shapes of results, counts flops and bytes, and makes the prediction shown
 beside a measurement.
 """

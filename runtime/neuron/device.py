@@ -148,8 +148,8 @@ class Device:
         return answer
 
     def free(self, tensor: int, start: int) -> None:
-        """Free a tensor of the process with the number `start`. It is freed when the next message is sent, since a
-        finalizer may call this while a message is being sent."""
+        """Free a tensor of the process with the number `start`. The tensor is freed when the next message is sent,
+        since a finalizer may call this method while a message is being sent."""
         self._unwanted.append((tensor, start))
 
     def lease(self, tensor: int) -> Lease:

@@ -139,7 +139,7 @@ def _problem_of_record(value: Any, kind: str) -> str | None:
 
 
 def _find_kernel(module: str, file: str | None, name: str) -> Any:
-    """Find a kernel in trninfer.kernels, else in the module of a given name, else in a file."""
+    """Find a kernel in trninfer.kernels, otherwise in the module of a given name, otherwise in a file."""
     if module.startswith(f"{__package__.split('.')[0]}.kernels."):
         return kernel_named(name)
     try:

@@ -1,4 +1,4 @@
-"""The main loop of the process that owns a NeuronCore.
+"""Main loop of the process that owns a NeuronCore.
 
 It reads messages from standard input and replies to each of them (device.py).
 """

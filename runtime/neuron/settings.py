@@ -38,7 +38,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def compiler_settings() -> dict[str, Any]:
-    """Return everything on which compiled kernels depend besides the kernel and its shapes, as JSON values."""
+    """Return, as JSON values, everything on which compiled kernels depend besides the kernel and its shapes."""
     return {
         "versions": package_versions(),
         "python": ".".join(map(str, sys.version_info[:2])),

@@ -169,9 +169,9 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
 class Recovery:
     """Recovers from failures: the process is restarted after a kernel failed on the chip or lost it.
 
-    A chip that is lost MAX_LOSSES times in succession is considered lost permanently. Kernels that do not compile are
-    also compiled in other ways, but only MAX_OTHERWISE of them: if no kernel compiles, further attempts would only take
-    time.
+    A chip that is lost MAX_LOSSES times in succession is considered lost permanently. At most MAX_OTHERWISE of the
+    kernels that do not compile are also compiled in other ways, because further attempts would only waste time if no
+    kernel compiles.
     """
 
     MAX_LOSSES = 3

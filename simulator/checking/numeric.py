@@ -34,7 +34,8 @@ _SUMMING = frozenset({"dma_compute"})
 
 
 class NumericSanitizer:
-    """An observer of the instructions of a launch, on one or two cores, and of the values that they store."""
+    """An observer of the instructions of a launch on one or two cores, and of the values that these instructions
+    store."""
 
     def __init__(self) -> None:
         self.findings: list[SanitizerFinding] = []

@@ -1,4 +1,4 @@
-"""Detect faults in a running kernel that neither violate the limits of the machine nor show in the values.
+"""Detect faults in a running kernel that neither violate the limits of the machine nor affect the computed values.
 
     uninitialised   an instruction reads memory that has not been written
     overlap         elements of a tensor were last written through another tensor at overlapping addresses
@@ -78,7 +78,7 @@ class Shadow:
 
 
 class _Part(NamedTuple):
-    """An operand of a sum of matmuls, each of which reads only some of the operand's partitions."""
+    """An operand of a sum of matmuls that each read only some of the operand's partitions."""
 
     label: str
     line: str
@@ -155,7 +155,7 @@ class Sanitizer:
             self._unread(shadow)
 
     def _unread(self, shadow: Shadow) -> None:
-        """Report instructions whose results in a tile have never been read."""
+        """Report instructions that wrote results to a tile that were never read."""
         waiting = shadow.unread & (shadow.writer > _ARGUMENT)
         for last in np.unique(shadow.writer[waiting]).tolist():
             own = shadow.writer == last

@@ -68,9 +68,9 @@ def local_gather(
 ) -> None:
     """Gather dst[p, i] = src_buffer[p, k : k + num_elem_per_idx] for the i-th index k, per group of 16 partitions.
 
-    The indices of a group are read column by column, in units of elements. The size of dst is that of the elements
-    gathered by the valid indices. The time of this instruction is not published; it is modelled as one pass over the
-    gathered elements.
+    The indices of a group are read column by column, in units of elements. The size of dst equals the number of
+    elements that the valid indices gather. The time of this instruction is not published; it is modelled as one pass
+    over the gathered elements.
     """
     partitions, count = src_buffer.shape[0], dst.free_size // num_elem_per_idx
     values = src_buffer.values.reshape(partitions, -1)

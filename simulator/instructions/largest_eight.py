@@ -66,8 +66,8 @@ def nc_match_replace8(
 ) -> None:
     """Copy data to dst, replacing the first occurrence of each of the 8 vals with imm. Write the positions to dst_idx.
 
-    Equal vals are matched with separate occurrences, of which the last val is matched with the first. The position is
-    all ones if there is no occurrence.
+    Equal vals are matched with separate occurrences, in reverse order: the last val is matched with the first
+    occurrence. The position is all ones if there is no occurrence.
     """
     partitions = data.shape[0]
     values = float_values(data).reshape(partitions, -1).copy()

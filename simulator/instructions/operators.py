@@ -44,8 +44,8 @@ def _compare(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _by_magnitude(wins: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function that selects the signed operand whose magnitude wins, or the second operand if the magnitudes
-    are equal (nl.abs_max)."""
+    """Return a function that selects the operand whose magnitude wins, with its sign, or the second operand if the
+    magnitudes are equal (nl.abs_max)."""
 
     def choose(a: Array, b: Array) -> Array:
         return np.where(wins(np.abs(a), np.abs(b)), a, b)

@@ -1,7 +1,7 @@
 """Random numbers of the Vector Engine and the GpSimd Engine.
 
 Each partition has one generator in GpSimd and four in the Vector Engine, which are used in turn. The simulator uses
-Marsaglia's XORWOW, the algorithm that the API specifies. How states are derived from a seed is not documented. The
+Marsaglia's XORWOW, the algorithm that the API specifies. AWS does not document how states are derived from a seed. The
 simulator's numbers are therefore reproducible from run to run, but do not match those of the chip. Every run starts
 from a fixed state.
 """

@@ -1,6 +1,6 @@
 """Errors raised when a kernel violates a constraint of the hardware.
 
-Each message contains the instruction, the operand, the actual value and the allowed values.
+Each message states the instruction, the operand, the actual value and the allowed values.
 """
 
 from __future__ import annotations

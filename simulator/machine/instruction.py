@@ -205,7 +205,7 @@ class Instruction:
         return self
 
     def replace(self, **changes: Any) -> Instruction:
-        """Return a copy with some fields changed, which waits for the same instructions."""
+        """Return a copy with some fields changed; it waits for the same instructions."""
         copy = dataclasses.replace(self, **changes)
         copy.after = self.after
         return copy

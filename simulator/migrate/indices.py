@@ -65,7 +65,7 @@ class Index:
 
 
 def without_unit_axes(grid: tuple[Index, ...]) -> tuple[Index, ...]:
-    """Return a grid without its axes of one position, which the first compilers omitted from tiles."""
+    """Return a grid without its axes of size 1, which the first compilers omitted from tiles."""
     unit = {at for index in grid for at, axis in index.axes.items() if axis.count == Sum(1)}
     rank = len(grid)
     kept = [at for at in range(-rank, 0) if at not in unit]

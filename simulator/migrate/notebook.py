@@ -25,10 +25,11 @@ class NotebookError(ValueError):
 
 @dataclass(frozen=True)
 class Part:
-    """Python source before and after its migration: a file, the cells of a notebook, or a file that a cell writes.
+    """The source before and after a migration: a Python file, the cells of a notebook, or a file that a cell writes.
 
-    `place`: returns the cell and the line of a line of the old source; None if the source is a file. `cell`: the number
-    of the cell that writes the source, or 0. `cells`: the cells, if the source consists of them.
+    `place`: a function that maps a line of the old source to its cell and its line within the cell; None if the source
+    is a file. `cell`: the number of the cell that writes the source, or 0. `cells`: the cells, if the source consists
+    of them.
     """
 
     old: str
@@ -123,8 +124,8 @@ def _replace(cell: dict[str, Any], source: str) -> None:
 
 
 def _style(document: Any, text: str) -> tuple[int | None, bool, str]:
-    """Return the indentation of a notebook's JSON, whether it is in ASCII, and its end; if no common style gives its
-    text, the style of Jupyter."""
+    """Return the style of a notebook's JSON: its indentation, whether it is ASCII, and its ending. If no common style
+    reproduces the text, return Jupyter's style."""
     styles = itertools.product((1, 2, 4, None), (False, True), ["\n" if text.endswith("\n") else ""])
     return next((style for style in styles if _written(document, *style) == text), (1, False, "\n"))
 

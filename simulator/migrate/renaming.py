@@ -1,10 +1,10 @@
 """Move tiles that are created before a loop and overwritten in each of its iterations into the loop.
 
-The first compiler allocated such a tile again in each iteration, so that an iteration did not wait until the previous
-iteration had read the tile. In NKI 0.7, a tile has a single address during its lifetime. The creation of the tile is
-therefore moved into the loop if the tile carries no values between iterations. This is the case if each iteration
-overwrites the whole tile before reading it, or if the tile is created without values and all surrounding loops are
-`nl.affine_range`, whose iterations are independent by definition.
+The first compiler allocated such a tile again in each iteration, so that an iteration did not have to wait until the
+previous iteration had read the tile. In NKI 0.7, a tile has a single address during its lifetime. The creation of the
+tile is therefore moved into the loop if the tile carries no values between iterations. This is the case if each
+iteration overwrites the whole tile before reading it, or if the tile is created without values and all surrounding
+loops are `nl.affine_range`, whose iterations are independent by definition.
 """
 
 from __future__ import annotations

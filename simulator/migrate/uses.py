@@ -75,7 +75,7 @@ def accumulators_of(
 def named_grid(
     tree: ast.FunctionDef | None, target: ast.Tuple | ast.List, grid: tuple[Index, ...]
 ) -> tuple[Index, ...]:
-    """Return the index arrays that are assigned to names, without axes of one position.
+    """Return the index arrays that are assigned to names, without their axes of size 1.
 
     These axes are kept if a subscript uses all of the names together, such as `t[i, j, k]`.
     """

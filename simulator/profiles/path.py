@@ -20,7 +20,8 @@ _WAITS = frozenset(("EVENT_SEMAPHORE", "EVENT_SEMAPHORE_WAIT", "SEMAPHORE_WAIT")
 
 
 class EngineTime(NamedTuple):
-    """The time in which an engine executed any instruction, its fraction of the run, and the number of instructions."""
+    """The time during which an engine was executing instructions, the fraction of the run that this represents, and the
+    number of instructions."""
 
     engine: str
     busy_us: float

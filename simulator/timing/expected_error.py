@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 KINDS = ("launch", "short", "tensor", "issue", "gpsimd", "dma", "latency")
 REST = (
-    # For kinds with few rows or a single repository, two thirds of the families have errors below this; each family
-    # counts with its worst row.
+    # For kinds with few rows or a single repository, this is the error that two thirds of the families stay below; the
+    # worst row of a family counts.
     "rest"
 )
 NOT_VALIDATED = math.inf  # error of a kind for which no kernel was measured on the target

@@ -26,9 +26,9 @@ MAX_LIKENESS = 0.85
 LIKENESS_SIDE = 20
 VARIANTS = 300
 
-# Unicode confusables whose skeleton is a digit or a letter in `signs.ALSO_DIGITS`, without combining marks. Numbers,
-# the letters themselves and their compatibility forms are not repeated. From confusables.txt of Unicode 13.0.0, (c)
-# 2020 Unicode, Inc., Unicode License (https://www.unicode.org/license.txt).
+# Unicode confusables whose skeleton is a digit or a letter in `signs.ALSO_DIGITS`, without combining marks. The digits,
+# these letters and their compatibility forms are omitted, because they are excluded anyway. From confusables.txt of
+# Unicode 13.0.0, (c) 2020 Unicode, Inc., Unicode License (https://www.unicode.org/license.txt).
 _CONFUSABLES = """
     D8 F8 142 180 182 183 184 18D 196 197 19A 19F 1A7 1B5 1B6 1B7 1BB 1BC 1BD 1C0 1C3 1E4 1E5 1FE 21C 222 223 224
     225 253 260 261 268 269 26A 26B 26D 275 282 290 2A0 2DB 37A 392 396 3C3 3E8 411 412 42C 462 463 472 473 48C 48D

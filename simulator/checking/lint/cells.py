@@ -31,8 +31,9 @@ _VALUE = re.compile(r"[A-Za-z_][\w.,\s]*=\s*(?=[%!])")  # before the magic of an
 class Cells:
     """The code cells of a notebook.
 
-    `numbers` are the positions of the cells in the notebook, from 1; `places` maps each line of `text` to the number
-    of its cell and the line in it, 0 for the line before the cell. `files` are the Python files that cells write.
+    `numbers` are the positions of the cells in the notebook, counted from 1. `places` maps each line of `text` to the
+    number of its cell and its line within the cell, which is 0 for the line before the cell. `files` are the Python
+    files that cells write.
     """
 
     text: str = ""
@@ -45,7 +46,7 @@ class Cells:
 
     @classmethod
     def of(cls, document: Any) -> Cells:
-        """Read a notebook. KeyError, TypeError or AttributeError is raised if `document` is not one."""
+        """Read a notebook. Raises KeyError, TypeError or AttributeError if `document` is not a notebook."""
         cells = enumerate(document["cells"], 1)
         sources = {number: "".join(cell["source"]) for number, cell in cells if cell["cell_type"] == "code"}
         found = cls(_prefix=_absent(sources.values()))
@@ -108,8 +109,8 @@ class Cells:
         return {number: self._restored(number, part) for number, part in zip(self.numbers, parts[1:])}
 
     def place_in(self, text: str, line: int) -> tuple[int, int]:
-        """Return the number of the cell of a line of `text`, which is an edited form of the text, and the line in it
-        (the lines before the first cell belong to it)."""
+        """Return the cell number of a line of `text`, an edited version of the text, and its line within the cell.
+        Lines before the first cell belong to the first cell."""
         cell, before = self.numbers[0] if self.numbers else 1, 0
         for number, each in enumerate(text.splitlines()[:line], 1):
             if (marked := self._place.fullmatch(each)) and marked[1] == "cell":
@@ -136,8 +137,8 @@ def _with_newlines(source: str) -> str:
 
 
 def _with_ends_of(old: str, text: str) -> str:
-    """Return `text`, the new form of a source, with the line ends of the old source: each line that is changed has the
-    end of the line at its place, or of the last one that it replaces."""
+    """Return `text`, the new version of a source, with the line endings of the old source. A changed line takes the
+    ending of the line that it replaces, or of the last of several."""
     ends = re.findall(r"\r?\n", old)
     if "\r\n" not in ends:
         return text

@@ -56,14 +56,14 @@ def examine_file(path: Path | str) -> Examination:
 
 
 def check_file(path: Path | str) -> list[Finding]:
-    """Return the findings of `examine_file`, sorted by file and line. The same exceptions are raised."""
+    """Return the findings of `examine_file`, sorted by file and line. Raises the same exceptions."""
     return list(examine_file(path).findings)
 
 
 def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
     """Check a text as if it were the content of `path`, and return the findings.
 
-    The same exceptions are raised as by `examine_file`.
+    Raises the same exceptions as `examine_file`.
     """
     place = Path(path) if str(path) != "<source>" else None
     module = parse_module(text, str(path), place)
@@ -113,8 +113,9 @@ class _Check:
     def _check_entry(self, kernel: Definition, launched: Collection[str]) -> None:
         """Check the parameters and outputs of an entry kernel.
 
-        A kernel that another kernel calls is inlined and may return any tensor. The same is assumed of a kernel whose
-        parameters are operands of compute engines, because those cannot read the HBM arguments of an entry kernel.
+        A kernel that another kernel calls is inlined and may return any tensor. The same is assumed for a kernel whose
+        parameters are operands of compute engines, because the arguments of an entry kernel are in HBM, which compute
+        engines cannot read.
         """
         if id(kernel.node) not in self._inlined and not isinstance(kernel.node, ast.ClassDef):
             scope = self._inside(kernel, kernel.node)
@@ -123,7 +124,7 @@ class _Check:
                 check_outputs(scope, kernel.node.name in launched)
 
     def _check_grids(self, module: Module, kernels: Collection[str]) -> None:
-        """Check the grids that the module launches its kernels on, where they are constants."""
+        """Check the launch grids of the module's kernels if they are constants."""
         for node in ast.walk(module.tree):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Subscript):
                 continue

@@ -34,7 +34,7 @@ class Notebook:
 
 
 def read_notebook(path: Path, shown: str) -> Notebook:
-    """Read the code cells of a notebook. SourceError is raised if the file is not a notebook."""
+    """Read the code cells of a notebook. Raises SourceError if the file is not a notebook."""
     try:
         cells = Cells.of(json.loads(read_source(path, shown)))
     except (ValueError, KeyError, TypeError, AttributeError):

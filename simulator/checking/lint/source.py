@@ -90,12 +90,12 @@ class Module:
 
 
 def read_module(path: Path, shown: str) -> Module:
-    """Read and parse a file. SourceError is raised if this fails."""
+    """Read and parse a file. Raises SourceError if this fails."""
     return parse_module(read_source(path, shown), shown, path)
 
 
 def read_source(path: Path, shown: str) -> str:
-    """Return the text of a Python file, decoded as declared. SourceError is raised if the file cannot be read."""
+    """Return the text of a Python file, decoded as declared. Raises SourceError if the file cannot be read."""
     try:
         data = _read_regular(path)
     except OSError as error:
@@ -119,7 +119,7 @@ def _declared(error: Exception) -> str:
 
 
 def _read_regular(path: Path) -> bytes:
-    """Return the bytes of a source file. ValueError is raised for a device, or for a pipe without a writer."""
+    """Return the bytes of a source file. Raises ValueError for a device, or for a pipe without a writer."""
     descriptor = os.open(path, _READING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -135,7 +135,7 @@ def _read_regular(path: Path) -> bytes:
 
 @lru_cache(maxsize=64)  # files of a folder refer to the same modules
 def parse_module(text: str, shown: str, path: Path | None) -> Module:
-    """Parse a text. SourceError is raised if it is not valid Python."""
+    """Parse a text. Raises SourceError if it is not valid Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escapes and so on are not reported here
@@ -319,7 +319,7 @@ class Files:
         self._at = cache(self._search)
 
     def read(self, path: Path, shown: str | None = None) -> Module:
-        """Return the module for a file. SourceError is raised if it cannot be read."""
+        """Return the module for a file. Raises SourceError if it cannot be read."""
         key = Path(os.path.realpath(path))  # unlike resolve, this does not fail on circular links
         if key not in self._modules:
             self._modules[key] = read_module(path, shown or str(path))
