@@ -1,8 +1,8 @@
 """Draw the pictures of docs/ from real runs on the simulator: `python -m trninfer.tools.draw_docs`.
 
 - `terminal.svg`: what `trninfer classify` prints for the samples, 80 columns wide.
-- `report.png`: the top of the page that `trninfer bench --report` writes, as Chromium shows it (`--browser NAME` if it
-  is not called `chromium`). Without a browser, the existing picture is kept and a note is printed.
+- `report.png`: the top of the page that `trninfer bench --report` writes, as rendered by Chromium (use `--browser NAME`
+  if it is not called `chromium`). Without a browser, the existing picture is kept and a note is printed.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m trninfer.tools.list_nki_api            writes the page
     python -m trninfer.tools.list_nki_api --check    exits with 1 if it is not up to date
 
-Nothing is listed by hand. A function is refused if calling it raises NotSimulatedError; it is timed if it issues an
-instruction, and checked if it raises NkiValidationError, directly or through a function that it calls.
+Nothing is listed by hand. A function is not simulated if calling it raises NotSimulatedError. It is timed if it issues
+an instruction, and checked if it, or a function that it calls, raises NkiValidationError.
 """
 
 from __future__ import annotations

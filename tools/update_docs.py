@@ -125,7 +125,7 @@ def sentences_of(report: str) -> str:
 
 
 def versions_table() -> str:
-    """Return a table of the versions of one kernel, with their order and ratios, predicted and measured."""
+    """Return a table of the versions of one kernel, with their predicted and measured order and ratios."""
     return table_of(_accuracy_report(), "Versions of one kernel")
 
 
@@ -143,7 +143,7 @@ def table_of(report: str, title: str) -> str:
 
 
 def summary_of(report: str) -> tuple[str, str]:
-    """Return the table of sums in the output of `latency_accuracy --markdown`, and its last lines as a list."""
+    """Return the table of summaries in the output of `latency_accuracy --markdown`, and its last lines as a list."""
     table = table_of(report, "Kernels, summary")
     wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
     ends = [line for line in report.splitlines() if wanted.search(line)]

@@ -42,13 +42,13 @@ def run(
 ) -> Run:
     """Run a kernel on the simulator and predict its time on the chip. PyTorch tensors are treated like arrays.
 
-    `dge`: whether hardware generates DMA descriptors (trn2 and newer), as it does unless the compiler is run with
+    `dge`: whether hardware generates DMA descriptors (trn2 and newer), as is the case unless the compiler is run with
     --disable-dge. `profiled`: whether the launch overhead is counted as in a profile's total_time rather than as in a
     benchmark. `functional`: if False, only shapes are propagated, no values are computed, and arguments may be
-    TensorSpecs. `constants`: other values of timing constants (timing/constants/), to predict a hypothetical machine;
-    the note of the run then says so. `pure`: the kernel depends only on its arguments, not on helper functions that
-    change in a notebook, so that a repeated launch can be replayed. `sanitize`: True checks for races, overlaps, and
-    lost and uninitialised values (sanitizer.py), "numeric" checks for NaN, infinities, saturation and lost digits
+    TensorSpecs. `constants`: overrides of timing constants (timing/constants/), to predict the times of a hypothetical
+    machine; the note of the run then says so. `pure`: the kernel depends only on its arguments, not on helper functions
+    that change in a notebook, so that a repeated launch can be replayed. `sanitize`: True checks for races, overlaps,
+    and lost and uninitialised values (sanitizer.py), "numeric" checks for NaN, infinities, saturation and lost digits
     (numeric.py), and "all" performs both checks; the results are in `findings` of the run. `lnc`: the number of cores
     of the logical core, 1 or 2; by default, NEURON_LOGICAL_NC_CONFIG or the kernel's launch grid determines it.
     """

@@ -160,8 +160,8 @@ def _extents(index: ast.expr, other: Shape | None, scope: FunctionScope, is_open
 
 
 def _enough(entry: ast.expr, scope: FunctionScope) -> AtLeast:
-    """Return the extent that an index or a slice with known bounds requires, or LARGE, which is enough for any other
-    slice."""
+    """Return the extent that an index or a slice with known bounds requires. For any other slice, return LARGE, which
+    is always sufficient."""
     if not isinstance(entry, ast.Slice):
         at = number_of(scope, entry)
         return AtLeast() if at is None else AtLeast(at + 1)

@@ -37,7 +37,7 @@ class Critical(NamedTuple):
     """The time on the critical path including the launch, in microseconds.
 
     `by_resource` contains the time of each resource (timing/critical_path.py), and `by_line` the time of each resource
-    for each kernel line (file, number). The times in each of them add up to the latency.
+    for each kernel line (file, number). In each mapping, the times add up to the latency.
     """
 
     by_resource: dict[str, float]
@@ -234,7 +234,7 @@ class Run:
 
     @property
     def latency_error(self) -> float | None:
-        """Return the likely relative error of `latency_us`: two out of three measurements are within it.
+        """Return the likely relative error of `latency_us`, within which two out of three measurements lie.
 
         The error is infinite if no kernel of the same kind was measured on the target. It is None if no kernel of any
         kind was measured on the target, or if timing constants were changed.

@@ -186,7 +186,7 @@ def lines_of(run: Run, most: int) -> list[str]:
 
 
 def _show(error: BaseException, script: str) -> None:
-    """Print a traceback that omits the frames of the simulator. Print none if the script is not valid Python."""
+    """Print a traceback without the frames of the simulator. Print none if the script is not valid Python."""
     trace = without_ours(error)
     while trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next

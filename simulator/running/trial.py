@@ -62,7 +62,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -> list[Finding]:
-    """Run each kernel of a file on the shapes that are specified, or found in the file, for it.
+    """Run each kernel of a file on the shapes that are specified for it or found in the file.
 
     Args:
         path: the file.

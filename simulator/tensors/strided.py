@@ -63,7 +63,7 @@ def form_of(
     region: MemoryRegion,
     place: tuple[int, int, bool, bool],
 ) -> Form:
-    """Return the form of a view at `place` = (row, first, large, shifted).
+    """Return the form of a view whose start is described by `place` = (row, first, large, shifted).
 
     Views at different places have different forms.
 

@@ -1,8 +1,8 @@
 """Allocate buffers in SBUF and PSUM to versions of tiles, in program order, as earlier versions are freed.
 
 A tile in PSUM starts at a bank boundary (nki/migration/index.rst), so at most eight tiles are live at a time,
-regardless of their size (A1: up to eight outstanding accumulation groups). If a program needs more than eight when
-executed in program order, tiles share banks to avoid a deadlock.
+regardless of their size (A1: up to eight outstanding accumulation groups). If a program needs more than eight live
+tiles when executed in program order, tiles share banks to avoid a deadlock.
 
 Allocation in program order never deadlocks, because the program fits when executed in order (checked by capacity.py).
 """

@@ -1,8 +1,8 @@
 """Determine the peak use of SBUF and PSUM in program order, and raise an error if it exceeds the capacity.
 
-A compiler may reorder independent instructions. A program that does not fit as written is therefore checked again, with
-every tile in PSUM read as soon as its sum is complete, and with every tile in SBUF filled just before its first use.
-Even then, the original order must fit in all of SBUF, including the part that the compiler reserves.
+A compiler may reorder independent instructions. A program that does not fit as written is therefore checked again, in
+an order that reads every tile in PSUM as soon as its sum is complete, and fills every tile in SBUF just before its
+first use. Even then, the original order must fit in all of SBUF, including the part that the compiler reserves.
 
 A tile is live from its first write to its last access. A tile that is never read is live until the kernel releases it.
 Tiles at explicit addresses occupy their space for the whole program.
@@ -217,7 +217,7 @@ class Banks:
         return False
 
     def _take_whole(self, tile: Allocation, count: int) -> bool:
-        """Allocate `count` consecutive empty banks. Return False if there are none."""
+        """Allocate `count` consecutive empty banks. Return False if there are no such banks."""
         for bank in range(PSUM_BANKS - count + 1):
             if not any(self._taken[bank : bank + count]):
                 for taken in self._taken[bank : bank + count]:

@@ -118,7 +118,7 @@ class Costs:
     def copy_elsewhere(self, dst: Any, src: Any) -> tuple[tuple[engine, Cost], ...]:
         """Return the alternative engines, with costs, for a copy for which the kernel specifies no engine.
 
-        From trn2 on, the alternative is the Scalar Engine. Published profiles never show such copies on GpSimd.
+        On trn2 and later, the alternative is the Scalar Engine. Published profiles never show such copies on GpSimd.
         """
         return ((engine.scalar, self.copy(engine.scalar, dst, src)),) if self.generation > 2 else ()
 

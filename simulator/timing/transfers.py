@@ -67,8 +67,8 @@ def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> 
     The rule is derived from packet counts in profiles of two compilers (rows p01 to p08 for NKI's first beta, o02 to
     o19 for its second). GpSimd generates the descriptors of copies from arguments and to results, for any dtype and
     size. Descriptors are prepared in advance if a single partition is involved, or if up to eight partitions are saved
-    to HBM for a later phase. Hardware generates all other descriptors. Which tensors are results is known only when the
-    kernel ends (`keep_scratch`).
+    to HBM for a later phase. Hardware generates all other descriptors. It is not known until the kernel ends which
+    tensors are results (`keep_scratch`).
     """
     chip, other = (dst, src) if dst.storage.on_chip else (src, dst)
     if not machine(target.name).descriptor_choice:  # GpSimd generates descriptors only for columns

@@ -1,4 +1,4 @@
-"""Reschedule a program on a machine with one faster resource. critical_path.py lists the resources.
+"""Reschedule a program on a machine with one faster resource (critical_path.py lists the resources).
 
 An engine that is twice as fast needs half the time for every instruction, including its latency, and a DMA engine that
 is twice as fast needs half the time for every byte and element. The clock of a faster Tensor Engine then switches to

@@ -76,7 +76,7 @@ def _describe(layer: Layer) -> str:
 
 
 def verdict(scores: Sequence[Score], parts: Sequence[Score], error: float) -> str:
-    """Return a sentence on the goals that were reached and the goals that were not."""
+    """Return a sentence that lists the goals that were reached and those that were missed."""
     shares = {on: count / total for on, count, total in (*scores, *parts)}
     reached = {IN_SHORT[on]: shares[on] >= least for on, least in AT_LEAST.items()}
     reached |= {on: shares[on] <= most for on, most in AT_MOST.items()}

@@ -1,8 +1,9 @@
 """Compose pictures with several digits and their boxes, the training and scoring data of `digits-detect`.
 
 A composition is a grey sheet of paper with printed or handwritten digits: single digits, a number in one row, or
-several rows, of one size or many. Letters, drawings, ruled lines and frames, which have no boxes, are mixed in. Fonts,
-forms of handwriting and drawings are split as for digits-cnn: no family, form or kind of drawing occurs in two splits.
+several rows, of one size or of several sizes. Letters, drawings, ruled lines and frames, which have no boxes, are mixed
+in. Fonts, forms of handwriting and drawings are split as for digits-cnn: no family, form or kind of drawing occurs in
+two splits.
 """
 
 from __future__ import annotations

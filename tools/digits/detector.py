@@ -158,7 +158,7 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def loss_of(answers: torch.Tensor, batch: Batch, model: Detector) -> torch.Tensor:
-    """Return the loss of predictions [N, 14, cells]: the loss of the boxes of cells near a digit, plus that of the
+    """Return the loss of predictions [N, 14, cells]: the loss of the boxes of cells near a digit, plus the loss of the
     scores of all cells."""
     boxes, logits = model.decode(answers), answers[:, 4:].transpose(1, 2)
     targets = torch.zeros_like(logits)

@@ -1,7 +1,7 @@
-"""Render network inputs directly from glyphs, without pictures. Far more inputs can be created in this way.
-
-Finding the ink takes nine tenths of the time of a picture (`render_digits.py`). Here, ink is distorted, blurred and
-centred in one step, so that a network sees ten times as many shapes of digits and non-digits. The kinds of glyphs are:
+"""Render network inputs directly from glyphs, without pictures. Far more inputs can be created in this way, because
+finding the ink takes nine tenths of the time needed for a picture (`render_digits.py`). Here, ink is distorted, blurred
+and centred in one step, so that a network sees ten times as many shapes of digits and non-digits. The kinds of glyphs
+are:
 
 - digits: every training font family; handwriting: the training forms;
 - letters, scripts (the training scripts of `signs.py`, and FURTHER_SCRIPTS) and pictograms;

@@ -12,7 +12,7 @@ and docs/digits-cnn-reliability.svg. The training data are
 Pictures are preprocessed like a user's pictures; glyphs pass only through the last step of preprocessing. Both are
 slightly distorted again in every batch. The network is scored on the last three forms (382 digits) as plain pictures,
 on 2,000 pictures of digits in the fonts of HELD_OUT_FAMILIES, and on 2,800 pictures of non-digits of held-out families.
-A digit that is classified as none, or in which no ink is found, counts as wrong.
+A digit counts as wrong if it is classified as none or if no ink is found in its picture.
 
 Two larger networks are trained first and teach the small network (ROUNDS). Settings, the offset of none and the
 temperature are fitted after the second-to-last round, on the fonts of VALIDATION_FAMILIES and the non-digits for

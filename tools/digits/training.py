@@ -3,7 +3,8 @@ files.
 
 Settings are chosen on forms 9 to 11 of the training digits, with the network trained on forms 1 to 8 (`--validate`);
 the held-out forms and fonts are not used. A single thread is used so that sums are computed in a fixed order. Other
-processors may still round differently, so a repetition on another machine has the same accuracy but not the same bits.
+processors may still round differently, so repeating the training on another machine yields the same accuracy but not
+the same bits.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 scikit-learn contains the 1,797 digits of the test half of the UCI set, 8x8 with values 0..16, without the names of the
 writers. The order of the labels reveals the forms: the 13 writers of this half filled in the same printed form of about
 130 digits (0 to 9 three times, then a fixed sequence) 14 times in all. The last three forms are held out as a whole.
-One person filled in two forms; apart from that person, no writer is in both training and held-out data.
+One person filled in two forms; no other writer occurs in both the training data and the held-out data.
 """
 
 from __future__ import annotations

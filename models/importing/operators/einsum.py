@@ -21,7 +21,8 @@ from .rearranging import reshaped
 def _einsum(importer: Importer, node: Node) -> None:
     """Convert an Einsum of data and weights, or of two values.
 
-    Axes of both data and weights are summed over, or, if they occur in the result, each entry has separate weights."""
+    Axes that occur in both data and weights are summed over. If they also occur in the result, each entry has separate
+    weights instead."""
     equation = text(node, "equation", "").replace(" ", "")
     places = [place for place, name in enumerate(node.inputs) if name in importer.views]
     if len(places) > 1:

@@ -7,7 +7,7 @@
 A line magic is a statement, or the value of an assignment (`files = !ls`). A cell magic such as %%time is followed by
 Python. Other cell magics, such as %%bash, take the whole cell.
 
-Lines of `text` end in \\n. `split` gives the lines of a cell the ends that they had: \\n, or \\r\\n.
+Lines of `text` end in \\n. `split` restores the original line endings of a cell: \\n, or \\r\\n.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Constant:
     """A timing constant of one target.
 
-    `rows` contains the ids of the kernel rows on which it depends, whatever its mark.
+    `rows` contains the ids of the kernel rows on which it depends, regardless of how it is marked.
     """
 
     value: float
