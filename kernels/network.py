@@ -155,8 +155,6 @@ def run_network(
             launch.begin_pass(images.start, images.end, images.index)
             for number, operation in enumerate(stage.operations, first):
                 launch.begin_operation(number)
-                if stage.prefetches:
-                    launch.load_ahead(stage.prefetches[number - first])
                 body = BODIES[type(operation)]
                 launch.keep(number, body(launch, number, operation, launch.operands(operation)))
         first += len(stage.operations)

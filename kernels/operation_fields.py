@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from .tensor_names import OpId
-
 ZERO_COLUMNS = 128  # columns of a warm-up matmul; few, so that matmuls that become ready need not wait long
 
 Pair = tuple[int, int]  # (rows, columns)
@@ -132,17 +130,17 @@ class WeightRun:
 
 @dataclass(frozen=True)
 class WeightLoad:
-    """Weights that arrive together: `elements` on each of `rows` partitions, starting at `offset` in the array of
-    weights; or, if small loads share a DMA, starting at element `first` of each partition of `shared`.
+    """Weights that arrive together: `elements` on each of `rows` partitions, starting at element `first` of each
+    partition of `run`.
 
-    The first output tile that needs its units is `out_tile`.
+    The first output tile that needs its units is `out_tile`. `run`: the DMA that fetches the weights, which small loads
+    share; empty until a position is assigned.
     """
 
     out_tile: int
     rows: int
     units: tuple[Unit, ...]
-    offset: int = 0
-    shared: WeightRun | None = None
+    run: WeightRun = WeightRun(0, 0, 0)
     first: int = 0
 
     @property
@@ -156,9 +154,9 @@ class WeightLoad:
         return self.rows * self.elements
 
     @property
-    def run(self) -> WeightRun:
-        """The DMA that fetches the weights."""
-        return self.shared or WeightRun(self.offset, self.rows, self.elements)
+    def is_shared(self) -> bool:
+        """True if other loads share its DMA."""
+        return self.run.elements > self.elements
 
 
 @dataclass(frozen=True)
@@ -203,11 +201,3 @@ class Ending(Enum):
     RAW = ""
     SOFTMAX = "softmax"
     LOG_SOFTMAX = "log_softmax"
-
-
-@dataclass(frozen=True)
-class Prefetch:
-    """Weight load number `load` of `operation`, issued before an earlier operation."""
-
-    operation: OpId
-    load: int

@@ -36,7 +36,6 @@ from .operation_fields import Copies as Copies
 from .operation_fields import Ending as Ending
 from .operation_fields import Memory as Memory
 from .operation_fields import Pair
-from .operation_fields import Prefetch as Prefetch
 from .operation_fields import RowFold as RowFold
 from .operation_fields import Unit as Unit
 from .operation_fields import WeightLoad as WeightLoad
@@ -78,15 +77,10 @@ def input_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Stage:
-    """Operations that are run together, in passes over `at_once` times the images packed in the input.
-
-    `prefetches` contains, for each operation, the loads of other operations' weights that are issued before it. It is
-    empty if the stage has no such loads.
-    """
+    """Operations that are run together, in passes over `at_once` times the images packed in the input."""
 
     operations: tuple[Operation, ...]
     at_once: int
-    prefetches: tuple[tuple[Prefetch, ...], ...] = ()
 
 
 @dataclass(frozen=True)

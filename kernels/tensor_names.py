@@ -12,21 +12,17 @@ OpId = NewType("OpId", int)  # number of an operation, counted across all stages
 
 
 class TensorName(str):
-    """The name, unique in its launch, of a tensor that `operation` computes in pass `pass_number`.
-
-    `is_early`: the tensor contains weights that were loaded before an earlier operation.
-    """
+    """The name, unique in its launch, of a tensor that `operation` computes in pass `pass_number`."""
 
     operation: OpId
     pass_number: int
-    is_early: bool
 
-    def __new__(cls, text: str, operation: OpId, pass_number: int, is_early: bool = False) -> TensorName:
+    def __new__(cls, text: str, operation: OpId, pass_number: int) -> TensorName:
         """Create a TensorName from `text`."""
         name = super().__new__(cls, text)
-        name.operation, name.pass_number, name.is_early = operation, pass_number, is_early
+        name.operation, name.pass_number = operation, pass_number
         return name
 
-    def __getnewargs__(self) -> tuple[str, OpId, int, bool]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[str, OpId, int]:  # type: ignore[override]
         """Return the arguments with which pickle recreates the name."""
-        return str(self), self.operation, self.pass_number, self.is_early
+        return str(self), self.operation, self.pass_number

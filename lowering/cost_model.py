@@ -66,7 +66,6 @@ class Cost:
     nanoseconds: float
     instructions: int
     multiplying: float = 0.0  # lower bound of the Tensor Engine's busy time in nanoseconds, 0 if not determined
-    waiting: float = 0.0  # nanoseconds that the critical path spends on DMAs, capped at the time without data movement
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class CostModel:
         inputs = [(images, *image) for image in graph.inputs]
         self._walked = None
         self._walked = run = self._run(program, inputs, layout.sizes)
-        return replace(self._cost_of(run), waiting=_waiting(run))
+        return self._cost_of(run)
 
     def walked(self) -> simulator.Run | None:
         """Return the run of the last `walk`, or None if it was too large to keep, and drop the cost model's reference
@@ -254,13 +253,6 @@ def _first_end(run: simulator.Run) -> float:
     """Return the time in nanoseconds at which the first pass of a program ends."""
     done = zip(owners_of(run.program), run.prediction.schedules[0].done)
     return max((end for owner, end in done if owner is not None and owner.pass_number == 0), default=0.0)
-
-
-def _waiting(run: simulator.Run) -> float:
-    """Return the nanoseconds that the critical path spends on DMAs, capped at the time in which no DMA moves data."""
-    prediction = run.prediction
-    waited = sum(step.end_ns - step.start_ns for step in prediction.critical_path if step.resource.startswith("dma"))
-    return min(waited, prediction.makespan - prediction.schedule.dma_active)
 
 
 class _Alone:

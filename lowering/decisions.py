@@ -25,9 +25,8 @@ class Kind(Enum):
     BANDS, set for the last node of a region: the first node of the region, and the number of bands. FORM: a form, and
     the number of bytes reserved for combined inputs. STAGE, set for the last node of a stage (for the launch if it is
     the last stage): the number of images per pass along the free axis. FILL_TAPS: the distance in partitions between
-    adjacent taps of the input, all of which one DMA loads. PREFETCH: how many eighths of SBUF the values and weights
-    may fill. WARM_UP: pairs (operation of the node, number of matmuls of zeros before it). The values of other kinds
-    are numbers, or True.
+    adjacent taps of the input, all of which one DMA loads. WARM_UP: pairs (operation of the node, number of matmuls of
+    zeros before it). The values of other kinds are numbers, or True.
     """
 
     PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # keep expansions whole, so that their rows can be packed
@@ -45,7 +44,6 @@ class Kind(Enum):
     FILL_TAPS = "fill_taps"
     CLASSES_ON_PARTITIONS = "classes_on_partitions"
     STAGE = "stage"
-    PREFETCH = "prefetch"
     WARM_UP = "warm_up"
 
 
@@ -227,5 +225,5 @@ _READERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.FORM: _form,
     Kind.BANDS: _bands,
     Kind.WARM_UP: _counts,
-    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE, Kind.PREFETCH), int),
+    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE), int),
 }

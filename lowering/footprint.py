@@ -27,7 +27,6 @@ class Footprint:
         self._emitted, self._layout, self._graph = emitted, layout, layout.graph
         self._operations = emitted.program.operations
         self._stages = [stage for stage in emitted.program.stages for _ in stage.operations]
-        self._beside: list[int] = []  # bytes per operation, excluding weights; computed together with the peak
         self._resident_weights = {id(stage): self._resident_bytes(stage) for stage in emitted.program.stages}
         self._last = {
             part: number
@@ -55,18 +54,11 @@ class Footprint:
         fullest: tuple[int, int, dict[int, int]] = (0, 0, {})
         for number in range(len(self._operations)):
             alive[number] = self.value(number)
-            beside = sum(alive.values()) + self._scratch(number) + 4 * self._layout.columns
-            self._beside.append(beside)
-            total = beside + self._weights(number)
+            total = sum(alive.values()) + self._scratch(number) + 4 * self._layout.columns + self._weights(number)
             if (total, number) > fullest[:2]:
                 fullest = (total, number, dict(alive))
             alive = {n: size for n, size in alive.items() if self._last.get(n, -1) > number}
         return fullest
-
-    def beside_weights(self, number: int) -> int:
-        """Return the bytes per partition in use during an operation, excluding weights that are not resident."""
-        _ = self.peak
-        return self._beside[number] + self._resident_weights[id(self._stages[number])]
 
     def node_of(self, number: int) -> int:
         """Return the node that an operation was emitted for."""

@@ -19,22 +19,15 @@ class Owner(NamedTuple):
 def owners_of(instructions: Sequence[Instruction]) -> list[Owner | None]:
     """Return the owner of each instruction. If the launch does not run a program, every owner is None.
 
-    An operation owns all instructions, in program order, up to the last one that writes or stores one of its tensors. A
-    prefetched load of weights belongs to the operation that multiplies them.
+    An operation owns all instructions, in program order, up to the last one that writes or stores one of its tensors.
     """
     found: list[Owner | None] = [None] * len(instructions)
     names = [name_of(instruction) for instruction in instructions]
-    owner = next((_owner_of(name) for name in reversed(names) if name is not None and not name.is_early), None)
-    for index in range(len(instructions) - 1, -1, -1):
-        name = names[index]
-        if name is not None and not name.is_early:
-            owner = _owner_of(name)
-        found[index] = owner if name is None else _owner_of(name)
+    last = next((name for name in reversed(names) if name is not None), None)
+    for index, name in reversed(list(enumerate(names))):
+        last = name or last
+        found[index] = None if last is None else Owner(last.pass_number, last.operation)
     return found
-
-
-def _owner_of(name: TensorName) -> Owner:
-    return Owner(name.pass_number, name.operation)
 
 
 def name_of(instruction: Instruction) -> TensorName | None:

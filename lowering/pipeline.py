@@ -13,13 +13,12 @@ from ..kernels.program import Memory, Program
 from ..kernels.tiling.packing import ceil_div, round_up
 from ..models.checks import Shape
 from .arrangement import AS_GIVEN, Arrangement
-from .decisions import Ask, Choice, Decisions, Kind
+from .decisions import Ask, Choice, Decisions
 from .emit import LoweredProgram, emit
 from .graph import Graph
 from .passes import all_passes
 from .passes.base import Pass
 from .passes.check import check_margins, check_order, check_tiles
-from .prefetch import with_prefetches
 from .schedule import Schedule
 from .warmup import zeros_by
 from .weights import WeightLayout, lay_out_weights
@@ -29,9 +28,8 @@ from .weights import WeightLayout, lay_out_weights
 class LaunchPlan:
     """A launch: its program, its weights, and how the host arranges its input.
 
-    `nanoseconds`, the nanoseconds spent waiting for DMAs (`waiting`), and `instructions` are predictions for the whole
-    launch; 0 if they have not been determined. `cores`: the number of cores that run the launch, each of which
-    processes `program.pictures` pictures of the batch.
+    `nanoseconds` and `instructions` are predictions for the whole launch; 0 if they have not been determined. `cores`:
+    the number of cores that run the launch, each of which processes `program.pictures` pictures of the batch.
     """
 
     emitted: LoweredProgram
@@ -40,7 +38,6 @@ class LaunchPlan:
     nanoseconds: float = 0.0
     instructions: int = 0
     cores: int = 1
-    waiting: float = 0.0
 
     def on_one_core(self) -> LaunchPlan:
         """Return a launch for two cores that runs this launch on one of them."""
@@ -200,9 +197,6 @@ class Pipeline:
         """
         layout = layout or self.lower(decisions)
         emitted = emit(layout.graph, pictures, Schedule.of(decisions, layout.graph))
-        eighths = decisions.value(Kind.PREFETCH)
-        if eighths:
-            emitted = with_prefetches(emitted, layout, self.budget_bytes * eighths // 8)
         zeros = zeros_by(decisions, emitted, layout.graph)
         if zeros:
             emitted = replace(emitted, program=replace(emitted.program, warmup_matmuls=zeros))

@@ -11,10 +11,9 @@ from ..kernels.operation_fields import Pair
 from ..kernels.program import Program
 from ..kernels.tiling.packing import ceil_div
 from ..simulator import Run
-from ..simulator.machine.chip import PARTITIONS
 from .candidates import without_minimal_filtering
 from .cost_model import Cost, CostModel
-from .decisions import Choice, Decisions, Kind
+from .decisions import Decisions, Kind
 from .footprint import Footprint
 from .graph import OutOfSbuf, Unsupported
 from .pipeline import LaunchPlan, Pipeline
@@ -24,14 +23,11 @@ from .warmup import added, with_zeros
 
 UNBOUNDED = 2**31  # no limit on the instructions of a launch
 WALKED_INSTRUCTIONS = 16_000  # budget: total instructions of all candidates that are simulated as whole launches
-LEAST_GAIN = 0.1  # prefetching is tried if it may save at least this fraction of the launch
-AHEAD = (8, 6)  # eighths of SBUF that values and prefetched weights may fill
 WARMUP_ROUNDS = (0.995, 0.98)  # zeros are added in rounds; maximum predicted time of each round, relative to the launch
 FAR_TOO_MANY = 1.5  # a launch with this many times the maximum number of instructions ends the search
 FEWEST_WALKED = 2  # number of candidates that are simulated regardless of the budget
 FINALISTS = 3  # number of fast candidates that are improved choice by choice, within the budget
 SMALL = 1_000  # for launches of up to this many instructions, other padding is tried even after the budget is spent
-BEYOND = (Kind.PREFETCH, Kind.WARM_UP)  # kinds of choices that are tried even after the budget is spent
 
 Finalist = tuple[LaunchPlan, Run | None]
 
@@ -82,7 +78,7 @@ class Search:
         finalists = tuple(self._finalists)
         for plan, run in finalists:
             self.best, self._run = plan, run
-            for offered in (self._near, self._early, self._warm):
+            for offered in (self._near, self._warm):
                 self.improve(offered)
             improved.append(self.best)
             if self.is_over:
@@ -113,7 +109,7 @@ class Search:
 
     def try_out(self, decisions: Decisions) -> bool:
         """Simulate a candidate unless the budget is spent, and return True if it is the fastest so far."""
-        is_last = any(decisions.of(kind) for kind in BEYOND)
+        is_last = bool(decisions.of(Kind.WARM_UP))  # tried even after the budget is spent
         if decisions in self._tried or (self.is_over and not is_last):
             return False
         self._tried.add(decisions)
@@ -148,18 +144,6 @@ class Search:
         if max(best.passes) > 1:
             yield scaled(best.decisions, 1, 2)
             yield scaled(best.decisions, 2, 1)
-
-    def _early(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield decisions with prefetched weights until one of them makes the launch faster.
-
-        Prefetching cannot save more time than the launch waits for DMAs, or than it takes to fill SBUF with weights.
-        """
-        filling = self._cost_model.loading(self._pipeline.budget_bytes * PARTITIONS / best.graph.itemsize)
-        if best.decisions.of(Kind.PREFETCH) or min(best.waiting, filling) < LEAST_GAIN * best.nanoseconds:
-            return
-        for eighths in AHEAD:
-            if self.best is best:
-                yield best.decisions.having(Choice(Kind.PREFETCH, value=eighths))
 
     def _warm(self, best: LaunchPlan) -> Iterator[Decisions]:
         """Yield decisions that add warm-up matmuls while the Tensor Engine waits."""
@@ -226,7 +210,7 @@ class Search:
         period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
         if program.pictures <= 2 * period:
             cost = self._cost(plan, program.pictures)
-            return replace(plan, nanoseconds=cost.nanoseconds, instructions=cost.instructions, waiting=cost.waiting)
+            return replace(plan, nanoseconds=cost.nanoseconds, instructions=cost.instructions)
         once, twice = (self._cost(plan, count * period) for count in (1, 2))
         more = program.pictures / period - 1
         return replace(

@@ -52,7 +52,7 @@ def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
 
 
 def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
-    """Return lines that describe the stages and regions of a launch, and the number of prefetched weight loads."""
+    """Return lines that describe the stages and regions of a launch."""
     schedule = Schedule.of(plan.decisions, plan.graph)
     lines, first = [], 0
     for stage, passes in zip(schedule.stages, plan.passes, strict=True):
@@ -61,9 +61,6 @@ def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
         first = stage.end
     for region in schedule.regions:
         lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")
-    early = sum(len(loads) for stage in plan.program.stages for loads in stage.prefetches)
-    if early:
-        lines.append(f"{_counted(early, 'load')} of weights moved ahead of earlier nodes")
     return tuple(lines)
 
 

@@ -17,31 +17,20 @@ LOAD_BYTES = 16 * 1024  # per partition: 2 MiB per load
 SHARED_BYTES = 2 * 1024  # per partition of small loads that share a DMA, which takes longer to issue than to transfer
 
 
-def placed(loads: Sequence[WeightLoad], offset: int) -> tuple[WeightLoad, ...]:
-    """Assign consecutive offsets, beginning with `offset`, to the loads."""
-    found = []
-    for load in loads:
-        found.append(with_fields(load, offset=offset))
-        offset += load.numbers
-    return tuple(found)
+def placed(loads: Sequence[WeightLoad], offset: int, shared_elements: int = 0) -> tuple[WeightLoad, ...]:
+    """Return the loads at consecutive positions in the array of weights, the first of which is `offset`.
 
-
-def placed_together(loads: Sequence[WeightLoad], offset: int, item_bytes: int) -> list[WeightLoad]:
-    """Return the loads of a launch with consecutive offsets, the first of which is `offset`. Consecutive small loads
-    share a DMA, even if they belong to different operations."""
+    Consecutive loads share a DMA of up to `shared_elements` per partition, even if they belong to different operations.
+    """
     found: list[WeightLoad] = []
-    for together in _small_together(loads, SHARED_BYTES // item_bytes):
-        if len(together) == 1:
-            found += placed(together, offset)
-            offset += together[0].numbers
-            continue
+    for together in _small_together(loads, shared_elements):
         run = WeightRun(offset, max(load.rows for load in together), sum(load.elements for load in together))
         first = 0
         for load in together:
-            found.append(with_fields(load, shared=run, first=first))
+            found.append(with_fields(load, run=run, first=first))
             first += load.elements
-        offset += run.numbers
-    return found
+        offset = run.end
+    return tuple(found)
 
 
 def _small_together(loads: Sequence[WeightLoad], most: int) -> Iterator[list[WeightLoad]]:

@@ -20,7 +20,7 @@ from .eight_bits import FP8, scaled, scales_of_weights
 from .filters import combined, ungroup
 from .graph import Graph, Node
 from .row_blocks import multiplied
-from .weight_loads import placed, placed_together, tiles_read, weight_loads
+from .weight_loads import SHARED_BYTES, placed, tiles_read, weight_loads
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _placed_loads(graph: Graph, every: Sequence[Sequence[WeightLoad]]) -> dict[i
         alone = len(own) if is_fp8 else 1
         loads = placed([load for n in own[:alone] for load in every[n]], 0)
         small = [load for n in own[alone:] for load in every[n]]
-        left = iter([*loads, *placed_together(small, numbers_of(loads), graph.itemsize)])
+        left = iter([*loads, *placed(small, numbers_of(loads), SHARED_BYTES // graph.itemsize)])
         placed_loads |= {n: [next(left) for _ in every[n]] for n in own}
     return placed_loads
 

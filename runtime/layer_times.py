@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from .. import simulator
 from ..lowering.owners import name_of, owners_of
@@ -23,7 +22,6 @@ from .backend import LaunchTime
 
 LAUNCH = ""  # owner of instructions that do not belong to any layer
 _WARM_UP = "warm_up"
-_Key = TypeVar("_Key")
 
 
 class _Share:
@@ -67,7 +65,7 @@ def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
         names += own[len(names) :]
         done += [0.0] * (len(names) - len(done))
         for instruction, number, time in zip(program, numbers, schedule.done):
-            if number >= 0 and _names_layer(instruction):
+            if number >= 0 and name_of(instruction) is not None:
                 done[number] = max(time, done[number])
         owners += numbers
     spans, before = [], 0.0
@@ -88,36 +86,13 @@ def _passes_and_layers(program: Sequence[Instruction], layers: Sequence[str]) ->
 
 def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[list[str], list[int]]:
     """Return the layer of each part of one core's program and, for each instruction, the index of its part."""
-    layer_of = _passes_and_layers(program, layers)
     parts: list[tuple[int, str]] = []
     numbers: list[int] = []
-    for instruction, layer in zip(program, layer_of):
-        if layer is not None and not _is_early(instruction) and (not parts or parts[-1] != layer):
+    for layer in _passes_and_layers(program, layers):
+        if layer is not None and (not parts or parts[-1] != layer):
             parts.append(layer)
         numbers.append(-1 if layer is None else len(parts) - 1)
-    firsts = _first_places(parts)
-    ever = _first_places([name for _, name in parts])  # a buffer is named in its first pass
-    for number, (instruction, layer) in enumerate(zip(program, layer_of)):
-        if layer is not None and _is_early(instruction):
-            at = max(0, numbers[number])  # if other operations write the layer's value, the part only loads weights
-            numbers[number] = firsts.get(layer, ever.get(layer[1], at))
     return [layer for _, layer in parts], numbers
-
-
-def _first_places(keys: Sequence[_Key]) -> dict[_Key, int]:
-    """Return the index of the first occurrence of each key."""
-    return {key: number for number, key in reversed(list(enumerate(keys)))}
-
-
-def _names_layer(instruction: Instruction) -> bool:
-    """True if an instruction writes or stores a tensor of an operation."""
-    name = name_of(instruction)
-    return name is not None and not name.is_early
-
-
-def _is_early(instruction: Instruction) -> bool:
-    name = name_of(instruction)
-    return name is not None and name.is_early
 
 
 def _warms_up(instruction: Instruction) -> bool:

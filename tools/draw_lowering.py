@@ -19,11 +19,7 @@ from ..lowering.passes import all_passes
 from ..lowering.passes.base import Pass
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "lowering.svg"
-LAST = (
-    Kind.STAGE,
-    Kind.PREFETCH,
-    Kind.WARM_UP,
-)  # kinds of choices that no pass implements
+LAST = (Kind.STAGE, Kind.WARM_UP)  # kinds of choices that no pass implements
 WIDTH, LEFT, ROW, STEP = 1000, 20, 30, 36  # pixels
 BOX, SIDE = 660, 700  # width of the boxes, and left edge of the column to their right
 STYLE = """

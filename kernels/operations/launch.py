@@ -1,8 +1,7 @@
 """The state of a running program: its values, its constants, and the weights being loaded into SBUF.
 
-Each load of weights is issued just before the first matmul that uses them, unless the program issues it before an
-earlier operation. It starts as soon as SBUF has space, so that weights are loaded while preceding operations run.
-Resident weights are loaded once per stage.
+Each load of weights is issued just before the first matmul that uses them. It starts as soon as SBUF has space, so that
+weights are loaded while preceding operations run. Resident weights are loaded once per stage.
 """
 
 from __future__ import annotations
@@ -78,19 +77,17 @@ class ArrivedWeights:
         self.w = w
         self._runs: dict[WeightRun, nl.NkiTensor] = {}
 
-    def load(self, load, copy, name=""):
-        """Copy the run that contains the weights of a load to SBUF, unless it is already there."""
-        run = load.run
-        if run not in self._runs:
-            held = self._runs[run] = sbuf_tile((run.rows, run.elements), self.w.dtype, name)
-            copy(dst=held, src=self.w[run.offset : run.end].reshape(held.shape))
-
     def take(self, load, copy):
-        """Return the weights of a load, [partitions, elements]; other loads may follow in the same run."""
-        self.load(load, copy)
-        if load.shared is None:
-            return self._runs.pop(load.run)
-        return self._runs[load.shared][0 : load.rows, load.first : load.first + load.elements]
+        """Return the weights of a load, [partitions, elements], and copy their run to SBUF unless it is there."""
+        run = load.run
+        held = self._runs.get(run)
+        if held is None:
+            held = sbuf_tile((run.rows, run.elements), self.w.dtype)
+            copy(dst=held, src=self.w[run.offset : run.end].reshape(held.shape))
+        if not load.is_shared:
+            return held
+        self._runs[run] = held
+        return held[0 : load.rows, load.first : load.first + load.elements]
 
     def discard(self):
         """Discard the runs at the start of a pass."""
@@ -209,15 +206,6 @@ class Launch:
             assert self._constants_in_hbm is not None, "network: the program reads constants, but none were passed"
             self._constants = nl.ndarray(self._constants_in_hbm.shape, dtype=nl.float32, buffer=nl.sbuf)
             load_early(self._constants, self._constants_in_hbm)
-
-    def load_ahead(self, loads):
-        """Load weights in advance for later operations of the pass."""
-        for early in loads:
-            operation = self._operations[early.operation]
-            weights, load = operation.weights, operation.weights.loads[early.load]
-            self._named += 1
-            name = TensorName(f"{operation.name}.{self._named}", early.operation, self._pass, is_early=True)
-            self._arrived[weights.is_fp8].load(load, copy_by_hardware, name)
 
     def constants(self, rows, first, count=1):
         """Return columns of the constants, float32 [rows, count]."""

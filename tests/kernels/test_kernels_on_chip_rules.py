@@ -139,7 +139,6 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of packed pictures whose taps come at once": ("digits-cnn", 32, decide(packed=8, filled_taps=24)),
     "network of packed pictures": ("digits-cnn", 32, decide(packed=16)),
     "network with turned scores": ("scores", 1, decide(turns_scores=True)),
-    "network whose weights come early": ("digits-cnn", 2, decide(ahead=8)),
     "network of rows": ("digits-ffnn", 140, Decisions()),
     "network in stages": ("digits-cnn", 6, decide(packed=2, stages=[StageOf(2, 1)], at_once=3)),
     "network with slopes": ("prelu", 3, decide(packed=4)),

@@ -18,7 +18,7 @@ COUNT = st.integers(1, 300)
 IDS = st.builds(NodeId, COUNT, st.lists(st.sampled_from(["tail", "load"]), max_size=2).map(tuple))
 VALUES: dict[Kind, st.SearchStrategy[Any]] = {
     **dict.fromkeys(Kind, st.just(True)),
-    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE, Kind.PREFETCH), COUNT),
+    **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE), COUNT),
     Kind.PAD_CHANNELS: st.sampled_from(PADDED),
     Kind.FORM: st.tuples(st.sampled_from([form.value for form in Form]), COUNT),
     Kind.BANDS: st.tuples(IDS, COUNT),

@@ -72,7 +72,7 @@ def test_a_layout_that_is_known_is_taken() -> None:
     pipeline = pipeline_of(model_of(SMALL))
     layout = pipeline.lower(Decisions())
     assert pipeline.launch(Decisions(), 2, layout).layout is layout
-    assert pipeline.launch(decide(at_once=2, ahead=8), 2).layout is layout  # made by the same choices of passes
+    assert pipeline.launch(decide(at_once=2), 2).layout is layout  # made by the same choices of passes
     assert pipeline.launch(decide(packed=2), 2).layout is not layout
     assert pipeline.lower(Decisions(), lambda question: question.options[0]) is not layout
 

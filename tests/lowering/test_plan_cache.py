@@ -43,7 +43,7 @@ FORGED = [
     ("stage", [99], 1), ("stage", None, 0), ("stage", None, -1), ("stage", None, 10**30),
     ("form", [0], ["no form", 0]), ("form", [99], ["direct", 0]), ("form", [0], 1), ("bands", [0], [[99], 2]),
     ("bands", [0], [[0], 0]), ("bands", [0], [[0], -1]), ("bands", None, 1), ("warm_up", [0], [[0, 10**30]]),
-    ("warm_up", [0], [[99, 1]]), ("warm_up", [99], [[0, 1]]), ("prefetch", None, 10**30),
+    ("warm_up", [0], [[99, 1]]), ("warm_up", [99], [[0, 1]]), ("prefetch", None, 8),
     ("fill_taps", None, 7),
     ("copies", [None], True), ("spill", [-1], True), ("unknown", None, True), ("pack_rows", None, 2), None,
 ]  # fmt: skip

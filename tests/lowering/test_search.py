@@ -1,17 +1,16 @@
 """The quickest of candidates that were walked, within a budget."""
 
 from dataclasses import replace
-from unittest.mock import MagicMock, Mock
+from unittest.mock import Mock
 
 import pytest
-from lowered import decide, nanoseconds, pipeline_of
+from lowered import ALL, decide, nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.program import Program
 from trninfer.lowering import search as searching
 from trninfer.lowering.cost_model import MOST_PRICED, Cost, CostModel
 from trninfer.lowering.decisions import Choice, Decisions, Kind
-from trninfer.lowering.graph import OutOfSbuf, Unsupported
-from trninfer.lowering.pipeline import LaunchPlan
+from trninfer.lowering.graph import NodeId, OutOfSbuf, Unsupported
 from trninfer.lowering.schedule import StageOf, scaled
 from trninfer.lowering.search import Search
 from trninfer.lowering.weights import WeightLayout
@@ -60,7 +59,7 @@ def test_what_cannot_be_quicker_is_not_walked() -> None:
     assert not search.try_out(staged(4)) and search._left == left - least.instructions
     search.best = replace(search.best, nanoseconds=least.nanoseconds + 1)
     with pytest.raises(AssertionError, match="walked"):
-        search.try_out(decide(at_once=4, ahead=8))
+        search.try_out(decide(at_once=4, fp8=ALL))
 
 
 def test_what_does_not_apply_is_not_the_quickest_and_says_why() -> None:
@@ -133,8 +132,8 @@ def test_a_program_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     search, walked = search_of(1), list[int]()
     walk = search._walk
     monkeypatch.setattr(search, "_walk", lambda plan: walked.append(search._left) or walk(plan))
-    for eighths in (8, 6):  # nothing is left to load earlier
-        search.try_out(staged(1).having(Choice(Kind.PREFETCH, value=eighths)))
+    for kind in (Kind.FP8, Kind.CLASSES_ON_PARTITIONS):  # which apply to no node
+        search.try_out(staged(1).having(Choice(kind)))
     assert len(walked) == 1 and search.best is not None
     assert search._left == walked[0] - 2 * search.best.instructions
 
@@ -143,41 +142,6 @@ def test_stages_are_scaled_to_one_image_at_least() -> None:
     stages = decide(stages=[StageOf(2, 1)], at_once=9)
     assert scaled(stages, 1, 2) == decide(stages=[StageOf(2, 1)], at_once=4)
     assert scaled(stages, 2, 1) == decide(stages=[StageOf(2, 2)], at_once=18)
-
-
-def loading(monkeypatch: pytest.MonkeyPatch, times: dict[int, float], waiting: float, filling: float) -> list[int]:
-    """The eighths of SBUF that are walked, and the one that stands, where a launch takes 1000 ns and waits for DMAs,
-    SBUF is filled in `filling`, and launches whose weights come early take other `times`; 0 for one that does not
-    fit."""
-    search = search_of(1)
-    assert search.try_out(staged(1)) and search.best is not None
-    search.best = replace(search.best, nanoseconds=1000.0, waiting=waiting)
-    search._left = -1  # the budget is for other candidates
-    walked: list[int] = []
-
-    def walk(plan: LaunchPlan) -> LaunchPlan:
-        walked.append(plan.decisions.value(Kind.PREFETCH))
-        if not times[walked[-1]]:
-            raise Unsupported("too much")
-        return replace(plan, nanoseconds=times[walked[-1]])
-
-    monkeypatch.setattr(search, "_walk", walk)
-    monkeypatch.setattr(search, "_is_slower", lambda least: False)
-    monkeypatch.setattr(search, "_spent", MagicMock())  # no program is known
-    monkeypatch.setattr(search._cost_model, "loading", lambda numbers: filling)
-    search.improve(search._early)
-    return [*walked, search.best.decisions.value(Kind.PREFETCH)]
-
-
-def test_weights_come_early_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert loading(monkeypatch, {8: 900.0, 6: 800.0}, 300.0, 300.0) == [8, 8]  # the first that is quicker will do
-    assert loading(monkeypatch, {8: 0.0, 6: 800.0}, 300.0, 300.0) == [8, 6, 6]
-    assert loading(monkeypatch, {8: 1000.0, 6: 1100.0}, 300.0, 300.0) == [8, 6, 0]
-
-
-def test_launches_that_wait_little_or_need_more_than_sbuf_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert loading(monkeypatch, {}, 90.0, 300.0) == [0]
-    assert loading(monkeypatch, {}, 950.0, 90.0) == [0]
 
 
 def test_a_launch_that_exceeds_sbuf_although_its_footprint_does_not_is_made_smaller(
@@ -198,7 +162,8 @@ def test_a_launch_that_exceeds_sbuf_although_its_footprint_does_not_is_made_smal
     (bands,) = search.best.decisions.of(Kind.BANDS).values()
     assert bands[1] > 2 and walked[0] < walked[1] < walked[2]
     del walked[:]
-    assert not search.try_out(decide(at_once=1, ahead=8)) and len(walked) == 1
+    warm = Choice(Kind.WARM_UP, NodeId(0), ((0, 5),))
+    assert not search.try_out(staged(1).having(warm)) and len(walked) == 1
     assert str(search.reason) == "too little SBUF"
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trninfer.kernels.program import Unit, WeightLoad
 from trninfer.kernels.tiling.packing import tile_sizes
-from trninfer.lowering.weight_loads import LOAD_BYTES, SHARED_BYTES, placed_together, tiles_read, weight_loads
+from trninfer.lowering.weight_loads import LOAD_BYTES, SHARED_BYTES, placed, tiles_read, weight_loads
 
 SIZES = st.lists(st.sampled_from([1, 16, 32, 100, 128]), min_size=1, max_size=5)
 
@@ -72,7 +72,7 @@ def test_without_groups_all_tiles_are_read(rows: list[int]) -> None:
 def test_small_loads_share_a_dma(sizes: list[tuple[int, int]], item_bytes: int) -> None:
     """Every load has a place of its own in a run of whole partitions, and runs follow one another without gaps."""
     loads = [WeightLoad(0, rows, (Unit(0, 0, 0, elements),)) for rows, elements in sizes]
-    found = placed_together(loads, 5, item_bytes)
+    found = placed(loads, 5, SHARED_BYTES // item_bytes)
     assert [(load.rows, load.units) for load in found] == [(load.rows, load.units) for load in loads]
     runs = list(dict.fromkeys(load.run for load in found))
     ends = [5, *(run.end for run in runs)]

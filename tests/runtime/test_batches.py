@@ -58,8 +58,6 @@ def forced(monkeypatch: pytest.MonkeyPatch, name: str, choices: Callable[[Launch
 def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
     seed: int, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if seed % 3 == 2:
-        forced(monkeypatch, "_early", lambda best: [Choice(Kind.PREFETCH, value=9)])
     if seed % 2 == 1:
         forced(
             monkeypatch,

@@ -51,7 +51,6 @@ def decide(
     turns_scores: bool = False,
     packed: int = 1,
     at_once: int = 0,
-    ahead: int = 0,
     filled_taps: int = 0,
     forms: Iterable[tuple[NodeId | None, str, int]] = (),
     copied: Iterable[NodeId | None] = (),
@@ -76,7 +75,6 @@ def decide(
         Kind.SPLIT_MEANS: splits_means,
         Kind.PACK_IMAGES: packed if packed > 1 else 0,
         Kind.STAGE: at_once,
-        Kind.PREFETCH: ahead,
         Kind.FILL_TAPS: filled_taps,
         Kind.CLASSES_ON_PARTITIONS: turns_scores,
     }

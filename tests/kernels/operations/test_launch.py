@@ -126,7 +126,7 @@ def test_names_of_tensors_are_their_own() -> None:
         launch.begin_operation(7)
         names = [launch.label(operation) for _ in range(2)]
         assert len(set(names)) == 2
-        assert [(name.operation, name.pass_number, name.is_early) for name in names] == [(7, 1, False)] * 2
+        assert [(name.operation, name.pass_number) for name in names] == [(7, 1)] * 2
 
 
 def test_diagonals_of_numbers() -> None:
