@@ -197,7 +197,7 @@ class Answers:
         from ..app.reports.report import LayerTable, Report
 
         if self.run is None:
-            raise ArgumentError("these answers do not come from a run of trninfer, so there is nothing to report")
+            raise ArgumentError("these answers were not created by a run of trninfer, so there is no report to save")
         run = self.run
         report = Report.on(run.command, self.model, run.info, self.dtype)
         title = f"{self.model}: {len(self)} in batches of at most {run.arguments.batch_size}"

@@ -284,7 +284,7 @@ def _top_k(asked: int | None, labels: Sequence[str]) -> int:
     if asked is None:
         return min(TOP_LABELS, len(labels))
     if not labels:
-        raise UsageError(f"--top-k {asked}: this model outputs values, not classes")
+        raise UsageError(f"--top-k {asked}: this model outputs values, so there are no classes to rank")
     if asked > len(labels):
-        raise UsageError(f"--top-k {asked}: this model has {count(len(labels), 'label')}")
+        raise UsageError(f"--top-k {asked}: this model has only {count(len(labels), 'label')}")
     return asked

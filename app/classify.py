@@ -94,8 +94,8 @@ class Pictures(PicturePaths):
         typer.Option(
             "--input",
             metavar="NAME=FILE",
-            help="File for one of several inputs of a network: a picture, an array or features; or numbers such as "
-            "0.5. The input that is not specified by this option is read from PATH.",
+            help="File for one of the network's inputs (a picture, an array or features), or numbers such as 0.5. The "
+            "input that is not specified by this option is read from PATH.",
         ),
     ] = None
     labels: Annotated[
@@ -173,7 +173,8 @@ def _open_inputs(
         if isinstance(spec, SeveralInputs):
             return open_several(spec, read_given(spec, sources, options.picture_timeout), names, problems, options)
         raise UsageError(
-            f"--input requires several inputs; pass the files of model {model.network.name!r}, which has one, as PATH"
+            f"--input requires a model with several inputs; pass the files of model {model.network.name!r}, which has "
+            "one, as PATH"
         )
     if not isinstance(spec, ImageInput):
         raise UsageError(f"model {model.network.name!r} reads features, not pictures; use trninfer ffnn")

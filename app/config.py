@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
         tool = document.get("tool", {})
         found = tool.get("trninfer") if isinstance(tool, dict) else None
         if not isinstance(found, dict):
-            raise UsageError(f"--config {path}: contains no table [tool.trninfer]")
+            raise UsageError(f"--config {path}: has no table [tool.trninfer]")
         return found
     return document
 
@@ -116,7 +116,6 @@ ConfigOption = Annotated[
         envvar=VARIABLE,
         callback=_apply,
         is_eager=True,
-        help="Read options that are not given on the command line from a TOML file, or from [tool.trninfer] in a "
-        "pyproject.toml.",
+        help="Read defaults for options from this TOML file, or from [tool.trninfer] in a pyproject.toml.",
     ),
 ]

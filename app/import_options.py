@@ -154,7 +154,7 @@ class NetworkOptions:
     ] = None
     output_kind: Annotated[
         Literal["classes", "sigmoid", "values", "map"] | None,
-        typer.Option("--output-kind", help="Interpretation of the output. [default: derived from the last layer]"),
+        typer.Option("--output-kind", help="How to interpret the output. [default: derived from the last layer]"),
     ] = None
     boxes: Annotated[
         str | None,
@@ -162,8 +162,8 @@ class NetworkOptions:
             "--boxes",
             metavar="SPEC",
             help="Format of a detector's boxes: yolov5, yolov8, yolo26, yolox, detr, rtdetr, ssd or retinaface, "
-            "optionally followed by differences, as in yolov5,classes=3,scores=logits. [default: from the file's "
-            "metadata, else from shapes]",
+            "optionally followed by fields that differ, as in yolov5,classes=3,scores=logits. [default: from the "
+            "file's metadata, else from shapes]",
         ),
     ] = None
     activation: Annotated[

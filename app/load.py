@@ -85,7 +85,7 @@ class LoadOptions:
     ] = 10.0
     requests: Annotated[
         int | None,
-        typer.Option("--requests", parser=whole(1, 10_000_000), metavar="N", help="End a load after N requests."),
+        typer.Option("--requests", parser=whole(1, 10_000_000), metavar="N", help="Stop each load after N requests."),
     ] = None
     warmup: Annotated[
         float,
@@ -98,9 +98,7 @@ class LoadOptions:
     ] = 1.0
     batch_size: Annotated[
         int,
-        typer.Option(
-            "--batch-size", parser=whole(1, 4096), metavar="N", help="Number of inputs per request of tensors."
-        ),
+        typer.Option("--batch-size", parser=whole(1, 4096), metavar="N", help="Number of inputs per tensor request."),
     ] = 1
     wait: Annotated[
         float,

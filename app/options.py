@@ -51,7 +51,9 @@ BatchSizeOption = Annotated[
 ]
 LaunchesOption = Annotated[
     Per,
-    typer.Option("--launches", help="Run the network in as few launches as possible, or in one or more per layer."),
+    typer.Option(
+        "--launches", help="Run the network in as few launches as possible, or each layer in one or more launches."
+    ),
 ]
 InstructionsOption = Annotated[
     int,
@@ -171,7 +173,7 @@ class RunOptions:
             "--warmup",
             parser=whole(0, 100_000),
             metavar="N",
-            help="On the chip: number of calls of a kernel before it is timed. [default: 5]",
+            help="On the chip: number of warm-up calls before a kernel is timed. [default: 5]",
         ),
     ] = None
     iterations: Annotated[
@@ -180,7 +182,8 @@ class RunOptions:
             "--iters",
             parser=whole(1, 100_000),
             metavar="N",
-            help="On the chip: timed calls of a kernel, whose median and 99th percentile are reported. [default: 20]",
+            help="On the chip: number of timed calls of a kernel, of which the median and the 99th percentile are "
+            "reported. [default: 20]",
         ),
     ] = None
     device_times: Annotated[
@@ -207,11 +210,12 @@ class RunOptions:
     trace: Annotated[
         Path | None,
         typer.Option(
-            "--trace", metavar="FILE", help="Write the timeline of one batch, to be opened in ui.perfetto.dev."
+            "--trace", metavar="FILE", help="Write the timeline of one batch, which can be opened at ui.perfetto.dev."
         ),
     ] = None
     report_file: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page: layers, timeline and roofline.")
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write an HTML page with layers, timeline and roofline."),
     ] = None
     wide: Annotated[
         bool,
@@ -386,7 +390,7 @@ class PictureOptions(AnswerOptions):
         cluster."""
         super().check()
         if self.ship and self.cluster is None:
-            raise UsageError("--ship sends pictures to a cluster's workers, so it requires --cluster ADDRESS")
+            raise UsageError("--ship sends pictures to the workers of a cluster, so it requires --cluster ADDRESS")
         if self.resume_check == "hash" and self.output is None:
             raise UsageError("--resume-check hash stores hashes next to the answers, so it requires --output FILE")
         if self.ship and self.verify:

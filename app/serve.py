@@ -132,9 +132,7 @@ class ServeOptions:
     ] = 32 << 20
     timeout: Annotated[
         float,
-        typer.Option(
-            "--timeout", parser=seconds(0.01, 86_400), metavar="SECONDS", help="Time limit for answering a request."
-        ),
+        typer.Option("--timeout", parser=seconds(0.01, 86_400), metavar="SECONDS", help="Time limit for a request."),
     ] = 30.0
     token_file: Annotated[
         Path | None,
@@ -154,7 +152,7 @@ class ServeOptions:
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Also answer requests whose Host header is this name, as needed behind a reverse proxy. May be "
+            help="Also accept requests whose Host header is this name, as required behind a reverse proxy. May be "
             "repeated.",
         ),
     ] = None
@@ -242,7 +240,7 @@ def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
     """Return the settings of each model. Raises UsageError for values that are out of range."""
     named = parse_models(model)
     if named[0][0] and told.name:
-        raise UsageError(f"--name {told.name}: --model already contains the names of the models")
+        raise UsageError(f"--name {told.name}: --model already specifies the names of the models")
     token = _access(told)
     return [_settings_of(path, name or told.name, told, token) for name, path in named]
 

@@ -72,7 +72,7 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="table|json",
-        help="With json, launches are written to standard output, and everything that FILE prints to standard error.",
+        help="With json, launches are written to standard output, and output of FILE is redirected to standard error.",
     ),
 ]
 TargetOption = Annotated[
@@ -82,7 +82,7 @@ TargetOption = Annotated[
 DgeOption = Annotated[
     bool,
     typer.Option(
-        "--disable-dge", help="Do not generate DMA descriptors in hardware, like the compiler option of the same name."
+        "--disable-dge", help="Disable hardware DMA descriptor generation, like the compiler option of the same name."
     ),
 ]
 MaxInstructionsOption = Annotated[

@@ -26,7 +26,7 @@ def read_pictures(folder: str | os.PathLike[str], model: Model) -> tuple[Calibra
     """
     spec, name = model.network.input, os.fsdecode(folder)
     if not isinstance(spec, ImageInput):
-        raise InputError(f"{name}: {model.network.name} does not read pictures; omit this option")
+        raise InputError(f"{name}: {model.network.name} does not read pictures, so this option has no effect; omit it")
     paths, problems = find_pictures([name])
     batches = PictureBatches(paths[:MOST_PICTURES], spec, AT_ONCE)
     examples = list(itertools.chain.from_iterable(batch for _, batch in batches))[:MOST_PICTURES]

@@ -59,7 +59,7 @@ class Columns:
             row_id = texts[0]
             left.remove(row_id)
         if not left:
-            raise ValueError("all columns are excluded, so there are no features")
+            raise ValueError("no columns are left as features, because all are excluded")
         return Selection(tuple(left), row_id, label, is_found)
 
 

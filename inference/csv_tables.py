@@ -279,5 +279,5 @@ def _lines(text: TextIO) -> Iterator[str]:
     """Yield the lines of a file, with a limit on their length."""
     while line := text.readline(MAX_LINE):
         if len(line) == MAX_LINE and not line.endswith("\n"):
-            raise csv.Error(f"a line of more than {MAX_LINE} characters")
+            raise csv.Error(f"a line is longer than {MAX_LINE} characters")
         yield line

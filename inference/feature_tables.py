@@ -43,10 +43,10 @@ def npz_rows(name: str, file: IO[bytes], size: int) -> FeatureRows:
             members[array] = member
         names = [array for array in members if array in ("x", "X")] or list(members)
         if len(names) != 1:
-            raise ValueError(f"contains {len(names)} arrays; there must be only one, or one named x")
+            raise ValueError(f"contains {len(names)} arrays; it must contain only one, or one named x")
         member = members[names[0]]
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError("compressed with a method that NumPy does not write")
+            raise ValueError("the compression method is not one that NumPy writes")
         budget = Budget.for_file(file.seek(0, io.SEEK_END))
         return _rows(name, (archive.open(member), file), member.file_size, budget)
     except (EOFError, ArithmeticError, zipfile.BadZipFile, zlib.error, RuntimeError, OSError):
@@ -60,7 +60,7 @@ def _rows(name: str, files: tuple[IO[bytes], ...], size: int, budget: Budget) ->
     expected = math.prod(shape) * dtype.itemsize
     if expected > size - offset:
         raise ValueError(
-            f"an array of shape {list(shape)} takes {expected} bytes; the file has {max(0, size - offset)}"
+            f"an array of shape {list(shape)} takes {expected} bytes, but the file has {max(0, size - offset)}"
         )
     if len(shape) < 2 or not fortran:
         return FeatureRows.in_file(name, files, offset, shape, dtype)
@@ -90,7 +90,7 @@ def _read_header(file: IO[bytes]) -> _Header:
     first = 10 if version == (1, 0) else 12  # offset of the header's text
     length = int.from_bytes(start[8:first], "little")
     if length > MAX_HEADER_BYTES:
-        raise ValueError(f"not a readable array: the length of its header is given as {length} bytes")
+        raise ValueError(f"not a readable array: its header claims to be {length} bytes long")
     content = start[8:] + file.read(length - (12 - first))
     try:
         with warnings.catch_warnings():
@@ -103,5 +103,5 @@ def _read_header(file: IO[bytes]) -> _Header:
     if dtype.kind not in "fiub":
         raise ValueError(f"contains values of type {dtype}; expected real numbers")
     if any(size < 0 for size in shape):
-        raise ValueError(f"not a readable array: its shape is {list(shape)}")
+        raise ValueError(f"not a readable array: its shape {list(shape)} is not supported")
     return _Header(shape, fortran, dtype, first + length)

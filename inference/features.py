@@ -36,9 +36,7 @@ def read_features(path: Path, features: int, header: str = "auto", columns: Colu
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(
-            f"{path}: files of features must have the suffix {', '.join(SUFFIXES)}, not {suffix or 'none'}"
-        )
+        raise InputError(f"{path}: feature files must have the suffix {', '.join(SUFFIXES)}, not {suffix or 'none'}")
     check_header(header)
     try:
         file = open_regular(path)

@@ -27,7 +27,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"{path}: files of labels must have the suffix {', '.join(SUFFIXES)}, not {suffix or 'none'}")
+        raise InputError(f"{path}: label files must have the suffix {', '.join(SUFFIXES)}, not {suffix or 'none'}")
     try:
         with open_regular(path) as file:
             size = file_size(file)
@@ -83,7 +83,7 @@ def _json_labels(content: bytes) -> list[str]:
     except (ValueError, RecursionError):
         raise ValueError("not valid JSON; expected a list of labels") from None
     if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):
-        raise ValueError("expected a list of labels, or of their numbers")
+        raise ValueError("expected a list of labels or class numbers")
     return [str(item) for item in items]
 
 
@@ -115,5 +115,7 @@ def _classes(texts: Sequence[str], labels: Sequence[str], first_line: int) -> np
 
 def _whole_numbers(values: np.ndarray) -> np.ndarray:
     if values.size != max(values.shape, default=0) or values.dtype.kind not in "iub":
-        raise ValueError(f"an array of shape {list(values.shape)} of {values.dtype}; expected integers of shape [rows]")
+        raise ValueError(
+            f"expected an array of integers of shape [rows], got {values.dtype} of shape {list(values.shape)}"
+        )
     return values.ravel().astype(np.int64)

@@ -225,7 +225,7 @@ def _number_types(pyarrow: Any, schema: Any, columns: list[str], hint: str) -> l
     with a hint unless all are numbers."""
     types = pyarrow.types
     if len(set(columns)) < len(columns) or not columns:
-        raise ValueError("contains no columns, or several with the same name")
+        raise ValueError("must contain at least one column, and column names must be unique")
     found = []
     for column in columns:
         kind = schema.field(column).type
@@ -254,7 +254,7 @@ def _read(batches: Any, chosen: _Chosen, dtype: np.dtype[Any]) -> Any:
     for batch in batches:
         for column in columns:
             if batch.column(column).null_count:
-                raise ValueError(f"column {column[:40]!r} has missing values; all must be numbers")
+                raise ValueError(f"column {column[:40]!r} has missing values; every row must contain a number")
         first = batch.column(columns[0])
         if hasattr(first.type, "value_type"):
             values = _rows_of_lists(first, dtype)

@@ -122,7 +122,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
     """Yield (where, name, label) for each line of a .csv or .tsv."""
     if suffix not in (".csv", ".tsv", ".txt"):
-        raise ValueError(f"files of labels must have the suffix .csv, .tsv, .txt or .json, not {suffix or 'none'}")
+        raise ValueError(f"label files must have the suffix .csv, .tsv, .txt or .json, not {suffix or 'none'}")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if suffix == ".tsv" else ",")
     columns = (0, 1)
     for position, cells in enumerate(cells for cells in reader if cells):

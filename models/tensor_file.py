@@ -62,7 +62,7 @@ def read_table(path: Path) -> TensorFile:
                 raise ModelError(f"{path}: not a safetensors file, or truncated")
             if length > MAX_HEADER_BYTES:
                 raise ModelError(
-                    f"{path}: the length of its header is given as {length} bytes; the limit is {MAX_HEADER_BYTES}"
+                    f"{path}: its header claims to be {length} bytes long; the limit is {MAX_HEADER_BYTES}"
                 )
             raw = file.read(length)
     except ModelError:

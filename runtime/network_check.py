@@ -105,7 +105,7 @@ def _plan(model: Model, dtype: str, batch: int) -> None:
         raise ModelError(f"{where}: {reason}") from None
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ModelError(f"{where} ({reason}), which is an internal error of trninfer; please report it") from None
+        raise ModelError(f"{where} ({reason}), which is a bug in trninfer; please report it") from None
 
 
 def _run(model: Model, batch: int, least: float) -> Verification:

@@ -27,7 +27,7 @@ def bench_archive(subject: BenchSubject, options: RunOptions, is_alone: bool) ->
     except ArchiveError as error:
         raise UsageError(f"--compare-archive {error}") from None
     if options.form == "markdown":
-        raise UsageError("--format markdown is not available for --compare-archive, which has no tables of layers")
+        raise UsageError("--format markdown is not available with --compare-archive, which prints no tables of layers")
     if options.form != "table":
         emit_rows(rows_of(compared), "compare_archive", options.form, options.output)
         return

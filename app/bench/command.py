@@ -98,8 +98,8 @@ def bench(
             "--set",
             metavar="NAME=VALUE|@FILE",
             autocompletion=complete_constant,
-            help="Override constants of the timing model: NAME=VALUE, or @ and a JSON file of values by name, or by "
-            "target and name. May be repeated.",
+            help="Override constants of the timing model: NAME=VALUE, or @FILE, where FILE is a JSON object of values "
+            "keyed by name, or by target and then name. May be repeated.",
         ),
     ] = None,
     *,

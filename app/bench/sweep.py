@@ -45,7 +45,7 @@ def check_sweep(
     wrong = [option for option, there in given.items() if there]
     if wrong:
         raise UsageError(
-            f"{' and '.join(wrong)}: not available in a sweep; use a single --batch-size, --target and --dtype"
+            f"{' and '.join(wrong)}: not supported in a sweep; use a single --batch-size, --target and --dtype"
         )
 
 

@@ -155,7 +155,7 @@ class Server:
         except PoolStopped:
             raise
         except WorkerEnded as error:
-            raise InputError(f"the picture crashed the process that decodes it: {error}") from None
+            raise InputError(f"decoding the picture crashed a process: {error}") from None
 
     def _admit(self, count: int) -> None:
         """Count inputs as accepted. Raises HTTPException if there are too many, or if no worker is available."""
@@ -188,7 +188,7 @@ class Server:
         except PoolStopped as error:
             raise as_status(error) from None
         except WorkerEnded as error:
-            raise HTTPException(422, f"the picture crashed the process that reads its size: {error}") from None
+            raise HTTPException(422, f"reading the size of the picture crashed a process: {error}") from None
         return {number: size for number, size in zip(answered, found, strict=True) if size is not None}
 
     @property

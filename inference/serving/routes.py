@@ -162,7 +162,9 @@ def _controlled(request: Request) -> Repository:
     """Return the repository. Raises HTTPException if clients are not permitted to change it."""
     repository: Repository | None = getattr(request.app.state, "repository", None)
     if repository is None or not _server(request).settings.model_control:
-        raise HTTPException(403, "loading and unloading require a server started with --model-control")
+        raise HTTPException(
+            403, "models can be loaded and unloaded only if the server was started with --model-control"
+        )
     return repository
 
 
@@ -325,7 +327,7 @@ def _json_length(request: Request) -> int | None:
     if told is None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", told):
-        raise HTTPException(400, f"{JSON_LENGTH} must be a whole number")
+        raise HTTPException(400, f"{JSON_LENGTH} must be an integer")
     return int(told)
 
 

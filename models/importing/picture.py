@@ -81,13 +81,15 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
     if channels > MAX_CHANNELS or max(height, width) > MAX_SIDE:
         sizes = "x".join(map(str, shape))
         raise ModelError(
-            f"it reads an image of {sizes}; at most {MAX_CHANNELS} channels and sides of {MAX_SIDE} are allowed"
+            f"it reads an image of {sizes}, but at most {MAX_CHANNELS} channels and sides of {MAX_SIDE} are allowed"
         )
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
     if pictures == "none":
         options = PreprocessingOptions() if options.is_beside else options
         if replace(options, size=None).is_given:
-            raise ModelError(f"the network reads {channels} channels, which no picture has, so it accepts only arrays")
+            raise ModelError(
+                f"the network reads {channels} channels, but pictures have 1 or 3, so it accepts only arrays"
+            )
     low, high = options.input_range or (0.0, 1.0)
     if low == high:
         raise ModelError(f"the input range {low:g},{high:g} is empty")

@@ -124,7 +124,7 @@ def _check_vgg(
     if not head:
         raise ModelError("its dense layers are missing: classifier.0.weight and so on, or pre_logits.fc1.weight")
     if blocks not in VGG_BLOCKS:
-        raise ModelError(f"it has convolutions in blocks of {list(blocks)}, which is not a network of the VGG family")
+        raise ModelError(f"it has convolutions in blocks of {list(blocks)}, which does not match any VGG network")
     for i in convolutions:
         if shapes[f"features.{i}.weight"][2:] != (3, 3):
             raise ModelError(f"tensor 'features.{i}.weight' has shape {list(shapes[f'features.{i}.weight'])}, not 3x3")

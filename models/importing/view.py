@@ -70,7 +70,7 @@ class View:
                 factor = left.pop(0) if left else Factor(1, 1)
                 common = math.gcd(extent, factor.extent)
                 if common != min(extent, factor.extent):
-                    raise ModelError(f"{list(self.shape)} cannot be reshaped to {list(shape)} after a transposition")
+                    raise ModelError(f"{list(self.shape)} cannot be reshaped to {list(shape)} after it was transposed")
                 if common < factor.extent:
                     inner = factor.extent // common
                     left.insert(0, Factor(inner, factor.stride))

@@ -74,7 +74,7 @@ class Pool(Layer):
         if self.dilation != (1, 1) and any(
             not self._reached(axis, side, count, False).all() for axis, (side, count) in enumerate(zip(sides, pooled))
         ):
-            raise ModelError(f"layer {self.name!r}: some of its windows contain only padding")
+            raise ModelError(f"layer {self.name!r}: some of its windows would contain only padding")
         return (channels, pooled[0], pooled[1])
 
     def counts(self, shape: Shape) -> np.ndarray:

@@ -81,7 +81,7 @@ class DeviceArray:
         try:
             data = self._device.read(self.tensor)
         except DeviceFaultError as error:
-            raise runtime_error("a result was read before any kernel ran", error) from error
+            raise runtime_error("a result was read before a kernel computed it", error) from error
         expected = math.prod(self.shape) * self.dtype.itemsize
         if len(data) != expected:
             raise ExecutionError(f"a result has {len(data)} bytes; expected {expected} for {self.dtype}")

@@ -125,7 +125,7 @@ class NrtBackend(OnDevice):
         except DeviceTimingError as error:
             reason = str(error)
         if executable.neff is None:
-            raise DeviceTimingError(f"{reason}; {NEFF} is not in the cache for neuron-explorer")
+            raise DeviceTimingError(f"{reason}; {NEFF} is not in the cache, so neuron-explorer cannot read it")
         loaded: LoadedNeff = executable.loaded
         try:
             return capture_profile(executable.neff, {name: np.asarray(operands[name]) for name in loaded.inputs})

@@ -219,7 +219,8 @@ def _copy(kernel: Any) -> Any:
     function = getattr(kernel, "func", None) or getattr(kernel, "__wrapped__", None)
     if not isinstance(function, types.FunctionType):
         raise RuntimeError(
-            "its arguments have the same hash as those of an earlier launch; TorchNeuron may confuse them"
+            "its arguments have the same hash as those of an earlier launch, so TorchNeuron may confuse the two "
+            "launches"
         )
     copied = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__

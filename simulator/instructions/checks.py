@@ -69,8 +69,8 @@ def tile(op: str, operand: str, tensor: object) -> NkiTensor:
     start, count = access.row, access.row_end - access.row
     if start and (start % 32 or count > (64 if start == 64 else 32)):
         raise NkiValidationError(
-            f"{op}: {operand} {tensor.label} is {count} partition(s) from partition {start}; engines "
-            "can start at 0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
+            f"{op}: {operand} {tensor.label} covers {count} partition(s) from partition {start}; engines can start at "
+            "0 (up to 128 partitions), 64 (up to 64), 32 or 96 (up to 32)"
         )
     return tensor
 

@@ -56,7 +56,7 @@ def _copied(call: Call) -> None:
     dst, src = call.dst, call.src
     if dst.shape != src.shape and dst.size != src.size:
         raise NkiValidationError(
-            f"dma_copy: src {src.label} has {src.size} elements, dst {dst.label} has {dst.size}; they must match"
+            f"dma_copy: src {src.label} has {src.size} elements, but dst {dst.label} has {dst.size}; they must match"
         )
     if dst.dtype != src.dtype and "int64" in (dst.dtype, src.dtype):
         raise NkiValidationError(f"dma_copy: src {src.label} and dst {dst.label}: int64 can only be copied to int64")

@@ -72,7 +72,7 @@ def _sizes(call: Call) -> None:
     if moving.shape[0] != rows:
         raise NkiValidationError(
             f"nc_matmul: stationary {stationary.label} has {rows} partitions, moving {moving.label} has "
-            f"{moving.shape[0]}; the contraction runs over the partitions of both, so they must be equal"
+            f"{moving.shape[0]}; the contraction is over the partitions of both, so they must be equal"
         )
     if columns > STATIONARY_COLUMNS:
         raise NkiValidationError(

@@ -84,7 +84,8 @@ class Pair:
         if theirs is not None:
             if theirs.terms != mine.terms:
                 raise NkiValidationError(
-                    f"core {other} waits at {theirs.shown} and core {rank} at {mine.shown}: neither can continue"
+                    f"core {other} waits at {theirs.shown} and core {rank} waits at {mine.shown}, so neither can "
+                    "continue"
                 )
             self._waiting[other] = None
             self._answers[other] = mine

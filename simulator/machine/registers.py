@@ -181,7 +181,9 @@ class NkiScalar(DeviceNumber):
     __hash__ = object.__hash__
 
     def _unknown(self, *_: Any) -> NoReturn:
-        raise OperatorError("a scalar of the device has no such operator; NKI documents +, - and * (nki.isa.NkiScalar)")
+        raise OperatorError(
+            "device scalars do not support this operator; NKI documents only +, - and * (nki.isa.NkiScalar)"
+        )
 
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _unknown
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __and__ = __rand__ = __or__ = __ror__ = _unknown

@@ -29,7 +29,7 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
             return _program(ex, node, name)
         found = function(ex, node, name)
         if found is None and any(keyword.arg == "mask" for keyword in node.keywords):
-            raise CannotError(f"nl.{name} does not take a mask: slice its operands instead")
+            raise CannotError(f"nl.{name} does not accept a mask: slice its operands instead")
         return found
     if isinstance(node.func, ast.Attribute) and not dotted:
         return method(ex, node)

@@ -51,7 +51,7 @@ def load_transposed(ex: Expressions, call: ast.Call) -> Result:
     given = keywords_of(call, ("src",))
     operands = Operands(ex, given.pop("mask", None))
     if operands.clips:
-        raise CannotError("nl.load_transpose2d does not take a mask: shorten the slices with min(...)")
+        raise CannotError("nl.load_transpose2d does not accept a mask: shorten the slices with min(...)")
     view = operands.view(given["src"])
     dtype = f", dtype={ex.rewrite(given['dtype']).text}" if "dtype" in given else ""
     shape = tuple(reversed(view.full)) if view.full is not None and len(view.full) == 2 else None

@@ -20,7 +20,7 @@ def paired(module: cst.Module, tree: ast.Module) -> dict[cst.CSTNode, ast.stmt]:
 def _pair(nodes: Sequence[cst.CSTNode], trees: Sequence[ast.stmt], found: dict[cst.CSTNode, ast.stmt]) -> None:
     flat = list(_each(nodes))
     if len(flat) != len(trees):
-        raise ValueError("the trees of libcst and ast differ")
+        raise ValueError("the syntax trees of libcst and ast differ")
     for node, tree in zip(flat, trees):
         found[node] = tree
         blocks = list(zip(_blocks(node), _blocks_of(tree)))

@@ -383,7 +383,7 @@ class Statements:
         turned = given.get("transpose_x")
         operands = Operands(self.ex, given.get("mask"))
         if operands.clips:
-            raise CannotError("nl.matmul does not take a mask: slice its operands instead")
+            raise CannotError("nl.matmul does not accept a mask: slice its operands instead")
         y = operands.view(given["y"])
         if turned is not None and isinstance(turned, ast.Constant) and turned.value is True:
             x = operands.view(given["x"]).text

@@ -247,7 +247,7 @@ def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     given = keywords_of(call, orders[op])
     mask = given.pop("mask", None)
     if mask is not None and op in ("matmul", "gather_flattened", "rms_norm") and Operands(ex, mask).clips:
-        raise CannotError(f"nl.{op} does not take a mask: slice its operands instead")
+        raise CannotError(f"nl.{op} does not accept a mask: slice its operands instead")
     if op == "where":
         return _where(ex, given)
     results = {each: ex.rewrite(node) for each, node in given.items()}

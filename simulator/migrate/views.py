@@ -46,7 +46,7 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
     text = base.text
     if tensor.blocks:
         if any(element.is_slice or (element.index is not None and element.index.axes) for element in blocks):
-            raise CannotError("a block dimension may be indexed only by a number: process the blocks one at a time")
+            raise CannotError("a block dimension may be indexed only by a number: process the blocks one by one")
         text = f"{base.text}[{', '.join(element.text for element in blocks)}]"
         if not inner:
             return View(text, view_of(tensor, tensor.shape), tensor.shape, tensor.shape)

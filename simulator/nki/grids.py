@@ -161,9 +161,9 @@ class NkiGrid:
         if isinstance(item, slice):
             first, last, step = item.indices(count)
             if step != 1 or first >= last:
-                raise OutOfBoundsError(f"{self!r}: a slice must select at least one tile with step 1, got {item}")
+                raise OutOfBoundsError(f"{self!r}: a slice must have step 1 and select at least one tile, got {item}")
             if not dimension.tiled and last - first != count:
-                raise NkiValidationError(f"{self!r}: a dimension that is not tiled needs an integer index")
+                raise NkiValidationError(f"{self!r}: a dimension that is not tiled requires an integer index")
             return dimension.part(first, last)
         if isinstance(item, DeviceNumber):
             raise NkiValidationError(

@@ -373,12 +373,13 @@ def _matmul_rules(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
             raise NkiValidationError(f"nl.matmul: {name} must be a tile in SBUF, got {getattr(tile, 'label', tile)}")
         if tile.free_size > limit:
             raise NkiValidationError(
-                f"nl.matmul: {name} {tile.label} has {tile.free_size} elements in each partition, more than {limit}"
+                f"nl.matmul: {name} {tile.label} has {tile.free_size} elements in each partition, but at most {limit} "
+                "are allowed"
             )
     summed, what = (x.shape[0], "partitions") if transpose_x else (x.free_size, "elements in each partition")
     if summed != y.shape[0]:
         raise NkiValidationError(
-            f"nl.matmul: x {x.label} has {summed} {what}, y {y.label} has {y.shape[0]} partitions; "
+            f"nl.matmul: x {x.label} has {summed} {what}, but y {y.label} has {y.shape[0]} partitions; "
             f"{'x.T' if transpose_x else 'x'} @ y sums over both, so they must be equal"
         )
 

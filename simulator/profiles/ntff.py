@@ -80,10 +80,10 @@ class _Message(Mapping[int, "list[int | bytes]"]):
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
-            raise ProfileError(f"{self.where}: damaged: the kind of a field must be 0, 1, 2 or 5, got {kind}")
+            raise ProfileError(f"{self.where}: damaged: the kind of each field must be 0, 1, 2 or 5, got {kind}")
         if size > len(data) - at:
             left = len(data) - at
-            raise ProfileError(f"{self.where}: truncated: a field of {size:,} bytes, but only {left:,} bytes remain")
+            raise ProfileError(f"{self.where}: truncated: a field has {size:,} bytes, but only {left:,} bytes remain")
         return data[at : at + size], at + size
 
     def _varint(self, data: bytes, at: int) -> tuple[int, int]:
@@ -276,7 +276,7 @@ class _Reader:
         if not first or not last or max(last) <= min(first):
             raise ProfileError(f"{self.name}: contains no markers of the start and the end of a run")
         if max(last) - min(first) > LATEST_PS:
-            raise ProfileError(f"{self.name}: the run took more than an hour")
+            raise ProfileError(f"{self.name}: the run takes more than an hour")
         return min(first), max(last)
 
     def _instructions(self, executions: list[_Execution], begin: int) -> list[MeasuredInstruction]:

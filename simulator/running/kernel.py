@@ -75,7 +75,7 @@ class Kernel:
     def __getitem__(self, grid: Any) -> Kernel:
         cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
         if isinstance(cores, bool) or not isinstance(cores, (int, np.integer)) or not 1 <= cores <= CORES:
-            raise NkiValidationError(f"{self.__name__}[{grid}]: a launch grid must be 1 or 2 cores")
+            raise NkiValidationError(f"{self.__name__}[{grid}]: a launch grid must have 1 or 2 cores")
         return Kernel(self.function, int(cores), self.schedule, self.configs)
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:

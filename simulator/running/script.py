@@ -118,12 +118,12 @@ def _check_length(script: str, shown: str) -> None:
     advice = "keep data in a file that it reads"
     if (size := os.path.getsize(script)) > MAX_SCRIPT_BYTES:
         most = f"at most {MAX_SCRIPT_BYTES >> 20} MiB"
-        raise NkiValidationError(f"{shown}: a script of {size >> 20} MiB; {most} are run; {advice}")
+        raise NkiValidationError(f"{shown}: the script has {size >> 20} MiB, but {most} are run; {advice}")
     with open(script, "rb") as file:
         lines = file.read(MAX_SCRIPT_BYTES).count(b"\n")
     if lines > MAX_SCRIPT_LINES:
         most = f"at most {MAX_SCRIPT_LINES:,}"
-        raise NkiValidationError(f"{shown}: a script of {lines:,} lines; {most} are run; {advice}")
+        raise NkiValidationError(f"{shown}: the script has {lines:,} lines, but {most} are run; {advice}")
 
 
 def line_of(run: Run, shapes: list[str]) -> str:

@@ -103,7 +103,7 @@ class NkiTensor(TensorViews):
             return NkiTensor(self.shape, target, self.storage, strides=self.strides, offset=self.offset)
         if self.strides[-1] != 1 and self.shape[-1] > 1:
             raise NkiValidationError(
-                f"view of {self.label}: the last dimension must be contiguous, its stride is {self.strides[-1]}"
+                f"view of {self.label}: the last dimension must be contiguous, but its stride is {self.strides[-1]}"
             )
         numbers = (self.shape[-1], self.offset, *self.strides[:-1])
         if any(number * old % new for number in numbers):

@@ -47,7 +47,7 @@ class TensorViews(WithoutOperators):
         if Ellipsis in keys or len(keys) < len(shape):
             keys = fill_ellipsis(keys, len(shape), self)
         elif len(keys) > len(shape):
-            raise OutOfBoundsError(f"{self.label}: {len(keys)} indices for {len(shape)} dimensions")
+            raise OutOfBoundsError(f"{self.label}: got {len(keys)} indices for {len(shape)} dimensions")
         on_chip = self.storage.on_chip
         offset = self.offset
         new_shape: list[int] = []
@@ -138,7 +138,7 @@ class TensorViews(WithoutOperators):
 
     def expand_dim(self, dim: int) -> Self:
         if not 0 <= dim <= self.ndim:
-            raise OutOfBoundsError(f"expand_dim of {self.label}: dimension {dim} is outside 0 to {self.ndim}")
+            raise OutOfBoundsError(f"expand_dim of {self.label}: dimension {dim} is outside the range 0 to {self.ndim}")
         self._not_partition(dim, "expand_dim")
         stride = self.strides[dim] * self.shape[dim] if dim < self.ndim else 1
         return self._view(

@@ -61,7 +61,7 @@ def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
 def fill_ellipsis(keys: tuple[Any, ...], ndim: int, tensor: Any) -> tuple[Any, ...]:
     given = [key for key in keys if key is not Ellipsis]
     if len(keys) - len(given) > 1 or len(given) > ndim:
-        raise OutOfBoundsError(f"{tensor.label}: indices {keys} do not fit {ndim} dimensions")
+        raise OutOfBoundsError(f"{tensor.label}: indices {keys} do not match {ndim} dimensions")
     at = keys.index(Ellipsis) if len(given) < len(keys) else len(keys)
     return (*keys[:at], *[slice(None)] * (ndim - len(given)), *keys[at + 1 :])
 

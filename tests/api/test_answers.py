@@ -105,7 +105,7 @@ def test_files_that_cannot_be_written(answers: trninfer.Answers, tmp_path: Path)
         with pytest.raises(trninfer.ArgumentError, match="nowhere"):
             answers.save(tmp_path / "nowhere" / name)
     bare = dataclasses.replace(answers, run=None)
-    with pytest.raises(trninfer.ArgumentError, match="nothing to report"):
+    with pytest.raises(trninfer.ArgumentError, match="no report to save"):
         bare.to_dict()
 
 

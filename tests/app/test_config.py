@@ -30,7 +30,7 @@ def test_values_for_all_commands_and_for_one(tmp_path: Path) -> None:
 def test_the_table_of_a_project(tmp_path: Path) -> None:
     text = '[project]\nname = "x"\n[tool.trninfer]\ndtype = "float16"\n[tool.trninfer.classify]\nquiet = true\n'
     assert read(tmp_path, text, name="pyproject.toml") == {"dtype": "float16", "quiet": True}
-    with pytest.raises(UsageError, match=r"contains no table \[tool.trninfer\]"):
+    with pytest.raises(UsageError, match=r"has no table \[tool.trninfer\]"):
         read(tmp_path, "[tool.other]\n", name="pyproject.toml")
 
 

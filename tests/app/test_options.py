@@ -76,7 +76,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             PictureOptions,
             {"ship": True, "cores": 2},
-            "--ship sends pictures to a cluster's workers, so it requires --cluster",
+            "--ship sends pictures to the workers of a cluster, so it requires --cluster",
         ),
         (PictureOptions, {"ship": True, "cluster": "auto", "verify": True}, "--verify always sends the pictures"),
         (PictureOptions, {"resume_check": "hash"}, "--resume-check hash stores hashes next to the answers"),

@@ -178,7 +178,7 @@ def test_other_commands_say_where_such_a_network_runs(cli, folder: Path) -> None
     outcome = cli("ffnn", "--data", folder / "x.npy", "--model", folder / "net.safetensors")
     assert outcome.status == 2 and "trninfer classify --input NAME=FILE" in outcome.err
     outcome = cli("classify", folder / "a.png", "--input", "left=a.png")
-    assert outcome.status == 2 and "--input requires several inputs" in outcome.err
+    assert outcome.status == 2 and "--input requires a model with several inputs" in outcome.err
 
 
 def test_from_python_a_dict_an_example(folder: Path) -> None:

@@ -77,7 +77,7 @@ def test_files_that_are_cut_short_or_huge(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.zeros((3, 5, 4)))
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="takes 480 bytes; the file has 479"):
+    with pytest.raises(InputError, match="takes 480 bytes, but the file has 479"):
         read_arrays(str(path), spec())
     with pytest.raises(InputError, match="no such file"):
         read_arrays(str(tmp_path / "y.npy"), spec())

@@ -63,7 +63,7 @@ def test_a_line_with_all_names_is_a_header_although_others_are_numbers() -> None
         (TABLE, {"features": ("a", "a")}, "column 'a' is given twice"),
         (TABLE, {"features": ("a", "b"), "drop": ("a",)}, "column 'a' is given twice"),
         (TABLE, {"id_column": "doc", "label_column": "doc"}, "cannot be both the id and the label"),
-        (TABLE, {"drop": NAMES}, "all columns are excluded, so there are no features"),
+        (TABLE, {"drop": NAMES}, "no columns are left as features, because all are excluded"),
         (TABLE, {}, "line 2, column 1: 'x' is not a number; exclude columns that are not features with --drop"),
         (TABLE, {"features": ("doc", "a")}, "line 2, column 1: 'x' is not a number"),
         ("a,a,b\n1,2,3\n", {"id_column": "a"}, "2 columns have the name 'a'"),

@@ -30,8 +30,8 @@ def test_one_row_may_be_flat(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("member", "message"),
     [
-        (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes; the file has 0"),
-        (npy_header("(2, 4)") + bytes(31), "takes 32 bytes; the file has 31"),
+        (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes, but the file has 0"),
+        (npy_header("(2, 4)") + bytes(31), "takes 32 bytes, but the file has 31"),
         (npy_header("(1,)", "'|O'") + b"\x80\x04N.", "never unpickled"),
         (b"\x93NUMPY\x07\x00", "not a readable array"),
         (b"", "not a readable array"),
@@ -109,14 +109,14 @@ def test_the_one_that_is_named_x(tmp_path: Path, name: str, chosen: bool) -> Non
     if chosen:
         assert np.array_equal(everything(tmp_path / "x.npz"), ROWS)
     else:
-        with pytest.raises(InputError, match="contains 2 arrays; there must be only one, or one named x"):
+        with pytest.raises(InputError, match="contains 2 arrays; it must contain only one, or one named x"):
             everything(tmp_path / "x.npz")
 
 
 def test_a_packing_that_numpy_does_not_write(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("x.npy", npy_header("(3, 4)") + ROWS.tobytes())
-    with pytest.raises(InputError, match="compressed with a method that NumPy does not write"):
+    with pytest.raises(InputError, match="the compression method is not one that NumPy writes"):
         everything(tmp_path / "x.npz")
 
 

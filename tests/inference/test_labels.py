@@ -66,11 +66,11 @@ def test_a_label_comes_before_the_number_of_one(write) -> None:
         ("y.bin", np.array([2, 0, 3], "<i4").tobytes(), "row 2 has the label 3; 0 to 2 are allowed"),
         ("y.npy", npy([2, 0], "int64"), "2 labels, but there are 3 rows"),
         ("y.npy", npy([2, 0, -1], "int8"), "row 2 has the label -1"),
-        ("y.npy", npy([1, 2, 0], "float32"), "expected integers of shape \\[rows\\]"),
+        ("y.npy", npy([1, 2, 0], "float32"), "expected an array of integers of shape \\[rows\\]"),
         (
             "y.npy",
             npy(np.ones((2, 3), order="F"), "int64"),
-            r"of shape \[2, 3\] of int64; expected integers of shape \[rows\]",
+            r"expected an array of integers of shape \[rows\], got int64 of shape \[2, 3\]",
         ),
         ("y.npy", b"junk", "not a readable array"),
         ("y.json", "{}", "a list of labels"),

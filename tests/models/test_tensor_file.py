@@ -85,7 +85,7 @@ def test_tensors_without_elements_and_without_axes(tmp_path: Path) -> None:
         (struct.pack("<Q", 3) + b"{}", "not a safetensors file, or truncated"),
         (
             struct.pack("<Q", MAX_HEADER_BYTES + 1) + bytes(MAX_HEADER_BYTES + 1),
-            "the length of its header is given as 4194305 bytes; the limit is 4194304",
+            "its header claims to be 4194305 bytes long; the limit is 4194304",
         ),
         (struct.pack("<Q", 4) + b"abcd", "not a safetensors file: its header is not JSON"),
         (struct.pack("<Q", 4) + b"\xff\xfe\xfd\xfc", "not a safetensors file: its header is not JSON"),

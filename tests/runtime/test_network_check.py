@@ -64,7 +64,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.Monke
     for error, says in (
         (
             KeyError(20),
-            r"the network cannot run in float32 in batches of 1 \(KeyError: 20\), which is an internal error",
+            r"the network cannot run in float32 in batches of 1 \(KeyError: 20\), which is a bug in trninfer",
         ),
         (
             network_check.KernelError("conv1 needs\n300 KiB"),

@@ -59,7 +59,7 @@ def _linear_classifier(importer: Importer, node: Node) -> None:
     elif way != "NONE":
         raise ModelError(f"its post_transform {way!r} is not supported")
     if count == 1:
-        raise ModelError("a classifier of two classes with one score is not supported")
+        raise ModelError("a two-class classifier with a single score is not supported")
     importer.give(node, view, 1)
 
 
@@ -105,7 +105,7 @@ def _imputer(importer: Importer, node: Node) -> None:
     """Omit the replacement of missing values, because inputs with NaN are rejected."""
     replaced = node.attributes.get("replaced_value_float", 0.0)
     if not isinstance(replaced, float) or not np.isnan(replaced):
-        raise ModelError(f"replacing {replaced} is not supported; only the replacement of NaN can be omitted")
+        raise ModelError(f"replacing {replaced} is not supported; only missing values (NaN) can be replaced")
     importer.note("missing values (NaN) are not replaced; rows that contain NaN are rejected")
     importer.give(node, importer.data(node))
 

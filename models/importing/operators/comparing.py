@@ -166,7 +166,7 @@ def _shrink(importer: Importer, node: Node) -> None:
     """Compute x - `bias` if x > `lambd`, x + `bias` if x < -`lambd`, and 0 otherwise."""
     view, limit, bias = importer.data(node), number(node, "lambd", 0.5), number(node, "bias", 0.0)
     if limit < 0:
-        raise ModelError(f"its lambd is {limit:g}, which is below 0")
+        raise ModelError(f"its lambd must be at least 0, got {limit:g}")
     if limit == bias:  # softshrink: x minus its clipped value
         importer.give(node, combine_views(importer, "subtract", view, clip(importer, view, -limit, limit)))
         return

@@ -32,7 +32,7 @@ def geometry(
     rank = len(sides)
     strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
     if min(*strides, *dilations) < 1:
-        raise ModelError("its strides or dilations are below 1")
+        raise ModelError("its strides and dilations must be at least 1")
     wanted = [  # the padding for which there is one output per stride
         max(0, (-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side)
         for side, size, stride, dilation in zip(sides, kernel, strides, dilations)
@@ -41,7 +41,7 @@ def geometry(
     if min(*before, *after) < 0:
         raise ModelError("negative pads are not supported")
     if max(*before, *after, *strides, *dilations) > MAX_STRIDE:
-        raise ModelError(f"its strides, dilations or pads are above {MAX_STRIDE}")
+        raise ModelError(f"its strides, dilations and pads must be at most {MAX_STRIDE}")
     if rank == 1:
         return (1, strides[0]), (1, dilations[0]), (0, before[0], 0, after[0])
     return (strides[0], strides[1]), (dilations[0], dilations[1]), (before[0], before[1], after[0], after[1])
@@ -234,7 +234,7 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
         )
     slices = (depth + pads[0] + pads[3] - (taps - 1) * dilations[0] - 1) // strides[0] + 1
     if slices < 1 or weight.size * depth * slices > MAX_VOLUME:
-        raise ModelError(f"a depth of {depth} is too large, or the output is empty; use a depth of 1")
+        raise ModelError(f"its depth of {depth} is too large, or its output is empty; use a depth of 1")
     filters = np.zeros((len(weight), slices, weight.shape[1], depth, *weight.shape[3:]), np.float32)
     for made in range(slices):
         for tap in range(taps):

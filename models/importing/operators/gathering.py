@@ -66,7 +66,7 @@ def _gather_nd(importer: Importer, node: Node) -> None:
         )
     count = indices.shape[-1]
     if not 1 <= count <= len(view.axes):
-        raise ModelError(f"its indices have {count} numbers, but its input is {importer.describe(view)}")
+        raise ModelError(f"each of its indices has {count} coordinates, but its input is {importer.describe(view)}")
     sides, rest = view.shape[:count], view.shape[count:]
     entries = [_in_range(indices[..., axis], side) for axis, side in enumerate(sides)]
     joined = reshaped(importer, view, (math.prod(sides), *rest), False)

@@ -47,7 +47,7 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
     node, kernel = _within_image(node, kernel, sides)
     strides, dilations, pads = geometry(node, kernel, sides)
     if integer(node, "storage_order", 0) or any(node.outputs[1:]):
-        raise ModelError("the indices of a maximum are not supported")
+        raise ModelError("its second output, the indices of the maxima, is not supported")
     layer = Pool(
         name=importer.name("pool"),
         method=method,
@@ -95,7 +95,7 @@ def without_depth(node: Node, view: View) -> tuple[Node, View]:
         attributes["pads"] = (*pads[1:3], *pads[4:])
     given = (pads[0] + pads[3] - (depth["kernel_shape"] - 1) * depth["dilations"]) // max(1, depth["strides"]) + 1
     if given != 1 or (depth["kernel_shape"] > 1 and integer(node, "count_include_pad", 0)):
-        raise ModelError(f"the depth changes from one pixel to {given}; 3-D images are supported only if one side is 1")
+        raise ModelError(f"its depth changes from one pixel to {given}; 3-D images are supported only if one side is 1")
     flat = View(view.layer, (view.axes[0], *view.axes[2:]), view.batched)
     return replace(node, attributes=attributes), flat
 

@@ -278,7 +278,7 @@ def _slice_axis(importer: Importer, view: View, axis: int, start: int, end: int,
     if step < 0:
         entries = list(range(extent))[slice(start, end, step)]
         if not entries:
-            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} select nothing")
+            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} select no entries")
         return select_entries(importer, view, axis, entries)
     first, last, _ = slice(start, end, max(1, step)).indices(extent)
     if step == 0 or first >= last:

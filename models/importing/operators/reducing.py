@@ -260,7 +260,7 @@ def _normalize(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     power = integer(node, "p", 2)
     if power not in (1, 2):
-        raise ModelError(f"its p is {power}, not 1 or 2")
+        raise ModelError(f"its p must be 1 or 2, got {power}")
     axis = importer.axis(view, integer(node, "axis", -1))
     length = (absolute if power == 1 else norm)(importer, view, (axis,), True)
     importer.give(node, combine_views(importer, "divide", view, length))

@@ -180,7 +180,7 @@ def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
         raise ModelError("its region of interest must contain two numbers per axis")
     for axis, start, end in zip(axes, given[: len(axes)].tolist(), given[len(axes) :].tolist()):
         if not -1e3 < start <= end < 1e3:
-            raise ModelError(f"its region of interest, {start:g} to {end:g} of an axis, is out of range")
+            raise ModelError(f"its region of interest, {start:g} to {end:g} of an axis, extends beyond the axis")
         regions[axis] = (start, end)
     return regions
 

@@ -72,7 +72,7 @@ def _assigned(importer: Importer, node: Node, view: View, axis: int, span: Span)
     if numbers is not None:
         rows = numbers.reshape(-1, *shape)
         if (rows != rows[:1]).any():
-            raise ModelError("assigns numbers that differ within a batch")
+            raise ModelError("assigns values that differ between the inputs of a batch")
         part = filled_entries(importer, view, axis, last - first, rows[:1] if view.batched else rows[0])
     else:
         given = importer.data(node, 2)

@@ -96,7 +96,7 @@ def _by_phases(
 def _check_output_shape(sizes: Sequence[int], sides: Shape, most: list[int]) -> None:
     """Raise ModelError if an output of a transposed convolution is larger than `most`."""
     if any(size > limit for size, limit in zip(sizes, most)):
-        raise ModelError(f"its output_shape is {list(sizes)}, but the maximum for an input of {list(sides)} is {most}")
+        raise ModelError(f"its output_shape is {list(sizes)}, but an input of {list(sides)} allows at most {most}")
 
 
 def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:

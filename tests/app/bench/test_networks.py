@@ -51,7 +51,7 @@ def test_a_table_for_programs_leaves_it_to_standard_error(cli, feature_model: Pa
     [
         (("--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "--show-lowering applies to networks"),
         (("--suite", "cs149-part2"), "--show-lowering applies to networks"),
-        (("--model", "digits-ffnn", "--batch-size", "1,2"), "--show-lowering: not available in a sweep"),
+        (("--model", "digits-ffnn", "--batch-size", "1,2"), "--show-lowering: not supported in a sweep"),
     ],
 )
 def test_what_has_no_lowering_is_refused(cli, words: tuple[str, ...], reason: str) -> None:

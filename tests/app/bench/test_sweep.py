@@ -85,9 +85,9 @@ def test_other_forms(cli, form: str) -> None:
         (("--cores", "2", "--lnc", "2"), "its own batches; omit --lnc"),
         (
             ("--cores", "2", "--graph", "g.svg", "--show-lowering", "--model", "digits-ffnn"),
-            "--show-lowering and --graph: not available in a sweep",
+            "--show-lowering and --graph: not supported in a sweep",
         ),
-        (("--batch-size", "1,2", "--verify"), "--verify: not available in a sweep"),
+        (("--batch-size", "1,2", "--verify"), "--verify: not supported in a sweep"),
         (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "require a network"),
     ],
 )

@@ -102,7 +102,7 @@ def test_what_it_does_not_go_with_is_said(cli, feature_model: Path, tmp_path: Pa
     file, before = tmp_path / "graph.svg", feature_model.read_bytes()
     words = ("bench", "--backend", "sim", "--graph")
     assert "so it requires --model" in cli(*words, file).err
-    assert "not available in a sweep" in cli(*words, file, "--model", feature_model, "--batch-size", "1,2").err
+    assert "not supported in a sweep" in cli(*words, file, "--model", feature_model, "--batch-size", "1,2").err
     assert "does not exist" in cli(*words, tmp_path / "no" / "graph.svg", "--model", feature_model).err
     assert "both write" in cli(*words, file, "--model", feature_model, "--report", file).err
     assert "this file is read as input" in cli(*words, feature_model, "--model", feature_model).err

@@ -197,7 +197,7 @@ def test_other_types_of_numbers_are_read(server: RunningServer) -> None:
         ("/classify", None, {}, 405, "Method Not Allowed"),
         ("/v2/models/other", None, {}, 404, "tiny-cnn, version 1, is served"),
         ("/v2/models/tiny-cnn/versions/2/infer", b"{}", {}, 404, "no such model or version"),
-        ("/v2/models/tiny-cnn/infer", b"{}", {"Inference-Header-Content-Length": "x"}, 400, "must be a whole number"),
+        ("/v2/models/tiny-cnn/infer", b"{}", {"Inference-Header-Content-Length": "x"}, 400, "must be an integer"),
         ("/v2/models/tiny-cnn/infer", b"{}", {}, 400, "missing required field `inputs`"),
         ("/classify", b"", {}, 400, "the body is empty"),
         ("/classify?top_k=99", b"x", {}, 400, "top_k is 99; the model has 10 labels"),

@@ -62,7 +62,7 @@ def test_factors_that_are_neighbours_are_joined() -> None:
 
 def test_a_transposed_axis_is_not_split_across_its_factors() -> None:
     turned = View.of("layer", (2, 9)).permuted((1, 0))
-    with pytest.raises(ModelError, match=r"\[9, 2\] cannot be reshaped to \[2, 9\] after a transposition"):
+    with pytest.raises(ModelError, match=r"\[9, 2\] cannot be reshaped to \[2, 9\] after it was transposed"):
         turned.reshaped((2, 9), True)
 
 

@@ -173,7 +173,7 @@ def test_a_captured_profile_tells_what_nrtpy_does_not(chip, explorer, notes, com
 def test_a_capture_needs_a_neff_in_the_cache(chip, explorer, notes) -> None:
     chip.setenv("STAND_IN_NRT", "trace")
     assert make(notes, None, device_times=True).launch(kernels.transpose, matrix(5, 7)).time.device_us is None
-    assert any("kernel.neff is not in the cache for neuron-explorer" in note for note in notes)
+    assert any("kernel.neff is not in the cache, so neuron-explorer cannot read it" in note for note in notes)
 
 
 def test_a_mean_is_told_as_one(chip, notes, compiled) -> None:

@@ -71,7 +71,7 @@ BROKEN = {
     ),
     "DMA from PSUM": (lambda: nisa.dma_copy(hbm((4, 4)), psum((4, 4))), "dma_copy: src .*DMA cannot access PSUM"),
     "DMA into PSUM": (lambda: nisa.dma_copy(psum((4, 4)), hbm((4, 4))), "dma_copy: dst .*DMA cannot access PSUM"),
-    "DMA of other size": (lambda: nisa.dma_copy(new((4, 5)), hbm((4, 4))), "has 16 elements, dst .* has 20"),
+    "DMA of other size": (lambda: nisa.dma_copy(new((4, 5)), hbm((4, 4))), "has 16 elements, but dst .* has 20"),
     "both in PSUM": (
         lambda: nisa.tensor_tensor(new((4, 4)), psum((4, 4)), psum((4, 4)), nl.add),
         "cannot both be in PSUM",
@@ -204,7 +204,7 @@ def test_operands_start_at_a_quadrant_or_a_half(start, count):
         if allowed:
             nisa.tensor_copy(out, part)
         else:
-            with pytest.raises(NkiValidationError, match=f"src .* is {count} partition.s. from partition {start}"):
+            with pytest.raises(NkiValidationError, match=f"src .* covers {count} partition.s. from partition {start}"):
                 nisa.tensor_copy(out, part)
 
 

@@ -114,7 +114,7 @@ def test_comparisons_with_none_and_masks_that_nothing_replaces():
     assert migrated(cases[0], "b", head=LATER).startswith("if b is not None:")
     assert first.startswith("if b is not None:") and second.startswith("if b is None and n > 1:")
     assert refused_each(["y = nl.dropout(nl.load(a), 0.5, mask=n == 0)"], parameters="a, n") == [
-        "nl.dropout does not take a mask: slice its operands instead"
+        "nl.dropout does not accept a mask: slice its operands instead"
     ]
 
 

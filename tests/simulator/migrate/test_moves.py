@@ -112,5 +112,5 @@ def test_stores():
 
 def test_a_transposed_load_takes_no_mask():
     assert refused_each(["x = nl.load_transpose2d(a[i, j], mask=i < n)"], GRID) == [
-        "nl.load_transpose2d does not take a mask: shorten the slices with min(...)"
+        "nl.load_transpose2d does not accept a mask: shorten the slices with min(...)"
     ]

@@ -98,7 +98,7 @@ def test_what_is_left_to_the_author():
         "x[...] = nl.loop_reduce(x, op=np.add, loop_indices=[n])": (
             "nl.loop_reduce may reduce only over the variables of enclosing loops"
         ),
-        "p += nl.matmul(x, x, mask=i < n)": "nl.matmul does not take a mask: slice its operands instead",
+        "p += nl.matmul(x, x, mask=i < n)": "nl.matmul does not accept a mask: slice its operands instead",
         "p += nl.matmul(x, x, transpose_x=n)": "transpose_x of nl.matmul must be a constant",
     }
     before = GRID + "p = nl.zeros((4, 4), nl.float32, buffer=nl.psum)\n"

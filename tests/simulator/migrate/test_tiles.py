@@ -155,7 +155,7 @@ def test_what_is_left_to_the_author():
         ),
         "y = nl.all_reduce(x)": "nl.all_reduce: use nki.collectives.all_reduce",
         "nl.atomic_rmw(x, x)": "nl.atomic_rmw: use nisa.dma_compute",
-        "y = nl.matmul(x, x, mask=i < n)": "nl.matmul does not take a mask: slice its operands instead",
+        "y = nl.matmul(x, x, mask=i < n)": "nl.matmul does not accept a mask: slice its operands instead",
         "y = nl.where(i < n, x, 0)": "nl.where of a condition on index arrays: use nisa.affine_select",
         "y = nl.arange(0, n, 2)": "nl.arange with a step",
     }

@@ -104,7 +104,7 @@ def test_dimensions_that_are_not_tiled_are_taken_by_slabs(core):
     part = grid[1, 2, 1, 0]
     assert part.element_shape == (2, 3)
     np.testing.assert_array_equal(part.data.values, a.values[1, 2, 2:4, 0:3])
-    with pytest.raises(NkiValidationError, match="needs an integer index"):
+    with pytest.raises(NkiValidationError, match="requires an integer index"):
         grid[0:1]
 
 

@@ -44,9 +44,9 @@ def test_the_path_of_a_raw_profile(tmp_path: Path) -> None:
         (b"\x07" + bytes(200), "the NTFF version must be 5 or 6, got 7; export it instead: neuron-explorer view"),
         (b"\x06" + (10**9).to_bytes(7, "little") + bytes(120), "truncated: a message of 1,000,000,000 bytes"),
         (made_ntff()[:-100], "truncated"),
-        (b"\x06\x03" + bytes(126) + b"\x22\xff\x01", "truncated: a field of 255 bytes, but only 0 bytes remain"),
+        (b"\x06\x03" + bytes(126) + b"\x22\xff\x01", "truncated: a field has 255 bytes, but only 0 bytes remain"),
         (b"\x06\x01" + bytes(126) + b"\xff", "damaged: an unterminated number"),
-        (b"\x06\x01" + bytes(126) + b"\x03", "damaged: the kind of a field must be 0, 1, 2 or 5, got 3"),
+        (b"\x06\x01" + bytes(126) + b"\x03", "damaged: the kind of each field must be 0, 1, 2 or 5, got 3"),
         (made_ntff().replace(b"sg00", b"sg02"), "no instruction of core 0"),
     ],
 )

@@ -153,9 +153,13 @@ def test_what_cannot_be_run_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(NkiValidationError, match="trn9"):
         run(tmp_path, "", target="trn9")
     monkeypatch.setattr(script, "MAX_SCRIPT_LINES", 10)
-    with pytest.raises(NkiValidationError, match=r"broken.py: a script of 11 lines; at most 10 are run; keep data"):
+    with pytest.raises(
+        NkiValidationError, match=r"broken.py: the script has 11 lines, but at most 10 are run; keep data"
+    ):
         run(tmp_path, "\n" * 11)
     assert run(tmp_path, "\n" * 10) == 0
     monkeypatch.setattr(script, "MAX_SCRIPT_BYTES", 2 << 20)
-    with pytest.raises(NkiValidationError, match="a script of 3 MiB; at most 2 MiB are run; keep data in a file that"):
+    with pytest.raises(
+        NkiValidationError, match="the script has 3 MiB, but at most 2 MiB are run; keep data in a file that"
+    ):
         run(tmp_path, "#" * (3 << 20))

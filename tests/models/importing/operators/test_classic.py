@@ -97,7 +97,7 @@ def test_a_linear_regression_gives_values(intercepts: list[float], tmp_path: Pat
     [
         ("LinearRegressor", {"coefficients": [1.0] * 5}, "has 5 coefficients, but its input has 4 features"),
         ("LinearRegressor", {"coefficients": [1.0] * 4, "post_transform": "PROBIT"}, "its post_transform is"),
-        ("LinearClassifier", {"coefficients": [1.0] * 4, "intercepts": [0.0]}, "of two classes with one score"),
+        ("LinearClassifier", {"coefficients": [1.0] * 4, "intercepts": [0.0]}, "classifier with a single score"),
         ("LinearClassifier", {"coefficients": [1.0] * 8, "post_transform": "PROBIT"}, "its post_transform 'PROBIT'"),
         ("Normalizer", {"norm": "MAX"}, r"its norm 'MAX' of \[batch, 4\] is not supported"),
     ],
@@ -125,7 +125,7 @@ def test_missing_values_are_not_replaced(tmp_path: Path) -> None:
     chain = Chain(4)
     chain.add("Imputer", imputed_value_floats=[0.0, 1.0, 2.0, 3.0], replaced_value_float=0.0, **ml)
     chain.gemm(4, 3)
-    with pytest.raises(ModelError, match="only the replacement of NaN"):
+    with pytest.raises(ModelError, match="only missing values"):
         checked(with_classic(chain), tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_thresholded_relu(alpha: float, tmp_path: Path) -> None:
     ("add", "says"),
     [
         (lambda chain: chain.add("Greater", chain.constant(np.inf)), "comparing with NaN or infinity is not supported"),
-        (lambda chain: chain.add("Shrink", lambd=-1.0), "lambd is -1, which is below 0"),
+        (lambda chain: chain.add("Shrink", lambd=-1.0), "lambd must be at least 0, got -1"),
         (lambda chain: chain.add("Floor"), "rounding data to integers"),
         (lambda chain: chain.add("Cast", to=TensorProto.INT64), "casting data to integers"),
         (

@@ -189,8 +189,8 @@ def test_images_of_three_sides(depth: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "weight", "how", "says"),
     [
-        ((1, 2, 6, 5), (2, 1, 3, 3, 3), {}, "a depth of 2 is too large, or the output is empty"),
-        ((8, 64, 6, 5), (64, 8, 3, 3, 3), {}, "a depth of 64 is too large, or the output is empty"),
+        ((1, 2, 6, 5), (2, 1, 3, 3, 3), {}, "its depth of 2 is too large, or its output is empty"),
+        ((8, 64, 6, 5), (64, 8, 3, 3, 3), {}, "its depth of 64 is too large, or its output is empty"),
         (
             (4, 1, 6, 5),
             (3, 2, 1, 1, 1),

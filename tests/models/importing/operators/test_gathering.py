@@ -42,7 +42,7 @@ def test_elements_along_several_axes(order: list, indices: list, back: list, tmp
             "from each example of a batch is not supported; export the network for a batch of one",
         ),
         ([2, 3, 0, 1], [[6, 1]], "cannot select entries 6 to 6 of 6"),
-        ([2, 3, 0, 1], [[0, 1, 0, 1, 2]], "its indices have 5 numbers"),
+        ([2, 3, 0, 1], [[0, 1, 0, 1, 2]], "each of its indices has 5 coordinates"),
     ],
 )
 def test_reasons_name_the_indices(order: list, indices: list, reason: str, tmp_path: Path) -> None:
