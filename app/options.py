@@ -51,9 +51,7 @@ BatchSizeOption = Annotated[
 ]
 LaunchesOption = Annotated[
     Per,
-    typer.Option(
-        "--launches", help="Run the network in as few launches as possible, or each layer in one or more launches."
-    ),
+    typer.Option("--launches", help="Use as few launches as possible for the network, or separate ones per layer."),
 ]
 InstructionsOption = Annotated[
     int,
@@ -182,8 +180,7 @@ class RunOptions:
             "--iters",
             parser=whole(1, 100_000),
             metavar="N",
-            help="On the chip: number of timed calls of a kernel, of which the median and the 99th percentile are "
-            "reported. [default: 20]",
+            help="On the chip: number of timed calls of a kernel (for the median and 99th percentile). [default: 20]",
         ),
     ] = None
     device_times: Annotated[
@@ -214,8 +211,7 @@ class RunOptions:
         ),
     ] = None
     report_file: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Write an HTML page with layers, timeline and roofline."),
+        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page of layers, times and roofline.")
     ] = None
     wide: Annotated[
         bool,

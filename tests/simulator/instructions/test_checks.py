@@ -141,7 +141,7 @@ BROKEN = {
     ),
     "row tile": (
         lambda: nisa.nc_matmul(psum((8, 8)), new((40, 8)), new((40, 8)), tile_position=(0, 0), tile_size=(32, 128)),
-        "40 rows in the row tile of 32",
+        "40 rows do not fit a row tile of size 32",
     ),
     "address outside": (lambda: nl.ndarray((4, 4), nl.float32, nl.sbuf, address=(126, 0)), "outside 0 to 127"),
     "address too far": (lambda: nl.ndarray((4, 4), nl.float32, nl.psum, address=(0, 16384)), "outside the 16384"),
