@@ -25,7 +25,7 @@ from .search import UNBOUNDED, Search
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
 MORE_PICTURES = (2, 4)  # batch sizes whose candidates are also tried for a single picture
-MOST_TRIED_AS_MORE = 1_500  # maximum instructions of a one-picture launch for which these candidates are tried
+MOST_TRIED_AS_MORE = 1_000  # maximum instructions of a one-picture launch for which these candidates are tried
 
 
 class LaunchPlanner:
