@@ -14,7 +14,7 @@ from ..kernels.operation_fields import with_fields
 from ..kernels.program import Unit, WeightLoad, WeightRun
 
 LOAD_BYTES = 16 * 1024  # per partition: 2 MiB per load
-SHARED_BYTES = 2 * 1024  # per partition of small loads that share a DMA, which takes longer to issue than to transfer
+SHARED_BYTES = 1024  # per partition of small loads that share a DMA, which takes longer to issue than to transfer
 
 
 def placed(loads: Sequence[WeightLoad], offset: int, shared_elements: int = 0) -> tuple[WeightLoad, ...]:
