@@ -17,9 +17,9 @@ source of the file.
 
 from __future__ import annotations
 
-import ast
 import warnings
 
+from ..machine.syntax import parse
 from .audit import LossError
 from .limits import LimitError, refuse_deep, with_deep_stack
 from .module import Migration, Migrator
@@ -42,7 +42,7 @@ def migrate_source(text: str, keep_runners: bool = False) -> Migration:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escapes in the source
-            tree = ast.parse(text)
+            tree = parse(text)
     except (RecursionError, MemoryError):
         raise LimitError("it is nested too deeply to be parsed") from None
     except ValueError as error:  # null bytes, in Python 3.11 and earlier

@@ -9,7 +9,6 @@ Both functions run the file as a script in a separate process:
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import importlib.util
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ..machine.syntax import parse
 from .expected import different_lines, undecided_lines
 from .names import OLD_PACKAGE
 
@@ -143,7 +143,7 @@ class _Recorder:
         self._file = file
         self.saved_bytes = 0
         self._inside = False  # True during a comparison, which may call other comparison functions
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+        tree = parse(Path(file).read_text(encoding="utf-8"))
         self._different, self._undecided = different_lines(tree), undecided_lines(tree)
 
     def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

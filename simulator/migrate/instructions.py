@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ..instructions.operands import Scalar
 from ..instructions.tensor_operands import Tile
 from ..machine.instruction import DECLARATIONS
+from ..machine.syntax import parse
 from ..nki import isa as _isa  # noqa: F401 (declares the instructions)
 from .context import Context, Result, Tensor
 from .expressions import Expressions
@@ -108,13 +109,20 @@ GONE = {
 }
 
 
+class Arguments(dict[str, ast.expr]):
+    """The arguments of a call by name. Reading one that is missing raises CannotError."""
+
+    def __missing__(self, name: str) -> ast.expr:
+        raise CannotError(f"the call lacks the argument {name}")
+
+
 def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
     """Return the arguments of a call by name, in the order of the call."""
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
         raise CannotError("arguments that are expanded (*args, **kwargs)")
     if len(call.args) > len(parameters):
         raise CannotError(f"more positional arguments than {', '.join(parameters)}")
-    found = dict(zip(parameters, call.args))
+    found = Arguments(zip(parameters, call.args))
     found.update({str(keyword.arg): keyword.value for keyword in call.keywords})
     return found
 
@@ -204,7 +212,7 @@ def _may_hoist(ctx: Context) -> None:
 
 
 def _extents(shape: str) -> tuple[str, ...] | None:
-    node = ast.parse(shape, mode="eval").body
+    node = parse(shape, mode="eval").body
     if isinstance(node, ast.Tuple) and not any(isinstance(element, ast.Starred) for element in node.elts):
         return tuple(ast.unparse(element) for element in node.elts)
     return None
@@ -212,7 +220,7 @@ def _extents(shape: str) -> tuple[str, ...] | None:
 
 def names_in(text: str) -> set[str]:
     """Return the names in an expression."""
-    return {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+    return {node.id for node in ast.walk(parse(text, mode="eval")) if isinstance(node, ast.Name)}
 
 
 def shape_text(shape: tuple[str, ...]) -> str:
@@ -228,7 +236,7 @@ def dtype_of(view: View) -> str:
     """Return the data type of an operand as source text."""
     if view.tensor.dtype:
         return view.tensor.dtype
-    node = _viewed(ast.parse(view.text, mode="eval").body)
+    node = _viewed(parse(view.text, mode="eval").body)
     if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         raise CannotError(f"{view.text} is not known to be a tile here")
     return f"{ast.unparse(node)}.dtype"

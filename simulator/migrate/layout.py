@@ -10,6 +10,8 @@ from typing import Any
 
 import libcst as cst
 
+from ..machine.syntax import parse
+
 WIDTH = 110
 
 
@@ -18,7 +20,7 @@ def wrapped(line: str) -> str:
     if len(line) <= WIDTH or "\n" in line or line.lstrip().startswith("#"):
         return line
     try:
-        node = ast.parse(line).body[0]
+        node = parse(line).body[0]
     except SyntaxError:
         return line
     value = getattr(node, "value", None)

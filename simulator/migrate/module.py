@@ -10,6 +10,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from ..machine.syntax import parse
 from . import device_loops, grids, imports
 from .additions import with_support
 from .audit import LossError, refuse_losses, unbound
@@ -21,7 +22,7 @@ from .layout import enclosed, in_place_of
 from .limits import Deadline
 from .named import named_products, whole_axes
 from .names import Names, stored
-from .notes import CANNOT, CHECK, MARK, CannotError, Note, Notes
+from .notes import CANNOT, CHECK, MARK, CannotError, Note, Notes, reason_of
 from .pairing import paired
 from .renaming import made_in_loops
 from .statements import Statements
@@ -82,7 +83,7 @@ class Migrator:
         host = Host(self._names, self._notes, self._programs, self._line, self._support, self._keep_runners)
         module = module.visit(host)
         module = with_support(module, self._names, self._support, self._keep_runners)
-        new = ast.parse(module.code)
+        new = parse(module.code)
         refuse_losses(self._tree, new)
         lost = unbound(new).keys() - unbound(self._tree).keys()
         if lost - self._needed:
@@ -193,13 +194,12 @@ class Migrator:
                 used = stored([tree]) & self._needed if found == [] else set()
                 if used:
                     raise CannotError(f"{', '.join(sorted(used))} is used other than as an index")
-                ast.parse("\n".join(found or ()))  # an unusual construct may have produced invalid Python
-            except Exception as error:  # an unusual construct that fails in any way must be rewritten by hand
-                if not isinstance(error, CannotError):
-                    error = CannotError("a construct that the migration does not know")
+                parse("\n".join(found or ()))  # raises SyntaxError if the migration produced invalid Python
+            except Exception as error:  # a statement that fails in any way must be rewritten by hand
+                reason = reason_of(error)
                 self._failed.add(ctx.function.name if ctx.function else "")
-                ctx.add(CANNOT, str(error))
-                lines.append(f"{MARK}{error}")
+                ctx.add(CANNOT, reason)
+                lines.append(f"{MARK}{reason}")
                 found, changed = None, True
             if found == [] and ctx.keeps:
                 found = None

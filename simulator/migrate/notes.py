@@ -36,6 +36,13 @@ class CannotError(Exception):
         super().__init__(" ".join(message.replace("\\\n", " ").split()))
 
 
+def reason_of(error: Exception) -> str:
+    """Return one line that states why a statement could not be migrated, for an author or for a report of a bug."""
+    if isinstance(error, CannotError):
+        return str(error)
+    return " ".join(f"an internal error of trninfer; please report it: {type(error).__name__}: {error}".split())
+
+
 @dataclass
 class Notes:
     """The notes on a file, without duplicates."""

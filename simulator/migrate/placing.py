@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 
+from ..machine.syntax import parse
 from .context import Context, Result, Tensor
 from .expressions import Expressions
 from .instructions import name
@@ -44,7 +45,7 @@ def _odd_parts(ctx: Context, tensor: Tensor) -> list[str]:
     start = Sum.of(tensor.start)
     odd = [str(start.number)] if start.number % STEP else []
     for text, factor in start.terms.items():
-        if factor * ctx.names.factor(ast.parse(text, mode="eval").body) % STEP:
+        if factor * ctx.names.factor(parse(text, mode="eval").body) % STEP:
             odd.append(text)
     return odd
 

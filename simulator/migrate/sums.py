@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from ..machine.syntax import parse
+
 BEFORE_SUMS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators that bind more tightly than + and -
 
 
@@ -18,7 +20,7 @@ class Sum:
     @classmethod
     def of(cls, text: str) -> Sum:
         """Parse an expression into a sum, as far as its syntax permits."""
-        return _parse(ast.parse(text, mode="eval").body)
+        return _parse(parse(text, mode="eval").body)
 
     @property
     def is_number(self) -> bool:
@@ -71,7 +73,7 @@ class Sum:
 
 def _factor(text: str, of_sum: bool = False) -> str:
     """Parenthesise text unless it can be a factor (or, with `of_sum`, a term)."""
-    node = ast.parse(text, mode="eval").body
+    node = parse(text, mode="eval").body
     product = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
     if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)) or (of_sum and product):
         return text

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from ..instructions.operators import ACTIVATIONS, ALU
+from ..machine.syntax import parse
 from .context import Result, Tensor, Window
 from .creation import create, par_dim
 from .expressions import Expressions
@@ -245,6 +246,8 @@ def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         "rms_norm": ("x", "w", "axis", "n", "epsilon"),
     }
     given = keywords_of(call, orders[op])
+    for each in orders[op][:2] if op != "broadcast_to" or "src" not in given else ("src", "shape"):
+        given[each]  # refuses a call that lacks it
     mask = given.pop("mask", None)
     if mask is not None and op in ("matmul", "gather_flattened", "rms_norm") and Operands(ex, mask).clips:
         raise CannotError(f"nl.{op} does not accept a mask: slice its operands instead")
@@ -381,7 +384,7 @@ def _viewed(ex: Expressions, call: ast.Call, base: Result, tensor: Tensor) -> Re
 
 def _whole(extent: str) -> str:
     """Return an extent with integer division, since the first NKI accepted 4.0 in place of 4."""
-    node = ast.parse(extent, mode="eval").body
+    node = parse(extent, mode="eval").body
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
         return extent
     return f"{ast.unparse(node.left)} // {ast.unparse(node.right)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
+from ..machine.syntax import parse
 from .context import Result, Tensor, view_of
 from .indices import Clip, Clips, Index
 from .notes import CannotError
@@ -85,7 +86,7 @@ def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | No
 def _first_row(elements: list[Element]) -> str:
     """Return the first partition that a subscript of slices and numbers selects, or "" if it is the first partition of
     the tensor."""
-    node = ast.parse(f"x[{elements[0].text}]", mode="eval").body if elements else None
+    node = parse(f"x[{elements[0].text}]", mode="eval").body if elements else None
     part = node.slice if isinstance(node, ast.Subscript) else None
     if isinstance(part, ast.Call) and part.args:
         return ast.unparse(part.args[0])
@@ -111,7 +112,7 @@ def _clipped_slices(elements: list[Element], tensor: Tensor, clips: Clips) -> li
 
 def _clipped_slice(text: str, clip: Clip) -> str:
     """Return "a:b" or "nl.ds(a, n)" restricted to the elements of `clip`."""
-    part = ast.parse(f"x[{text}]", mode="eval").body.slice  # type: ignore[attr-defined]
+    part = parse(f"x[{text}]", mode="eval").body.slice  # type: ignore[attr-defined]
     first = part.args[0] if isinstance(part, ast.Call) else part.lower
     start = Sum.of(ast.unparse(first)) if first is not None else Sum(0)
     if (start.is_number and start.number < 0) or getattr(part, "step", None) is not None:
@@ -157,7 +158,7 @@ def _basic_shape(elements: list[Element], keys: list[str], tensor: Tensor) -> tu
 def _extent(key: str) -> str | None:
     """Return the number of elements in "a:b" or "nl.ds(a, n)" as source text, or None if it cannot be computed."""
     try:
-        node = ast.parse(f"x[{key}]", mode="eval").body
+        node = parse(f"x[{key}]", mode="eval").body
     except SyntaxError:
         return None
     part = node.slice if isinstance(node, ast.Subscript) else None

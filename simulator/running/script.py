@@ -16,6 +16,7 @@ from ..checking.sanitizing import sanitized
 from ..machine.chip import TARGET_VARIABLE, find_target
 from ..machine.errors import NkiValidationError, without_ours
 from ..machine.settings import changed_environment
+from ..machine.syntax import parse
 from ..timing.by_line import describe_line
 from . import kernel
 from .install import install
@@ -89,11 +90,11 @@ def _run_changed(script: str, edits: Edits) -> None:
     module.__file__ = script
     if edits.text is not None:
         source, shown = edits.text
-        tree = ast.parse(source, shown)
+        tree = parse(source, shown)
     else:
         shown = script
         with open(script, "rb") as file:
-            tree = ast.parse(file.read(), script)
+            tree = parse(file.read(), script)
     for statement in tree.body:
         for name in assigned(statement) & set(edits.constants):
             statement.value = ast.copy_location(edits.constants[name], statement.value)  # type: ignore[attr-defined]

@@ -32,6 +32,7 @@ from ..machine.errors import (
     UndefinedOnChipWarning,
     UnknownNumberError,
 )
+from ..machine.syntax import parse
 from .install import install
 from .kernel import Kernel, TensorSpec
 from .launch import run
@@ -56,7 +57,7 @@ def _execute_module(tree: ast.Module, names: Sequence[str], space: dict[str, Any
 
 def _parse(path: Path) -> ast.Module:
     try:
-        return ast.parse(read_source(path, str(path)), str(path))
+        return parse(read_source(path, str(path)), str(path))
     except SyntaxError as error:
         raise SourceError(f"{path}:{error.lineno or 1}: not Python source: {error.msg}") from None
 
@@ -114,7 +115,7 @@ def has_example(path: Path) -> bool:
 
     Raise SourceError or SyntaxError if the file cannot be read.
     """
-    tree = ast.parse(read_source(path, str(path)))
+    tree = parse(read_source(path, str(path)))
     names = _names_of_kernels(tree)
     called = any(_calls(statement, names) for block in _blocks(tree) for statement in block)
     listed = any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in CONVENTION for n in tree.body)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ..machine.chip import TARGET_VARIABLE, find_target
 from ..machine.errors import NkiValidationError
+from ..machine.syntax import parse
 from ..running.run import Run
 from ..running.script import DEFAULT_TARGET, Edits, assigned, run_script
 from .parallel import each
@@ -43,7 +44,7 @@ def read_axis(text: str) -> Axis:
     """
     name, _, values = text.partition("=")
     try:
-        parsed = ast.parse(f"({values},)", mode="eval").body
+        parsed = parse(f"({values},)", mode="eval").body
     except (SyntaxError, ValueError):
         parsed = None
     if not name.isidentifier() or not isinstance(parsed, ast.Tuple) or not parsed.elts or not values.strip():
@@ -85,7 +86,7 @@ def sweep(
 def _check_names(script: str, names: Sequence[str]) -> None:
     try:
         with open(script, "rb") as file:
-            tree = ast.parse(file.read(), script)
+            tree = parse(file.read(), script)
     except (SyntaxError, ValueError) as error:
         raise NkiValidationError(f"{script}: not Python source: {error}") from None
     known = {name for statement in tree.body for name in assigned(statement)}

@@ -14,6 +14,7 @@ from .api import arguments_of, misfits, modern, tensor_member, unknown_name
 from .operand_limits import check_loop, check_operands, check_tile, declared_operands, local_tensors
 from .scope import FunctionScope
 from .source import parameters
+from .subscripts import check_subscript
 from .tensors import CREATORS, LocalTensors, Tensor
 
 BYPASS = frozenset({"bypass"})  # op0 and op1; which instructions accept it is not documented
@@ -25,6 +26,7 @@ SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
 }
 INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
 OUTPUT_BUFFER = "shared_hbm"
+OFFSETS = ("scalar_offset", "vector_offset")  # of an access pattern
 
 
 def check_calls(scope: FunctionScope) -> None:
@@ -127,6 +129,7 @@ class _Calls(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
         self.tensors = local_tensors(scope)
+        self._conditions = 0  # the number of conditions around the current node
 
     def _nki_name(self, expression: ast.expr) -> str | None:
         dotted = modern(self._scope.external(expression) or "")
@@ -190,6 +193,23 @@ class _Calls(ast.NodeVisitor):
             )
             self._scope.report(node, "tensor-operator", message)
 
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        tensor = self.tensors.of(node.value)
+        if tensor is not None and tensor.shape and not self._conditions:
+            check_subscript(self._scope, tensor.shape, node, self.tensors.number)
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If | ast.IfExp) -> None:
+        self.visit(node.test)
+        self._conditions += 1  # the shape may be the reason why a branch does not run
+        for name, value in ast.iter_fields(node):
+            for part in (value if isinstance(value, list) else [value]) if name != "test" else []:
+                self.visit(part)
+        self._conditions -= 1
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self.visit_If(node)
+
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
         dotted = self._nki_name(node.func)
@@ -201,6 +221,9 @@ class _Calls(ast.NodeVisitor):
             if signature is not None:
                 for rule, message in misfits(f"a tensor's {node.func.attr}", node, signature):
                     self._scope.report(node, rule, message)
+                if len([name for name in OFFSETS if name in arguments_of(node, signature)]) > 1:
+                    message = f"a tensor's {node.func.attr}: {' and '.join(OFFSETS)} cannot be used together"
+                    self._scope.report(node, "access-pattern", message)
 
     def _check_call(self, node: ast.Call, function: str) -> None:
         report = self._scope.report

@@ -38,7 +38,8 @@ def examine_file(path: Path | str) -> Examination:
         path: a Python file or a Jupyter notebook.
 
     Raises:
-        SourceError: the file, or a file that a kernel needs, is missing or not valid Python. The message is one line.
+        SourceError: the file, or a file that a kernel needs, is missing or not valid Python, or the check has a bug.
+            The message is one line.
     """
     files = Files()
     check = _Check(files)
@@ -70,6 +71,22 @@ def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
     return list(_Check(Files()).run(module).findings)
 
 
+CONFIGS = {
+    "compile_config": "nki.compiler.CompileConfig",
+    "specialization_config": "nki.compiler.SpecializationConfig",
+}
+
+
+def _is_other(scope: FunctionScope, value: ast.expr, kind: str) -> bool:
+    """Return True if an expression is known to be neither None nor an object of a class of nki."""
+    if isinstance(value, ast.Constant):
+        return value.value is not None
+    if isinstance(value, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.JoinedStr, ast.Lambda)):
+        return True
+    made = scope.external(value.func) if isinstance(value, ast.Call) else scope.external(value)
+    return made is not None and made.startswith("nki.") and (made != kind or not isinstance(value, ast.Call))
+
+
 class _Check:
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -84,6 +101,11 @@ class _Check:
             return self._run(module)
         except RecursionError:
             raise SourceError(f"{module.shown}: nested too deeply to be checked") from None
+        except (SourceError, MemoryError):
+            raise
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise SourceError(f"{module.shown}: an internal error of trninfer; please report it: {fault}") from error
 
     def _run(self, module: Module) -> Examination:
         kernels = list(self._kernels(module))
@@ -171,6 +193,10 @@ class _Check:
             old = old_argument("nki.jit", keyword.arg or "")
             if old is not None:
                 scope.report(decorator, "old-dialect", old)
+            kind = CONFIGS.get(keyword.arg or "")
+            if kind is not None and _is_other(scope, keyword.value, kind):
+                message = f"nki.jit: {keyword.arg} must be a {kind}, got {ast.unparse(keyword.value)}"
+                scope.report(decorator, "jit-option", message)
         return True
 
     def _is_jit_name(self, scope: FunctionScope, expression: ast.expr) -> bool:

@@ -19,11 +19,10 @@ from .api import modern
 from .constants import number_of
 from .scope import FunctionScope
 from .source import Definition, FunctionNode
-from .tensors import LOOPS, OF_TILES, LocalTensors, Tensor
+from .tensors import LOOPS, OF_TILES, ON_CHIP, LocalTensors, Tensor
 
 MATMUL = "nki.isa.nc_matmul"
 COLUMNS = {"stationary": STATIONARY_COLUMNS, "moving": PSUM_BANK_BYTES // 4}  # maximum columns of matmul operands
-ON_CHIP = ("sbuf", "psum")
 _BANKS = 8  # PSUM banks per partition
 
 
@@ -40,7 +39,13 @@ def declared_operands(function: str) -> dict[str, Operand]:
 
 def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> None:
     """Check the size of a tile that a call creates on chip."""
-    if tensor is None or tensor.shape is None or tensor.buffer not in ON_CHIP:
+    if tensor is None or tensor.shape is None:
+        return
+    if not tensor.shape or min(tensor.shape) < 1:
+        message = f"the shape {tuple(tensor.shape)} of a tensor must consist of one or more positive integers"
+        scope.report(node, "tile-size", message)
+        return
+    if tensor.buffer not in ON_CHIP:
         return
     shown = f"a tile {list(tensor.shape)} in nl.{tensor.buffer}"
     if tensor.shape[0] > PARTITIONS:

@@ -21,6 +21,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
+from ...machine.syntax import parse
 from .dead_code import drop_dead_code
 from .rules import Finding
 
@@ -139,10 +140,7 @@ def parse_module(text: str, shown: str, path: Path | None) -> Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about invalid escapes and so on are not reported here
-            try:
-                tree = ast.parse(text)
-            except SystemError:  # of CPython 3.11, if another thread parses at the same time
-                tree = ast.parse(text)
+            tree = parse(text)
         drop_dead_code(tree)
         return Module(shown, path, tree, text.splitlines(), bindings_of(tree.body), _changed_globals(tree))
     except SyntaxError as error:

@@ -16,7 +16,9 @@ from ...instructions.operators import ACTIVATIONS, ALU
 from ...nki import tile_functions
 from .api import Api, arguments_of
 from .source import External, FunctionNode, Resolved, parameters, stored_names
+from .subscripts import view_shape
 
+ON_CHIP = ("sbuf", "psum")
 CREATORS = frozenset(f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "rand", "load"))
 LIKE = frozenset({"nki.language.zeros_like", "nki.language.empty_like"})
 IN_PSUM = frozenset({"nki.language.transpose", "nki.language.matmul"})
@@ -75,6 +77,7 @@ class LocalTensors:
         self._api = api
         self._assigned: dict[str, list[ast.expr | Value | None]] = {}
         self._known: dict[str, Value | None] = {}  # cached values of names
+        self._changing: set[str] = set()  # names of numbers that change, as in n += 1
         self._bodies = _loop_bodies(function, resolve)
         for argument in parameters(function.args):
             self._assigned.setdefault(argument.arg, []).append(None)
@@ -90,7 +93,7 @@ class LocalTensors:
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
             self._assign(node.target, node.value)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            pass  # tensors do not support this; a number remains a number
+            self._changing.add(node.target.id)  # tensors do not support this; a number remains a number
         elif isinstance(node, (ast.For, ast.AugAssign, ast.AsyncFor, ast.comprehension)):
             self._assign(node.target, None)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -215,6 +218,9 @@ class LocalTensors:
             return expression.value if type(expression.value) is int else None
         if isinstance(expression, ast.Name) and expression.id in self._assigned:
             return self._assigned_number(expression.id)
+        if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.USub):
+            operand = self.number(expression.operand)
+            return -operand if operand is not None else None
         if isinstance(expression, ast.BinOp) and type(expression.op) in _ARITHMETIC:
             left, right = self.number(expression.left), self.number(expression.right)
             if left is None or right is None or (not right and isinstance(expression.op, ast.FloorDiv)):
@@ -225,7 +231,7 @@ class LocalTensors:
     def _assigned_number(self, name: str) -> int | None:
         """Return the integer that a name refers to, or None if it is assigned more than once or from another name."""
         values = self._assigned[name]
-        only = values[0] if len(values) == 1 else None
+        only = values[0] if len(values) == 1 and name not in self._changing else None
         return self.number(only) if isinstance(only, ast.expr) and not isinstance(only, ast.Name) else None
 
     def _shape(self, expression: ast.expr | None) -> tuple[int, ...] | None:
@@ -236,20 +242,10 @@ class LocalTensors:
         return tuple(extent for extent in extents if extent is not None) if None not in extents else None
 
     def _view_shape(self, tensor: Tensor, view: ast.Subscript) -> tuple[int, ...] | None:
-        """Return the shape of a view that consists of slices with known bounds."""
-        indices = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
-        if tensor.shape is None or len(indices) > len(tensor.shape):
+        """Return the shape of a view whose indices are all known."""
+        if tensor.shape is None or tensor.buffer is None:
             return None
-        extents = []
-        for index, extent in zip(indices, tensor.shape):
-            if not isinstance(index, ast.Slice) or index.step is not None:
-                return None
-            lower = 0 if index.lower is None else self.number(index.lower)
-            upper = extent if index.upper is None else self.number(index.upper)
-            if lower is None or upper is None or not 0 <= lower < upper <= extent:
-                return None
-            extents.append(upper - lower)
-        return (*extents, *tensor.shape[len(indices) :])
+        return view_shape(tensor.shape, tensor.buffer in ON_CHIP, view, self.number)
 
     def _dtype(self, bound: dict[str, ast.expr]) -> str | None:
         return self._language_name(bound["dtype"]) if "dtype" in bound else None

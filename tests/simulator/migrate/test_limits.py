@@ -62,3 +62,32 @@ def test_an_internal_error_is_a_fault_of_the_migration(monkeypatch):
     monkeypatch.setattr(module.Migrator, "migrate", lambda self: {}["why"])
     with pytest.raises(MigrationError, match="KeyError: 'why'"):
         migrate_source(kernel("1"))
+
+
+def test_an_internal_error_in_a_statement_is_noted_as_ours(monkeypatch):
+    def fail(self, node):
+        raise KeyError("why")
+
+    monkeypatch.setattr(module.Statements, "migrate", fail)
+    notes = migrate_source(kernel("1")).notes
+    assert {note.message for note in notes} == {"an internal error of trninfer; please report it: KeyError: 'why'"}
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [
+        ("nl.matmul(x)", "y"),
+        ("nl.transpose()", "x"),
+        ("nl.broadcast_to(x)", "shape"),
+        ("nl.where(x)", "x"),
+        ("nl.load()", "src"),
+        ("nl.zeros()", "shape"),
+        ("nisa.nc_matmul(x)", "moving"),
+        ("nisa.iota(dtype=nl.int32)", "expr"),
+        ("nl.store()", "dst"),
+    ],
+)
+def test_a_call_without_a_required_argument_is_the_authors_mistake(call, missing):
+    text = f"{FIRST}@nki.jit\ndef kernel(a):\n    x = nl.load(a[0:128, 0:8])\n    y = {call}\n    return x\n"
+    messages = {note.message for note in migrate_source(text).notes if note.line == 9}
+    assert messages == {f"the call lacks the argument {missing}"}

@@ -217,3 +217,11 @@ def test_a_kernel_that_writes_to_its_argument_need_not_return_anything():
         assert check_source(HEAD + "@nki.jit\ndef kernel(out):\n" + body.format(write=write)) == []
     lost = HEAD + "@nki.jit\ndef kernel(x):\n" + body.format(write="nl.store(a, nl.load(x))")
     assert [finding.rule for finding in check_source(lost)] == ["lost-output"]
+
+
+@pytest.mark.parametrize("shape", ["()", "(0, 4)", "(128, -1)"])
+@pytest.mark.parametrize("buffer", ["nl.sbuf", "nl.psum", "nl.shared_hbm"])
+def test_a_shape_without_elements(shape, buffer):
+    made = f"nl.ndarray({shape}, dtype=nl.float32, buffer={buffer})"
+    text = f"{HEAD}@nki.jit\ndef kernel(a):\n    t = {made}\n    return a\n"
+    assert [finding.rule for finding in check_source(text) if "must consist of" in finding.message] == ["tile-size"]

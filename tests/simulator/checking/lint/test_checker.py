@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from linted_functions import write_files
-from trninfer.simulator.checking.lint import check_file, check_source, examine_file
+from trninfer.simulator.checking.lint import SourceError, check_file, check_source, checker, examine_file
 
 HEADER = """\
 import nki
@@ -135,3 +135,10 @@ def test_grids_of_other_numbers_of_cores_are_found(grid, shown):
     assert found.line == 9 and f"kernel[{shown}]: a launch grid must be 1 or 2 cores" in found.message
     for allowed in ("1", "2", "(2,)", "cores", "nc(2)"):
         assert all(each.rule != "launch-grid" for each in check_source(kernel + f"kernel[{allowed}](x)\n"))
+
+
+def test_an_internal_error_is_one_line_that_says_so(monkeypatch):
+    monkeypatch.setattr(checker, "check_calls", lambda scope: {}["why"])
+    with pytest.raises(SourceError) as caught:
+        check_source("import nki\n\n@nki.jit\ndef kernel(a):\n    return a\n", "k.py")
+    assert str(caught.value) == "k.py: an internal error of trninfer; please report it: KeyError: 'why'"

@@ -44,6 +44,8 @@ def marked(text: str, rule: str) -> list[tuple[int, str]]:
 
 # Lines inside an otherwise clean kernel. The line that breaks the rule ends in `# <-`.
 BROKEN_LINES = [
+    ("index-range", "print(tile[0:128, 512])  # <-"),
+    ("access-pattern", "print(tile.ap([[512, 128], [1, 4]], scalar_offset=n, vector_offset=n))  # <-"),
     ("tensor-operator", "print(2 * tile[:, 0:1])  # <-"),
     ("tensor-operator", "n += nl.load(a)  # <-"),
     ("tensor-operator", "if tile[0, 0] > 0:  # <-\n    n = 1"),
@@ -245,6 +247,7 @@ BROKEN_FILES = [
     ("output-buffer", "@nki.jit\ndef kernel(a):\n    nisa.dma_copy(dst=a, src=a)\n    return 3  # <-\n"),
     ("output-buffer", "@nki.jit\ndef kernel(a):\n    return {'y': a}  # <-\n"),
     ("old-dialect", "import neuronxcc.nki.language as ncl  # <-\n\n@nki.jit\ndef kernel(a):\n    return a\n"),
+    ("jit-option", "@nki.jit(compile_config='fast')  # <-\ndef kernel(a):\n    return a\n"),
     ("old-dialect", "@nki.jit(mode='trace')  # <-\ndef kernel(a):\n    return a\n"),
     ("old-dialect", "@nki.jit(platform_target='trn2')  # <-\ndef kernel(a):\n    return a\n"),
 ]

@@ -263,16 +263,3 @@ def test_a_missing_file_a_folder_and_an_unparsable_helper_get_one_line(tmp_path)
     )
     with pytest.raises(SourceError, match=r"helpers\.py:1: not Python source"):
         check_file(tmp_path / "kernels.py")
-
-
-def test_a_fault_of_pythons_parser_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    faults = [SystemError("AST constructor recursion depth mismatch (before=153, after=206)")]
-    parse = ast.parse
-
-    def parse_or_fail(text: str) -> ast.Module:
-        if faults:
-            raise faults.pop()
-        return parse(text)
-
-    monkeypatch.setattr(ast, "parse", parse_or_fail)
-    assert [*parse_module("a_name_of_this_test = 1", "a.py", None).bindings] == ["a_name_of_this_test"]

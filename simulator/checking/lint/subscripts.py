@@ -1,0 +1,85 @@
+"""Check indices whose values are known from the source against the shape of a tensor.
+
+The rules are those of `NkiTensor.__getitem__`: an index may count from the end, and a view keeps two dimensions on chip
+and one in HBM.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from .scope import FunctionScope
+
+Number = Callable[["ast.expr | None"], "int | None"]
+RULE = "index-range"
+
+
+def view_shape(shape: tuple[int, ...], on_chip: bool, view: ast.Subscript, number: Number) -> tuple[int, ...] | None:
+    """Return the shape of a view, or None if it is unknown or if an index is out of range."""
+    indices = _each_index(view, len(shape))
+    if indices is None:
+        return None
+    extents: list[int] = []
+    for dimension, (index, extent) in enumerate(zip(indices, shape)):
+        if isinstance(index, ast.Slice):
+            bounds = _bounds(index, extent, number)
+            if bounds is None or not 0 <= bounds[0] < bounds[1] <= extent:
+                return None
+            extents.append(-((bounds[0] - bounds[1]) // bounds[2]))
+            continue
+        found = number(index)
+        if found is None or not -extent <= found < extent:
+            return None
+        last = dimension == len(shape) - 1
+        if (on_chip and (dimension == 0 or (last and len(extents) < 2))) or (last and not extents):
+            extents.append(1)
+    return tuple(extents)
+
+
+def check_subscript(scope: FunctionScope, shape: tuple[int, ...], view: ast.Subscript, number: Number) -> None:
+    """Report indices of a tensor that lie outside its shape."""
+    for message in _faults(shape, view, number):
+        scope.report(view, RULE, f"{ast.unparse(view)} of a tensor {list(shape)}: {message}")
+
+
+def _faults(shape: tuple[int, ...], view: ast.Subscript, number: Number) -> Iterator[str]:
+    given = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
+    counted = [index for index in given if not _is_ellipsis(index)]
+    if len(counted) > len(shape) and not any(isinstance(index, ast.Starred) for index in given):
+        yield f"{len(counted)} indices for {len(shape)} dimensions"
+        return
+    for dimension, (index, extent) in enumerate(zip(_each_index(view, len(shape)) or (), shape)):
+        if isinstance(index, ast.Slice):
+            bounds = _bounds(index, extent, number)
+            if bounds is not None and not 0 <= bounds[0] <= bounds[1] <= extent:
+                yield f"{bounds[0]}:{bounds[1]} of dimension {dimension} must lie in 0:{extent}"
+            continue
+        found = number(index)
+        if found is not None and not -extent <= found < extent:
+            yield f"index {found} of dimension {dimension} is out of bounds; it must be 0 to {extent - 1}"
+
+
+def _bounds(index: ast.Slice, extent: int, number: Number) -> tuple[int, int, int] | None:
+    """Return the start, stop and step of a slice, or None if one of them is unknown."""
+    start = 0 if index.lower is None else number(index.lower)
+    stop = extent if index.upper is None else number(index.upper)
+    step = 1 if index.step is None else number(index.step)
+    if start is None or stop is None or step is None or step < 1:
+        return None
+    return start + extent * (start < 0), stop + extent * (stop < 0), step
+
+
+def _each_index(view: ast.Subscript, rank: int) -> list[ast.expr] | None:
+    """Return one index for each dimension, or None for a subscript that the simulator refuses or that is expanded."""
+    given = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
+    counted = [index for index in given if not _is_ellipsis(index)]
+    if len(counted) > rank or len(given) - len(counted) > 1 or any(isinstance(each, ast.Starred) for each in given):
+        return None
+    at = next((position for position, index in enumerate(given) if _is_ellipsis(index)), len(given))
+    filling: list[ast.expr] = [ast.Slice() for _ in range(rank - len(counted))]
+    return [*given[:at], *filling, *given[at + 1 :]]
+
+
+def _is_ellipsis(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and index.value is Ellipsis
