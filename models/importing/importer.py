@@ -130,7 +130,7 @@ class Importer:
         if not -view.rank <= axis < view.rank:
             raise ModelError(f"axis {axis} is out of bounds for an input of shape {self.describe(view)}")
         inner = axis % view.rank - view.batched
-        if inner < 0:
+        if inner < 0 or (inner == 0 and self.holds_batch(view)):
             raise ModelError("cannot operate along the batch axis, because this would mix separate inputs")
         return inner
 
@@ -145,6 +145,19 @@ class Importer:
             raise ModelError(f"mixes the inputs of a batch, whose size is fixed at {self.batch} in the file")
         return View(view.layer, ((), *view.axes), False)
 
+    def holds_batch(self, view: View) -> bool:
+        """True if the first axis of a view consists of the parts of all inputs of a batch, as windows of tokens do.
+
+        This is possible only if the file has a fixed batch size greater than 1; the view has the parts of one input.
+        """
+        return self.batch > 1 and not view.batched
+
+    def extents(self, view: View) -> Shape:
+        """Return the shape of a view in the file, including the batch."""
+        if view.batched:
+            return (self.batch, *view.shape)
+        return (self.batch * view.shape[0], *view.shape[1:]) if self.holds_batch(view) else view.shape
+
     def with_axis(self, view: View, axis: int, node: Node) -> View:
         """Return a view in which the axis of an operator is an ordinary one: an axis of size 1 if it is the batch."""
         if not view.batched or axis not in (0, -view.rank):
@@ -158,7 +171,7 @@ class Importer:
 
     def describe(self, view: View) -> str:
         """Return the shape of a view in ONNX's order, for use in messages."""
-        sizes = [*(["batch"] if view.batched else []), *map(str, view.shape)]
+        sizes = [*(["batch"] if view.batched else []), *map(str, self.extents(view)[view.batched :])]
         return f"[{', '.join(sizes)}]"
 
 

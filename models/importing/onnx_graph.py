@@ -174,7 +174,7 @@ class Walk:
                 raise ModelError(f"reads {name!r}, which is {what}, or has an unsupported type")
 
     def _shape_or_size(self, node: Node, view: View) -> np.ndarray:
-        shape = np.array((self.importer.batch, *view.shape) if view.batched else view.shape, np.int64)
+        shape = np.array(self.importer.extents(view), np.int64)
         if node.op == "Size":
             return np.asarray(shape.prod())
         return shape[integer(node, "start", 0) : integer(node, "end", 1 << 30)]

@@ -47,11 +47,7 @@ def chosen_everywhere(importer: Importer, node: Node) -> View | None:
     if chosen not in importer.views:
         return None
     view = importer.views[chosen]
-    shapes = [
-        (importer.batch, *each.shape) if each.batched else each.shape
-        for each in (view, importer.views.get(other))
-        if each is not None
-    ]
+    shapes = [importer.extents(each) for each in (view, importer.views.get(other)) if each is not None]
     shapes += [condition.shape, *(importer.constants[name].shape for name in (other,) if name in importer.constants)]
     return view if np.broadcast_shapes(*shapes) == shapes[0] else None
 

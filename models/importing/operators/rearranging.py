@@ -23,19 +23,20 @@ MAX_SELECTED = 4096  # maximum number of entries of an axis before and after a s
 
 def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
     """Reshape a view to an ONNX shape that includes the batch; the result keeps the batch axis only if it is first."""
-    before = (importer.batch, *view.shape) if view.batched else view.shape
+    before = importer.extents(view)
     if target.count(-1) == 1:
         known = math.prod(size for size in target if size != -1)
         target[target.index(-1)] = math.prod(before) // known if known > 0 else 0
     if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
         raise ModelError(f"reshapes to {target} from {importer.describe(view)}")
-    if view.batched and target and target[0] == importer.batch:
+    if target and target[0] == importer.batch and (view.batched or importer.batch > 1):
         return reshaped(importer, view, tuple(target[1:]), True)
-    if view.batched and importer.batch > 1:
+    parts, rest = divmod(target[0] if target else 1, importer.batch)
+    if rest:
         raise ModelError(
             f"cannot reshape a batch of {importer.batch} to {target}, because this would mix separate inputs"
         )
-    return reshaped(importer, view, tuple(target), False)
+    return reshaped(importer, view, (parts, *target[1:]) if target else (), False)
 
 
 def reshaped(importer: Importer, view: View, shape: Shape, batched: bool) -> View:
@@ -54,7 +55,7 @@ def _reshape(importer: Importer, node: Node) -> None:
         raise ModelError("its shape is not a list of integers")
     target = given[:9].tolist()
     if not integer(node, "allowzero", 0):
-        before = (importer.batch, *view.shape) if view.batched else view.shape
+        before = importer.extents(view)
         target = [before[i] if size == 0 and i < len(before) else size for i, size in enumerate(target)]
     importer.give(node, reshape_view(importer, view, target))
 
@@ -76,7 +77,7 @@ def _flatten(importer: Importer, node: Node) -> None:
 def _squeeze(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
-    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    extents = importer.extents(view)
     if given is None:
         given = tuple(axis for axis in range(view.batched, view.rank) if extents[axis] == 1)
     axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
@@ -94,6 +95,8 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     axes = {axis % rank for axis in given if -rank <= axis < rank}
     if len(axes) != len(given) or not given:
         raise ModelError(f"cannot insert axes {list(given)} into {importer.describe(view)}")
+    if 0 in axes and importer.holds_batch(view):
+        raise ModelError(f"inserts an axis before the batch of {importer.batch} that the file fixes")
     if 0 in axes and view.batched:  # for example, stacked attention heads
         view = importer.single(view)
     old = iter(view.axes)
@@ -106,6 +109,8 @@ def _transpose(importer: Importer, node: Node) -> None:
     order = integers(node, "perm", view.rank, tuple(range(view.rank))[::-1])
     if sorted(order) != list(range(view.rank)):
         raise ModelError(f"its perm is {list(order)}, but its input is {importer.describe(view)}")
+    if importer.holds_batch(view) and order[0] != 0:
+        raise ModelError(f"its perm is {list(order)}, which would mix the inputs of a batch of {importer.batch}")
     if view.batched and order[0] != 0:  # time first, as recurrent layers expect
         view = importer.single(view)
     importer.give(node, view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched)))
@@ -264,8 +269,8 @@ def _slice(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = [None, *(importer.constant(node, position) for position in range(1, len(node.inputs)))]
     for start, end, axis, step in zip(*slice_parts(node, given, view.rank)):
-        if view.batched and axis == 0:
-            if (start, step) == (0, 1) and end >= importer.batch:
+        if axis == 0 and (view.batched or importer.holds_batch(view)):
+            if (start, step) == (0, 1) and end >= importer.extents(view)[0]:
                 continue
             raise ModelError("cannot select only a part of the batch")
         view = _slice_axis(importer, view, axis - view.batched, start, end, step)
@@ -337,12 +342,13 @@ def _tile(importer: Importer, node: Node) -> None:
 
 def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> None:
     """Broadcast axes of size 1 to `target`, which includes the batch axis; a size of 1 leaves an axis unchanged."""
-    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    extents = importer.extents(view)
     if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
         raise ModelError(f"reshapes to {target} from {importer.describe(view)}")
     if view.batched and target[0] not in (1, importer.batch):
         raise ModelError("repeats the batch")
     wide = tuple(map(max, target, extents))[view.batched :]
+    wide = (view.shape[0], *wide[1:]) if importer.holds_batch(view) else wide
     if wide == view.shape or _is_repeated_anyway(importer, node, View.of(view.layer, wide, view.batched)):
         importer.give(node, view)
         return

@@ -45,7 +45,7 @@ def _resize(importer: Importer, node: Node) -> None:
     """Convert Resize, and its predecessor Upsample."""
     view = importer.data(node)
     way = _mode(node)
-    extents = (importer.batch, *view.shape) if view.batched else view.shape
+    extents = importer.extents(view)
     matrices: dict[int, np.ndarray] = {}
     regions = _regions(importer, node, len(extents))
     sizes = _sizes(importer, node, extents, regions)

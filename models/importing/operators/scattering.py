@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ...errors import ModelError
@@ -12,8 +14,15 @@ from ..view import View
 from .gathering import constant_indices
 from .rearranging import filled_entries, put_together, reshaped, slice_axis
 
-Span = tuple[int, int]  # the first index, and the one after the last
 _SCATTERED = "assigns to elements that are not a slice of one axis, which is not supported"
+
+
+class Span(NamedTuple):
+    """The first index of a slice, the one after the last, and the distance between its entries."""
+
+    first: int
+    last: int
+    step: int = 1
 
 
 def _indices(importer: Importer, node: Node) -> np.ndarray:
@@ -26,13 +35,17 @@ def _indices(importer: Importer, node: Node) -> np.ndarray:
 
 
 def _span(entries: np.ndarray, size: int) -> Span:
-    """Return the span of entries that are consecutive."""
-    first = int(entries.ravel()[0])
-    first += size if first < 0 else 0
-    consecutive = np.arange(first, first + len(entries)).reshape(-1, *[1] * (entries.ndim - 1))
-    if (np.where(entries < 0, entries + size, entries) != consecutive).any() or first + len(entries) > size:
+    """Return the span of entries that are consecutive, or that are every second, third, ... entry of the axis."""
+    entries = np.where(entries < 0, entries + size, entries)
+    ordered = entries.reshape(len(entries), -1)[:, 0]
+    first, count = int(ordered[0]), len(ordered)
+    step = int(ordered[1]) - first if count > 1 else 1
+    span = Span(first, first + (count - 1) * step + 1, step)
+    expected = (first + step * np.arange(count)).reshape(-1, *[1] * (entries.ndim - 1))
+    is_regular = step == 1 or (step > 1 and size == count * step and first < step)
+    if not is_regular or (entries != expected).any() or span.last > size:
         raise ModelError(_SCATTERED)
-    return first, first + len(entries)
+    return span
 
 
 def _scatter_nd(importer: Importer, node: Node) -> None:
@@ -46,7 +59,7 @@ def _scatter_nd(importer: Importer, node: Node) -> None:
         raise ModelError(_SCATTERED)
     grid = np.moveaxis(places.reshape(*extents, count), -1, 0)
     spans = [_span(np.moveaxis(grid[axis], axis, 0), sizes[axis]) for axis in range(count)]
-    parts = [axis for axis, span in enumerate(spans) if span != (0, sizes[axis])]
+    parts = [axis for axis, span in enumerate(spans) if span != Span(0, sizes[axis])]
     if len(parts) > 1 or (view.batched and 0 in parts):
         raise ModelError(_SCATTERED)
     axis = parts[0] if parts else int(view.batched)
@@ -66,7 +79,13 @@ def _scatter_elements(importer: Importer, node: Node) -> None:
 
 def _assigned(importer: Importer, node: Node, view: View, axis: int, span: Span) -> View:
     """Return a view in which a span of an axis is replaced by the third operand of a node."""
-    first, last = span
+    first, last, step = span
+    if step > 1:  # the slice is one column of the axis, split into rows of `step` entries
+        before, after = view.shape[:axis], view.shape[axis + 1 :]
+        rows = reshaped(importer, view, (*before, view.shape[axis] // step, step, *after), view.batched)
+        return reshaped(
+            importer, _assigned(importer, node, rows, axis + 1, Span(first, first + 1)), view.shape, view.batched
+        )
     shape = (*view.shape[:axis], last - first, *view.shape[axis + 1 :])
     numbers = importer.constants.get(node.inputs[2])
     if numbers is not None:

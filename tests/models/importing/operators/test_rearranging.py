@@ -74,6 +74,48 @@ def test_a_batch_that_the_file_fixes_is_not_moved(tmp_path: Path) -> None:
         import_network(chain.save(tmp_path))
 
 
+def windows_of_a_batch(batch: int) -> Chain:
+    """The rows of a batch that the file fixes, split into four windows each, as Swin and YOLO12 do."""
+    chain = Chain(8, 6)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
+    chain.add("Reshape", chain.constant([batch * 4, 2, 6]))
+    chain.add("MatMul", chain.weight(6, 6))
+    return chain
+
+
+@pytest.mark.parametrize("batch", [2, 3])
+def test_windows_of_a_batch_that_the_file_fixes(batch: int, tmp_path: Path) -> None:
+    chain = windows_of_a_batch(batch)
+    rows = chain.value
+    turned = chain.add("Transpose", perm=[0, 2, 1])
+    scores = chain.add("Softmax", first=chain.add("MatMul", turned, first=rows), axis=-1)
+    chain.add("MatMul", rows, first=scores)
+    chain.add("Expand", chain.constant([batch * 4, 2, 6]), first=chain.value)
+    chain.add("Reshape", chain.constant([batch * 2, 4, 6]))
+    chain.add("Reshape", chain.constant([-1, 8, 6]))
+    ends(chain, 48, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "more", "reason"),
+    [
+        ("ReduceMean", [[0]], {}, "cannot operate along the batch axis"),
+        ("Softmax", [], {"axis": 0}, "cannot operate along the batch axis"),
+        ("Transpose", [], {"perm": [1, 0, 2]}, r"perm is \[1, 0, 2\], which would mix the inputs of a batch of 2"),
+        ("Unsqueeze", [[0]], {}, "inserts an axis before the batch of 2"),
+        ("Slice", [[0], [4], [0]], {}, "cannot select only a part of the batch"),
+        ("Reshape", [[1, 16, 6]], {}, r"cannot reshape a batch of 2 to \[1, 16, 6\]"),
+        ("Concat", None, {"axis": 0}, "cannot operate along the batch axis"),
+    ],
+)
+def test_windows_of_several_inputs_are_not_mixed(op: str, constants, more: dict, reason: str, tmp_path: Path) -> None:
+    chain = windows_of_a_batch(2)
+    others = [chain.value] if constants is None else [chain.constant(each) for each in constants]
+    chain.add(op, *others, **more)
+    with pytest.raises(ValueError, match=reason):
+        import_network(chain.save(tmp_path))
+
+
 @pytest.mark.parametrize("shape", [(1, 2, 3, 3), (1, 5, 3, 3)])
 @pytest.mark.parametrize("first", [False, True])
 def test_numbers_beside_data(shape: tuple[int, ...], first: bool, tmp_path: Path) -> None:

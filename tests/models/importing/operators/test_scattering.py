@@ -52,6 +52,15 @@ def test_a_slice_is_assigned(spans: list, tmp_path: Path) -> None:
     assigned(tmp_path, "ScatterND", indices - np.array([0, 4, 6])[: len(spans)], numbers)
 
 
+@pytest.mark.parametrize(("first", "step"), [(0, 2), (1, 2), (2, 3)])
+def test_every_second_or_third_entry_is_assigned(first: int, step: int, tmp_path: Path) -> None:
+    """As YOLO's keypoints are decoded, y[:, 1::3] = ..."""
+    grid = np.stack(np.meshgrid([0], np.arange(4), np.arange(first, 6, step), indexing="ij"), axis=-1)
+    assigned(tmp_path, "ScatterND", grid, grid.shape[:-1])
+    entries = np.broadcast_to(np.arange(first, 6, step), (1, 4, 6 // step))
+    assigned(tmp_path, "ScatterElements", entries, np.ones(entries.shape, np.float32), axis=2)
+
+
 @pytest.mark.parametrize("op", ["ScatterND", "ScatterElements"])
 def test_assignment_to_the_first_of_any_number_of_inputs_is_refused(op: str, tmp_path: Path) -> None:
     chain = Chain(4, 5)
@@ -75,7 +84,7 @@ def test_entries_of_an_axis_are_assigned(axis: int, entries: list[int], tmp_path
 @pytest.mark.parametrize(
     ("op", "indices", "shape", "more", "reason"),
     [
-        ("ScatterND", np.array([[0, 0], [0, 2]]), (2, 6), {}, "elements that are not a slice of one axis"),
+        ("ScatterND", np.array([[0, 0], [0, 3]]), (2, 6), {}, "elements that are not a slice of one axis"),
         ("ScatterND", np.array([[0, 1], [0, 0]]), (2, 6), {}, "elements that are not a slice of one axis"),
         ("ScatterND", region((0, 1), (0, 2), (0, 2)), (1, 2, 2), {}, "elements that are not a slice of one axis"),
         ("ScatterND", region((0, 1), (0, 2)), (1, 2, 6), {"reduction": "add"}, "its reduction is not supported"),
