@@ -261,11 +261,11 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
 
 
 def _first_reader(nodes: Sequence[Node], name: str, between: Collection[str]) -> tuple[Node | None, set[str]]:
-    """Return the first node that reads a value, skipping the operators in `between`, and all names by which the value
-    is passed on."""
+    """Return the first node that reads more of a value than its shape, skipping the operators in `between`, and all
+    names by which the value is passed on."""
     names = {name}
     for node in nodes:
-        if names.isdisjoint(node.inputs):
+        if names.isdisjoint(node.inputs) or node.op in ("Shape", "Size"):
             continue
         if node.op not in between:
             return node, names

@@ -52,10 +52,14 @@ def test_an_input_that_no_output_needs_is_ignored(tmp_path: Path) -> None:
     assert checked(chain.model(), tmp_path).network.input == FeatureInput(4)
 
 
-@pytest.mark.parametrize("kind", ["conv", "norm", "keras"])
+@pytest.mark.parametrize("kind", ["conv", "norm", "keras", "shape first"])
 def test_channels_that_are_not_fixed_follow_from_the_first_weights(kind: str, tmp_path: Path) -> None:
-    """As Hugging Face's exporter names the axes: batch_size, num_channels, height, width."""
+    """As Hugging Face's exporter names the axes: batch_size, num_channels, height, width. ViT reads the batch size
+    before the picture."""
     chain = Chain("num_channels", "height", "width")
+    if kind == "shape first":
+        chain.add("Shape")
+        chain.value = "x"
     if kind == "keras":
         chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", "h", "w", "c"])
         chain.add("Transpose", perm=[0, 3, 1, 2])
