@@ -57,17 +57,19 @@ def test_channels_that_are_not_fixed_follow_from_the_first_weights(kind: str, tm
     """As Hugging Face's exporter names the axes: batch_size, num_channels, height, width. ViT reads the batch size
     before the picture."""
     chain = Chain("num_channels", "height", "width")
-    if kind == "shape first":
-        chain.add("Shape")
-        chain.value = "x"
+    shape = chain.add("Shape", end=1) if kind == "shape first" else ""
+    chain.value = "x"
     if kind == "keras":
         chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", "h", "w", "c"])
         chain.add("Transpose", perm=[0, 3, 1, 2])
     if kind == "norm":
         chain.batch_norm(3)
     chain.conv((3, 4))
-    chain.add("GlobalAveragePool")
-    chain.add("Flatten")
+    pooled = chain.add("GlobalAveragePool")
+    if shape:
+        chain.add("Reshape", chain.add("Concat", chain.constant([-1]), first=shape, axis=0), first=pooled)
+    else:
+        chain.add("Flatten")
     path = tmp_path / "m.onnx"
     path.write_bytes(chain.model().SerializeToString())
     with pytest.raises(ModelError, match="variable sizes; set them with --input-size HxW"):
