@@ -112,13 +112,13 @@ def argmax(a):
     at_once = max(1, DMA_BYTES // (PARTITIONS * columns * itemsize(a.dtype)))
     for group in row_groups(rows, ROWS):
         shape = (group.partitions, group.rows)
-        found = nl.ndarray(shape, dtype=nl.int32, buffer=nl.sbuf)
+        indices = nl.ndarray(shape, dtype=nl.int32, buffer=nl.sbuf)
         folded = a[group.start : group.end, :].reshape_dim(0, shape)
         for part in tiles(group.rows, at_once):
             if columns <= CHUNK:
                 rows_here = folded[:, part.start : part.end, :]
-                find_largest(found[:, part.start : part.end], _load_chunk(rows_here, tiles(columns, CHUNK)[0]))
+                find_largest(indices[:, part.start : part.end], _load_chunk(rows_here, tiles(columns, CHUNK)[0]))
             else:
-                _argmax_long_rows(found[:, part.start : part.end], folded[:, part.start : part.end, :])
-        copy_by_hardware(dst=out[group.start : group.end].reshape(shape), src=found)
+                _argmax_long_rows(indices[:, part.start : part.end], folded[:, part.start : part.end, :])
+        copy_by_hardware(dst=out[group.start : group.end].reshape(shape), src=indices)
     return out

@@ -31,8 +31,8 @@ def permute_images(out, x, split, order):
                 transpose_into(after[matrix], before[matrix])
         else:
             assert len(sizes) <= MAX_DMA_AXES, f"at most {MAX_DMA_AXES} axes can move on their own, got {order}"
-            turned = source.reshape(tuple(sizes)).permute(tuple(places))
-            copy_by_hardware(dst=target.reshape(turned.shape), src=turned)
+            permuted = source.reshape(tuple(sizes)).permute(tuple(places))
+            copy_by_hardware(dst=target.reshape(permuted.shape), src=permuted)
 
 
 def are_matrices(split: Sequence[int], order: Sequence[int]) -> bool:

@@ -96,8 +96,8 @@ def fused_conv2d_maxpool(
     out = _output(x, whole)
     for section in conv2d_sections(group_channels * groups, out_channels, groups, 1):
         outputs = slice(section.first_out, section.first_out + section.channels_out)
-        seen = x[:, section.first_in : section.first_in + section.channels_in]
-        convolve_section(out[:, outputs], seen, w[outputs], (bias[outputs],), _of_section(whole, section))
+        channels = x[:, section.first_in : section.first_in + section.channels_in]
+        convolve_section(out[:, outputs], channels, w[outputs], (bias[outputs],), _of_section(whole, section))
     return out
 
 

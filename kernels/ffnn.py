@@ -133,10 +133,10 @@ class Classes(Finish):
         self.classes = classes
 
     def answer(self, start, end, logits, peaks):
-        found = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf)
+        indices = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf)
         fill_up(logits, self.classes)
-        find_largest(found, logits[:, :, 0 : max(self.classes, SEARCH_WIDTH)])
-        _store_tiles(self.out[start:end].reshape((end - start, 1)), found.expand_dim(2))
+        find_largest(indices, logits[:, :, 0 : max(self.classes, SEARCH_WIDTH)])
+        _store_tiles(self.out[start:end].reshape((end - start, 1)), indices.expand_dim(2))
 
 
 def _store_tiles(dst, src):

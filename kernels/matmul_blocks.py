@@ -72,7 +72,7 @@ def panels(matrix, k, columns, first):
     If the last tile of a 16-bit panel would be a single column, the panel is padded with zeros, which are also
     multiplied.
     """
-    found: list[Panel] = []
+    result: list[Panel] = []
     start = columns.start
     width = first
     while start < columns.end:
@@ -81,10 +81,10 @@ def panels(matrix, k, columns, first):
         tensor = nl.ndarray((PARTITIONS, k.size, room), dtype=matrix.dtype, buffer=nl.sbuf)
         if room > size:
             nisa.memset(dst=tensor[:, :, size:room], value=0.0)
-        found.append(Panel(Tile(len(found), start, size, start + size), tensor))
+        result.append(Panel(Tile(len(result), start, size, start + size), tensor))
         start += size
         width = start - columns.start
-    return found
+    return result
 
 
 def _loads(panel, matrix, k, dma_bytes):
@@ -135,14 +135,14 @@ def load_panels(lhsT_panels, rhs_panels, lhsT, rhs, k, first_bytes):
 
 def _operands(panels, block, columns):
     """Return the tiles that cover a range of a block's columns in the panels, each [128, tiles of K, columns]."""
-    found = []
+    operands = []
     for tile in columns:
         start = block.start + tile.start
         for panel in panels:
             if panel.columns.start <= start and start < panel.columns.end:
                 offset = start - panel.columns.start
-                found.append(panel.tensor[:, :, offset : offset + several_columns(tile.size, panel.tensor.dtype)])
-    return found
+                operands.append(panel.tensor[:, :, offset : offset + several_columns(tile.size, panel.tensor.dtype)])
+    return operands
 
 
 def _multiply(accumulator, lhsT_tile, rhs_tile, t, partitions, adds):

@@ -67,11 +67,11 @@ def evaluate(product, blocks, buffers):
     rhs_reads = m_blocks if (not n_outer or not whole_k) and (n_blocks > 1 or not whole_k) else 1
     lhsT_copies = 1 if whole_k and m_blocks == 1 else buffers
     rhs_copies = 1 if whole_k and n_blocks == 1 else buffers
-    held = depth * size * (lhsT_copies * block_m + rhs_copies * block_n)
-    held += buffers * GROUP * TILE_N * size  # results being evicted
+    held_bytes = depth * size * (lhsT_copies * block_m + rhs_copies * block_n)
+    held_bytes += buffers * GROUP * TILE_N * size  # results being evicted
     if not whole_k:
-        held += ceil_div(block_m, TILE_M) * block_n * 4  # partial results
-    return Plan(block_m, block_n, depth, n_outer, K * (M * lhsT_reads + N * rhs_reads), held)
+        held_bytes += ceil_div(block_m, TILE_M) * block_n * 4  # partial results
+    return Plan(block_m, block_n, depth, n_outer, K * (M * lhsT_reads + N * rhs_reads), held_bytes)
 
 
 def _is_better(plan, other):

@@ -119,8 +119,8 @@ def path_of_packages() -> list[str]:
 
 def _real_nki_is_installed() -> bool:
     """True if an ``nki`` package that contains the instruction set is installed; PyPI's placeholder has no ``isa``."""
-    found = PathFinder.find_spec("nki", path_of_packages())
-    if found is None or not found.submodule_search_locations:
+    spec = PathFinder.find_spec("nki", path_of_packages())
+    if spec is None or not spec.submodule_search_locations:
         return False
-    folders = [Path(folder) for folder in found.submodule_search_locations]
+    folders = [Path(folder) for folder in spec.submodule_search_locations]
     return any((folder / "isa.py").is_file() or (folder / "isa").is_dir() for folder in folders)

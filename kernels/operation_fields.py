@@ -22,11 +22,11 @@ def with_fields(value: T, **fields: Any) -> T:
 
     `dataclasses.replace` takes several times as long and would account for a tenth of the planning time.
     """
-    made = object.__new__(type(value))
-    made.__dict__.update(value.__dict__, **fields)
-    if len(made.__dict__) > len(value.__dict__):
+    copy = object.__new__(type(value))
+    copy.__dict__.update(value.__dict__, **fields)
+    if len(copy.__dict__) > len(value.__dict__):
         raise TypeError(f"{type(value).__name__} does not have all of the fields {', '.join(fields)}")
-    return made
+    return copy
 
 
 class Memory(Enum):

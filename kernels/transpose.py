@@ -30,7 +30,7 @@ def _transpose_block(out, a):
     block = sbuf_tile((PARTITIONS, ceil_div(rows, PARTITIONS), columns), a.dtype)
     load_rows_in_words(block, a)
     dtype = transposed_dtype(a.dtype)
-    turned = sbuf_tile((PARTITIONS, ceil_div(columns, PARTITIONS), rows), a.dtype)
+    transposed = sbuf_tile((PARTITIONS, ceil_div(columns, PARTITIONS), rows), a.dtype)
     for c in tiles(columns, PARTITIONS):
         for part in tiles(rows, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):
             bank = nl.ndarray((c.size, whole_words(part.size, dtype)), dtype=dtype, buffer=nl.psum)
@@ -41,9 +41,9 @@ def _transpose_block(out, a):
                     data=block[0:count, part.start // PARTITIONS + r.index, c.start : c.end],
                     engine=nisa.engine.tensor,
                 )
-            result = turned[0 : c.size, c.index, part.start : part.end]
+            result = transposed[0 : c.size, c.index, part.start : part.end]
             evict(dst=result, src=bank[:, 0 : part.size], turn=c.index + part.index)
-    store_rows(out, turned)
+    store_rows(out, transposed)
 
 
 def transpose_into(out, a):

@@ -70,8 +70,8 @@ def _rest(vector):
     """Return the last n % 128 numbers of a vector as a row: they remain after it is divided evenly over 128
     partitions."""
     n = vector.shape[0]
-    done = n // PARTITIONS * PARTITIONS
-    return vector[done:n].reshape((1, n - done))
+    start = n // PARTITIONS * PARTITIONS
+    return vector[start:n].reshape((1, n - start))
 
 
 @nki.jit

@@ -23,8 +23,8 @@ class InputImage:
 
     def of(self, data: np.ndarray) -> np.ndarray:
         """Return inputs [B, ...] as images [B, C, H, W]."""
-        turned = data.reshape(len(data), *self.split).transpose(0, *(axis + 1 for axis in self.order))
-        return np.ascontiguousarray(turned).reshape(len(data), *self.shape)
+        transposed = data.reshape(len(data), *self.split).transpose(0, *(axis + 1 for axis in self.order))
+        return np.ascontiguousarray(transposed).reshape(len(data), *self.shape)
 
 
 def image_of(model: Model) -> InputImage:
@@ -70,9 +70,9 @@ class Arrangement:
         count = min(images, pictures)
         whole[:count, :, top : top + high, left : left + wide] = value[:count, :, : rows - top, : columns - left]
         down, across = self.phases
-        apart = whole.reshape(images, channels, rows // down, down, columns // across, across)
+        split_by_phase = whole.reshape(images, channels, rows // down, down, columns // across, across)
         shape = (images, channels * down * across, rows // down, columns // across)
-        return np.ascontiguousarray(apart.transpose(0, 1, 3, 5, 2, 4)).reshape(shape)
+        return np.ascontiguousarray(split_by_phase.transpose(0, 1, 3, 5, 2, 4)).reshape(shape)
 
 
 AS_GIVEN = Arrangement()

@@ -60,8 +60,8 @@ def banded(node: Node, rows: Rows, reach: Reach) -> Operation:
         operation.margin[2] if end == operation.rows else 0,
         operation.margin[3],
     )
-    own = operation.fields_of_rows(rows, reach.padding(getattr(operation, "padding", NO_SIDES)), max(0, reach.first))
-    return replace(operation, rows=end - first, margin=margin, **own)
+    fields = operation.fields_of_rows(rows, reach.padding(getattr(operation, "padding", NO_SIDES)), max(0, reach.first))
+    return replace(operation, rows=end - first, margin=margin, **fields)
 
 
 class BandPlan:
@@ -86,8 +86,8 @@ class BandPlan:
 
 def is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
     """Return False if an operand has the same value in all rows: one number per channel and image."""
-    read, own = (0, 0), (1, 1)
-    by_row = node.operation.operand_rows(operand, own, read) == read
+    read, computed = (0, 0), (1, 1)
+    by_row = node.operation.operand_rows(operand, computed, read) == read
     return by_row or graph.nodes[part].operation.rows == node.operation.rows
 
 

@@ -77,10 +77,12 @@ class GraphBuilder:
         node = {name: fields.pop(name) for name in ("kind", "filters", "numbers", "shown") if name in fields}
         sources = tuple(self.places[read].parts for read in reads)
         row = self.owners.get(layer, layer)
-        made = operation(name=row, sources=sources, channels=after[0], rows=after[1], columns=after[2], **fields)
+        operation_of_layer = operation(
+            name=row, sources=sources, channels=after[0], rows=after[1], columns=after[2], **fields
+        )
         self.places[layer], self.shapes[layer] = Channels.of(len(self.nodes), after[0]), after
         shapes: dict[str, Any] = {"before": (first.total, *before[1:]), "shown": (before, after)}
-        self.nodes.append(Node(made, **(shapes | node)))
+        self.nodes.append(Node(operation_of_layer, **(shapes | node)))
 
     def add_by_channel(
         self, operation: type[Operation], layer: Layer, after: Shape, each: int = 1, **fields: Any
@@ -136,7 +138,7 @@ class GraphBuilder:
     def is_read_once(self, name: str) -> bool:
         """True if exactly one layer reads a value and the network does not return it. Such a value may be replaced."""
         network = self.model.network
-        return network.readers()[name] == 1 and all(named.layer != name for named in network.named_outputs)
+        return network.readers()[name] == 1 and all(output.layer != name for output in network.named_outputs)
 
     def is_alone(self, name: str) -> bool:
         """True if a name denotes exactly the value of one node, and that value is read only once, counting reads under

@@ -16,10 +16,10 @@ def user_cache(default: str, chosen: str = "") -> Path | None:
     Returns None if the user has no home folder, for example in a container that runs under a numeric user id without a
     name.
     """
-    named = os.environ.get(CACHE_VARIABLE)
+    override = os.environ.get(CACHE_VARIABLE)
     with contextlib.suppress(RuntimeError):
-        if named:
-            return Path(named).expanduser() / chosen
+        if override:
+            return Path(override).expanduser() / chosen
         import platformdirs
 
         return Path(platformdirs.user_cache_dir("trninfer")) / default

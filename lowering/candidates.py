@@ -64,11 +64,11 @@ class Candidates:
     def _offered(self, each: Pass, states: Sequence[Decisions], graphs: Mapping[Decisions, Graph]) -> list[Decisions]:
         """Return decisions with each choice that a pass offers and, unless a choice is forced, also the unchanged
         decisions."""
-        found: list[Decisions] = []
+        offered: list[Decisions] = []
         for state in states:
-            found += [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
-            found += [] if each.is_forced(state) else [state]
-        return found
+            offered += [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
+            offered += [] if each.is_forced(state) else [state]
+        return offered
 
     def _drafts(self) -> list[LaunchPlan]:
         """Return the drafts that fit, cheapest first. Drafts that are far slower than the first are omitted."""
@@ -111,9 +111,9 @@ class Candidates:
         if staging.images == 1:
             return [whole]
         fitting = whole.value(Kind.STAGE)
-        found = [whole] if fitting == staging.images else [*staging.split(decisions), whole]
-        found.sort(key=staging.loaded)
-        return found
+        schedules = [whole] if fitting == staging.images else [*staging.split(decisions), whole]
+        schedules.sort(key=staging.loaded)
+        return schedules
 
 
 def without_minimal_filtering(decisions: Decisions) -> Decisions:
@@ -122,5 +122,5 @@ def without_minimal_filtering(decisions: Decisions) -> Decisions:
     Minimal filtering and diagonals may cost more or less in a whole launch than for a single operation.
     """
     forms = [choice for choice in decisions.choices if choice.kind is Kind.FORM]
-    kept = (choice for choice in forms if Form(choice.value[0]) in ROW_BLOCKS)
-    return decisions.without(Kind.FORM).having(*kept)
+    row_block_forms = (choice for choice in forms if Form(choice.value[0]) in ROW_BLOCKS)
+    return decisions.without(Kind.FORM).having(*row_block_forms)

@@ -74,9 +74,9 @@ class Channels:
         Parts that are no longer used are dropped.
         """
         part, within = self._apart(self.order[which])
-        kept = np.unique(part)
-        parts, sizes = tuple(self.parts[n] for n in kept), tuple(self.sizes[n] for n in kept)
-        return Channels(parts, sizes, _starts(sizes)[np.searchsorted(kept, part)] + within)
+        used_parts = np.unique(part)
+        parts, sizes = tuple(self.parts[n] for n in used_parts), tuple(self.sizes[n] for n in used_parts)
+        return Channels(parts, sizes, _starts(sizes)[np.searchsorted(used_parts, part)] + within)
 
     def given_by(self, part: int, each: int = 1) -> Channels:
         """Return the channels that an operation outputs if it computes `each` channels for every channel of the

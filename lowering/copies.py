@@ -20,10 +20,10 @@ def copies_first(graph: Graph) -> Graph:
     if order == sorted(order):
         return graph
     places = {number: place for place, number in enumerate(order)}
-    moved = [
+    reordered = [
         graph.nodes[n].changed(
             sources=tuple(tuple(places.get(part, part) for part in parts) for parts in graph.nodes[n].sources)
         )
         for n in order
     ]
-    return graph.with_nodes(moved)
+    return graph.with_nodes(reordered)

@@ -150,8 +150,8 @@ class CostModel:
         """
         if not is_cold(run):
             return (), 1.0
-        found, nanoseconds = zeros_of(program, run)
-        return found, nanoseconds / run.prediction.makespan
+        matmuls, nanoseconds = zeros_of(program, run)
+        return matmuls, nanoseconds / run.prediction.makespan
 
     def least(self, graph: Graph, images: int) -> Cost:
         """Return a lower bound for the time of a launch whose operations each run once for `images`, and its
@@ -251,8 +251,8 @@ def _multiplying(run: simulator.Run) -> float:
 
 def _first_end(run: simulator.Run) -> float:
     """Return the time in nanoseconds at which the first pass of a program ends."""
-    done = zip(owners_of(run.program), run.prediction.schedules[0].done)
-    return max((end for owner, end in done if owner is not None and owner.pass_number == 0), default=0.0)
+    ends = zip(owners_of(run.program), run.prediction.schedules[0].done)
+    return max((end for owner, end in ends if owner is not None and owner.pass_number == 0), default=0.0)
 
 
 class _Alone:

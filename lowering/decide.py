@@ -46,12 +46,12 @@ def decide_elsewhere(request: PlanRequest) -> TuningRecord:
     command = python_command(__name__, "main")
     hollow = replace(request, graph=hollow_graph(request.graph))
     environment = {**os.environ, VARIABLE: "sim"}
-    done = subprocess.run(command, input=pickle.dumps(hollow), capture_output=True, env=environment, check=False)
+    completed = subprocess.run(command, input=pickle.dumps(hollow), capture_output=True, env=environment, check=False)
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(completed.stdout)
     except ValueError:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or [
-            f"it ended with exit status {done.returncode}"
+        lines = completed.stderr.decode(errors="replace").strip().splitlines() or [
+            f"it ended with exit status {completed.returncode}"
         ]
         raise RuntimeError(f"planning in another process failed: {lines[-1]}") from None
     if "reason" in answer:

@@ -152,8 +152,8 @@ class Decisions:
 
         They replace choices of the same kind for the same node.
         """
-        made = {(choice.kind, choice.node) for choice in choices}
-        return Decisions((*(each for each in self.choices if (each.kind, each.node) not in made), *choices))
+        replaced = {(choice.kind, choice.node) for choice in choices}
+        return Decisions((*(each for each in self.choices if (each.kind, each.node) not in replaced), *choices))
 
     def without(self, *kinds: Kind) -> Decisions:
         """Return the decisions without the choices of the given kinds."""

@@ -29,10 +29,10 @@ def rows_of(graph: Graph) -> list[LayerRow]:
         row = rows.setdefault(node.name, LayerRow(node.name, node.kind, *node.shown))
         if node.kind == row.kind:  # excludes nodes that rearrange its value or find its answers
             rows[node.name] = replace(row, after=node.shown[1])
-    own: dict[str, list[str]] = {name: [] for name in rows}
+    owned: dict[str, list[str]] = {name: [] for name in rows}
     for layer, name in graph.layers:
-        own[name].append(layer)
-    return [replace(row, layers=tuple(own[name])) for name, row in rows.items()]
+        owned[name].append(layer)
+    return [replace(row, layers=tuple(owned[name])) for name, row in rows.items()]
 
 
 def forms_by_layer(graph: Graph) -> dict[str, str | None]:
@@ -40,7 +40,7 @@ def forms_by_layer(graph: Graph) -> dict[str, str | None]:
     parts: dict[str, list[Node]] = {}
     for node in graph.nodes:
         parts.setdefault(node.name, []).append(node)
-    return {name: _form_of(own) for name, own in parts.items()}
+    return {name: _form_of(nodes_of_layer) for name, nodes_of_layer in parts.items()}
 
 
 def _form_of(parts: Sequence[Node]) -> str | None:

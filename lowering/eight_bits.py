@@ -137,21 +137,21 @@ def scaled(graph: Graph, node: Node) -> list[np.ndarray]:
     if not operation.weights.is_fp8 and not operation.is_fp8:
         return list(node.numbers)
     first, *addend = (scale_of_value(graph, parts[0]) for parts in operation.sources)
-    own = np.float32(1)
+    scale = np.float32(1)
     if operation.is_fp8:
-        own = scale_of_value(Graph((node,), graph.image, graph.itemsize), 0)
+        scale = scale_of_value(Graph((node,), graph.image, graph.itemsize), 0)
     weights = np.ones(len(bias), np.float32)
     if operation.weights.is_fp8:
         weights = scales_of_weights(node.filters.make())[: len(bias)]  # rows computed together have the same filters
     sums = weights * first
-    columns = [bias / own, sums / own]
+    columns = [bias / scale, sums / scale]
     if addend:
         (added,) = addend
-        columns += [sums / added, np.full(len(bias), added / own, np.float32), added / sums]
+        columns += [sums / added, np.full(len(bias), added / scale, np.float32), added / sums]
     bounds = node.numbers[1:]
     if not bounds and operation.convolved is not None and operation.convolved.bounds > 0:
         bounds = tuple(np.full(len(bias), bound) for bound in operation.activation.parameters)
-    return columns + [np.clip(bound / own, -FLOAT32, FLOAT32).astype(np.float32) for bound in bounds]
+    return columns + [np.clip(bound / scale, -FLOAT32, FLOAT32).astype(np.float32) for bound in bounds]
 
 
 def layers_with_weights(network: Network) -> list[str]:
@@ -171,7 +171,7 @@ def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
 def fp8_together(graph: Graph, number: int) -> set[int]:
     """Return the convolutions, including `number`, whose values must all be in 8 bits or none, because they are parts
     of one operand. The set is empty if a reader cannot have 8-bit weights."""
-    found = {number}
+    together = {number}
     left = [number]
     while left:
         last = left.pop()
@@ -180,12 +180,12 @@ def fp8_together(graph: Graph, number: int) -> set[int]:
             return set()
         if not readers or not all(_reads_fp8(graph.nodes[reader]) for reader, _ in readers):
             return set()
-        others = {part for reader, operand in readers for part in graph.nodes[reader].sources[operand]} - found
+        others = {part for reader, operand in readers for part in graph.nodes[reader].sources[operand]} - together
         if any(part < 0 or graph.nodes[part].name != node.name for part in others):
             return set()
-        found |= others
+        together |= others
         left += others
-    return found
+    return together
 
 
 def _reads_fp8(node: Node) -> bool:

@@ -235,15 +235,15 @@ class _Emission:
         sources: list[Parts] = []
         windows: list[Windows] = []
         for operand, parts in enumerate(node.sources):
-            own: list[int] = []
+            indices: list[int] = []
             rows = list(operation.windows[operand])
             for n, part in enumerate(parts):
                 if self._is_stored(part) and not self._reads_hbm(node, part, operand):
-                    own.append(self._append(self._load(part, rows[n]), part))
+                    indices.append(self._append(self._load(part, rows[n]), part))
                     rows[n] = None
                 else:
-                    own.append(part if part < 0 else self._places[part])
-            sources.append(tuple(own))
+                    indices.append(part if part < 0 else self._places[part])
+            sources.append(tuple(indices))
             windows.append(tuple(rows))
         return with_fields(operation, sources=tuple(sources), windows=tuple(windows))
 
@@ -288,8 +288,8 @@ class _Emission:
         return self._is_read_later(number) or (region is not None and region.end == number + 1)
 
     def _is_read_later(self, number: int) -> bool:
-        own = self._schedule.stage_of(number)
-        return any(self._schedule.stage_of(reader) > own for reader, _ in self._graph.readers(number))
+        stage = self._schedule.stage_of(number)
+        return any(self._schedule.stage_of(reader) > stage for reader, _ in self._graph.readers(number))
 
     def _add_buffer(self, number: int) -> int:
         operation = self._graph.nodes[number].operation

@@ -104,8 +104,8 @@ class Footprint:
         """Return the bytes per partition of a stage's resident weights."""
         offsets = {
             operation.filtered.weights: node
-            for operation, node, own in zip(self._operations, self._emitted.nodes, self._stages)
-            if own is stage and operation.filtered is not None and operation.filtered.weights.are_resident
+            for operation, node, stage_of_node in zip(self._operations, self._emitted.nodes, self._stages)
+            if stage_of_node is stage and operation.filtered is not None and operation.filtered.weights.are_resident
         }
         return sum(self._layout.bytes_of(node)[0] for node in offsets.values())
 

@@ -147,8 +147,8 @@ class Graph:
     @property
     def outputs(self) -> tuple[int, ...]:
         """The nodes whose values the launch returns, in the order of its outputs."""
-        found = [(node.output, number) for number, node in enumerate(self.nodes) if node.output is not None]
-        return tuple(number for _, number in sorted(found))
+        numbered = [(node.output, number) for number, node in enumerate(self.nodes) if node.output is not None]
+        return tuple(number for _, number in sorted(numbered))
 
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
         """Return the graph with its nodes replaced."""
@@ -178,12 +178,12 @@ class Graph:
 
     @cached_property
     def _readers(self) -> dict[int, list[tuple[int, int]]]:
-        found: dict[int, list[tuple[int, int]]] = {}
+        readers: dict[int, list[tuple[int, int]]] = {}
         for n, node in enumerate(self.nodes):
             for operand, parts in enumerate(node.sources):
                 for part in dict.fromkeys(parts):
-                    found.setdefault(part, []).append((n, operand))
-        return found
+                    readers.setdefault(part, []).append((n, operand))
+        return readers
 
     def last_readers(self) -> dict[int, int]:
         """Return the last reader of each node that is read."""
@@ -236,40 +236,40 @@ class Graph:
 
     def pieces(self, parts: Parts) -> list[int]:
         """Return the channels of each piece of an operand; a piece is tiled independently, with all packed images."""
-        found: list[int] = []
+        sizes: list[int] = []
         for part in parts:
             if part < 0:
-                found.append(self.inputs[-1 - part][0])
+                sizes.append(self.inputs[-1 - part][0])
             elif self._is_cut_anew(part):
-                found.append(self.nodes[part].operation.channels)
+                sizes.append(self.nodes[part].operation.channels)
             else:
-                found += self.pieces(self.nodes[part].sources[0])
-        return found
+                sizes += self.pieces(self.nodes[part].sources[0])
+        return sizes
 
     def lines(self) -> list[str]:
         """Return one line per node, as printed by `--show-lowering`; the node's id is added if it differs from its
         number."""
         ids = [str(node.id) if node.id.number >= 0 else str(n) for n, node in enumerate(self.nodes)]
-        own = ["" if each == str(n) else f" ({each})" for n, each in enumerate(ids)]
-        return [f"{n:4d}  {_described(node)}{own[n]}" for n, node in enumerate(self.nodes)]
+        suffixes = ["" if each == str(n) else f" ({each})" for n, each in enumerate(ids)]
+        return [f"{n:4d}  {_described(node)}{suffixes[n]}" for n, node in enumerate(self.nodes)]
 
 
 def prepend(first: Node, nodes: Sequence[Node]) -> list[Node]:
     """Return `first` followed by the nodes, which then read its value instead of the input."""
-    moved = [tuple(tuple(part + 1 for part in parts) for parts in node.sources) for node in nodes]
-    return [first, *(node.changed(sources=sources) for node, sources in zip(nodes, moved, strict=True))]
+    shifted = [tuple(tuple(part + 1 for part in parts) for parts in node.sources) for node in nodes]
+    return [first, *(node.changed(sources=sources) for node, sources in zip(nodes, shifted, strict=True))]
 
 
 def _described(node: Node) -> str:
     operation = node.operation
-    shown = ("name", "channels", "rows", "columns")
-    own = {name: value for name, value in vars(operation).items() if name not in shown}
+    omitted = ("name", "channels", "rows", "columns")
+    fields = {name: value for name, value in vars(operation).items() if name not in omitted}
     defaults = {name: field.default for name, field in type(operation).__dataclass_fields__.items()}
     shown_fields = [
-        f"{name}={_short(value)}" for name, value in own.items() if name != "sources" and value != defaults[name]
+        f"{name}={_short(value)}" for name, value in fields.items() if name != "sources" and value != defaults[name]
     ]
-    named = [[f"x{-1 - part}" if part < 0 else f"%{part}" for part in parts] for parts in node.sources]
-    sources = " + ".join(map(",".join, named))
+    operands = [[f"x{-1 - part}" if part < 0 else f"%{part}" for part in parts] for parts in node.sources]
+    sources = " + ".join(map(",".join, operands))
     shape = "x".join(map(str, operation.shape))
     where = "" if node.memory is Memory.SBUF else f" in {node.memory.value}"
     return f"{type(operation).__name__}({sources}) -> {shape}{where}  {' '.join(shown_fields)}  # {node.name}"

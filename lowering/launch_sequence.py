@@ -213,8 +213,8 @@ def _counted(names: Collection[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:LISTED])
-    return shown if len(names) <= LISTED else f"{shown} and {len(names) - LISTED} more"
+    listed = ", ".join(names[:LISTED])
+    return listed if len(names) <= LISTED else f"{listed} and {len(names) - LISTED} more"
 
 
 def _is_border(nodes: Sequence[Node], number: int) -> bool:

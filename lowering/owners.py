@@ -21,13 +21,13 @@ def owners_of(instructions: Sequence[Instruction]) -> list[Owner | None]:
 
     An operation owns all instructions, in program order, up to the last one that writes or stores one of its tensors.
     """
-    found: list[Owner | None] = [None] * len(instructions)
+    owners: list[Owner | None] = [None] * len(instructions)
     names = [name_of(instruction) for instruction in instructions]
     last = next((name for name in reversed(names) if name is not None), None)
     for index, name in reversed(list(enumerate(names))):
         last = name or last
-        found[index] = None if last is None else Owner(last.pass_number, last.operation)
-    return found
+        owners[index] = None if last is None else Owner(last.pass_number, last.operation)
+    return owners
 
 
 def name_of(instruction: Instruction) -> TensorName | None:

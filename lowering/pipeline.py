@@ -80,15 +80,15 @@ class LaunchPlan:
         `classes` is None if the output has none.
         """
         left = iter(returned)
-        found: dict[int, tuple[Any, Any]] = {}
+        results: dict[int, tuple[Any, Any]] = {}
         for operation, number in zip(self.program.operations, self.emitted.nodes, strict=True):
             position = self.graph.nodes[number].output
             if operation.has_answers:
-                found[position or 0] = next(left), next(left) if operation.has_scores else None
+                results[position or 0] = next(left), next(left) if operation.has_scores else None
             elif operation.buffer is not None and operation.buffer.memory is Memory.OUTPUT:
                 assert position is not None
-                found[position] = next(left), None
-        return [found[position] for position in sorted(found)]
+                results[position] = next(left), None
+        return [results[position] for position in sorted(results)]
 
     def arrange(self, value: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
         """Return inputs [pictures, ...] in the kernel's layout; data that is already on the device stays there."""
@@ -145,7 +145,7 @@ class Pipeline:
         `ask`: the function that answers the questions of passes; by default, `decisions.answer`. A graph that does not
         depend on `ask` is cached for all decisions with the same choices up to its pass.
         """
-        done: list[tuple[str, Graph]] = []
+        graphs: list[tuple[str, Graph]] = []
         graph, key, known = self.graph, tuple[Choice, ...](), self._known
         for each in self.passes:
             if each.asks:
@@ -154,10 +154,10 @@ class Pipeline:
             if (each.name, key) not in known:
                 known[each.name, key] = self._after(each, graph, decisions, ask or decisions.answer)
             graph = known[each.name, key]
-            done.append((each.name, graph))
+            graphs.append((each.name, graph))
             if each.name == last:
                 break
-        return done
+        return graphs
 
     def _after(self, each: Pass, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """Return the checked graph after a pass."""

@@ -74,21 +74,21 @@ def _reader(plan: LaunchPlan, number: int) -> int:
 def borders(graph: Graph) -> list[int]:
     """Return the borders of a graph, as defined above."""
     last = graph.last_readers()
-    found, furthest = [], -1
+    numbers, furthest = [], -1
     for number in range(len(graph.nodes)):
         if furthest <= number:
-            found.append(number)
+            numbers.append(number)
         furthest = max(furthest, last.get(number, number))
-    return found
+    return numbers
 
 
 def _new_region(graph: Graph, decisions: Decisions, number: int, budget_bytes: int) -> Decisions | None:
     """Return decisions with a region around a node, or None if its operations cannot run in bands."""
     large = budget_bytes // SHARE
-    found = _between_borders(graph, decisions, number, large) or _closed_run(graph, decisions, number)
-    if found is None:
+    region = _between_borders(graph, decisions, number, large) or _closed_run(graph, decisions, number)
+    if region is None:
         return None
-    first, end = found
+    first, end = region
     read = {part for node in graph.nodes[first:end] for parts in node.sources for part in parts if 0 <= part < first}
     written = {end - 1} if end < len(graph.nodes) else set()
     in_hbm = {n for n in read | written if whole_bytes(graph, n) > large}
@@ -106,10 +106,10 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
     """Return the nodes [first, end) between the borders around a node, extended beyond borders whose values are
     large."""
     ends = borders(graph)
-    taken = _in_regions(graph, decisions)
+    in_regions = _in_regions(graph, decisions)
 
     def is_free(first: int, last: int) -> bool:
-        return can_run_in_bands(graph, first, last + 1) and taken.isdisjoint(range(first, last + 1))
+        return can_run_in_bands(graph, first, last + 1) and in_regions.isdisjoint(range(first, last + 1))
 
     def start_of(node: int) -> int:
         return max((border for border in ends if border < node), default=-1) + 1
@@ -129,10 +129,10 @@ def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int
 def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, int] | None:
     """Return the longest run of nodes [first, end) around a node that can run in bands and whose last value is the only
     one that other nodes read, or None if there is no such run."""
-    taken, last = _in_regions(graph, decisions), graph.last_readers()
+    in_regions, last = _in_regions(graph, decisions), graph.last_readers()
 
     def can_be_in(n: int) -> bool:
-        return n not in taken and can_run_in_bands(graph, n, n + 1)
+        return n not in in_regions and can_run_in_bands(graph, n, n + 1)
 
     if not can_be_in(number):
         return None

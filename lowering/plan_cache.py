@@ -136,14 +136,14 @@ def _sources() -> str:
     Timestamps are not used, because they may coincide or lie in the future.
     """
     package = Path(__file__).resolve().parent.parent
-    found = (
+    files = (
         Path(folder, name)
         for subpackage in _FOLDERS
         for folder, _, names in os.walk(package / subpackage)
         for name in names
         if name.endswith(".py")
     )
-    return digest_of(sorted(found))
+    return digest_of(sorted(files))
 
 
 def digest_of(paths: Iterable[Path]) -> str:

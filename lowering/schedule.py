@@ -60,12 +60,12 @@ class Schedule:
 def regions_of(decisions: Decisions, graph: Graph) -> tuple[Region, ...]:
     """Return the regions that run in bands, in graph order."""
     numbers = graph.numbers
-    found = [
+    regions = [
         Region(numbers[first], numbers[last] + 1, count)
         for last, (first, count) in decisions.of(Kind.BANDS).items()
         if last is not None
     ]
-    return tuple(sorted(found, key=lambda region: region.first))
+    return tuple(sorted(regions, key=lambda region: region.first))
 
 
 def region_choice(graph: Graph, region: Region) -> Choice:

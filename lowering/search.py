@@ -227,11 +227,11 @@ class Search:
 
 def _fastest(plans: Iterable[Finalist]) -> list[Finalist]:
     """Return the fastest plans, sorted by time, with at least one plan for each way of padding channels."""
-    kept: list[Finalist] = []
+    finalists: list[Finalist] = []
     paddings = set()
     for each in sorted(plans, key=lambda each: each[0].nanoseconds):
         padding = each[0].decisions.value(Kind.PAD_CHANNELS)
-        if len(kept) < FINALISTS or padding not in paddings:
-            kept.append(each)
+        if len(finalists) < FINALISTS or padding not in paddings:
+            finalists.append(each)
         paddings.add(padding)
-    return kept
+    return finalists

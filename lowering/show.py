@@ -42,13 +42,13 @@ class ShownLaunch:
 
 def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:
     """Convert the named graphs to printable form."""
-    shown: list[ShownPass] = []
+    passes_shown: list[ShownPass] = []
     before: list[str] = []
     for name, graph in graphs:
         lines = graph.lines()
-        shown.append(ShownPass(name, None if shown and lines == before else tuple(lines)))
+        passes_shown.append(ShownPass(name, None if passes_shown and lines == before else tuple(lines)))
         before = lines
-    return tuple(shown)
+    return tuple(passes_shown)
 
 
 def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:

@@ -89,15 +89,15 @@ class Staging:
 def candidates(graph: Graph, images: int, budget_bytes: int) -> list[int]:
     """Return the possible ends of stages: nodes whose values, for a whole batch, are smaller than at the previous
     ends."""
-    found: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int]] = []
     for number in borders(graph)[:-1]:
         node = graph.nodes[number]
         if node.memory is not Memory.SBUF or (node.operation.has_answers or node.operation.is_load):
             continue
         size = whole_bytes(graph, number) * images * (graph.packed // node.operation.packed)
-        if size <= budget_bytes // SHARE and (not found or size * SHRINK <= found[-1][1]):
-            found.append((number + 1, size))
-    return [end for end, _ in found][:MOST_BORDERS]
+        if size <= budget_bytes // SHARE and (not cuts or size * SHRINK <= cuts[-1][1]):
+            cuts.append((number + 1, size))
+    return [end for end, _ in cuts][:MOST_BORDERS]
 
 
 def most(images: int, fits: Callable[[int], bool]) -> int:

@@ -87,10 +87,10 @@ def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: LoweredProg
 
 def _operations(emitted: LoweredProgram) -> dict[int, list[int]]:
     """Return the operations emitted for each node."""
-    found: dict[int, list[int]] = {}
+    operations: dict[int, list[int]] = {}
     for operation, node in enumerate(emitted.nodes):
-        found.setdefault(node, []).append(operation)
-    return found
+        operations.setdefault(node, []).append(operation)
+    return operations
 
 
 def added(zeros: Sequence[Pair], more: Sequence[Pair]) -> tuple[Pair, ...]:
@@ -182,7 +182,7 @@ def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair
     convolutions = [operation.convolved is not None for operation in program.operations]
     owners = owners_of(instructions)
     firsts: dict[Pair, Any] = {}
-    found: list[Pair | None] = [None] * len(instructions)
+    waiting: list[Pair | None] = [None] * len(instructions)
     starting = None
     for index, instruction in enumerate(instructions):
         owner = owners[index]
@@ -192,5 +192,5 @@ def _waiting(program: Program, instructions: Sequence[Instruction]) -> list[Pair
             starting = owner  # the first convolution is warmed up separately
         sums = instruction.writes[0].allocation
         if firsts.setdefault(owner, sums) is sums and owner != starting:
-            found[index] = owner
-    return found
+            waiting[index] = owner
+    return waiting

@@ -22,15 +22,15 @@ def placed(loads: Sequence[WeightLoad], offset: int, shared_elements: int = 0) -
 
     Consecutive loads share a DMA of up to `shared_elements` per partition, even if they belong to different operations.
     """
-    found: list[WeightLoad] = []
+    loads_with_offsets: list[WeightLoad] = []
     for together in _small_together(loads, shared_elements):
         run = WeightRun(offset, max(load.rows for load in together), sum(load.elements for load in together))
         first = 0
         for load in together:
-            found.append(with_fields(load, run=run, first=first))
+            loads_with_offsets.append(with_fields(load, run=run, first=first))
             first += load.elements
         offset = run.end
-    return tuple(found)
+    return tuple(loads_with_offsets)
 
 
 def _small_together(loads: Sequence[WeightLoad], most: int) -> Iterator[list[WeightLoad]]:
@@ -76,7 +76,10 @@ def weight_loads(
     for each output tile, the weights are stored as one number per channel and matrix, which the chip expands to a
     diagonal matrix. Empty if it is false for every tile.
     """
-    sizes = [matrices * (1 if made else size) for size, made in zip_longest(columns, are_diagonal, fillvalue=False)]
+    sizes = [
+        matrices * (1 if is_diagonal else size)
+        for size, is_diagonal in zip_longest(columns, are_diagonal, fillvalue=False)
+    ]
     most = LOAD_BYTES // item_bytes
     loads: list[WeightLoad] = []
     for outputs in _output_tiles_together([len(read) * size for read, size in zip(reads, sizes)], most):

@@ -241,8 +241,8 @@ class _Filling:
         """Copy the filters to the positions that the loads read."""
         for load in loads:
             run = load.run
-            held = whole[run.offset : run.end].reshape(run.rows, run.elements)
-            target = held[: load.rows, load.first : load.first + load.elements]
+            weights_of_run = whole[run.offset : run.end].reshape(run.rows, run.elements)
+            target = weights_of_run[: load.rows, load.first : load.first + load.elements]
             for unit in load.units:
                 outputs = slice(unit.out_tile * self._block, (unit.out_tile + 1) * self._block)
                 first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]

@@ -243,7 +243,7 @@ class NetworkLaunches:
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
         """See `Launches`."""
-        found: list[list[tuple[Any, Any]]] = []
+        results_of_segments: list[list[tuple[Any, Any]]] = []
         results = []
         step = self._plan.images(len(data))
         for first in range(0, len(data), step):
@@ -258,9 +258,15 @@ class NetworkLaunches:
                 answers = planned.outputs(result.outputs)
                 value = answers[0][0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
-            found.append([_first(planned, size, *answer) for answer in answers])
-        scores = np.concatenate([np.concatenate([values for values, _ in outputs], axis=1) for outputs in found])
-        classes = _no_classes(len(data)) if self._of_values else np.concatenate([outputs[0][1] for outputs in found])
+            results_of_segments.append([_first(planned, size, *answer) for answer in answers])
+        scores = np.concatenate(
+            [np.concatenate([values for values, _ in outputs], axis=1) for outputs in results_of_segments]
+        )
+        classes = (
+            _no_classes(len(data))
+            if self._of_values
+            else np.concatenate([outputs[0][1] for outputs in results_of_segments])
+        )
         return BatchRun(scores, classes, *self._rows_of(results, len(data)))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:

@@ -172,7 +172,7 @@ class _Chain:
         self._shapes = model.network.shapes()
         self._sums: dict[str, KernelStep] = {}  # convolutions into which a residual sum could be fused, by layer
         self._values = {INPUT: INPUT}
-        self._answers = [named.layer for named in model.network.named_outputs]
+        self._answers = [output.layer for output in model.network.named_outputs]
         for layer in model.network.layers:
             self._add(layer)
         self._mark_answers()

@@ -37,14 +37,14 @@ def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str,
     names = [name for name, _, _ in parts.spans]
     shares = {name: _Share() for name in (LAUNCH, *names)}
     owners = [names[owner] if owner >= 0 else LAUNCH for owner in parts.owners]
-    for owner, instruction, (start, done) in zip(owners, run.program, _spans(run)):
+    for owner, instruction, (start, end) in zip(owners, run.program, _spans(run)):
         share = shares[owner]
         share.flops += instruction.flops
         share.hbm_bytes += instruction.hbm_bytes
         if instruction.engine.name == "tensor":
             share.matmul_flops += instruction.flops
             share.hardware_flops += array_flops(instruction, run.prediction.target)
-        share.ran.append((start, done))
+        share.ran.append((start, end))
     spent = critical_times(run.critical_path, lambda step: owners[step.position])
     work = sum(sum(times.values()) for times in spent.values())
     spent.setdefault(LAUNCH, {})["launch"] = round(1e6 * run.latency_us) - work
@@ -128,8 +128,8 @@ def _time(share: _Share, spent: dict[str, int], peak: float, launch_us: float) -
 def _union(spans: list[tuple[float, float]]) -> float:
     """Return the time covered by any of the spans."""
     total = end = 0.0
-    for start, done in sorted(spans):
-        if done > end:
-            total += done - max(start, end)
-            end = done
+    for start, stop in sorted(spans):
+        if stop > end:
+            total += stop - max(start, end)
+            end = stop
     return total

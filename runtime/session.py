@@ -167,10 +167,10 @@ class Session:
         kernel rejects its arguments or returns a class that does not exist, and OverflowedError if a result is not
         finite.
         """
-        done = 0
+        finished = 0
         for batch in batches:
-            yield self._answer(batch, done, progress or _no_progress)
-            done += len(batch)
+            yield self._answer(batch, finished, progress or _no_progress)
+            finished += len(batch)
 
     def time(self, count: int, backend: Backend | None = None) -> Result:
         """Time each layer for `count` inputs in batches, from shapes only, and return a result without outputs.
@@ -223,7 +223,7 @@ class Session:
         if network.output.kind == "map":
             self._check_map(network.unpack(scores)[0])
         parts = zip(network.unpack(scores), network.named_outputs)
-        probabilities = [probabilities_of(part, named.output) for part, named in parts]
+        probabilities = [probabilities_of(part, named_output.output) for part, named_output in parts]
         return probabilities[0] if len(probabilities) == 1 else np.concatenate(probabilities, axis=1)
 
     def _check_map(self, classes: np.ndarray) -> None:

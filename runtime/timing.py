@@ -183,11 +183,11 @@ def total_utilization(layers: Iterable[LayerTiming], total_us: float) -> tuple[f
     passed."""
     rows = list(layers)
     spans = [row.latency_us if row.active_us is None else row.active_us for row in rows]
-    found: list[float | None] = []
+    utilizations: list[float | None] = []
     for values in ([row.mfu for row in rows], [row.hfu for row in rows]):
         known = [value * span for value, span in zip(values, spans) if value is not None]
-        found.append(sum(known) / total_us if total_us and len(known) == len(rows) else None)
-    return found[0], found[1]
+        utilizations.append(sum(known) / total_us if total_us and len(known) == len(rows) else None)
+    return utilizations[0], utilizations[1]
 
 
 def _active(time: LaunchTime) -> float:

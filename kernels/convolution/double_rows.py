@@ -87,13 +87,13 @@ def can_be_doubled(tile):
 
 def _joined(free):
     """Return [stride, count] of each dimension, outermost first, after merging contiguous dimensions."""
-    found: list[list[int]] = []
+    merged: list[list[int]] = []
     for stride, count in free:
-        if found and found[-1][0] == stride * count:
-            found[-1] = [stride, found[-1][1] * count]
+        if merged and merged[-1][0] == stride * count:
+            merged[-1] = [stride, merged[-1][1] * count]
         elif count > 1:
-            found.append([stride, count])
-    return found or [[1, 1]]
+            merged.append([stride, count])
+    return merged or [[1, 1]]
 
 
 def takes_two_planes(dtype):
@@ -110,16 +110,16 @@ def _of_steps(plan, t, tile, unit):
     """Return the matmuls of one input tile, pairing steps that read the same number of partitions."""
     rows, columns = (pair[0] for pair in tile.get_pattern()[2:4])
     between = unit.get_pattern()[1][0]
-    found: list[Matmul] = []
+    matmuls: list[Matmul] = []
     s = 0
     while s < len(plan.steps):
         step = plan.steps[s]
         after = plan.steps[s + 1] if s + 1 < len(plan.steps) else None
         if after is not None and after.taps == step.taps:
             apart = (after.down - step.down) * rows + (after.right - step.right) * columns
-            found.append(Matmul(unit, t, s, apart, between))
+            matmuls.append(Matmul(unit, t, s, apart, between))
             s += 2
         else:
-            found.append(Matmul(unit, t, s))
+            matmuls.append(Matmul(unit, t, s))
             s += 1
-    return found
+    return matmuls

@@ -70,11 +70,11 @@ class RowBlocks:
 
     def blocks(self, heights: list[int]) -> list[Block]:
         """Return the grouped tiles of a value whose tiles have `heights` channels."""
-        found: list[Block] = []
+        row_blocks: list[Block] = []
         for tile, height in enumerate(heights):
             for first in range(0, height, self.channels):
-                found.append(Block(len(found), tile, first, min(self.channels, height - first)))
-        return found
+                row_blocks.append(Block(len(row_blocks), tile, first, min(self.channels, height - first)))
+        return row_blocks
 
     def taps(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield (output row, input row, step, filter row) for each tap; rows are counted within their groups."""

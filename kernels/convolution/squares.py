@@ -139,14 +139,14 @@ def _join_columns(halves, shape):
     total = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)
     difference = nl.ndarray((count, 2, rows * columns), dtype=nl.float32, buffer=nl.sbuf)
     outputs = nl.ndarray((count, rows, 2, columns, 2), dtype=nl.float32, buffer=nl.sbuf)
-    turned = outputs.permute((0, 2, 1, 3, 4))
+    permuted = outputs.permute((0, 2, 1, 3, 4))
     m = reshaped(halves, (count, 2, 4, rows, columns))
     total = reshaped(total, (count, 2, rows, columns))
     difference = reshaped(difference, (count, 2, rows, columns))
     nisa.tensor_tensor(dst=total, data1=m[:, :, 1], data2=m[:, :, 2], op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(dst=difference, data1=m[:, :, 1], data2=m[:, :, 2], op=nl.subtract, engine=nisa.engine.gpsimd)
-    nisa.tensor_tensor(dst=turned[:, :, :, :, 0], data1=total, data2=m[:, :, 0], op=nl.add, engine=nisa.engine.vector)
+    nisa.tensor_tensor(dst=permuted[:, :, :, :, 0], data1=total, data2=m[:, :, 0], op=nl.add, engine=nisa.engine.vector)
     nisa.tensor_tensor(
-        dst=turned[:, :, :, :, 1], data1=difference, data2=m[:, :, 3], op=nl.subtract, engine=nisa.engine.vector
+        dst=permuted[:, :, :, :, 1], data1=difference, data2=m[:, :, 3], op=nl.subtract, engine=nisa.engine.vector
     )
     return reshaped(outputs, (count, 2 * rows, 2 * columns))

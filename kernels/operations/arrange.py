@@ -169,14 +169,14 @@ def rearrange(launch, number, operation: Rearrange, operands):
     if target is not None:
         permute_images(target, flat, operation.split, operation.order)
         return launch.output_of(operation, ())
-    turned = flat
+    permuted = flat
     if not (is_whole and is_in_order):
-        turned = nl.ndarray((images, numbers), dtype=launch.dtype, buffer=nl.private_hbm)
-        permute_images(turned, flat, operation.split, operation.order)
+        permuted = nl.ndarray((images, numbers), dtype=launch.dtype, buffer=nl.private_hbm)
+        permute_images(permuted, flat, operation.split, operation.order)
     lanes = operation.packed * operation.channels
-    seen = value_in_hbm(
-        turned.reshape((value.images, lanes, operation.rows, operation.columns)), operation.packed, value.pictures
+    source = value_in_hbm(
+        permuted.reshape((value.images, lanes, operation.rows, operation.columns)), operation.packed, value.pictures
     )
     output = launch.output_of(operation, tile_sizes(lanes, PARTITIONS))
-    load_tiles(output, seen)
+    load_tiles(output, source)
     return output

@@ -150,12 +150,12 @@ class _Image:
         """Multiply the values of a group of units by their weights, for each part of a block of queries."""
         parts = len(self._output.tiles) * (2 if self._divides_sums else 1)
         at_once = sequences_at_once(parts, block.size) if self._rows > 1 else 1
-        turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)
+        transposed = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)
         for part, own in zip(*weights, strict=True):
             for keys in self._key_tiles:
-                self._turn_over(turned[0 : keys.size, keys.index, :, part.start : part.end], own, keys)
+                self._turn_over(transposed[0 : keys.size, keys.index, :, part.start : part.end], own, keys)
         for n, unit in enumerate(units):
-            self._add_values(unit, block, turned[:, :, n], at_once)
+            self._add_values(unit, block, transposed[:, :, n], at_once)
         if is_last:
             self._put_result()
 

@@ -45,16 +45,16 @@ class Piece:
 def head_pieces(heights, heads):
     """Return the pieces of each head, given the number of channels of each tile."""
     each = sum(heights) // heads
-    found: list[list[Piece]] = [[] for _ in range(heads)]
+    pieces: list[list[Piece]] = [[] for _ in range(heads)]
     start = 0
     for tile, size in enumerate(heights):
         for head in range(start // each, (start + size - 1) // each + 1):
             first, end = max(0, head * each - start), min(size, (head + 1) * each - start)
-            found[head].append(
+            pieces[head].append(
                 Piece(head=head, tile=tile, first=first, end=end, size=size, is_first=first == 0, is_last=end == size)
             )
         start += size
-    return found
+    return pieces
 
 
 class Tokens:
@@ -128,9 +128,9 @@ def _mask(piece: Piece):
     nisa.memset(dst=column, value=1.0, engine=nisa.engine.gpsimd)
     bounds = ((nl.greater_equal, -piece.first), (nl.less_equal, 1 - piece.end))
     for comparison, offset in bounds:
-        kept = nl.ndarray((piece.size, 1), dtype=nl.float32, buffer=nl.sbuf)
+        mask = nl.ndarray((piece.size, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.affine_select(
-            dst=kept,
+            dst=mask,
             pattern=[[0, 1]],
             channel_multiplier=1,
             on_true_tile=column,
@@ -138,7 +138,7 @@ def _mask(piece: Piece):
             cmp_op=comparison,
             offset=offset,
         )
-        column = kept
+        column = mask
     return column
 
 

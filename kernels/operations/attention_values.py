@@ -43,9 +43,9 @@ class TurnedValues:
         """Return the values of a tile of channels as [keys, key tile, heads, channels]."""
         pieces, size = self._pieces[t], self._tokens.heights[t]
         wide = several_columns(size, self._launch.dtype)
-        turned = sbuf_tile((PARTITIONS, len(self._key_tiles), len(pieces), wide), self._launch.dtype)
+        transposed = sbuf_tile((PARTITIONS, len(self._key_tiles), len(pieces), wide), self._launch.dtype)
         if len(pieces) > 1 or wide > size:
-            nisa.memset(dst=turned, value=0.0, engine=nisa.engine.gpsimd)
+            nisa.memset(dst=transposed, value=0.0, engine=nisa.engine.gpsimd)
         tokens = self._of_whole_words(self._tokens.of_tile(t, row))
         dtype = transposed_dtype(self._launch.dtype)
         is_odd = itemsize(dtype) == 2 and any(piece.first % 2 for piece in pieces)  # engines read whole words
@@ -59,11 +59,11 @@ class TurnedValues:
             for n, piece in enumerate(pieces):
                 self._turn += 1
                 evict(
-                    dst=turned[0 : keys.size, keys.index, n, piece.first : piece.end],
+                    dst=transposed[0 : keys.size, keys.index, n, piece.first : piece.end],
                     src=bank[:, piece.first : piece.end],
                     turn=self._turn,
                 )
-        return turned
+        return transposed
 
     def _of_whole_words(self, tokens):
         """Return tokens, with a zero token appended if their number is odd, because transposes write whole words of

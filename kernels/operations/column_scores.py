@@ -42,10 +42,10 @@ def compute_column_scores(launch, number, operation: DenseHead, value, multiplie
         _multiply_column(sums[:, part.index : part.index + 1], value, multiplied, part, launch.dtype)
         _add_column(logits, sums, constants, part, count)
     scores, classes = launch.answers(number, operation)
-    found = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
+    class_index = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
     last = float(operation.channels - 1)
-    _find_first_of_largest(found, logits, constants[:, count : count + 1], last)
-    copy_by_hardware(dst=classes.reshape((1, 1)), src=found)
+    _find_first_of_largest(class_index, logits, constants[:, count : count + 1], last)
+    copy_by_hardware(dst=classes.reshape((1, 1)), src=class_index)
     _store_columns(scores, logits[:, 0:count], sbuf_tile((count, PARTITIONS), launch.dtype, launch.label(operation)))
 
 
@@ -117,9 +117,9 @@ def _find_first_of_largest(found, logits, partitions, last):
 def _store_columns(scores, logits, rows):
     """Store logits [partitions, columns] as scores [1, classes] in HBM, through `rows` of 128 classes in SBUF."""
     count, classes = rows.shape[0], scores.shape[1]
-    turned = nl.ndarray((count, PARTITIONS), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=logits, engine=nisa.engine.tensor)
-    evict(dst=rows, src=turned, turn=1)
+    transposed = nl.ndarray((count, PARTITIONS), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(dst=transposed, data=logits, engine=nisa.engine.tensor)
+    evict(dst=rows, src=transposed, turn=1)
     whole = classes // PARTITIONS
     if whole > 0:
         first = scores[:, 0 : whole * PARTITIONS].reshape((whole, PARTITIONS))

@@ -98,7 +98,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
             if filled is None:  # the group contains no pictures or rows for this tile
                 continue
             images = slice(first, first + (filled.images - 1) * order.phases + 1, order.phases)
-            own = WriteRegion(place.buffer, (row, 0), (order.rows, 1))
+            region = WriteRegion(place.buffer, (row, 0), (order.rows, 1))
             down, (step, _) = place.first[0] + place.step[0] * row, place.step
             target = with_fields(place, first=(down, place.first[1]), step=(step * order.rows, place.step[1]))
             at = place.tile + part  # index among the tiles of the buffer
@@ -112,7 +112,7 @@ def _convolve_tiles(launch, number, operation, operands, plan):
                 result = sbuf_tile(hbm.shape, launch.dtype_of(operation), name=launch.label(operation))
             added = None
             if len(operands) > 1:
-                added = _window(operands[1].inside(at)[0 : out_tile.size], images, own, filled, 1)
+                added = _window(operands[1].inside(at)[0 : out_tile.size], images, region, filled, 1)
             reads = weights.reads[out_tile.index]
             stream = stream_of(weights, plan, out_tile.index, value.pitches)
             output = OutputTile(result, filled, pieces=psum_pieces(plan, filled))

@@ -100,15 +100,15 @@ def make_diagonals(numbers, identity, turn):
     GpSimd and the Vector Engine alternate, depending on `turn`.
     """
     channels, matrices, _ = numbers.shape
-    made = nl.ndarray((channels, matrices, channels), dtype=numbers.dtype, buffer=nl.sbuf)
+    diagonals = nl.ndarray((channels, matrices, channels), dtype=numbers.dtype, buffer=nl.sbuf)
     nisa.tensor_tensor(
-        dst=made,
+        dst=diagonals,
         data1=identity[0:channels, 0:channels].expand_dim(1).broadcast(1, matrices),
         data2=numbers.broadcast(2, channels),
         op=nl.multiply,
         engine=nisa.engine.gpsimd if turn % 2 == 1 else nisa.engine.vector,
     )
-    return made
+    return diagonals
 
 
 class Launch:

@@ -75,8 +75,8 @@ def load_taps(launch, number, operation: TapsLoad, operands):
     only for a single image or half an image.
     """
     (value,) = operands
-    seen = value.hbm
-    images, channels, rows, columns = seen.shape
+    image = value.hbm
+    images, channels, rows, columns = image.shape
     width, dilation, copies, packed = operation.kernel_columns, operation.dilation, operation.copies, operation.packed
     early = launch.is_starting
     lanes = operation.channels * packed
@@ -84,13 +84,13 @@ def load_taps(launch, number, operation: TapsLoad, operands):
     filling = _without_ones([[copies.shift * columns, copies.count], [0, copies.stride // max(1, lanes)], *taps])
     fills = operation.fills and len(filling) <= MOST_AXES - 2
     partitions = copies.count * copies.stride if fills else (copies.count - 1) * copies.stride + lanes
-    tile = nl.ndarray((partitions, images, rows * columns), dtype=seen.dtype, buffer=nl.sbuf)
+    tile = nl.ndarray((partitions, images, rows * columns), dtype=image.dtype, buffer=nl.sbuf)
     if not fills and copies.count > 1 and copies.stride > lanes:
         half = rows * columns // 2
         nisa.memset(dst=tile[:, :, 0:half], value=0.0, engine=nisa.engine.gpsimd)
         nisa.memset(dst=tile[:, :, half : rows * columns], value=0.0, engine=nisa.engine.vector)
     for part in tiles(images, 1 if early else images):
-        target, source = tile[:, part.start : part.end], seen[part.start : part.end]
+        target, source = tile[:, part.start : part.end], image[part.start : part.end]
         of_images = [channels * rows * columns, part.size]
         if fills:
             run = (rows - (copies.count - 1) * copies.shift) * columns - (width - 1) * dilation
@@ -139,7 +139,7 @@ def _load_features(seen):
     rows = nl.ndarray((PARTITIONS, ceil_div(images, PARTITIONS), features), dtype=seen.dtype, buffer=nl.sbuf)
     load_rows_in_words(rows, seen)
     dtype = transposed_dtype(seen.dtype)
-    turned = []
+    transposed = []
     for part in tiles(features, PARTITIONS):
         tile = nl.ndarray((part.size, images, 1, 1), dtype=seen.dtype, buffer=nl.sbuf)
         for filling in tiles(images, nl.tile_size.psum_bank_fmax_bytes // itemsize(dtype)):
@@ -148,5 +148,5 @@ def _load_features(seen):
                 data = rows[0 : block.size, filling.start // PARTITIONS + block.index, part.start : part.end]
                 nisa.nc_transpose(dst=bank[:, block.start : block.end], data=data, engine=nisa.engine.tensor)
             evict(dst=tile[:, filling.start : filling.end, 0, 0], src=bank[:, 0 : filling.size], turn=filling.index)
-        turned.append(tile)
-    return turned
+        transposed.append(tile)
+    return transposed

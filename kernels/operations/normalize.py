@@ -165,16 +165,16 @@ def _centring_matrices(launch, dtype, channels, same, tiles):
     tiles."""
     other = _matrix(dtype, None, -1.0) if tiles > 1 else None
     size = PARTITIONS if same is None else same.shape[0]
-    own = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)
+    centring = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
-        dst=own,
+        dst=centring,
         data=launch.identity()[0:size, 0:size],
         op0=nl.multiply,
         operand0=float(channels),
         op1=nl.add if same is None else nl.subtract,
         operand1=other if same is None else same,
     )
-    return (own,) if other is None else (own, other)
+    return (centring,) if other is None else (centring, other)
 
 
 def _block(tile, images, rows, columns):

@@ -81,13 +81,13 @@ def _exchange_heads(launch, operation, tiles, parts, targets):
     heads, shape = operation.heads, (operation.rows, operation.columns)
     pixels, each = operation.channels // heads, operation.rows * operation.columns
     chunks = even_tiles(pixels, PARTITIONS)
-    turned = [_channels_along(launch, tiles, chunk, turn) for turn, chunk in enumerate(chunks)]
+    chunks_of_pixels = [_channels_along(launch, tiles, chunk, turn) for turn, chunk in enumerate(chunks)]
     shifts, first = launch.shifted_identity(), 0
     for t, (count, target) in enumerate(zip(parts, targets)):
         bank = nl.ndarray((count, each), dtype=nl.float32, buffer=nl.psum)
         is_started = False
         for head in range(heads):
-            for chunk, channels in zip(chunks, turned):
+            for chunk, channels in zip(chunks, chunks_of_pixels):
                 shift = head * pixels + chunk.start - first
                 if -chunk.size < shift < count:
                     nisa.nc_matmul(

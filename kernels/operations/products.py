@@ -60,13 +60,13 @@ def _multiply(operation, data, numbers, band, engine):
     """Return the products [channels, rows, columns, taps] of a band of output rows of an image."""
     data = data[:, :, band.start * operation.stride[0] :]
     lanes, _, row, column = data.get_pattern()
-    own, tap, _ = numbers.get_pattern()
+    partition, tap, _ = numbers.get_pattern()
     high, wide = operation.kernel
     (down, across), (below, beside) = operation.stride, operation.dilation
     counts = (band.size, operation.columns, high, wide)
     steps = (down * row[0], across * column[0], below * row[0], beside * column[0])
     products = nl.ndarray((data.shape[0], *counts), dtype=nl.float32, buffer=nl.sbuf)
     windows = data.ap([lanes, *([step, count] for step, count in zip(steps, counts))])
-    filters = numbers.ap([own, *([step, count] for step, count in zip((0, 0, wide * tap[0], tap[0]), counts))])
+    filters = numbers.ap([partition, *([step, count] for step, count in zip((0, 0, wide * tap[0], tap[0]), counts))])
     nisa.tensor_tensor(dst=products, data1=windows, data2=filters, op=nl.multiply, engine=engine)
     return products.reshape((*products.shape[:3], high * wide))

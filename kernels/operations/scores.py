@@ -119,11 +119,11 @@ def _compute_part(launch, number, operation, value, multiplied, part):
     nisa.tensor_tensor(dst=answers, data1=data, data2=bias.expand_dim(1).broadcast(1, rows), op=nl.add)
     if not operation.activation.is_identity:
         activate(answers, answers, operation.activation.name, operation.activation.parameters)
-    result, found = _answered(launch, operation, logits)
+    result, indices = _answered(launch, operation, logits)
     scores, classes = launch.answers(number, operation)
     first, end = part.start * packed, part.end * packed
     _store(scores[first:end].reshape((part.size, outputs)), reshaped(result, (sums.shape[0], len(blocks), outputs)))
-    _store(classes[first:end].reshape((part.size, packed)), reshaped(found, (sums.shape[0], len(blocks), packed)))
+    _store(classes[first:end].reshape((part.size, packed)), reshaped(indices, (sums.shape[0], len(blocks), packed)))
 
 
 def find_answers(launch, number, operation: ClassifierHead, operands):
@@ -138,9 +138,9 @@ def find_answers(launch, number, operation: ClassifierHead, operands):
         width = max(SEARCH_WIDTH, operation.channels)
         logits = nl.ndarray((part.size, 1, width), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=logits[:, :, 0 : operation.channels], src=data, engine=nisa.engine.gpsimd)
-        result, found = _answered(launch, operation, logits)
+        result, indices = _answered(launch, operation, logits)
         copy_by_hardware(dst=scores[part.start : part.end], src=result[:, 0])
-        copy_by_hardware(dst=classes[part.start : part.end].reshape((part.size, 1)), src=found)
+        copy_by_hardware(dst=classes[part.start : part.end].reshape((part.size, 1)), src=indices)
 
 
 def _answered(launch, operation, logits):
@@ -150,8 +150,8 @@ def _answered(launch, operation, logits):
     """
     answers = logits[:, :, 0 : operation.channels]
     fill_up(logits, operation.channels)
-    found = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
-    largest = find_largest(found, logits)  # found before the softmax, which preserves the order
+    classes = nl.ndarray(logits.shape[0:2], dtype=nl.int32, buffer=nl.sbuf, name=launch.label(operation))
+    largest = find_largest(classes, logits)  # found before the softmax, which preserves the order
     result = sbuf_tile(answers.shape, launch.dtype, name=launch.label(operation))
     if operation.ending is Ending.SOFTMAX:
         softmax_tile(result, answers, largest[:, :, 0:1])
@@ -159,7 +159,7 @@ def _answered(launch, operation, logits):
         log_softmax_tile(result, answers, largest[:, :, 0:1])
     else:
         nisa.tensor_copy(dst=result, src=answers, engine=nisa.engine.gpsimd)
-    return result, found
+    return result, classes
 
 
 def _multiply_rows(sums, value, multiplied, images):

@@ -123,12 +123,12 @@ def _soften(dst, data, is_log):
 
 def _blocks(value, most=PARTITIONS):
     """Return blocks of up to `most` pixels as (images, rows, columns, pixels). Blocks of equal size are adjacent."""
-    found = []
+    blocks = []
     for across in even_tiles(value.columns, most):
         for down in even_tiles(value.rows, max(1, most // across.size)):
             for images in even_tiles(value.images, max(1, most // (down.size * across.size))):
-                found.append((images, down, across, images.size * down.size * across.size))
-    return sorted(found, key=lambda block: -block[3])
+                blocks.append((images, down, across, images.size * down.size * across.size))
+    return sorted(blocks, key=lambda block: -block[3])
 
 
 class _Turning:
@@ -177,17 +177,17 @@ class _Turning:
         """Return the pixels of several blocks: [pixels, blocks, channels]."""
         whole = (blocks[0][3], len(blocks), self._lanes)
         dtype = transposed_dtype(self._turned_dtype)
-        turned = nl.ndarray(whole, dtype=dtype, buffer=nl.psum if self._fits_bank else nl.sbuf)
+        transposed = nl.ndarray(whole, dtype=dtype, buffer=nl.psum if self._fits_bank else nl.sbuf)
         for n, block in enumerate(blocks):
             first = 0
             for t, size in enumerate(self._heights):
-                own = turned[:, n, first : first + size]
+                own = transposed[:, n, first : first + size]
                 bank = own if self._fits_bank else nl.ndarray((whole[0], size), dtype=dtype, buffer=nl.psum)
                 nisa.nc_transpose(dst=bank, data=self._pixels(t, block), engine=nisa.engine.tensor)
                 if not self._fits_bank:
                     self._evict(own, bank)
                 first += size
-        return turned
+        return transposed
 
     def _pixels(self, t, block):
         """Return the pixels of a block, [channels, pixels], in the dtype of the transpose."""

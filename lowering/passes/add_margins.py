@@ -35,16 +35,17 @@ def add_margins(graph: Graph, with_forms: bool) -> Graph:
 
 def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
     """Return the zeros around each value that its readers require, in any form or only in their current form."""
-    wanted: list[list[Sides]] = [[NO_SIDES] for _ in graph.nodes]
+    margins: list[list[Sides]] = [[NO_SIDES] for _ in graph.nodes]
     for node in graph.nodes:
         wide = with_wide_weights(graph, node) if with_forms else None
         for part in node.sources[0]:
             if part >= 0:
                 source = graph.nodes[part].operation
-                own = node.operation.zeros_around(source) if wide is None else wide.operation.widest_zeros(source)
-                wanted[part].append(own)
+                zeros = node.operation.zeros_around(source) if wide is None else wide.operation.widest_zeros(source)
+                margins[part].append(zeros)
     return [
-        (max(top), max(left), max(bottom), max(right)) for top, left, bottom, right in (zip(*own) for own in wanted)
+        (max(top), max(left), max(bottom), max(right))
+        for top, left, bottom, right in (zip(*zeros) for zeros in margins)
     ]
 
 

@@ -29,12 +29,12 @@ def assign_memory(graph: Graph, spilled: Collection[NodeId | None], ends: Collec
 
     `ends`: the last nodes of regions that run in bands.
     """
-    placed = graph.with_nodes(
+    assigned = graph.with_nodes(
         with_fields(node, memory=Memory.HBM if node.id in spilled else node.memory, in_bands=node.id in ends)
         for node in graph.nodes
     )
-    return placed.with_nodes(
-        node.changed(group_bytes=GROUP_BYTES) if _streams(placed, node) else node for node in placed.nodes
+    return assigned.with_nodes(
+        node.changed(group_bytes=GROUP_BYTES) if _streams(assigned, node) else node for node in assigned.nodes
     )
 
 

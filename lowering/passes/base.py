@@ -76,14 +76,14 @@ def in_order(passes: Sequence[Pass]) -> tuple[Pass, ...]:
 
     Raise ValueError if the dependencies are circular.
     """
-    left, found = list(passes), list[Pass]()
+    left, ordered = list(passes), list[Pass]()
     while left:
-        ran = {each.name for each in found}
+        ran = {each.name for each in ordered}
         ready = next((each for each in left if ran.issuperset(each.needs)), None)
         if ready is None:
             raise ValueError(
                 f"passes {', '.join(each.name for each in left)} depend on each other, or on a missing pass"
             )
         left.remove(ready)
-        found.append(ready)
-    return tuple(found)
+        ordered.append(ready)
+    return tuple(ordered)

@@ -22,13 +22,13 @@ def check_tiles(graph: Graph) -> None:
         if not operation.combines:
             continue
         channels = operation.channels * operation.packed
-        own = tile_sizes(channels, PARTITIONS) if operation.cuts_channels else graph.heights(operation.sources[0])
-        if own != graph.heights(operation.sources[1]):
+        sizes = tile_sizes(channels, PARTITIONS) if operation.cuts_channels else graph.heights(operation.sources[0])
+        if sizes != graph.heights(operation.sources[1]):
             raise Unsupported(f"the channels that layer {node.name!r} ({node.kind}) combines are in different tiles")
 
 
 def check_margins(graph: Graph) -> None:
     """Raise AssertionError if an operation reads more zeros around a value than are reserved."""
-    for node, wanted in zip(graph.nodes, wanted_margins(graph)):
-        enough = all(own >= side for own, side in zip(node.operation.margin, wanted))
-        assert enough, f"node {node.id} has margins {node.operation.margin}; its readers need {wanted}"
+    for node, required in zip(graph.nodes, wanted_margins(graph)):
+        enough = all(reserved >= side for reserved, side in zip(node.operation.margin, required))
+        assert enough, f"node {node.id} has margins {node.operation.margin}; its readers need {required}"

@@ -50,9 +50,9 @@ def fill_with_rows(graph: Graph) -> Graph | None:
     padded = pad_channels(graph, _zeros) or graph
     pooled = {node.id for node in padded.nodes if _is_split(node)}
     while True:
-        apart = _with_pools_apart(padded, pooled)
-        packing = _packing(apart)
-        used = {apart.nodes[n].id for n in packing.rows}
+        separated = _with_pools_apart(padded, pooled)
+        packing = _packing(separated)
+        used = {separated.nodes[n].id for n in packing.rows}
         unused = {each for each in pooled if each.part("convolution") not in used}
         if not unused:
             break
@@ -142,11 +142,11 @@ def _is_infinite(node: Node) -> bool:
 
 def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
     """Return the number of consecutive pools that follow each packed node."""
-    found = dict.fromkeys(rows, 0)
+    halvings = dict.fromkeys(rows, 0)
     for n in sorted(rows, reverse=True):
         pools = [reader for reader, _ in graph.readers(n) if reader in rows and graph.nodes[reader].operation.folded]
-        found[n] = max((1 + found[reader] for reader in pools), default=0)
-    return found
+        halvings[n] = max((1 + halvings[reader] for reader in pools), default=0)
+    return halvings
 
 
 def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int) -> int:

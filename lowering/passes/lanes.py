@@ -51,8 +51,8 @@ class Lanes:
         more = self.blocks * self.block - self.channels
         shape = (*array.shape[:axis], self.rows, self.channels, *array.shape[axis + 1 :])
         padding = [(0, more if n == axis + 1 else 0) for n in range(len(shape))]
-        apart = (*array.shape[:axis], self.rows, self.blocks, self.block, *array.shape[axis + 1 :])
-        padded = np.pad(array.reshape(shape), padding).reshape(apart)
+        block_shape = (*array.shape[:axis], self.rows, self.blocks, self.block, *array.shape[axis + 1 :])
+        padded = np.pad(array.reshape(shape), padding).reshape(block_shape)
         return padded.swapaxes(axis, axis + 1).reshape(*array.shape[:axis], self.count, *array.shape[axis + 1 :])
 
     def _halved(self, array: np.ndarray, axis: int) -> np.ndarray:

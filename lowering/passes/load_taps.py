@@ -59,8 +59,10 @@ def load_input(graph: Graph) -> Graph:
             return graph
     channels, rows, columns = graph.image
     load = Load(name=graph.nodes[0].name, sources=((LAUNCH_INPUT,),), channels=channels, rows=rows, columns=columns)
-    own = graph.nodes[0].id.part("load")
-    return graph.with_nodes(prepend(Node(load, "load", graph.image, (graph.image, graph.image), id=own), graph.nodes))
+    node_id = graph.nodes[0].id.part("load")
+    return graph.with_nodes(
+        prepend(Node(load, "load", graph.image, (graph.image, graph.image), id=node_id), graph.nodes)
+    )
 
 
 def load_taps(graph: Graph) -> Graph:
@@ -91,12 +93,16 @@ def load_taps(graph: Graph) -> Graph:
     )
     shape = (len(first.filters), channels, operation.kernel[0], 1)
     filters = first.filters.changed(shape, lambda array: array.transpose(0, 3, 1, 2).reshape(shape))
-    own = replace(first, before=loaded, filters=filters).changed(kernel=(operation.kernel[0], 1), padding=NO_SIDES)
+    convolution = replace(first, before=loaded, filters=filters).changed(
+        kernel=(operation.kernel[0], 1), padding=NO_SIDES
+    )
     arrangement = Arrangement(operation.padding) if any(operation.padding) else graph.arrangement
     return replace(
         graph,
         nodes=tuple(
-            prepend(Node(load, "load", image, (image, loaded), id=first.id.part("load")), (own, *graph.nodes[1:]))
+            prepend(
+                Node(load, "load", image, (image, loaded), id=first.id.part("load")), (convolution, *graph.nodes[1:])
+            )
         ),
         image=image,
         arrangement=arrangement,

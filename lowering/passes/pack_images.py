@@ -55,7 +55,7 @@ def pack_images(graph: Graph, images: int) -> Graph:
     if images == 1:
         return graph
     packed = replace(graph, packed=images).with_nodes(
-        node.changed(packed=own) for node, own in zip(graph.nodes, _packed_values(graph, images))
+        node.changed(packed=count) for node, count in zip(graph.nodes, _packed_values(graph, images))
     )
     return packed.with_nodes(_ungrouped(packed, node) for node in packed.nodes)
 
@@ -79,8 +79,8 @@ def _can_pack(graph: Graph, images: int) -> bool:
         return False  # in HBM, the channels of an image are contiguous
     count = {**dict.fromkeys(range(-len(graph.inputs), 0), images), **dict(enumerate(packed))}
     return all(
-        _can_read(graph, node, own, [{count[part] for part in parts} for parts in node.sources])
-        for node, own in zip(graph.nodes, packed)
+        _can_read(graph, node, packed_images, [{count[part] for part in parts} for parts in node.sources])
+        for node, packed_images in zip(graph.nodes, packed)
     )
 
 

@@ -78,11 +78,11 @@ def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
     expanded: set[str] = set()
     if with_expansions:
         graph, expanded = _split_others(graph)
-    apart = split_pools(graph, _is_split)
-    packed = _candidates(apart, expanded)
+    separated = split_pools(graph, _is_split)
+    packed = _candidates(separated, expanded)
     if not packed:
         return graph
-    return best_packing(RowPacking(apart, packed))
+    return best_packing(RowPacking(separated, packed))
 
 
 def best_packing(packing: RowPacking) -> Graph:
@@ -184,17 +184,17 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
     `names`: the depthwise layers with more channels that may be included.
     """
-    found = _possible(graph, names)
-    expanded = {n for n in found if rows_of(graph.nodes[n]) == 1}
+    possible = _possible(graph, names)
+    expanded = {n for n in possible if rows_of(graph.nodes[n]) == 1}
     while True:
         kept = {
             n: each
-            for n, each in found.items()
-            if _can_compute(graph, found, n, n in expanded) and _can_be_read(graph, found, n, n in expanded)
+            for n, each in possible.items()
+            if _can_compute(graph, possible, n, n in expanded) and _can_be_read(graph, possible, n, n in expanded)
         }
-        if kept == found:
-            return found
-        found = kept
+        if kept == possible:
+            return possible
+        possible = kept
 
 
 def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
@@ -202,20 +202,20 @@ def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
     readers can be packed too."""
     rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
     expanded = _expansions(graph, rows, names)
-    found: dict[int, int] = {}
+    packable: dict[int, int] = {}
     for n, each in sorted({**rows, **expanded}.items()):
         node = graph.nodes[n]
         if node.memory is not Memory.SBUF or node.output is not None or not _is_large(node, each):
             continue
         plain = _is_packable(node) and getattr(node.operation, "pool_size", 1) == 1
         if names and node.operation.convolved is not None:
-            plain = _is_possible(node, found, each)
+            plain = _is_possible(node, packable, each)
         if names and _is_one_of_parts(graph, n):
             continue
         is_packable = plain or _is_row_pool(node) or _is_gated(graph, n) or is_sum(node)
-        if is_packable and not _reads_larger_groups(node, found, each):
-            found[n] = each
-    return found
+        if is_packable and not _reads_larger_groups(node, packable, each):
+            packable[n] = each
+    return packable
 
 
 def _is_packable(node: Node) -> bool:
@@ -262,11 +262,11 @@ def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> d
     """Return the rows per group of expansions (convolutions of packed values that feed depthwise convolutions), of the
     depthwise convolutions, and of their gates. All of these have more channels than other values with packed rows may
     have."""
-    found: dict[int, int] = {}
+    packable: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
         operation, source = node.operation, node.sources[0][0]
-        if operation.is_product and source in found and _is_gated(graph, n):
-            found[n] = found[source]
+        if operation.is_product and source in packable and _is_gated(graph, n):
+            packable[n] = packable[source]
         if node.name not in names or not node.is_depthwise() or n in rows or source < 0:
             continue
         feeding = graph.nodes[source].operation.convolved
@@ -280,8 +280,8 @@ def _expansions(graph: Graph, rows: dict[int, int], names: Collection[str]) -> d
         ):
             continue
         if not {feeding.activation.name, node.convolution.activation.name} & set(NOT_OF_ZERO):
-            found[source] = found[n] = rows[feeding.sources[0][0]]
-    return found
+            packable[source] = packable[n] = rows[feeding.sources[0][0]]
+    return packable
 
 
 def _is_row_pool(node: Node) -> bool:

@@ -55,16 +55,16 @@ def pack_taps(graph: Graph, ask: Ask) -> Graph:
             graph = graph.replacing({number: node.changed(taps=taps)})
             continue
         source = node.sources[0][0]
-        copied, own = graph.nodes[source].changed(copies=copies), node.changed(taps=taps)
+        copied, reader = graph.nodes[source].changed(copies=copies), node.changed(taps=taps)
         if copied.operation.taps_load is not None:
-            graph = graph.replacing({source: copied, number: own})
+            graph = graph.replacing({source: copied, number: reader})
             filled = [Option(stride, _filled(graph, stride)) for stride in strides_of_filled(graph)]
             options = [Option(None, {}), *filled]
             graph = one_of(ask, Question(Kind.FILL_TAPS, graph, source, options, (number, source)))
             continue
         graph = graph.replacing({number: node.changed(taps=Taps(1, 1, graph.heights(node.sources[0])[0]))})
         if node.operation.filtered.filter_form is Form.DIRECT:
-            options = [Option(None, {}), Option(True, {source: copied, number: own})]
+            options = [Option(None, {}), Option(True, {source: copied, number: reader})]
             graph = one_of(ask, Question(Kind.COPIES, graph, number, options, (number, source)))
     return graph
 

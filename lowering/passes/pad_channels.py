@@ -144,7 +144,9 @@ def _with_zeros(node: Node, parts: Sequence[tuple[int, int]], more_out: int) -> 
 def _spread(filters: np.ndarray, parts: Sequence[tuple[int, int]], more_out: int) -> np.ndarray:
     """Return filters with zeros after the input channels of each part, and after the output channels."""
     ends = np.cumsum([channels for channels, _ in parts])
-    apart = np.split(filters, ends[:-1], axis=1)
+    filters_of_parts = np.split(filters, ends[:-1], axis=1)
     rest = [(0, 0)] * (filters.ndim - 2)
-    padded = [np.pad(own, [(0, more_out), (0, zeros), *rest]) for own, (_, zeros) in zip(apart, parts, strict=True)]
+    padded = [
+        np.pad(own, [(0, more_out), (0, zeros), *rest]) for own, (_, zeros) in zip(filters_of_parts, parts, strict=True)
+    ]
     return np.concatenate(padded, axis=1)

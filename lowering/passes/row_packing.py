@@ -290,9 +290,9 @@ def _from_groups(node: Node, lanes: Sequence[Lanes], taken: int, given_lanes: La
     outputs_at_once = each * operation.channels if given_lanes is None else given_lanes.count
     first, last = _span(node, rows, taken, each, offset)
     start = taken - stride * offset - operation.padding[0]
-    moved = max(1, each * stride // rows)
+    stride_in_groups = max(1, each * stride // rows)
     steps = _groups(operation.rows * operation.pool_size, each, offset)
-    bottom = moved * (steps - 1) + last - (_groups(node.before[1], rows, taken) - 1)
+    bottom = stride_in_groups * (steps - 1) + last - (_groups(node.before[1], rows, taken) - 1)
     assert node.filters is not None
     outputs, tall = node.filters.shape[0], last - first + 1
     ends = list(itertools.accumulate(part.channels for part in lanes))
@@ -320,7 +320,7 @@ def _from_groups(node: Node, lanes: Sequence[Lanes], taken: int, given_lanes: La
     )
     return packed.changed(
         kernel=(last - first + 1, width),
-        stride=(moved, operation.stride[1]),
+        stride=(stride_in_groups, operation.stride[1]),
         padding=(-first, operation.padding[1], max(0, bottom), operation.padding[3]),
         rows_at_once=rows_at_once,
     )

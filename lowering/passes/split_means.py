@@ -26,20 +26,20 @@ class SplitMeans(SwitchedPass):
 
 def split_means(graph: Graph) -> Graph:
     """Split each pool of a whole image into two nodes of the same name."""
-    apart: list[Node] = []
+    new_nodes: list[Node] = []
     places: dict[int, int] = {}
     for n, node in enumerate(graph.nodes):
         node = node.changed(sources=tuple(tuple(places.get(part, part) for part in parts) for parts in node.sources))
         if is_of_whole_image(node):
             rows, columns = node.before[1:]
             across = node.changed(kernel=(1, columns), stride=(1, 1), rows=rows)
-            apart.append(replace(across, output=None, id=node.id.part("across")))
+            new_nodes.append(replace(across, output=None, id=node.id.part("across")))
             node = replace(node, before=(node.before[0], rows, 1)).changed(
-                kernel=(rows, 1), stride=(1, 1), sources=((len(apart) - 1,),)
+                kernel=(rows, 1), stride=(1, 1), sources=((len(new_nodes) - 1,),)
             )
-        apart.append(node)
-        places[n] = len(apart) - 1
-    return graph.with_nodes(apart)
+        new_nodes.append(node)
+        places[n] = len(new_nodes) - 1
+    return graph.with_nodes(new_nodes)
 
 
 def is_of_whole_image(node: Node) -> bool:

@@ -44,14 +44,14 @@ def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Gr
     `only`: the depthwise convolutions to split; None for all.
     """
     cut = {n for pair in _pairs(graph) if only is None or pair[1] in only for n in pair}
-    apart: list[Node] = []
+    new_nodes: list[Node] = []
     places: dict[int, tuple[int, ...]] = {}
     for n, node in enumerate(graph.nodes):
         sources = tuple(tuple(new for part in parts for new in places.get(part, (part,))) for parts in node.sources)
-        first = len(apart)
-        apart += _whole_and_tail(node, sources[0]) if n in cut else [node.changed(sources=sources)]
-        places[n] = tuple(range(first, len(apart)))
-    return graph.with_nodes(apart)
+        first = len(new_nodes)
+        new_nodes += _whole_and_tail(node, sources[0]) if n in cut else [node.changed(sources=sources)]
+        places[n] = tuple(range(first, len(new_nodes)))
+    return graph.with_nodes(new_nodes)
 
 
 def _whole_and_tail(node: Node, parts: Parts) -> list[Node]:

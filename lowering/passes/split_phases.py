@@ -63,7 +63,9 @@ def split_phases(graph: Graph) -> Graph | None:
         return apart.reshape(outputs, channels, *kernel)
 
     image = (channels, rows, columns)
-    own = replace(first, before=image, filters=first.filters.changed((outputs, channels, *kernel), split)).changed(
-        kernel=kernel, stride=(1, 1), padding=(0, 0, 0, 0)
+    convolution = replace(
+        first, before=image, filters=first.filters.changed((outputs, channels, *kernel), split)
+    ).changed(kernel=kernel, stride=(1, 1), padding=(0, 0, 0, 0))
+    return replace(
+        graph, nodes=(convolution, *graph.nodes[1:]), image=image, arrangement=Arrangement(zeros, operation.stride)
     )
-    return replace(graph, nodes=(own, *graph.nodes[1:]), image=image, arrangement=Arrangement(zeros, operation.stride))

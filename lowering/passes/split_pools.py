@@ -13,7 +13,7 @@ POOLED = 2  # rows and columns of the windows of pools that are split off
 
 def split_pools(graph: Graph, is_split: Callable[[Node], bool]) -> Graph:
     """Split pooled convolutions into a convolution and a pool of the same name, and pools of 4x4 into two pools."""
-    apart: list[Node] = []
+    new_nodes: list[Node] = []
     place: dict[int, int] = {}
     window = (POOLED, POOLED)
     for n, node in enumerate(graph.nodes):
@@ -23,10 +23,10 @@ def split_pools(graph: Graph, is_split: Callable[[Node], bool]) -> Graph:
             between = (operation.channels, POOLED * operation.rows, POOLED * operation.columns)
             fields = {"kernel": window, "stride": window} if operation.convolved is None else {"pool_size": 1}
             first = node.changed(rows=between[1], columns=between[2], **fields)
-            apart.append(replace(first, memory=Memory.SBUF, output=None, id=node.id.part("convolution")))
+            new_nodes.append(replace(first, memory=Memory.SBUF, output=None, id=node.id.part("convolution")))
             pool = MaxPool(
                 name=node.name,
-                sources=((len(apart) - 1,),),
+                sources=((len(new_nodes) - 1,),),
                 channels=operation.channels,
                 rows=operation.rows,
                 columns=operation.columns,
@@ -35,6 +35,6 @@ def split_pools(graph: Graph, is_split: Callable[[Node], bool]) -> Graph:
                 stride=window,
             )
             node = replace(node, operation=pool, before=between, filters=None, numbers=())
-        apart.append(node)
-        place[n] = len(apart) - 1
-    return graph.with_nodes(apart)
+        new_nodes.append(node)
+        place[n] = len(new_nodes) - 1
+    return graph.with_nodes(new_nodes)

@@ -63,8 +63,8 @@ def _together(graph: Graph, number: int) -> list[int]:
     empty if none can be in 8 bits."""
     if not _may(graph.nodes[number]):
         return []
-    found = sorted(fp8_together(graph, number))
-    return found if found and found[0] == number and all(_may(graph.nodes[n]) for n in found) else []
+    numbers = sorted(fp8_together(graph, number))
+    return numbers if numbers and numbers[0] == number and all(_may(graph.nodes[n]) for n in numbers) else []
 
 
 def _may(node: Node) -> bool:

@@ -27,8 +27,8 @@ def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) 
     """If `layer` adds values after padding them with zeros, concatenate the values instead and return True."""
     if layer.operation != "add" or activation.name not in ACTIVATIONS:
         return False
-    found = [_pieces(builder, name) for name in layer.inputs]
-    pieces = [each for each in found if each is not None]
+    pieces_of_inputs = [_pieces(builder, name) for name in layer.inputs]
+    pieces = [each for each in pieces_of_inputs if each is not None]
     starts = {name: start for each in pieces for name, start in each.starts.items()}
     names, after = sorted(starts, key=lambda name: starts[name]), builder.shapes[layer.inputs[0]]
     if len(pieces) < 2 or len(starts) < sum(len(each.starts) for each in pieces) or not _are_alike(builder, names):

@@ -36,21 +36,21 @@ def pixel_argmax(builder: GraphBuilder, layer: PixelArgmax) -> None:
 def end(builder: GraphBuilder) -> None:
     """Mark the values that the network returns as outputs, and convert the leading one to scores if it has classes."""
     network = builder.model.network
-    for number, named in enumerate(network.named_outputs):
+    for number, named_output in enumerate(network.named_outputs):
         if number == 0:
-            _end_in_scores(builder, named.layer)
-        place = builder.places[named.layer]
-        if _is_stored_by_parts(builder, named.layer):
-            stored, shape = builder.inner(named.layer), builder.shapes[named.layer]
-            builder.add(Store, stored, (named.layer,), shape, kind="store")
+            _end_in_scores(builder, named_output.layer)
+        place = builder.places[named_output.layer]
+        if _is_stored_by_parts(builder, named_output.layer):
+            stored, shape = builder.inner(named_output.layer), builder.shapes[named_output.layer]
+            builder.add(Store, stored, (named_output.layer,), shape, kind="store")
             builder.mark_output(stored, number)
             continue
         if len(place.parts) > 1 or not place.are_plain or place.parts[0] < 0:
-            builder.gather(named.layer)
-            place = builder.places[named.layer]
+            builder.gather(named_output.layer)
+            place = builder.places[named_output.layer]
         if builder.nodes[place.parts[0]].output is not None:
-            builder.gather(named.layer)
-        builder.mark_output(named.layer, number)
+            builder.gather(named_output.layer)
+        builder.mark_output(named_output.layer, number)
     answers = {number for number, node in enumerate(builder.nodes) if node.operation.has_answers}
     for node in builder.nodes:
         if any(answers.intersection(parts) for parts in node.sources):

@@ -32,12 +32,12 @@ def some_channels(node: Node, channels: np.ndarray) -> Node:
     """Return a convolution that computes some of the output channels of another one."""
     filters = node.filters
     assert filters is not None
-    own = replace(
+    convolution_of_channels = replace(
         node,
         filters=filters.changed((len(channels), *filters.shape[1:]), lambda array: array[channels]),
         numbers=tuple(numbers[channels] for numbers in node.numbers),
     )
-    return own.changed(channels=len(channels))
+    return convolution_of_channels.changed(channels=len(channels))
 
 
 def split_for_slices(builder: GraphBuilder, source: str) -> bool:
@@ -48,7 +48,7 @@ def split_for_slices(builder: GraphBuilder, source: str) -> bool:
     slices = [layer for layer in network.layers if source in layer.inputs]
     if node is None or node.name != source or not place.are_plain or len(builder.shapes[source]) != 3:
         return False
-    if any(named.layer == source for named in network.named_outputs) or len(network.shapes()[source]) != 3:
+    if any(output.layer == source for output in network.named_outputs) or len(network.shapes()[source]) != 3:
         return False
     parts = sorted((each.first, each.last, each.name) for each in slices if isinstance(each, ChannelSlice))
     borders = [0, *(last for _, last, _ in parts)]
