@@ -69,7 +69,10 @@ def _are_columns(importer: Importer, view: View, first: View, place: int) -> boo
 def _constant(importer: Importer, name: str, first: View) -> np.ndarray | None:
     """Return a constant without its batch axis, or None if its shape does not fit."""
     values = importer.constants.get(name)
-    if values is None or values.ndim != first.rank or (first.batched and len(values) != 1):
+    if values is None or values.ndim != first.rank:
+        return None
+    values = importer.of_one_input(first, values)
+    if first.batched and len(values) != 1:
         return None
     if not np.isfinite(values).all():
         raise ModelError("cannot concatenate data with a constant that contains NaN or infinity")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from ..checks import Shape
 from ..errors import ModelError
 from ..layers import Layer
 from .builder import NetworkBuilder
+from .onnx_attributes import integer
 from .onnx_file import Node
 from .view import View
+
+MOVES_AXES = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")  # operators that determine `View.place` themselves
 
 
 class Importer:
@@ -99,8 +103,21 @@ class Importer:
     def give(self, node: Node, value: View | np.ndarray, position: int = 0) -> None:
         """Set the value of one output of a node."""
         if position < len(node.outputs) and node.outputs[position]:
+            if isinstance(value, View) and self.stacks_batch(value) and node.op not in MOVES_AXES:
+                value = self._stacked_alike(node, value)
             target: dict[str, View] | dict[str, np.ndarray] = self.views if isinstance(value, View) else self.constants
             target[node.outputs[position]] = value  # type: ignore[assignment]
+
+    def _stacked_alike(self, node: Node, value: View) -> View:
+        """Return an output of a node with the inputs of a batch on the axis on which an operand stacks them."""
+        given = [self.views[name] for name in node.inputs if name in self.views]
+        stacked = [view for view in given if not view.batched]
+        if node.op == "Gather" and stacked and value.rank == stacked[0].rank - 1:  # by a single index
+            axis, place = integer(node, "axis", 0) % stacked[0].rank, stacked[0].place
+            return replace(value, place=place - (axis < place), outside=stacked[0].outside)
+        alike = [view for view in stacked if view.rank == value.rank]
+        like = max(alike, key=lambda view: (view.place, view.outside), default=value)
+        return replace(value, place=like.place, outside=like.outside)
 
     def add(self, layer: Layer, tensors: Mapping[str, np.ndarray] | None = None) -> View:
         """Append a layer and return a view of its output."""
@@ -130,23 +147,18 @@ class Importer:
         if not -view.rank <= axis < view.rank:
             raise ModelError(f"axis {axis} is out of bounds for an input of shape {self.describe(view)}")
         inner = axis % view.rank - view.batched
-        if inner < 0 or (inner == 0 and self.holds_batch(view)):
+        if inner < 0 or (inner == view.place and self.stacks_batch(view)):
             raise ModelError("cannot operate along the batch axis, because this would mix separate inputs")
         return inner
 
     def single(self, view: View) -> View:
-        """Return a view with the batch as an ordinary axis of size 1, for operators that move it or mix it with others.
-
-        Raises ModelError if the file has a fixed batch size greater than 1.
-        """
+        """Return a view with the batch as an ordinary axis of size 1, for operators that move it."""
         if not view.batched:
             return view
-        if self.batch > 1:
-            raise ModelError(f"mixes the inputs of a batch, whose size is fixed at {self.batch} in the file")
         return View(view.layer, ((), *view.axes), False)
 
-    def holds_batch(self, view: View) -> bool:
-        """True if the first axis of a view consists of the parts of all inputs of a batch, as windows of tokens do.
+    def stacks_batch(self, view: View) -> bool:
+        """True if an axis of the view has the parts of all inputs of a batch, such as windows of tokens, in the file.
 
         This is possible only if the file has a fixed batch size greater than 1; the view has the parts of one input.
         """
@@ -156,7 +168,19 @@ class Importer:
         """Return the shape of a view in the file, including the batch."""
         if view.batched:
             return (self.batch, *view.shape)
-        return (self.batch * view.shape[0], *view.shape[1:]) if self.holds_batch(view) else view.shape
+        return tuple(size * (self.batch if axis == view.place else 1) for axis, size in enumerate(view.shape))
+
+    def of_one_input(self, view: View, values: np.ndarray) -> np.ndarray:
+        """Return the part of a constant that belongs to one input, if a file with a fixed batch repeats it for each.
+
+        The constant has as many axes as the view has in the file. It is returned as it is if it differs among inputs.
+        """
+        place = 0 if view.batched else view.place
+        if self.batch == 1 or values.ndim != view.rank or not values.size or values.shape[place] % self.batch:
+            return values
+        first, *others = np.split(values, self.batch, axis=place)
+        alike = (np.allclose(first, other, rtol=1e-6, atol=1e-7, equal_nan=True) for other in others)
+        return first if all(alike) else values  # angles differ by rounding: vector instructions compute most of them
 
     def with_axis(self, view: View, axis: int, node: Node) -> View:
         """Return a view in which the axis of an operator is an ordinary one: an axis of size 1 if it is the batch."""

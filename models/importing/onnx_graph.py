@@ -127,10 +127,17 @@ class Walk:
                 self.importer.note(f"the output {name!r} is ignored because it does not depend on the input")
             else:
                 view = view.with_batch()
+                self._check_batch(name, view)
                 found.append(FoundOutput(name, view, meaning_of(self.importer, view)))
         if not found:
             raise ModelError(f"the network's output {self._cut.outputs[0]!r} does not depend on its input")
         return in_order(self.importer, found)
+
+    def _check_batch(self, name: str, view: View) -> None:
+        """Raise ModelError if the inputs of a fixed batch are not the outermost axis of an output."""
+        batch = self.importer.batch
+        if self.importer.stacks_batch(view) and (view.place or view.outside > 1 or not view.axes[0]):
+            raise ModelError(f"the output {name!r} mixes the inputs of a batch, whose size is fixed at {batch}")
 
     def _advice(self) -> str:
         """Return advice to select outputs that do not depend on unsupported nodes, or nothing if there are none."""

@@ -57,6 +57,7 @@ def _with_axes_of(importer: Importer, view: View, values: np.ndarray) -> np.ndar
     if math.prod(values.shape[: max(0, values.ndim - view.rank)]) != 1:
         raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
     values = values.reshape(((1,) * view.rank + values.shape)[-view.rank :] if view.rank else ())
+    values = importer.of_one_input(view, values) if view.rank else values
     if view.batched:
         if len(values) != 1:
             raise ModelError(f"its constant {list(values.shape)} differs among the entries of a batch")
@@ -121,6 +122,11 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
         )
     layer = Affine(importer.name("affine"), tuple(scales.shape), inputs=(source,))
     return again(importer.add(layer, {"scale": scales, "shift": shifts}))
+
+
+def times(importer: Importer, view: View, factor: float) -> View:
+    """Compute view * factor."""
+    return affine_view(importer, view, np.full(1, factor), np.zeros(1)) if factor != 1 else view
 
 
 def combine_views(importer: Importer, operation: str, first: View, second: View) -> View:

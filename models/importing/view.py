@@ -27,11 +27,18 @@ Axis = tuple[Factor, ...]  # an axis of size 1 has no factors
 
 @dataclass(frozen=True)
 class View:
-    """A value as a view of the output of `layer` for one example; `batched` is True if it has a leading batch axis."""
+    """A value as a view of the output of `layer` for one example; `batched` is True if it has a leading batch axis.
+
+    `place` and `outside` matter only without a batch axis, in a file with a fixed batch: `place` is the axis on which
+    the examples are stacked in the file, and `outside` is the number of entries of this axis that contain all examples
+    each (1 if the examples follow one another).
+    """
 
     layer: str
     axes: tuple[Axis, ...]
     batched: bool = True
+    place: int = 0
+    outside: int = 1
 
     @staticmethod
     def of(layer: str, shape: Shape, batched: bool = True) -> View:
@@ -52,7 +59,7 @@ class View:
 
     def with_batch(self) -> View:
         """Return the view with its first axis as the batch axis, if that axis has size 1."""
-        if self.batched or not self.axes or self.axes[0]:
+        if self.batched or not self.axes or self.axes[0] or self.place or self.outside > 1:
             return self
         return View(self.layer, self.axes[1:], True)
 

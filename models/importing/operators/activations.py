@@ -12,7 +12,7 @@ from ...layers import PRelu
 from ..importer import Importer
 from ..onnx_attributes import integer, number, text
 from ..onnx_file import Node
-from ..steps import activate, affine_view, channel_numbers, clip, combine_views
+from ..steps import activate, affine_view, channel_numbers, clip, combine_views, times
 from .comparing import is_zero_or_one, nonzero
 
 BOOL = 9  # data type code of bool in ONNX
@@ -51,7 +51,7 @@ def _bias_gelu(importer: Importer, node: Node) -> None:
 def _quick_gelu(importer: Importer, node: Node) -> None:
     """Convert x * sigmoid(alpha * x)."""
     view = importer.data(node)
-    scaled = affine_view(importer, view, np.full(1, number(node, "alpha", 1.702)), np.zeros(1))
+    scaled = times(importer, view, number(node, "alpha", 1.702))
     importer.give(node, combine_views(importer, "multiply", view, activate(importer, scaled, "sigmoid")))
 
 

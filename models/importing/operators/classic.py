@@ -83,7 +83,7 @@ def _normalizer(importer: Importer, node: Node) -> None:
     importer.give(node, combine_views(importer, "divide", view, _NORMS[way](importer, view, (0,), True)))
 
 
-_NORMS = {"L1": reducing.absolute, "L2": reducing.norm}
+_NORMS = {"L1": reducing.absolute, "L2": reducing.norm, "MAX": reducing.largest_of}
 
 
 def _some_features(importer: Importer, node: Node) -> None:

@@ -15,7 +15,7 @@ from ..importer import Importer, without_height
 from ..onnx_attributes import integer, integers, number, numbers, pads_of, text
 from ..onnx_file import Node
 from ..scores import multiply_values, scale_scores
-from ..steps import activate, affine_view, combine_views, widen
+from ..steps import activate, affine_view, combine_views, times, widen
 from ..view import View
 
 MAX_IN_PLACE = 64  # maximum number of channel groups that are multiplied in place by the same weights
@@ -282,17 +282,18 @@ def _gemm(importer: Importer, node: Node) -> None:
         importer.give(node, _fused_activation(importer, node, _gemm_from_left(importer, node)))
         return
     view = importer.data(node)
-    if integer(node, "transA", 0):
-        view = importer.single(view)
-        view = view.permuted((1, 0)) if len(view.axes) == 2 else view
+    if integer(node, "transA", 0) and view.rank == 2:
+        view = importer.single(view).permuted((1, 0))
     view = view.with_batch()
     if len(view.axes) != (1 if view.batched else 2):
         raise ModelError(f"expects one row of features, but its input is {importer.describe(view)}")
     weight = importer.weight(node, 1, (2,))
     weight = weight.T if integer(node, "transB", 0) else weight
-    bias = importer.optional(node, 2)
+    added = importer.views.get(node.inputs[2]) if len(node.inputs) > 2 else None  # not a bias, but data
+    bias = importer.optional(node, 2) if added is None else None
     alpha, beta = (np.float32(number(node, name, 1.0)) for name in ("alpha", "beta"))
-    result = dense(importer, view, weight * alpha if alpha != 1 else weight, None if bias is None else bias * beta)
+    made = dense(importer, view, weight * alpha, None if bias is None else bias * beta)
+    result = made if added is None else combine_views(importer, "add", made, times(importer, added.with_batch(), beta))
     importer.give(node, _fused_activation(importer, node, result))
 
 

@@ -29,14 +29,30 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
         target[target.index(-1)] = math.prod(before) // known if known > 0 else 0
     if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
         raise ModelError(f"reshapes to {target} from {importer.describe(view)}")
-    if target and target[0] == importer.batch and (view.batched or importer.batch > 1):
+    if target and target[0] == importer.batch and (view.batched or _is_outermost(importer, view)):
         return reshaped(importer, view, tuple(target[1:]), True)
-    parts, rest = divmod(target[0] if target else 1, importer.batch)
-    if rest:
+    return _with_place(importer, view, target)
+
+
+def _is_outermost(importer: Importer, view: View) -> bool:
+    """Return True if the inputs of a fixed batch are stacked on the first axis, one after the other."""
+    return importer.stacks_batch(view) and view.place == 0 and view.outside == 1
+
+
+def _with_place(importer: Importer, view: View, target: list[int]) -> View:
+    """Reshape a view to an ONNX shape in which the batch is not the first axis, or only a part of an axis."""
+    if importer.batch == 1:
+        return reshaped(importer, view, tuple(target), False)
+    before = 1 if view.batched else math.prod(view.shape[: view.place]) * view.outside
+    place = next((axis for axis in range(len(target)) if math.prod(target[: axis + 1]) > before), 0)
+    outside, left = divmod(before, math.prod(target[:place]))
+    parts, rest = divmod(target[place] if target else 1, importer.batch * outside)
+    if left or rest:
         raise ModelError(
             f"cannot reshape a batch of {importer.batch} to {target}, because this would mix separate inputs"
         )
-    return reshaped(importer, view, (parts, *target[1:]) if target else (), False)
+    shape = (*target[:place], parts * outside, *target[place + 1 :])
+    return dataclasses.replace(reshaped(importer, view, shape, False), place=place, outside=outside)
 
 
 def reshaped(importer: Importer, view: View, shape: Shape, batched: bool) -> View:
@@ -85,7 +101,8 @@ def _squeeze(importer: Importer, node: Node) -> None:
         raise ModelError(f"cannot squeeze axes {list(given)} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
     kept = tuple(axis for number, axis in enumerate(view.axes, start=view.batched) if number not in axes)
-    importer.give(node, View(view.layer, kept, batched))
+    place = view.place - sum(axis < view.place for axis in axes) if importer.stacks_batch(view) else 0
+    importer.give(node, View(view.layer, kept, batched, place, view.outside))
 
 
 def _unsqueeze(importer: Importer, node: Node) -> None:
@@ -95,13 +112,13 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     axes = {axis % rank for axis in given if -rank <= axis < rank}
     if len(axes) != len(given) or not given:
         raise ModelError(f"cannot insert axes {list(given)} into {importer.describe(view)}")
-    if 0 in axes and importer.holds_batch(view):
-        raise ModelError(f"inserts an axis before the batch of {importer.batch} that the file fixes")
     if 0 in axes and view.batched:  # for example, stacked attention heads
         view = importer.single(view)
     old = iter(view.axes)
     kept = [() if axis in axes else next(old) for axis in range(view.batched, rank)]
-    importer.give(node, View(view.layer, tuple(kept), view.batched))
+    places = [axis for axis in range(rank) if axis not in axes]
+    place = places[view.place] if importer.stacks_batch(view) else 0
+    importer.give(node, View(view.layer, tuple(kept), view.batched, place, view.outside))
 
 
 def _transpose(importer: Importer, node: Node) -> None:
@@ -109,11 +126,10 @@ def _transpose(importer: Importer, node: Node) -> None:
     order = integers(node, "perm", view.rank, tuple(range(view.rank))[::-1])
     if sorted(order) != list(range(view.rank)):
         raise ModelError(f"its perm is {list(order)}, but its input is {importer.describe(view)}")
-    if importer.holds_batch(view) and order[0] != 0:
-        raise ModelError(f"its perm is {list(order)}, which would mix the inputs of a batch of {importer.batch}")
     if view.batched and order[0] != 0:  # time first, as recurrent layers expect
         view = importer.single(view)
-    importer.give(node, view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched)))
+    made = view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched))
+    importer.give(node, dataclasses.replace(made, place=order.index(view.place) if importer.stacks_batch(view) else 0))
 
 
 def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
@@ -143,7 +159,10 @@ def _concat(importer: Importer, node: Node) -> None:
     if beside is not None:
         importer.give(node, beside)
         return
+    first = importer.with_axis(first, axis, node) if importer.is_open else first
     views = [importer.views.get(name) or _constant_beside(importer, first, axis, name) for name in names]
+    if importer.is_open:
+        views = [importer.with_axis(view, axis, node) for view in views]
     if len({view.batched for view in views}) > 1:
         views = [view.with_batch() for view in views]
     axis = importer.axis(views[0], axis)
@@ -177,6 +196,7 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     values = importer.constants.get(name)
     if values is None or values.ndim != beside.rank or not values.size:
         raise ModelError("cannot concatenate data with a constant whose other axes differ")
+    values = importer.of_one_input(beside, values)
     if beside.batched and len(values) != 1:
         raise ModelError("cannot concatenate data with a constant that differs within a batch")
     place = importer.axis(beside, axis)
@@ -269,8 +289,8 @@ def _slice(importer: Importer, node: Node) -> None:
     view = importer.data(node)
     given = [None, *(importer.constant(node, position) for position in range(1, len(node.inputs)))]
     for start, end, axis, step in zip(*slice_parts(node, given, view.rank)):
-        if axis == 0 and (view.batched or importer.holds_batch(view)):
-            if (start, step) == (0, 1) and end >= importer.extents(view)[0]:
+        if axis == (0 if view.batched else view.place) and (view.batched or importer.batch > 1):
+            if (start, step) == (0, 1) and end >= importer.extents(view)[axis]:
                 continue
             raise ModelError("cannot select only a part of the batch")
         view = _slice_axis(importer, view, axis - view.batched, start, end, step)
@@ -348,7 +368,8 @@ def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> No
     if view.batched and target[0] not in (1, importer.batch):
         raise ModelError("repeats the batch")
     wide = tuple(map(max, target, extents))[view.batched :]
-    wide = (view.shape[0], *wide[1:]) if importer.holds_batch(view) else wide
+    if importer.stacks_batch(view):
+        wide = tuple(view.shape[axis] if axis == view.place else size for axis, size in enumerate(wide))
     if wide == view.shape or _is_repeated_anyway(importer, node, View.of(view.layer, wide, view.batched)):
         importer.give(node, view)
         return

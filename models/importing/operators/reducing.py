@@ -14,9 +14,9 @@ from ...layers import ChannelSoftmax, Conv2d, Dense, Pool, RowSoftmax
 from ..importer import Importer
 from ..onnx_attributes import axes_of, integer
 from ..onnx_file import Node
-from ..steps import activate, affine_view, combine_views, whole_shape
+from ..steps import activate, combine_views, times, whole_shape
 from ..view import Factor, View
-from .rearranging import slice_axis
+from .rearranging import put_together, slice_axis
 
 MAX_STACKED = 8  # maximum number of stacked images whose maximum is computed one by one
 MAX_IN_PLACE = 1 << 21  # maximum number of weights of a convolution that sums channels
@@ -130,7 +130,7 @@ def _mean(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> 
     return pool_axes(importer, view, axes, "average", keep)
 
 
-def _largest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+def largest_of(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     if len(axes) == 1 and _are_stacked(importer, view, axes[0]):
         parts = (slice_axis(importer, view, axes[0], entry, entry + 1) for entry in range(view.shape[axes[0]]))
         made = functools.reduce(functools.partial(combine_views, importer, "maximum"), parts)
@@ -148,14 +148,14 @@ def _are_stacked(importer: Importer, view: View, axis: int) -> bool:
 
 
 def _smallest(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
-    return _times(importer, _largest(importer, _times(importer, view, -1), axes, keep), -1)
+    return times(importer, largest_of(importer, times(importer, view, -1), axes, keep), -1)
 
 
 def sum_axes(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     stacked = _sum_in_place(importer, view, axes, 1.0)
     if stacked is not None:
         return _kept(stacked, axes, len(view.axes)) if keep else stacked
-    return _times(importer, _mean(importer, view, axes, keep), _count(view, axes))
+    return times(importer, _mean(importer, view, axes, keep), _count(view, axes))
 
 
 def absolute(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
@@ -170,7 +170,21 @@ def _squares(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     """Compute the root of the sum of squares from their mean, which is less likely to overflow in float16."""
     mean = _mean(importer, combine_views(importer, "multiply", view, view), axes, keep)
-    return _times(importer, activate(importer, mean, "sqrt"), math.sqrt(_count(view, axes)))
+    return times(importer, activate(importer, mean, "sqrt"), math.sqrt(_count(view, axes)))
+
+
+def _product(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
+    """Multiply the halves of each axis by each other until one entry is left."""
+    made = view
+    for axis in axes:
+        while (length := made.shape[axis]) > 1:
+            half = length // 2
+            parts = [slice_axis(importer, made, axis, first, first + half) for first in (0, half)]
+            product = combine_views(importer, "multiply", *parts)
+            rest = [slice_axis(importer, made, axis, length - 1, length)] if length % 2 else []
+            made = put_together(importer, [product, *rest], axis)
+    left = made.shape if keep else tuple(size for axis, size in enumerate(made.shape) if axis not in axes)
+    return made.reshaped(left, made.batched)
 
 
 def _log_sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
@@ -179,16 +193,12 @@ def _log_sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) 
 
 def _log_sum_exp(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     """Compute log-sum-exp; the maximum is subtracted before the exponential and added to the result."""
-    largest = _largest(importer, view, axes, True)
+    largest = largest_of(importer, view, axes, True)
     powers = activate(importer, combine_views(importer, "subtract", view, largest), "exp")
     total = activate(importer, sum_axes(importer, powers, axes, True), "log")
     made = combine_views(importer, "add", total, largest)
     left = made.shape if keep else tuple(size for axis, size in enumerate(made.shape) if axis not in axes)
     return made.reshaped(left, made.batched)
-
-
-def _times(importer: Importer, view: View, factor: float) -> View:
-    return affine_view(importer, view, np.full(1, factor), np.zeros(1)) if factor != 1 else view
 
 
 def _count(view: View, axes: tuple[int, ...]) -> int:
@@ -268,8 +278,9 @@ def _normalize(importer: Importer, node: Node) -> None:
 
 OPERATORS = {
     "ReduceMean": _reducing(_mean),
-    "ReduceMax": _reducing(_largest),
+    "ReduceMax": _reducing(largest_of),
     "ReduceMin": _reducing(_smallest),
+    "ReduceProd": _reducing(_product),
     "ReduceSum": _reducing(sum_axes),
     "ReduceL1": _reducing(absolute),
     "ReduceL2": _reducing(norm),

@@ -81,11 +81,10 @@ def _assigned(importer: Importer, node: Node, view: View, axis: int, span: Span)
     """Return a view in which a span of an axis is replaced by the third operand of a node."""
     first, last, step = span
     if step > 1:  # the slice is one column of the axis, split into rows of `step` entries
-        before, after = view.shape[:axis], view.shape[axis + 1 :]
-        rows = reshaped(importer, view, (*before, view.shape[axis] // step, step, *after), view.batched)
-        return reshaped(
-            importer, _assigned(importer, node, rows, axis + 1, Span(first, first + 1)), view.shape, view.batched
-        )
+        split = (*view.shape[:axis], view.shape[axis] // step, step, *view.shape[axis + 1 :])
+        table = reshaped(importer, view, split, view.batched)
+        made = _assigned(importer, node, table, axis + 1, Span(first, first + 1))
+        return reshaped(importer, made, view.shape, view.batched)
     shape = (*view.shape[:axis], last - first, *view.shape[axis + 1 :])
     numbers = importer.constants.get(node.inputs[2])
     if numbers is not None:

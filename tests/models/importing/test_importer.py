@@ -59,11 +59,14 @@ def test_weights_are_float32_and_what_it_cannot_hold_is_infinite(importer: Impor
         ),
         (lambda i: i.constant(node("text"), 0), "its input 'text' has an unsupported type"),
         (lambda i: i.weight(node(""), 0), "its input number 1 is missing"),
-        (lambda i: i.weight(node("halves"), 0, (1, 3)), "its weight 'halves' is float16 of shape [2, 3]"),
-        (lambda i: i.weight(node("whole"), 0), "its weight 'whole' is int64 of shape [3]"),
-        (lambda i: i.weight(node("truth"), 0), "its weight 'truth' is bool of shape []"),
-        (lambda i: i.weight(node("none"), 0), "its weight 'none' is float32 of shape [0, 3]"),
-        (lambda i: i.optional(node("whole"), 0), "its weight 'whole' is int64 of shape [3]"),
+        (
+            lambda i: i.weight(node("halves"), 0, (1, 3)),
+            "its weight 'halves', float16 of shape [2, 3], is not supported",
+        ),
+        (lambda i: i.weight(node("whole"), 0), "its weight 'whole', int64 of shape [3], is not supported"),
+        (lambda i: i.weight(node("truth"), 0), "its weight 'truth', bool of shape [], is not supported"),
+        (lambda i: i.weight(node("none"), 0), "its weight 'none', float32 of shape [0, 3], is not supported"),
+        (lambda i: i.optional(node("whole"), 0), "its weight 'whole', int64 of shape [3], is not supported"),
         (lambda i: i.scalar(node("whole"), 0, 0), "its input number 1 is not a scalar"),
         (lambda i: i.axis(i.views["x"], 4), "axis 4 is out of bounds for an input of shape [batch, 3, 4, 5]"),
         (lambda i: i.axis(i.views["x"], -5), "axis -5 is out of bounds for an input of shape [batch, 3, 4, 5]"),
@@ -117,13 +120,23 @@ def test_rows_are_in_the_logical_order() -> None:
     np.testing.assert_array_equal(value_of(importer, View.of(name, (60,)), x), x.transpose(0, 3, 1, 2).reshape(2, 60))
 
 
-def test_a_batch_of_one_is_an_axis_like_others_and_a_fixed_one_of_several_is_not() -> None:
+def test_a_batch_is_an_axis_like_others_but_nothing_operates_along_a_fixed_one() -> None:
     importer = importer_of(6)
-    assert importer.single(importer.views["x"]).shape == (1, 6)
-    assert not importer.single(importer.views["x"]).batched
-    with pytest.raises(ModelError, match=r"^mixes the inputs of a batch, whose size is fixed at 2 in the file$"):
-        fixed = importer_of(6, batch=2)
-        fixed.single(fixed.views["x"])
+    single = importer.single(importer.views["x"])
+    assert single.shape == (1, 6) and not single.batched and importer.axis(single, 0) == 0
+    fixed = importer_of(6, batch=2)
+    single = fixed.single(fixed.views["x"])
+    assert single.shape == (1, 6) and fixed.extents(single) == (2, 6)
+    with pytest.raises(ModelError, match=MIXES):
+        fixed.axis(single, 0)
+
+
+def test_a_constant_that_a_fixed_batch_repeats() -> None:
+    importer, row = importer_of(6, batch=2), np.arange(6)
+    view = importer.views["x"]
+    np.testing.assert_array_equal(importer.of_one_input(view, np.stack([row, row])), [row])
+    assert importer.of_one_input(view, np.stack([row, row + 1])).shape == (2, 6)
+    assert importer.of_one_input(view, row).shape == (6,)
 
 
 def test_notes_are_made_once() -> None:

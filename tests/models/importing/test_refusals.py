@@ -60,7 +60,6 @@ def image_then(build) -> Chain:
         (lambda c: c.add("Slice", *(c.constant([n]) for n in (3, 3, 1, -1))), "-1 of 4 select no entries"),
         (lambda c: c.add("Gather", c.constant([4, 0]), axis=1), "cannot select entries 0 to 4 of 4"),
         (lambda c: c.add("Slice", *(c.constant([n]) for n in (0, 4, 2, 0))), "in steps of 0 of 8 are not supported"),
-        (lambda c: c.add("Concat", "value0", axis=0), "cannot operate along the batch axis"),
         (lambda c: c.add("Expand", c.constant([1, 4, 16, 8])), r"reshapes to \[1, 4, 16, 8\] from \[batch, 4, 8, 8\]"),
         (lambda c: c.add("Tile", c.constant([2, 1, 1, 1])), r"repeats \[batch, 4, 8, 8\] \[2, 1, 1, 1\] times"),
         (lambda c: c.add("Tile", c.constant([1, 2000, 1, 1])), "at most 1024 per axis"),
@@ -115,9 +114,11 @@ def test_the_graph_as_a_whole(tmp_path: Path) -> None:
     chain.gemm(4, 2)
     assert "output 'elsewhere' is not computed by any node" in says(path, chain.model(output="elsewhere"))
     assert "opset is 6; expected 7 or later" in says(path, chain.model(opset=6))
-    two = chain.model()
+    two = Chain(3, 8, 8)
+    two.conv((3, 4))
+    two = two.model()
     two.graph.node[0].input[2] = "y"
-    two.graph.input.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [2]))
+    two.graph.input.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [4]))
     assert "its input number 3 depends on the network's input; it must be a constant" in says(path, two)
     open_sides = Chain(3, "height", 8)
     open_sides.conv((3, 4))
@@ -192,6 +193,6 @@ def test_thousands_of_nodes_take_no_time_to_refuse(tmp_path: Path) -> None:
         chain.add("Mul", chain.constant(0.5))
     path = chain.save(tmp_path)
     start = time.process_time()
-    with pytest.raises(ModelError, match="layers; 1 to 1000 are allowed"):
+    with pytest.raises(ModelError, match="layers; 1 to 1600 are allowed"):
         import_network(path)
     assert time.process_time() - start < 5

@@ -66,7 +66,7 @@ def test_two_classes_with_opposite_scores_are_classes(tmp_path: Path) -> None:
     assert imported.comparison.passed and not imported.comparison.skipped
 
 
-@pytest.mark.parametrize("norm", ["L1", "L2"])
+@pytest.mark.parametrize("norm", ["L1", "L2", "MAX"])
 def test_features_that_are_chosen_and_normalised(norm: str, tmp_path: Path) -> None:
     chain = Chain(6)
     ml = {"domain": "ai.onnx.ml"}
@@ -99,7 +99,6 @@ def test_a_linear_regression_gives_values(intercepts: list[float], tmp_path: Pat
         ("LinearRegressor", {"coefficients": [1.0] * 4, "post_transform": "PROBIT"}, "its post_transform is"),
         ("LinearClassifier", {"coefficients": [1.0] * 4, "intercepts": [0.0]}, "classifier with a single score"),
         ("LinearClassifier", {"coefficients": [1.0] * 8, "post_transform": "PROBIT"}, "its post_transform 'PROBIT'"),
-        ("Normalizer", {"norm": "MAX"}, r"its norm 'MAX' of \[batch, 4\] is not supported"),
     ],
 )  # fmt: skip
 def test_models_that_are_not_supported(op: str, attributes: dict, says: str) -> None:

@@ -164,6 +164,17 @@ def test_automatic_padding(auto_pad: str, kernel: int, tmp_path: Path) -> None:
     assert_imports(chain, tmp_path)
 
 
+@pytest.mark.parametrize("beta", [1.0, -0.5])
+@pytest.mark.parametrize("width", [1, 4])
+def test_gemm_adds_data(beta: float, width: int, tmp_path: Path) -> None:
+    """As skl2onnx computes the distances of KMeans."""
+    chain = Chain(6)
+    squares = chain.add("ReduceSumSquare", chain.constant([1]), first="x")
+    added = squares if width == 1 else chain.add("MatMul", chain.weight(1, width), first=squares)
+    chain.add("Gemm", chain.weight(6, 4), added, first="x", alpha=-2.0, beta=beta)
+    assert_imports(chain, tmp_path)
+
+
 def test_gemm_scales_and_a_bias_of_one_number(tmp_path: Path) -> None:
     chain = Chain(5)
     chain.add("Gemm", chain.weight(5, 4), chain.weight(1), alpha=0.5, beta=3.0)

@@ -70,7 +70,7 @@ def test_a_batch_that_the_file_fixes_is_not_moved(tmp_path: Path) -> None:
     chain = Chain(3, 4)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 2
     chain.add("Transpose", perm=[1, 0, 2])
-    with pytest.raises(ValueError, match="mixes the inputs of a batch, whose size is fixed at 2 in the file"):
+    with pytest.raises(ValueError, match="mixes the inputs of a batch, whose size is fixed at 2"):
         import_network(chain.save(tmp_path))
 
 
@@ -96,15 +96,59 @@ def test_windows_of_a_batch_that_the_file_fixes(batch: int, tmp_path: Path) -> N
     ends(chain, 48, tmp_path)
 
 
+@pytest.mark.parametrize("batch", [2, 3])
+@pytest.mark.parametrize("selects", ["Split", "Gather"])
+def test_heads_and_a_class_token_of_a_batch_that_the_file_fixes(batch: int, selects: str, tmp_path: Path) -> None:
+    """As a vision transformer is exported: the batch is the second axis before queries, keys and values are apart."""
+    chain = Chain(6, 8)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
+    token = chain.constant(np.broadcast_to(chain.random.standard_normal((1, 1, 8)), (batch, 1, 8)))
+    chain.add("Concat", "x", first=token, axis=1)
+    chain.add("MatMul", chain.weight(8, 24))
+    chain.add("Reshape", chain.constant([batch, 7, 3, 2, 4]))
+    turned = chain.add("Transpose", perm=[2, 0, 3, 1, 4])
+    if selects == "Split":
+        chain.add("Split", outputs=3, axis=0, num_outputs=3)
+        names = chain.nodes[-1].output
+        query, key, value = (chain.add("Squeeze", chain.constant([0]), first=name) for name in names)
+    else:
+        query, key, value = (chain.add("Gather", chain.constant(np.array(i)), first=turned, axis=0) for i in range(3))
+    keys = chain.add("Transpose", first=key, perm=[0, 1, 3, 2])
+    chain.add("Softmax", first=chain.add("MatMul", keys, first=query), axis=-1)
+    chain.add("MatMul", value)
+    chain.add("Transpose", perm=[0, 2, 1, 3])
+    chain.add("Reshape", chain.constant([batch, 7, 8]))
+    ends(chain, 56, tmp_path)
+
+
+@pytest.mark.parametrize("batch", [2, 3])
+def test_a_batch_that_the_file_fixes_may_be_moved_and_come_back(batch: int, tmp_path: Path) -> None:
+    """As torch's attention lies: tokens first, then the batch, whose heads are stacked with it."""
+    chain = Chain(5, 8)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
+    chain.add("Transpose", perm=[1, 0, 2])
+    chain.add("MatMul", chain.weight(8, 8))
+    chain.add("Unsqueeze", chain.constant([0]))
+    chain.add("Squeeze", chain.constant([0]))
+    chain.add("Reshape", chain.constant([5 * batch, 8]))
+    chain.gemm(8, 8)
+    chain.add("Reshape", chain.constant([5, batch * 2, 4]))
+    chain.add("Transpose", perm=[1, 0, 2])
+    chain.add("MatMul", chain.weight(4, 4))
+    chain.add("Reshape", chain.constant([batch, 2, 5, 4]))
+    ends(chain, 40, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("op", "constants", "more", "reason"),
     [
         ("ReduceMean", [[0]], {}, "cannot operate along the batch axis"),
         ("Softmax", [], {"axis": 0}, "cannot operate along the batch axis"),
-        ("Transpose", [], {"perm": [1, 0, 2]}, r"perm is \[1, 0, 2\], which would mix the inputs of a batch of 2"),
-        ("Unsqueeze", [[0]], {}, "inserts an axis before the batch of 2"),
+        ("Transpose", [], {"perm": [1, 0, 2]}, "mixes the inputs of a batch, whose size is fixed at 2"),
+        ("Unsqueeze", [[0]], {}, "mixes the inputs of a batch, whose size is fixed at 2"),
         ("Slice", [[0], [4], [0]], {}, "cannot select only a part of the batch"),
-        ("Reshape", [[1, 16, 6]], {}, r"cannot reshape a batch of 2 to \[1, 16, 6\]"),
+        ("Reshape", [[1, 16, 6]], {}, "mixes the inputs of a batch, whose size is fixed at 2"),
+        ("Reshape", [[1, 3, 32]], {}, "cannot reshape a batch of 2 to"),
         ("Concat", None, {"axis": 0}, "cannot operate along the batch axis"),
     ],
 )
@@ -246,6 +290,19 @@ def test_entries_at_equal_distances_are_a_view(size: int, kernel: int, tmp_path:
     imported = ends(chain, 5 * size * size, tmp_path)
     assert kinds(imported)[0] is Conv2d
     assert Conv2d not in kinds(imported)[1:]
+
+
+def test_members_stacked_on_the_batch_axis(tmp_path: Path) -> None:
+    """As skl2onnx writes an ensemble: [1, batch, classes] of each member, and their mean."""
+    chain = Chain(5)
+    members = []
+    for _ in range(3):
+        chain.add("Gemm", chain.weight(5, 4), first="x")
+        members.append(chain.add("Reshape", chain.constant([1, -1, 4])))
+    chain.add("Concat", *members[1:], first=members[0], axis=0)
+    chain.add("ReduceMean", chain.constant([0]), keepdims=0)
+    imported = checked(chain.model(), tmp_path)
+    assert any("each input is computed as a separate batch" in note for note in imported.notes)
 
 
 @pytest.mark.parametrize("op", ["Gather", "Split"])

@@ -53,6 +53,16 @@ def test_means_over_the_batch_too(axes: list[int] | None, keep: int, tmp_path: P
     )
 
 
+@pytest.mark.parametrize("axes", [[1], [2], [1, 3], [-1]])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_products_over_axes(axes: list[int], keep: int, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    chain.conv((3, 6), pads=[1] * 4)
+    chain.add("ReduceProd", chain.constant(axes), keepdims=keep)
+    chain.add("Tanh")
+    checked(chain.model(), tmp_path)
+
+
 def test_the_mean_of_a_long_row(tmp_path: Path) -> None:
     chain = Chain(20_000)
     x = chain.value
