@@ -77,14 +77,14 @@ class Answers:
     def classes(self) -> npt.NDArray[np.int32]:
         """Return the class of each input as an int32 array of shape [N], computed by an on-chip argmax. For a
         network that outputs values rather than classes, each entry is -1."""
-        found = [-1 if answer.class_index is None else answer.class_index for answer in self.predictions]
-        return np.array(found, np.int32)
+        indices = [-1 if answer.class_index is None else answer.class_index for answer in self.predictions]
+        return np.array(indices, np.int32)
 
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
         """Return the probability of each input's label, float32 [N]; NaN for a network that outputs values."""
-        found = [np.nan if answer.probability is None else answer.probability for answer in self.predictions]
-        return np.array(found, np.float32)
+        values = [np.nan if answer.probability is None else answer.probability for answer in self.predictions]
+        return np.array(values, np.float32)
 
     @property
     def values(self) -> npt.NDArray[np.float32]:

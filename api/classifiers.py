@@ -128,8 +128,8 @@ class Classifier(_Loaded):
         """
         column = next((name for name in PICTURE_COLUMNS if name in batch), None)
         if column is None:
-            told = ", ".join(map(str, batch)) or "none"
-            raise ArgumentError(f"a batch must have a column {', '.join(PICTURE_COLUMNS)}; its columns are {told}")
+            columns = ", ".join(map(str, batch)) or "none"
+            raise ArgumentError(f"a batch must have a column {', '.join(PICTURE_COLUMNS)}; its columns are {columns}")
         sources: list[Any] = [PathOnly(os.fspath(value)) if column == "path" else value for value in batch[column]]
         return {**batch, **_columns(self.classify(sources, on_error="collect"), len(sources))}
 
@@ -182,9 +182,10 @@ class Predictor(_Loaded):
         elif len(batch) == features:
             rows = np.column_stack([np.asarray(values) for values in batch.values()])
         else:
-            told = f"{len(batch)} columns"
+            columns = f"{len(batch)} columns"
             raise ArgumentError(
-                f"a batch must have a column features or data, or {features} columns of numbers; its columns are {told}"
+                f"a batch must have a column features or data, or {features} columns of numbers; its columns are "
+                f"{columns}"
             )
         answers = self.predict(rows, on_error="collect") if len(rows) else None
         return {**batch, **_columns(answers, len(rows))}

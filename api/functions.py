@@ -366,7 +366,7 @@ def answer_all(
     began = time.perf_counter()
     patient = PatientSession(session) if isinstance(session, Session) else session
     stopped = getattr(_thread, "stopped", None)
-    labels = max(len(named.labels) for named in model.network.named_outputs)
+    labels = max(len(output.labels) for output in model.network.named_outputs)
     make = make or functools.partial(make_predictions, top_k=min(findings.arguments.top_k, labels))
     result = run_batches(patient, batches, make, findings.refuse, stopped)
     return Answers(

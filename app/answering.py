@@ -192,8 +192,8 @@ def _answer(
             if task is not None:
                 task.complete(report)
             write_trace(options.trace, result.timelines, session.info.name)
-            shown = replace(report, predictions=counter.first, answer_count=counter.total)
-            write_report(options.report_file, shown, result.timelines)
+            shown_report = replace(report, predictions=counter.first, answer_count=counter.total)
+            write_report(options.report_file, shown_report, result.timelines)
             answers.finish(report, options.quiet, options.top_k)
     return report
 

@@ -129,12 +129,12 @@ def choice_note(name: str) -> str | None:
 
 def _counts(options: RunOptions) -> dict[str, Any]:
     """Return the warm-up, iteration and compile-timeout arguments of the Neuron backend that were given."""
-    given = {
+    options_given = {
         "warmup": options.warmup,
         "iterations": options.iterations,
         "compile_seconds": options.compile_timeout,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in options_given.items() if value is not None}
 
 
 def _begin(options: RunOptions) -> str:
@@ -147,13 +147,13 @@ def _begin(options: RunOptions) -> str:
         if options.trace is not None:
             raise UsageError("--trace requires the simulator, because the chip provides no timeline; add --backend sim")
         return chosen
-    given = {
+    options_given = {
         "--warmup": options.warmup is not None,
         "--iters": options.iterations is not None,
         "--device-times": options.device_times,
         "--compile-timeout": options.compile_timeout is not None,
     }
-    without_effect = [option for option, is_given in given.items() if is_given]
+    without_effect = [option for option, is_given in options_given.items() if is_given]
     if without_effect and not options.quiet:
         complain(f"{', '.join(without_effect)}: no effect on the simulator, which predicts times")
     return chosen

@@ -152,7 +152,7 @@ def _right_class(source: str | None, model: Model, names: list[str]) -> RightCla
 
     def right_class(answer: Prediction) -> int | None:
         sources = answer.input.sources.values() if isinstance(answer.input, InputNames) else [str(answer.input)]
-        return next((found for name in sources if (found := labels.class_of(name)) is not None), None)
+        return next((label for name in sources if (label := labels.class_of(name)) is not None), None)
 
     return right_class
 

@@ -11,17 +11,17 @@ def complete_model(incomplete: str) -> list[str]:
     from ..models.files import WEIGHTS_DIRECTORY
 
     bundled = sorted(file.stem for file in WEIGHTS_DIRECTORY.glob("*.safetensors"))
-    found = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
-    files = [path for path in found if path.endswith(".safetensors")]
-    folders = [f"{path}{os.sep}" for path in found if os.path.isdir(path)]
+    paths = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
+    files = [path for path in paths if path.endswith(".safetensors")]
+    folders = [f"{path}{os.sep}" for path in paths if os.path.isdir(path)]
     return [name for name in bundled if name.startswith(incomplete)] + files + folders
 
 
 def complete_constant(incomplete: str) -> list[str]:
     """Return completions for --set: `name=` for each timing constant, or `@` followed by a file name."""
     if incomplete.startswith("@"):
-        found = sorted(glob.glob(f"{glob.escape(incomplete[1:])}*"))
-        return [f"@{path}{os.sep if os.path.isdir(path) else ''}" for path in found]
+        paths = sorted(glob.glob(f"{glob.escape(incomplete[1:])}*"))
+        return [f"@{path}{os.sep if os.path.isdir(path) else ''}" for path in paths]
     from ..simulator.timing.constants import TABLE
 
     return [f"{name}=" for name in sorted(TABLE) if name.startswith(incomplete)]

@@ -76,10 +76,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"--config {path}: not TOML: {str(error)[:100]}") from None
     if path.name == "pyproject.toml":
         tool = document.get("tool", {})
-        found = tool.get("trninfer") if isinstance(tool, dict) else None
-        if not isinstance(found, dict):
+        table = tool.get("trninfer") if isinstance(tool, dict) else None
+        if not isinstance(table, dict):
             raise UsageError(f"--config {path}: has no table [tool.trninfer]")
-        return found
+        return table
     return document
 
 
@@ -104,8 +104,8 @@ def _apply(context: typer.Context, parameter: typer.CallbackParam, path: Path | 
 
 
 def _options_of(command: Any) -> Options:
-    named = [(option, parameter.name) for parameter in command.params for option in parameter.opts]
-    return {option[2:]: name for option, name in named if option.startswith("--") and option != "--config"}
+    names = [(option, parameter.name) for parameter in command.params for option in parameter.opts]
+    return {option[2:]: name for option, name in names if option.startswith("--") and option != "--config"}
 
 
 ConfigOption = Annotated[

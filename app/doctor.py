@@ -222,8 +222,8 @@ def _neuron_system() -> list[dict[str, Any]]:
     ]
     try:
         cores = visible_cores()
-        told = f"{len(cores)}: {_list(cores)}" if cores else None
-        rows.append(_found("neuroncores", told, "unknown to neuron-ls"))
+        description = f"{len(cores)}: {_list(cores)}" if cores else None
+        rows.append(_found("neuroncores", description, "unknown to neuron-ls"))
     except BackendUnavailable as error:
         rows.append(_row("neuroncores", "wrong", str(error)))
     folder = cache_folder()
@@ -242,13 +242,13 @@ def _target(backend: str) -> dict[str, Any]:
     from ..runtime.backend import TARGET_VARIABLE, TargetError, resolve_target
     from ..runtime.neuron.system import instance_target
 
-    told = instance_target() if backend == "neuron" else None
+    target = instance_target() if backend == "neuron" else None
     if os.environ.get(TARGET_VARIABLE):
-        told, reason = None, TARGET_VARIABLE
+        target, reason = None, TARGET_VARIABLE
     else:
-        reason = "this instance" if told else "the default"
+        reason = "this instance" if target else "the default"
     try:
-        return _row("target", "ok", f"{resolve_target(told)} ({reason})")
+        return _row("target", "ok", f"{resolve_target(target)} ({reason})")
     except TargetError as error:
         return _row("target", "wrong", str(error))
 

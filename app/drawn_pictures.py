@@ -60,11 +60,11 @@ class DrawnPictures:
             self._left_out.append(name)
             return
         try:
-            drawn = draw_boxes(open_image(name), answer.boxes, answer.size)
+            picture = draw_boxes(open_image(name), answer.boxes, answer.size)
         except InputError as error:  # the file has changed since the prediction
             self.problems.append(InputProblem(answer.input, f"not drawn: {error}"))
             return
-        self._written += self._write(answer.input, drawn, self._folder / self._file_name(name))
+        self._written += self._write(answer.input, picture, self._folder / self._file_name(name))
 
     def _write(self, name: str | int, drawn: Image.Image, target: Path) -> bool:
         """Write the picture of an input atomically. If a folder has this name, record a problem and return False."""
@@ -87,11 +87,11 @@ class DrawnPictures:
         if len(os.fsencode(stem)) > _LONGEST_STEM:
             stem = os.fsencode(stem)[:_LONGEST_STEM].decode("utf-8", "ignore")
         suffix = suffix if suffix.lower() in (*_LOSSY, ".png") else ".png"
-        found, number = stem, 2
-        while any((found + ending).lower() in self._used for ending in self._endings):
-            found, number = f"{stem}-{number}", number + 1
-        self._used.update((found + ending).lower() for ending in self._endings)
-        return found + suffix
+        candidate, number = stem, 2
+        while any((candidate + ending).lower() in self._used for ending in self._endings):
+            candidate, number = f"{stem}-{number}", number + 1
+        self._used.update((candidate + ending).lower() for ending in self._endings)
+        return candidate + suffix
 
     def report(self, quiet: bool) -> None:
         """Print to standard error how many pictures were written, and which pictures could not be written."""
@@ -116,8 +116,8 @@ class SavedMaps(DrawnPictures):
     def save(self, input_name: str | int, pixels: np.ndarray) -> None:
         """Write the map of a picture, as `class_maps.to_picture` returns it, and its overlay if the input is a file."""
         name = str(input_name)
-        shown = "stdin" if name == STANDARD_INPUT else name
-        target = self._folder / self._file_name(shown)
+        displayed_name = "stdin" if name == STANDARD_INPUT else name
+        target = self._folder / self._file_name(displayed_name)
         map_file = target.with_name(f"{target.stem}.png")
         self._maps += self._write(input_name, palette_picture(pixels, self._labels), map_file)
         if name == STANDARD_INPUT or not os.path.isfile(name):
@@ -126,13 +126,13 @@ class SavedMaps(DrawnPictures):
             picture = open_image(name)
             if picture.size != pixels.shape[::-1]:
                 raise InputError("its size has changed")
-            drawn = overlay(picture, pixels, self._labels)
+            overlaid = overlay(picture, pixels, self._labels)
         except InputError as error:  # the file is not a picture, or changed since the prediction
             if not is_array_file(name):
                 self.problems.append(InputProblem(input_name, f"not drawn: {error}"))
             return
         overlay_file = target.with_name(f"{target.stem}{_OVERLAY}{target.suffix}")
-        self._written += self._write(input_name, drawn, overlay_file)
+        self._written += self._write(input_name, overlaid, overlay_file)
 
     def report(self, quiet: bool) -> None:
         """Print to standard error how many maps and overlays were written."""

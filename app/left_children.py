@@ -50,12 +50,12 @@ def _end_all_but(before: set[int]) -> None:
 
 def _children() -> set[int]:
     """Return the child processes of this process, except multiprocessing's resource tracker."""
-    found = set()
+    children = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
             if parent == os.getpid():
-                found.add(int(folder.name))
+                children.add(int(folder.name))
     # The tracker exits with this process, after it has removed shared memory.
     module = sys.modules.get("multiprocessing.resource_tracker")
-    return found - {getattr(getattr(module, "_resource_tracker", None), "_pid", None)}
+    return children - {getattr(getattr(module, "_resource_tracker", None), "_pid", None)}

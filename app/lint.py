@@ -141,12 +141,12 @@ def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]]) ->
     options = ["--shapes", shapes] if shapes is not None else []
     command = python_command("trninfer.simulator.running.trial", "print_refusals", str(path), *options)
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
-        found = [Finding(*each) for each in json.loads(done.stdout)] if done.returncode == 0 else []
+        completed = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        findings = [Finding(*each) for each in json.loads(completed.stdout)] if completed.returncode == 0 else []
     except (subprocess.TimeoutExpired, OSError, ValueError):
         complain(f"{path}: running its kernels failed or took more than {_SECONDS:.0f} s")
         return set()
-    return {finding for finding in found if (finding.path, finding.line) not in known}
+    return {finding for finding in findings if (finding.path, finding.line) not in known}
 
 
 def _line(finding: Finding) -> str:

@@ -48,12 +48,12 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
-        own = _parameters(command)
-        parameters = [parameter for _, options in own.values() for parameter in options]
+        groups = _parameters(command)
+        parameters = [parameter for _, options in groups.values() for parameter in options]
 
         @functools.wraps(command)
         def call(**values: Any) -> None:
-            for name, (kind, options) in own.items():
+            for name, (kind, options) in groups.items():
                 if kind is not None:
                     values[name] = kind(**{option.name: values.pop(option.name) for option in options})
             command(**values)
@@ -71,7 +71,7 @@ def _parameters(command: Callable[..., None]) -> dict[str, tuple[Any, list[inspe
     the parameter is not a group."""
     hints = {name: _annotation(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
     found: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for name, parameter in inspect.signature(command).parameters.items():
         group: Any = hints[name] if is_dataclass(hints[name]) else None
         kinds = {name: hints[name]} if group is None else get_type_hints(group, include_extras=True)
@@ -79,9 +79,9 @@ def _parameters(command: Callable[..., None]) -> dict[str, tuple[Any, list[inspe
         options = [
             inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
             for key, default in defaults.items()
-            if key not in taken
+            if key not in used
         ]
-        taken.update(defaults)
+        used.update(defaults)
         found[name] = group, options
     return found
 

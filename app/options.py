@@ -139,16 +139,16 @@ QuietOption = Annotated[
 
 def check_eight_bits(dtype: str, calibrate: Path | None, eight_bits: str) -> None:
     """Raise UsageError if float8_e4m3 options are given with another dtype."""
-    given = {"--calibrate": calibrate is not None, "--eight-bits": eight_bits != DEFAULT_LAUNCHES.eight_bits}
-    for name, is_given in given.items():
+    options = {"--calibrate": calibrate is not None, "--eight-bits": eight_bits != DEFAULT_LAUNCHES.eight_bits}
+    for name, is_given in options.items():
         if is_given and dtype != "float8_e4m3":
             raise UsageError(f"{name} requires --dtype float8_e4m3, not {dtype}")
 
 
 def fail_under_option(measure: str, example: str = "") -> Any:
     """Return the --fail-under option of a command that computes this metric."""
-    told = f"Exit with status 1 if the {measure} against --labels is below this value{example}."
-    return typer.Option("--fail-under", parser=fraction, metavar="SHARE", help=told)
+    help_text = f"Exit with status 1 if the {measure} against --labels is below this value{example}."
+    return typer.Option("--fail-under", parser=fraction, metavar="SHARE", help=help_text)
 
 
 @dataclass(frozen=True)

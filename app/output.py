@@ -45,12 +45,12 @@ def check_output(path: Path | None, option: str = "--output") -> None:
 def check_files(output: Path | None, trace: Path | None, report: Path | None) -> None:
     """Raise UsageError if a file of --output, --trace or --report is not writable, or if two of them are the same
     file."""
-    named: dict[str, str] = {}
+    options: dict[str, str] = {}
     for option, path in (("--output", output), ("--trace", trace), ("--report", report)):
         check_output(path, option)
         if path is None or is_special(path):
             continue
-        other = named.setdefault(os.path.realpath(path), option)
+        other = options.setdefault(os.path.realpath(path), option)
         if other != option:
             raise UsageError(f"{other} and {option} both write {path}; use different files")
     if trace is not None and is_special(trace):
@@ -59,16 +59,18 @@ def check_files(output: Path | None, trace: Path | None, report: Path | None) ->
 
 def check_kept(read: Iterable[str | Path], *written: tuple[str, Path | None]) -> None:
     """Raise UsageError if a file to be written, passed together with its option, is also an input."""
-    there: dict[tuple[int, int], str] = {}
+    inputs: dict[tuple[int, int], str] = {}
     for option, path in written:
         if path is not None and path.is_file():
             status = path.stat()
-            there[status.st_dev, status.st_ino] = f"{option} {path}"
-    for name in read if there else ():
+            inputs[status.st_dev, status.st_ino] = f"{option} {path}"
+    for name in read if inputs else ():
         with contextlib.suppress(OSError, ValueError):
             status = os.stat(name)
-            if (status.st_dev, status.st_ino) in there:
-                raise UsageError(f"{there[status.st_dev, status.st_ino]}: this file is read as input; use another name")
+            if (status.st_dev, status.st_ino) in inputs:
+                raise UsageError(
+                    f"{inputs[status.st_dev, status.st_ino]}: this file is read as input; use another name"
+                )
 
 
 def is_special(path: Path) -> bool:

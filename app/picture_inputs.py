@@ -135,9 +135,9 @@ def find_named_pictures(
         return find_pictures(arguments, recursive, listed)
     if STANDARD_INPUT in arguments:
         raise UsageError("- and --from-list - both read standard input; use only one of them")
-    found, problems = find_pictures(arguments, recursive, [name for name in listed if name != STANDARD_INPUT])
+    names, problems = find_pictures(arguments, recursive, [name for name in listed if name != STANDARD_INPUT])
     itself = InputProblem(STANDARD_INPUT, "standard input contains the list, so it cannot contain a picture as well")
-    return found, problems + [itself] * listed.count(STANDARD_INPUT)
+    return names, problems + [itself] * listed.count(STANDARD_INPUT)
 
 
 def read_list(path: str) -> list[str]:

@@ -74,11 +74,11 @@ def _other_command(network: Network, kind: str) -> str:
     """Return the error message for a network with a different kind of output; it states the right command."""
     from ..models.inputs import FeatureInput
 
-    wanted, _, option = _FINDS[kind]
+    expected, _, option = _FINDS[kind]
     if isinstance(network.input, FeatureInput):
         return f"model {network.name!r} reads features, not pictures; use trninfer ffnn"
     if network.output.kind in _FINDS:
-        found, command, _ = _FINDS[network.output.kind]
-        return f"model {network.name!r} predicts {found}, not {wanted}; use trninfer {command}"
+        actual, command, _ = _FINDS[network.output.kind]
+        return f"model {network.name!r} predicts {actual}, not {expected}; use trninfer {command}"
     finds = "classes" if network.output.is_labelled else network.output.kind
-    return f"model {network.name!r} predicts {finds}, not {wanted}; use trninfer classify, or import it with {option}"
+    return f"model {network.name!r} predicts {finds}, not {expected}; use trninfer classify, or import it with {option}"

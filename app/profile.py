@@ -97,10 +97,10 @@ def _measured(run: MeasuredRun, steps: int) -> Iterator[str]:
     for e in engines(run):
         rows.append((e.engine, f"{e.busy_us:.2f}", f"{100 * e.share:.1f} %", f"{e.instructions:,}"))
     yield from _table(("engine", "busy us", "of the time", "instructions, packets"), rows)
-    made = makers(run)
-    if made:
+    counts = makers(run)
+    if counts:
         yield ""
-        rows = [(maker, f"{count:,}", f"{size:,}") for maker, (count, size) in sorted(made.items())]
+        rows = [(maker, f"{count:,}", f"{size:,}") for maker, (count, size) in sorted(counts.items())]
         yield from _table(("descriptors by", "packets", "bytes"), rows)
     path = critical_path(run)
     spent: dict[str, int] = {}

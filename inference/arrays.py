@@ -40,9 +40,9 @@ def read_arrays(path: str, spec: ImageInput) -> np.ndarray:
 def in_layout(values: np.ndarray, spec: ImageInput) -> np.ndarray:
     """Convert an example from the layout of the network's original file to float32 [C, H, W], or several examples to
     [N, C, H, W]."""
-    wanted = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
-    several = values.shape[1:] in wanted
-    if not several and values.shape not in wanted:
+    shapes = [spec.array_shape] if spec.layout != "HW" else [spec.array_shape, spec.shape]
+    several = values.shape[1:] in shapes
+    if not several and values.shape not in shapes:
         shape = ", ".join(map(str, spec.array_shape))
         raise InputError(
             f"the array has the shape {list(values.shape)}, but the network expects [{shape}] or [N, {shape}]"

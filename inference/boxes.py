@@ -92,8 +92,8 @@ def find_boxes(
         chosen, corners = best[kept], corners[kept]
         confidences, classes = confidences[chosen], classes[chosen]
     masks = np.asarray(table[chosen, head.columns.masks], np.float32)
-    found = Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, chosen))
-    return found._replace(oriented=_oriented(head, corners, table, chosen)) if head.angle else found
+    boxes = Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, chosen))
+    return boxes._replace(oriented=_oriented(head, corners, table, chosen)) if head.angle else boxes
 
 
 def suppress(
@@ -107,8 +107,8 @@ def suppress(
     order = np.argsort(-scores, kind="stable")
     # Boxes of different classes are moved apart by the same offset as in YOLO's implementation, so that overlaps are
     # rounded in the same way.
-    apart = max(CLASS_OFFSET, float(np.abs(corners).max(initial=0)) + 1)
-    boxes = corners[order].astype(np.float32) + classes[order, None].astype(np.float32) * np.float32(apart)
+    offset = max(CLASS_OFFSET, float(np.abs(corners).max(initial=0)) + 1)
+    boxes = corners[order].astype(np.float32) + classes[order, None].astype(np.float32) * np.float32(offset)
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     remaining = np.arange(len(order))
     kept: list[int] = []

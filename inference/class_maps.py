@@ -122,10 +122,10 @@ def compare(pixels: np.ndarray, right: np.ndarray, count: int) -> tuple[Overlap,
     answered, totals, both = np.zeros((3, count), np.int64)
     for rows in _row_bands(pixels):
         known = right[rows] < count
-        own, true = pixels[rows][known], right[rows][known]
-        answered += _count(own, count)
+        predicted, true = pixels[rows][known], right[rows][known]
+        answered += _count(predicted, count)
         totals += _count(true, count)
-        both += _count(true[own == true], count)
+        both += _count(true[predicted == true], count)
     return tuple(
         Overlap(index, int(answered[index]), int(totals[index]), int(both[index]))
         for index in np.flatnonzero(answered + totals).tolist()
@@ -213,14 +213,14 @@ def read_map_record(record: dict[str, Any]) -> dict[str, Any]:
     if "areas" not in record:
         return {}
     overlaps = record.get("overlaps")
-    found = ClassMap(
+    class_map = ClassMap(
         width=record["width"],
         height=record["height"],
         areas=tuple(ClassArea(**area) for area in record["areas"]),
         preview=record.get("preview", ""),
         overlaps=None if overlaps is None else tuple(Overlap(**overlap) for overlap in overlaps),
     )
-    numbers = [found.width, found.height, *(area.pixels for area in found.areas)]
-    if any(type(number) is not int for number in numbers) or type(found.preview) is not str:
+    numbers = [class_map.width, class_map.height, *(area.pixels for area in class_map.areas)]
+    if any(type(number) is not int for number in numbers) or type(class_map.preview) is not str:
         raise ValueError
-    return {"map": found}
+    return {"map": class_map}

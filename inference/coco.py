@@ -72,11 +72,11 @@ class Annotations:
             return self.pictures.get(Path(str(answer.input)).name)
         path = self.folder / f"{Path(str(answer.input)).stem}.txt"
         lines = _read_text(path, MAX_TEXT).splitlines() if path.is_file() else []  # a missing file means no objects
-        found = []
+        boxes = []
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                found.append(_yolo_annotation(line.split(), answer.size or (1, 1), self._ids, f"{path}:{number}"))
-        return Truth(self.image_id(answer.input), tuple(found))
+                boxes.append(_yolo_annotation(line.split(), answer.size or (1, 1), self._ids, f"{path}:{number}"))
+        return Truth(self.image_id(answer.input), tuple(boxes))
 
     @property
     def _ids(self) -> tuple[int, ...]:
@@ -271,11 +271,11 @@ class BoxScorer:
         right = [{**entry, "id": number} for number, entry in enumerate(self._right, start=1)]
         images = [{"id": number} for number in range(1, len(self._images) + 1)]
         with contextlib.redirect_stdout(io.StringIO()):
-            truth, found = coco(), coco()
-            for each, entries in ((truth, right), (found, _with_areas(self._found))):
+            truth, results = coco(), coco()
+            for each, entries in ((truth, right), (results, _with_areas(self._found))):
                 each.dataset = {"images": images, "annotations": entries, "categories": categories}
                 each.createIndex()
-            evaluation = evaluate(truth, found, "bbox")
+            evaluation = evaluate(truth, results, "bbox")
             evaluation.evaluate()
             evaluation.accumulate()
         # [overlaps, recalls, classes] for all sizes and 100 boxes

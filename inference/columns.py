@@ -51,8 +51,8 @@ class Columns:
             raise ValueError(f"column {self.id_column[:40]!r} cannot be both the id and the label")  # type: ignore[index]
         if self.features:
             return Selection(tuple(_position(names, name) for name in self.features), row_id, label)
-        taken = {*dropped, row_id, label}
-        left = [column for column in range(len(names)) if column not in taken and not is_index(column)]
+        excluded = {*dropped, row_id, label}
+        left = [column for column in range(len(names)) if column not in excluded and not is_index(column)]
         texts = list(filter(is_text, left)) if row_id is None else []
         is_found = len(texts) == 1 and len(left) > 1
         if is_found:
@@ -124,8 +124,8 @@ def _position(names: Sequence[str], name: str) -> int:
     if count:
         raise ValueError(f"{count} columns have the name {name[:40]!r}; column names must be unique")
     more = len(names) - SHOWN_COLUMNS
-    there = ", ".join(each[:40] for each in names[:SHOWN_COLUMNS]) + (f", ... and {more} more" if more > 0 else "")
-    raise ValueError(f"has no column {name[:40]!r}; its columns are:  {there}")
+    listed = ", ".join(each[:40] for each in names[:SHOWN_COLUMNS]) + (f", ... and {more} more" if more > 0 else "")
+    raise ValueError(f"has no column {name[:40]!r}; its columns are:  {listed}")
 
 
 def _check_twice(names: Sequence[str]) -> None:

@@ -211,8 +211,12 @@ def _select(table: _Table, record: list[str]) -> None:
 
 def _has_names(record: Sequence[str], columns: Columns | None) -> bool:
     """Return True if a line contains all columns named by the user and none of these is a number."""
-    named = set() if columns is None else columns.named
-    return bool(named) and named <= {cell.strip() for cell in record} and not any(map(_is_number, named))
+    columns_named = set() if columns is None else columns.named
+    return (
+        bool(columns_named)
+        and columns_named <= {cell.strip() for cell in record}
+        and not any(map(_is_number, columns_named))
+    )
 
 
 def _is_header(record: Sequence[str], header: str) -> bool:
@@ -262,13 +266,13 @@ def _is_number(cell: str) -> bool:
 def _what_is_wrong(record: Sequence[str], column: int, delimiter: str, hint: str) -> str:
     """Describe the cell of a record that is not a number, with advice for common causes."""
     cell = record[column]
-    wanted = "tabs" if delimiter == "\t" else "commas"
+    separator = "tabs" if delimiter == "\t" else "commas"
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), (" ", "spaces")):
         if mark in cell.strip():
-            return f": {name} between the values; expected {wanted}, and decimal points in numbers"
+            return f": {name} between the values; expected {separator}, and decimal points in numbers"
     if not cell.strip():
         if 0 < column == len(record) - 1:
-            return f": ends with a {wanted[:-1]}, as if a value were missing"
+            return f": ends with a {separator[:-1]}, as if a value were missing"
         return f", column {column + 1}: is empty"
     if cell.strip().lower() in MISSING:
         return f", column {column + 1}: {cell[:40]!r}, a missing value; all must be numbers"

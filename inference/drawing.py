@@ -43,9 +43,9 @@ def draw_boxes(picture: Image.Image, boxes: Sequence[Box], size: tuple[int, int]
     for box in reversed(boxes):  # the most confident boxes are drawn last
         _draw_outline(pen, box, scale, width)
         _draw_keypoints(pen, box, scale, 2 * width)
-    taken: list[_Area] = []
+    occupied: list[_Area] = []
     for box in boxes:
-        _draw_label(pen, box, (box.x1 * scale[0], box.y1 * scale[1]), image.size, font, taken)
+        _draw_label(pen, box, (box.x1 * scale[0], box.y1 * scale[1]), image.size, font, occupied)
     return image
 
 

@@ -88,11 +88,11 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
         """Raise InputError unless there is at least one row and each has `features` values. The message includes
         `advice` if rows have more values."""
         if len(self.shape) != 2 or self.shape[1] != features:
-            told = (
+            message = (
                 f"{self.name}: the array has the shape {list(self.shape)}, but the network expects [rows, {features}]"
             )
             is_wider = len(self.shape) == 2 and self.shape[1] > features
-            raise InputError(f"{told}{self._hint(features) or (advice if is_wider else '')}")
+            raise InputError(f"{message}{self._hint(features) or (advice if is_wider else '')}")
         if not len(self):
             raise InputError(f"{self.name}: contains no rows")
 
@@ -124,8 +124,8 @@ class FeatureRows(AbstractContextManager["FeatureRows"]):
                 file.seek(position)
             content = file.read(count * row)
         except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            told = describe(error) if isinstance(error, OSError) else "its archive is damaged"
-            raise InputError(f"{self.name}: row {first}: {told}") from None
+            reason = describe(error) if isinstance(error, OSError) else "its archive is damaged"
+            raise InputError(f"{self.name}: row {first}: {reason}") from None
         if len(content) < count * row:
             raise InputError(f"{self.name}: truncated at row {first + len(content) // row}")
         return np.frombuffer(content, self._dtype).reshape(count, self.shape[1])

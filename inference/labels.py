@@ -57,14 +57,14 @@ def column_classes(table: str, column: str, texts: Sequence[str], labels: Sequen
     known = classes_by_name(labels)
     classes = np.full(len(texts), -1, np.int32)
     for row, text in enumerate(texts):
-        found = known.get(text)
-        if found is None and text.endswith(".0"):
-            found = known.get(text[:-2])
-        if found is None and text:
+        index = known.get(text)
+        if index is None and text.endswith(".0"):
+            index = known.get(text[:-2])
+        if index is None and text:
             where = f"{table}: row {row}, column {column[:40]!r}"
             raise InputError(f"{where}: {text[:40]!r} is neither a label of the model nor a class number")
-        if found is not None:
-            classes[row] = found
+        if index is not None:
+            classes[row] = index
     return classes
 
 

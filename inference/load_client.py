@@ -136,8 +136,8 @@ def _described(spec: Any, batch: int, address: Address) -> tuple[dict[str, Any],
     the description is malformed."""
     name, datatype, shape = (spec.get(key) if isinstance(spec, dict) else None for key in ("name", "datatype", "shape"))
     if not isinstance(datatype, str) or datatype not in _NUMPY:
-        told = f"{str(name)[:MOST_NAME]} is of {str(datatype)[:MOST_NAME]}"
-        raise LoadError(f"{address}: input {told}; specify pictures to send instead")
+        description = f"{str(name)[:MOST_NAME]} is of {str(datatype)[:MOST_NAME]}"
+        raise LoadError(f"{address}: input {description}; specify pictures to send instead")
     if not isinstance(name, str) or not isinstance(shape, list) or any(type(size) is not int for size in shape):
         raise LoadError(f"{address}: the metadata contains an invalid tensor: {str(spec)[:MOST_NAME]!r}")
     shape = [batch if position == 0 else 1 if size == -1 else size for position, size in enumerate(shape)]

@@ -34,10 +34,10 @@ def suppress_oriented(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray
     is_kept = np.ones(len(order), bool)
     for kind in np.unique(classes):
         places = np.flatnonzero(classes[order] == kind)
-        own = boxes[order[places]].astype(np.float32)
-        for first in range(0, len(own), _BLOCK):
-            block = own[first : first + _BLOCK]
-            overlap = overlaps(block, own[: first + len(block)])
+        ordered = boxes[order[places]].astype(np.float32)
+        for first in range(0, len(ordered), _BLOCK):
+            block = ordered[first : first + _BLOCK]
+            overlap = overlaps(block, ordered[: first + len(block)])
             is_before = np.arange(overlap.shape[1]) < first + np.arange(len(block))[:, None]
             is_kept[places[first : first + len(block)]] = ~((overlap > iou) & is_before).any(axis=1)
     return order[is_kept]
@@ -54,8 +54,8 @@ def overlaps(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
     x, y = x1 - x2, y1 - y2
     spread = a * b - c * c
     distance = (a * y * y + b * x * x - 2 * c * x * y) / (spread + _LEAST) / 4
-    own = np.maximum(a1 * b1 - c1 * c1, 0) * np.maximum(a2 * b2 - c2 * c2, 0)
-    distance += np.log(spread / (4 * np.sqrt(own) + _LEAST) + _LEAST) / 2
+    determinants = np.maximum(a1 * b1 - c1 * c1, 0) * np.maximum(a2 * b2 - c2 * c2, 0)
+    distance += np.log(spread / (4 * np.sqrt(determinants) + _LEAST) + _LEAST) / 2
     distance = np.clip(distance, _LEAST, np.float32(100))
     return np.asarray(1 - np.sqrt(1 - np.exp(-distance) + _LEAST))
 

@@ -137,8 +137,8 @@ class ParquetReader:
         width = _list_width(parquet.metadata, columns[0]) if is_list else len(columns)
         Budget(LIMIT_BYTES).take(8 * width, f"a row of {width:,} values")
         batch_rows = max(1, BATCH_BYTES // max(1, 8 * width))
-        wanted = list(dict.fromkeys((*columns, *chosen.texts)))
-        self._batches = _read(parquet.iter_batches(batch_rows, columns=wanted, use_threads=False), chosen, dtype)
+        names = list(dict.fromkeys((*columns, *chosen.texts)))
+        self._batches = _read(parquet.iter_batches(batch_rows, columns=names, use_threads=False), chosen, dtype)
         return _Table(parquet.metadata.num_rows, width, dtype, chosen.notes, chosen.id_name, chosen.label_name)
 
     def _reply(self, work: Any) -> Reply:
@@ -209,10 +209,10 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
 def _select_named(types: Any, schema: Any, named: Columns) -> tuple[_Chosen, list[str]]:
     """Select columns by the user's options; also return a note on the choice, if there is one."""
     names, kinds = list(schema.names), schema.types  # the attribute `types` creates a new list on each access
-    found = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
-    features = [names[column] for column in found.features]
-    id_name, label_name = (None if column is None else names[column] for column in (found.id, found.label))
-    return _Chosen(features, id_name, label_name, ()), list(filter(None, [found.note(names)]))
+    selection = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
+    features = [names[column] for column in selection.features]
+    id_name, label_name = (None if column is None else names[column] for column in (selection.id, selection.label))
+    return _Chosen(features, id_name, label_name, ()), list(filter(None, [selection.note(names)]))
 
 
 def _is_text(types: Any, kind: Any) -> bool:
@@ -226,15 +226,15 @@ def _number_types(pyarrow: Any, schema: Any, columns: list[str], hint: str) -> l
     types = pyarrow.types
     if len(set(columns)) < len(columns) or not columns:
         raise ValueError("must contain at least one column, and column names must be unique")
-    found = []
+    types_of_columns = []
     for column in columns:
         kind = schema.field(column).type
         if len(columns) == 1 and (types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind)):
             kind = kind.value_type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             raise ValueError(f"column {column[:40]!r} is of type {kind}; expected numbers{hint}")
-        found.append(kind)
-    return found
+        types_of_columns.append(kind)
+    return types_of_columns
 
 
 def _list_width(metadata: Any, name: str) -> int:

@@ -78,13 +78,13 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
     classes = _classes_of(names, folder, expect, network.labels, problems)
     named = [name for name in names if name in classes]
     if not named:
-        told = f": {problems[0].input}: {problems[0].message}" if problems else ""
-        raise InputError(f"--check-pictures {folder}: no picture of a known class{told}")
+        detail = f": {problems[0].input}: {problems[0].message}" if problems else ""
+        raise InputError(f"--check-pictures {folder}: no picture of a known class{detail}")
     ways = _ways(spec)
     shapes = network.shapes()
     chosen = _sample(named, network, len(ways))
-    held = max(math.prod(shape) for shape in (*shapes.values(), spec.shape)) * FLOAT_BYTES
-    at_once = max(1, min(AT_ONCE, BATCH_BYTES // (held * len(ways))))
+    bytes_per_picture = max(math.prod(shape) for shape in (*shapes.values(), spec.shape)) * FLOAT_BYTES
+    at_once = max(1, min(AT_ONCE, BATCH_BYTES // (bytes_per_picture * len(ways))))
     right = dict.fromkeys(range(len(ways)), 0)
     tried: list[str] = []
     total = 0
@@ -122,10 +122,10 @@ def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
     if count == 3:
         usual = replace(spec, mean=IMAGENET_MEAN[::step], std=IMAGENET_STD[::step])
         order = "rgb" if spec.channel_order == "bgr" else "bgr"
-        turned = replace(spec, channel_order=order, mean=spec.mean[::-1], std=spec.std[::-1])
+        reversed_order = replace(spec, channel_order=order, mean=spec.mean[::-1], std=spec.std[::-1])
         others += [
             ("ImageNet's mean and deviation", "--mean 0.485,0.456,0.406 --std 0.229,0.224,0.225", usual),
-            (f"colours as {order}", f"--channel-order {order}", turned),
+            (f"colours as {order}", f"--channel-order {order}", reversed_order),
         ]
     side = max(spec.height, spec.width)
     if spec.resize_mode == "crop":

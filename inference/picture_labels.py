@@ -62,8 +62,8 @@ class PictureLabels:
     def check_some(self, names: Sequence[str]) -> None:
         """Raise InputError unless at least one of the pictures has a label."""
         if names and all(self.class_of(name) is None for name in names):
-            shown = f" (it has {next(iter(self._named))!r})" if self._named else ""
-            raise InputError(f"{self._source}: no label for any of the pictures, such as {names[0]!r}{shown}")
+            example = f" (it has {next(iter(self._named))!r})" if self._named else ""
+            raise InputError(f"{self._source}: no label for any of the pictures, such as {names[0]!r}{example}")
 
     def _check_children(self) -> None:
         assert self._folder is not None
@@ -160,9 +160,9 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _name_and_label(number: int, item: object) -> tuple[str, str]:
-    found = {str(key).lower(): value for key, value in item.items()} if isinstance(item, dict) else {}
-    names = [found[key] for key in NAMES if isinstance(found.get(key), str)]
-    labels = [found[key] for key in LABELS if type(found.get(key)) in (str, int)]
+    fields = {str(key).lower(): value for key, value in item.items()} if isinstance(item, dict) else {}
+    names = [fields[key] for key in NAMES if isinstance(fields.get(key), str)]
+    labels = [fields[key] for key in LABELS if type(fields.get(key)) in (str, int)]
     if not (names and labels):
         raise ValueError(f"item {number}: expected a name (input) and a label")
     return names[0], str(labels[0])

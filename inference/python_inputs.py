@@ -154,8 +154,8 @@ def _flatten(inputs: Any, layout: str | None, nested: bool) -> Iterator[Any]:
 
 def _named_pictures(path: str | os.PathLike[str]) -> Iterator[Named]:
     """Return the pictures at a path, which are found as `trninfer classify` finds them."""
-    found, problems = find_pictures([os.fsdecode(path)])
-    yield from ((name, name) for name in found)
+    names, problems = find_pictures([os.fsdecode(path)])
+    yield from ((name, name) for name in names)
     yield from ((problem.input, InputError(problem.message)) for problem in problems)
 
 
@@ -217,8 +217,8 @@ def prepare_picture(
 
 def _from_array(values: np.ndarray, spec: ImageInput, layout: str | None, note_size: SizeNote | None) -> np.ndarray:
     """Convert an array of pixels, or of preprocessed numbers, to the network's input."""
-    own = [spec.array_shape, spec.shape] if spec.layout == "HW" else [spec.array_shape]
-    if values.dtype.kind == "f" and values.shape in own:
+    shapes = [spec.array_shape, spec.shape] if spec.layout == "HW" else [spec.array_shape]
+    if values.dtype.kind == "f" and values.shape in shapes:
         return in_layout(values, spec)
     first = layout == "CHW"
     pixels = values.transpose(1, 2, 0) if first and values.ndim == 3 else values
@@ -238,10 +238,10 @@ def _hint(values: np.ndarray, spec: ImageInput) -> str:
         return ""
     if values.dtype == np.uint8:
         return "; layout='CHW' specifies channels first" if values.shape[:1] in _PIXELS else ""
-    turned = {"CHW": "HWC", "HWC": "CHW"}.get(spec.layout)
+    other_layout = {"CHW": "HWC", "HWC": "CHW"}.get(spec.layout)
     channels, height, width = spec.shape
-    shape = (height, width, channels) if turned == "HWC" else (channels, height, width)
-    return f"; use layout={turned!r} for it" if values.shape == shape and turned else ""
+    shape = (height, width, channels) if other_layout == "HWC" else (channels, height, width)
+    return f"; use layout={other_layout!r} for it" if values.shape == shape and other_layout else ""
 
 
 def _pack(value: Any, spec: SeveralInputs, layout: str | None) -> np.ndarray:

@@ -76,7 +76,7 @@ class RowReader:
             return
         column = str(self._columns.label_column)
         classes = column_classes(source.name, column, source.sides.labels, self.labels)
-        self.classes |= {name: int(found) for name, found in zip(names, classes) if found >= 0}
+        self.classes |= {name: int(index) for name, index in zip(names, classes) if index >= 0}
 
 
 def _names(source: FeatureRows, first: int) -> Sequence[int | str]:
@@ -130,11 +130,11 @@ def _of_path(path: str, features: int, header: str, columns: Columns) -> Iterato
         paths = sorted(glob.glob(path))
         if not paths:
             yield InputProblem(path, "no file matches")
-    for found in paths:
+    for file in paths:
         try:
-            yield read_features(Path(found), features, header, columns)
+            yield read_features(Path(file), features, header, columns)
         except InputError as error:
-            yield InputProblem(found, str(error).removeprefix(f"{found}: "))
+            yield InputProblem(file, str(error).removeprefix(f"{file}: "))
 
 
 def _of_array(value: Any, features: int, name: str) -> FeatureRows | InputProblem:

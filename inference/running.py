@@ -58,13 +58,13 @@ class PatientSession:
 
     def stream(self, batches: Iterable[np.ndarray], progress: Progress | None = None) -> Iterator[BatchAnswer]:
         """Run batches in order; see `Session.stream`."""
-        done = 0
+        finished = 0
         for batch in batches:
             if len(batch):
-                yield self._answer(batch, done, progress or (lambda answered: None))
+                yield self._answer(batch, finished, progress or (lambda answered: None))
             else:
                 yield no_answers(self.rows, self.model.network.row_size, {})
-            done += len(batch)
+            finished += len(batch)
 
     def _answer(self, batch: np.ndarray, done: int, progress: Progress) -> BatchAnswer:
         try:

@@ -104,13 +104,13 @@ class Scorer:
     def score(self) -> Score:
         """Return the score so far."""
         right: Counter[int] = Counter()
-        given: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for (truth, answer), count in self._counts.items():
             right[truth] += count
-            given[answer] += count
+            counts[answer] += count
         classes = tuple(
-            ClassScore(self._labels[index], index, right[index], given[index], self._counts[index, index])
-            for index in sorted({*right, *given})
+            ClassScore(self._labels[index], index, right[index], counts[index], self._counts[index, index])
+            for index in sorted({*right, *counts})
         )
         confusion = tuple(
             Confusion(self._labels[truth], self._labels[answer], count)

@@ -132,15 +132,15 @@ def _matches(pattern: str, search: _Search) -> list[str]:
         return [pattern] if os.path.lexists(pattern) else []
     above, name = os.path.split(pattern)
     folders = _matches(above, search) if above not in ("", pattern) else [above]
-    found = []
+    matches = []
     for folder in folders:
         try:
-            found += [os.path.join(folder, entry) for entry in _entries(folder, name)]
+            matches += [os.path.join(folder, entry) for entry in _entries(folder, name)]
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             search.fail(folder, describe(error))
-    return found
+    return matches
 
 
 def _entries(folder: str, name: str) -> list[str]:
@@ -151,8 +151,8 @@ def _entries(folder: str, name: str) -> list[str]:
     if not glob.has_magic(name):
         os.lstat(os.path.join(folder, name))
         return [name]
-    shown = [entry for entry in os.listdir(folder or os.curdir) if name[0] == "." or entry[0] != "."]
-    return fnmatch.filter(shown, name)
+    entries = [entry for entry in os.listdir(folder or os.curdir) if name[0] == "." or entry[0] != "."]
+    return fnmatch.filter(entries, name)
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
@@ -160,15 +160,15 @@ def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
     pictures of nested folders."""
     folders = [folder]
     while folders:
-        here = folders.pop()
+        folder_name = folders.pop()
         try:
-            visible = _visible(here)
+            visible = _visible(folder_name)
         except OSError as error:  # missing permission, or the folder was removed in the meantime
-            search.fail(here, describe(error))
+            search.fail(folder_name, describe(error))
             continue
-        yield from ((os.path.join(here, name), is_link) for name, is_folder, is_link in visible if not is_folder)
+        yield from ((os.path.join(folder_name, name), is_link) for name, is_folder, is_link in visible if not is_folder)
         if search.recursive:
-            folders += [os.path.join(here, name) for name, is_folder, _ in reversed(visible) if is_folder]
+            folders += [os.path.join(folder_name, name) for name, is_folder, _ in reversed(visible) if is_folder]
 
 
 def _visible(folder: str) -> list[tuple[str, bool, bool]]:

@@ -50,10 +50,10 @@ class Segmenter:
         assert isinstance(spec, ImageInput)
         maps = network.unpack(probabilities)[0].reshape(len(names), *network.output_shape)
         answers = []
-        for name, found in zip(names, maps, strict=True):
+        for name, class_map in zip(names, maps, strict=True):
             size = self._sizes.pop(name, None)
             frame = frame_of(spec, *size) if size is not None and spec.preprocess == "photo" else own_frame(spec)
-            pixels = to_picture(found, frame, (spec.height, spec.width), len(network.labels))
+            pixels = to_picture(class_map, frame, (spec.height, spec.width), len(network.labels))
             if self._save is not None:
                 self._save(name, pixels)
             answer = read_map(pixels, network.labels, self._compare(name, pixels, len(network.labels)))

@@ -97,8 +97,8 @@ class PackedBatches:
     def __iter__(self) -> Iterator[tuple[list[InputNames], np.ndarray]]:
         for names, batch in self._pictures:
             arrays = {**self._given.rows(0, len(batch)), self._streamed: batch}
-            named = [name_example(self._spec, self._given, self._streamed, name) for name in names]
-            yield named, self._spec.pack(arrays)
+            examples = [name_example(self._spec, self._given, self._streamed, name) for name in names]
+            yield examples, self._spec.pack(arrays)
 
 
 def given_batches(

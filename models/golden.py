@@ -66,7 +66,7 @@ def _logits_of(network: Network) -> dict[str, str]:
     """Return, for the layer of each output, the layer that computes its values before the last softmax or argmax."""
     layers = {layer.name: layer for layer in network.layers}
     endings = (PixelArgmax, Softmax)
-    answers = [named.layer for named in network.named_outputs]
+    answers = [output.layer for output in network.named_outputs]
     return {name: layers[name].inputs[0] if isinstance(layers.get(name), endings) else name for name in answers}
 
 
@@ -82,7 +82,7 @@ def run_network(
             f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
         )
     logits = _logits_of(network)
-    kept = {*logits, *logits.values()}
+    needed = {*logits, *logits.values()}
     any_values = any(not named.output.is_labelled for named in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
     left = Counter(network.readers())  # number of remaining readers; values without readers are deleted
@@ -95,7 +95,7 @@ def run_network(
         if any_values:
             np.maximum(largest, np.abs(values[layer.name]).reshape(len(x), -1).max(axis=1, initial=0), out=largest)
         left.subtract(layer.inputs)
-        for name in {*layer.inputs} - kept:
+        for name in {*layer.inputs} - needed:
             if not left[name]:
                 del values[name]
     first, *others = (

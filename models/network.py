@@ -77,15 +77,15 @@ class Network:
         self._check_outputs(self.shapes())
 
     def _check_reads(self) -> None:
-        seen: set[str] = set()
+        earlier: set[str] = set()
         readers, answers = self.readers(), {self.layers[-1].name, *(other.layer for other in self.others)}
         for layer in self.layers:
-            if layer.name in seen:
+            if layer.name in earlier:
                 raise ModelError(f"layer {layer.name!r}: this name is used twice")
             if isinstance(layer, Softmax) and (layer.name not in answers or readers[layer.name]):
                 raise ModelError(f"layer {layer.name!r}: a softmax must be the last layer")
-            _check_inputs(layer, seen)
-            seen.add(layer.name)
+            _check_inputs(layer, earlier)
+            earlier.add(layer.name)
         for layer in self.layers:
             if not readers[layer.name] and layer.name not in answers:
                 raise ModelError(f"layer {layer.name!r}: it is not the last layer, but no layer reads it")
@@ -139,13 +139,13 @@ class Network:
         count = self.named_outputs[0].shape[0 if head.layout == "rows" else 1]
         if head.box_count(self.input.height, self.input.width) not in (None, count):
             raise ModelError(f"boxes: the number of boxes, {count}, does not match the strides for {self.input.shape}")
-        wanted = {
+        required = {
             head.scores_from: (count, head.score_count),
             head.keypoints_from: (count, head.keypoints * head.keypoint_size),
         }
         for name in head.other_outputs:
             shape = shapes.get(name, ())
-            fits = len(shape) == 3 and shape[0] == head.masks if name == head.prototypes else shape == wanted[name]
+            fits = len(shape) == 3 and shape[0] == head.masks if name == head.prototypes else shape == required[name]
             if not fits:
                 raise ModelError(f"boxes: the output {name!r} of shape {list(shape)} does not match the boxes")
 
@@ -168,11 +168,11 @@ class Network:
     @cached_property
     def row_size(self) -> int:
         """The number of values in all outputs for one example."""
-        return sum(named.size for named in self.named_outputs)
+        return sum(output.size for output in self.named_outputs)
 
     def unpack(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Split rows [B, row_size] into the outputs [B, size], as views, in the order of `named_outputs`."""
-        ends = np.cumsum([named.size for named in self.named_outputs])
+        ends = np.cumsum([output.size for output in self.named_outputs])
         return tuple(np.split(rows, ends[:-1], axis=1))
 
     def shapes(self) -> dict[str, Shape]:

@@ -32,13 +32,13 @@ def _shape_keys(context: typer.Context, incomplete: str) -> list[str]:
     yet."""
     from ...runtime.measure.kernel_cases import ShapeError, kernel_keys
 
-    given, comma, _ = incomplete.rpartition(",")
+    complete, comma, _ = incomplete.rpartition(",")
     try:
         keys = kernel_keys(str(context.params.get("kernel")))
     except ShapeError:
         return []
-    taken = {part.partition("=")[0] for part in given.split(",")}
-    return [f"{given}{comma}{key}=" for key in keys if key not in taken]
+    used_keys = {part.partition("=")[0] for part in complete.split(",")}
+    return [f"{complete}{comma}{key}=" for key in keys if key not in used_keys]
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,13 @@ class BenchSubject:
         )
         self._check_graph(options)
         subjects = {"--model": self.model, "--kernel": self.kernel, "--suite": self.suite}
-        given = [option for option, value in subjects.items() if value is not None]
+        subjects_given = [option for option, value in subjects.items() if value is not None]
         results = (options.verify, options.trace, options.report_file, options.output, self.suite)
         prints = compared or any((*results, self.show_lowering, self.graph)) or options.form != "table"
         _refuse(
             {
-                f"{' and '.join(given)} cannot be used together; use only one of them": len(given) > 1,
+                f"{' and '.join(subjects_given)} cannot be used together; use only one of them": len(subjects_given)
+                > 1,
                 "--shape needs --kernel": self.shape is not None and not is_kernel,
                 "--verify and --trace do not support suites; use --kernel or a model": is_suite
                 and (options.verify or options.trace is not None),

@@ -42,7 +42,7 @@ def check_sweep(
         "--graph": subject.graph is not None,
         "--format markdown": options.form == "markdown",
     }
-    wrong = [option for option, there in given.items() if there]
+    wrong = [option for option, is_given in given.items() if is_given]
     if wrong:
         raise UsageError(
             f"{' and '.join(wrong)}: not supported in a sweep; use a single --batch-size, --target and --dtype"

@@ -25,16 +25,16 @@ def parse_constants(given: Sequence[str]) -> Values:
     object that maps targets to such objects. Later values override earlier ones. Raises UsageError for anything else.
     """
     values: Values = {target: {} for target in _TARGETS}
-    named: set[str] = set()
+    names: set[str] = set()
     for part in given:
         if part.strip().startswith("@"):
             for target, constants in _read(Path(part.strip()[1:])).items():
                 values[target].update(constants)
             continue
         name, number = _parse_pair(part)
-        if name in named:
+        if name in names:
             raise UsageError(f"--set: {name} is given twice")
-        named.add(name)
+        names.add(name)
         for constants in values.values():
             constants[name] = number
     return values if any(values.values()) else {}

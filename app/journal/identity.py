@@ -39,5 +39,5 @@ def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> No
                 "weights": "other weights of the same model",
                 "data": "another --data file, or one that has changed",
             }
-            told = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
-            raise UsageError(f"--resume: the answers in {name} were computed with {told}")
+            difference = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
+            raise UsageError(f"--resume: the answers in {name} were computed with {difference}")

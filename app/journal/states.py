@@ -86,10 +86,10 @@ class FileStates:
             for path in self._paths:
                 self._by_spelling.setdefault(spell(path), []).append(path)
         for known in (name, _EXAMPLE.sub("", name)):
-            found = self._by_spelling.get(known if reported else spell(known), [])
-            found = found if reported else [path for path in found if path == known]
-            if found:
-                return found
+            paths = self._by_spelling.get(known if reported else spell(known), [])
+            paths = paths if reported else [path for path in paths if path == known]
+            if paths:
+                return paths
         return []
 
     @staticmethod

@@ -80,8 +80,8 @@ def print_map_score(console: Console, report: Report, quiet: bool) -> None:
     print_score_lines(console, report, map_score_line(score), unlabelled, f"mean IoU {score.mean_iou:.4f}")
     if quiet or not score.classes:
         return
-    shown, few = worst_ious(score, SHOWN_CLASSES)
-    print_table(console, f"intersection over union by class{few and f', {few}'}", iou_columns(), shown)
+    rows, few = worst_ious(score, SHOWN_CLASSES)
+    print_table(console, f"intersection over union by class{few and f', {few}'}", iou_columns(), rows)
 
 
 def iou_columns() -> list[ReportColumn[ClassIou]]:

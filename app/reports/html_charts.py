@@ -118,11 +118,11 @@ def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
 
     constants = machine(target)
     peak = 2 * PARTITIONS**2 * TARGETS[target].tensor_ghz * 1e9
-    found = [Roof("PE array, 16 bits", peak, False)]
+    limits = [Roof("PE array, 16 bits", peak, False)]
     if dtype == "float32":
-        found.append(Roof("PE array, float32", peak / _FP32_PASSES, False))
+        limits.append(Roof("PE array, float32", peak / _FP32_PASSES, False))
     return (
-        *found,
+        *limits,
         Roof("HBM", constants.hbm_stack_rate * 1e9, True),
         Roof("16 DMA engines", constants.dma_sustained * 1e9, True),
     )
@@ -131,7 +131,7 @@ def roofs(target: str, dtype: str) -> tuple[Roof, ...]:
 def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
     """Return the layers that have both arithmetic and memory traffic, and the names of all other layers, which cannot
     be shown on the chart."""
-    found, without = [], []
+    charted, without = [], []
     total = sum(table.total_us for table in tables)
     for name, layer in ((f"{table.prefix}{layer.name}", layer) for table in tables for layer in table.layers):
         span = layer.latency_us if layer.active_us is None else layer.active_us
@@ -141,8 +141,8 @@ def points(tables: Sequence[LayerTable]) -> tuple[list[Point], list[str]]:
         flops = min(layer.flops, layer.hardware_flops) if layer.mfu and layer.hardware_flops else layer.flops
         hardware = layer.hardware_flops / span * 1e6
         share = layer.latency_us / total if total else 0.0
-        found.append(Point(name, flops / layer.hbm_bytes, flops / span * 1e6, share, layer, hardware))
-    return found, without
+        charted.append(Point(name, flops / layer.hbm_bytes, flops / span * 1e6, share, layer, hardware))
+    return charted, without
 
 
 def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -> Markup:
@@ -155,11 +155,11 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         (point, axes.x(point.intensity), axes.y(point.rate), 4 + 14 * math.sqrt(point.share))
         for point in sorted(layers, key=lambda point: -point.share)
     ]
-    taken = [(x - radius, y - radius, x + radius, y + radius) for _, x, y, radius in circles]
+    occupied = [(x - radius, y - radius, x + radius, y + radius) for _, x, y, radius in circles]
     crowd = [circle[1:] for circle in circles]
     crowd += [(x, axes.y(point.hardware_rate), 30.0) for point, x, *_ in circles if point.hardware_rate]
     marks += [axes.roof(roof, limits, crowd) for roof in limits]
-    taken += [
+    occupied += [
         (_WIDTH - _RIGHT - 200, y - 20, _WIDTH - _RIGHT, y) for y in (axes.y(r.value) for r in limits if not r.slope)
     ]
     labels = []
@@ -168,11 +168,11 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
         marks += _hardware_ring(point, x, y, axes.y(point.hardware_rate))
     for point, x, y, radius in circles:
         about = element("title", _describe(point, kind))
-        own = f"point {bound_class(point.layer)}"
-        marks.append(element("circle", about, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{radius:.1f}", class_=own))
-        box = _free_place(x, y, radius, 6.3 * len(point.name), taken)
+        classes = f"point {bound_class(point.layer)}"
+        marks.append(element("circle", about, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{radius:.1f}", class_=classes))
+        box = _free_place(x, y, radius, 6.3 * len(point.name), occupied)
         if box is not None:
-            taken.append(box)
+            occupied.append(box)
             labels.append(element("text", point.name, x=f"{box[0]:.1f}", y=f"{box[1] + 11:.1f}", class_="point-label"))
     svg = element(
         "svg", marks, labels, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img",

@@ -201,7 +201,7 @@ class Server:
 
     def labels(self, top_k: int | None) -> MakePredictions:
         """Return a function that converts the network's outputs to predictions with `top_k` labels."""
-        labels = max(len(named.answer_labels) for named in self.network.named_outputs)
+        labels = max(len(output.answer_labels) for output in self.network.named_outputs)
         return functools.partial(make_predictions, top_k=min(top_k or self.settings.top_k, labels))
 
     def report(self, names: Sequence[str], answers: Sequence[Answer], make: MakePredictions) -> dict[str, Any]:

@@ -89,8 +89,8 @@ class Gate:
         if b"transfer-encoding" in headers and b"content-length" in headers:  # a proxy may use the other header
             return 400, "Content-Length and Transfer-Encoding are mutually exclusive"
         if self._token is not None:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-            known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token.encode())
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            known = scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token.encode())
             return (
                 None
                 if known or path in OPEN_TO_ALL
@@ -106,8 +106,8 @@ class Gate:
 
 def _host(header: str) -> str:
     """Return the host name in a Host header, without the port."""
-    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:]*)(?::\d+)?", header)
-    return found.group(1).lower() if found else ""
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:]*)(?::\d+)?", header)
+    return match.group(1).lower() if match else ""
 
 
 async def _respond(send: Send, status: int, message: str) -> None:

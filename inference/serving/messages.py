@@ -146,13 +146,13 @@ def render_response(request: InferRequest, answer: InferAnswer, specs: Sequence[
     datatypes = {spec.name: spec.datatype for spec in specs}
     outputs = []
     tails = []
-    for wanted in request.outputs:
-        values = answer.arrays[wanted.name]
-        datatype = datatypes[wanted.name]
-        if wanted.classes:
-            values, datatype = _classification(values, answer.labels, wanted), "BYTES"
-        record: dict[str, Any] = {"name": wanted.name, "datatype": datatype, "shape": list(values.shape)}
-        if wanted.binary:
+    for requested in request.outputs:
+        values = answer.arrays[requested.name]
+        datatype = datatypes[requested.name]
+        if requested.classes:
+            values, datatype = _classification(values, answer.labels, requested), "BYTES"
+        record: dict[str, Any] = {"name": requested.name, "datatype": datatype, "shape": list(values.shape)}
+        if requested.binary:
             tails.append(to_bytes(values))
             record["parameters"] = {"binary_data_size": len(tails[-1])}
         else:
@@ -243,8 +243,8 @@ def _read_shape(text: bytes, spec: TensorSpec, where: str) -> tuple[int, ...]:
     except (ValueError, msgspec.DecodeError):
         shape = ()
     if not shape or shape[0] < 1 or shape[1:] != spec.shape[1:]:
-        given = text.decode("utf-8", "replace") if len(text) <= MAX_SHAPE else "too long"
-        raise ProtocolError(f"{where}: {spec.name} has the shape {' '.join(given.split())}; {expected}")
+        shape_text = text.decode("utf-8", "replace") if len(text) <= MAX_SHAPE else "too long"
+        raise ProtocolError(f"{where}: {spec.name} has the shape {' '.join(shape_text.split())}; {expected}")
     return shape
 
 

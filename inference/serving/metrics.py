@@ -101,11 +101,11 @@ class Metrics:
         host; with the simulator, the simulation time). "device_predicted" or "device_measured" is the time of the batch
         on the device.
         """
-        found = {}
+        result = {}
         for part in [part for part in PARTS if part in self._recent]:
             values = np.quantile(np.array(self._recent[part]), QUANTILES, method="inverted_cdf")
-            found[part] = dict(zip(QUANTILES, map(float, values)))
-        return found
+            result[part] = dict(zip(QUANTILES, map(float, values)))
+        return result
 
     def failure(self, fault: str) -> None:
         """Count an input without a prediction, caused by the "input" or by a "worker"."""

@@ -323,12 +323,12 @@ def _model(request: Request, name: str, version: str) -> Server:
 
 def _json_length(request: Request) -> int | None:
     """Return the length of the JSON according to the header of the request, or None if there is no such header."""
-    told = request.headers.get(JSON_LENGTH)
-    if told is None:
+    header = request.headers.get(JSON_LENGTH)
+    if header is None:
         return None
-    if not re.fullmatch(r"[0-9]{1,18}", told):
+    if not re.fullmatch(r"[0-9]{1,18}", header):
         raise HTTPException(400, f"{JSON_LENGTH} must be an integer")
-    return int(told)
+    return int(header)
 
 
 def _render(server: Server, asked: InferRequest, answers: list[InputAnswer], head: dict[str, Any]) -> Response:

@@ -86,8 +86,8 @@ class Signature:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Return the tensors of a response."""
         tensors = [
-            TensorSpec(name, "FP32", (-1, *named.shape))
-            for name, named in zip(self._output_names, self.network.named_outputs)
+            TensorSpec(name, "FP32", (-1, *output.shape))
+            for name, output in zip(self._output_names, self.network.named_outputs)
         ]
         if self.network.answer_labels:
             tensors += [TensorSpec(CLASS_INDEX, "INT32", (-1,)), TensorSpec(LABEL, "BYTES", (-1,))]
@@ -99,8 +99,8 @@ class Signature:
     def _own_output(self) -> str:
         """Return the name of the leading output in the file, otherwise that of the raw scores, or "" if there is
         neither."""
-        taken = self.output_name in _TAKEN or self.network.others
-        name = "" if taken else self.output_name
+        is_taken = self.output_name in _TAKEN or self.network.others
+        name = "" if is_taken else self.output_name
         return name or (SCORES if self.network.output.scores == "raw" and not self.network.others else "")
 
     def sources(self, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -109,8 +109,8 @@ class Signature:
         arrays = {name: _examples(name, tensors[name], spec) for name, spec in self._parts.items()}
         counts = {name: len(values) for name, values in arrays.items()}
         if len(set(counts.values())) > 1:
-            told = ", ".join(f"{name} has {count}" for name, count in counts.items())
-            raise InputError(f"the inputs do not have the same number of examples: {told}")
+            counts_text = ", ".join(f"{name} has {count}" for name, count in counts.items())
+            raise InputError(f"the inputs do not have the same number of examples: {counts_text}")
         spec = self.network.input
         return list(spec.pack(arrays) if isinstance(spec, SeveralInputs) else next(iter(arrays.values())))
 
@@ -118,7 +118,7 @@ class Signature:
         """Return the tensors of the predictions by name; BYTES tensors are arrays of objects."""
         rows = np.stack([answer.scores for answer in answers])
         outputs = zip(self._output_names, self.network.named_outputs, self.network.unpack(rows))
-        tensors = {name: values.reshape(len(rows), *named.shape) for name, named, values in outputs}
+        tensors = {name: values.reshape(len(rows), *output.shape) for name, output, values in outputs}
         if self.network.answer_labels:
             tensors[CLASS_INDEX] = np.array([answer.class_index for answer in answers], np.int32)
             tensors[LABEL] = np.array(self.network.answer_labels, object)[tensors[CLASS_INDEX]]
@@ -130,10 +130,10 @@ class Signature:
     def labels(self) -> dict[str, tuple[str, ...]]:
         """Return the labels of each tensor of scores that has labels."""
         outputs = zip(self._output_names, self.network.named_outputs)
-        found = {name: named.answer_labels for name, named in outputs if named.answer_labels}
+        labels_of_outputs = {name: output.answer_labels for name, output in outputs if output.answer_labels}
         if self._own_output and self.network.answer_labels:
-            found[self._own_output] = self.network.answer_labels
-        return found
+            labels_of_outputs[self._own_output] = self.network.answer_labels
+        return labels_of_outputs
 
     @property
     def _parts(self) -> dict[str, PartInput]:
@@ -146,7 +146,7 @@ class Signature:
     def _output_names(self) -> list[str]:
         if not self.network.others:
             return ["probabilities" if self.network.answer_labels else "values"]
-        names = [named.name for named in self.network.named_outputs]
+        names = [output.name for output in self.network.named_outputs]
         return [f"{name}_output" if name in (CLASS_INDEX, LABEL) else name for name in names]
 
 

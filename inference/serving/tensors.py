@@ -63,14 +63,14 @@ class TooManyExamples(ProtocolError):  # noqa: N818 (the condition)
 
 def split_elements(raw: memoryview, where: str) -> list[bytes]:
     """Return the elements of a raw BYTES tensor, each preceded by its length in four bytes."""
-    found = []
+    elements = []
     while raw:
         length = struct.unpack_from("<I", raw)[0] if len(raw) >= 4 else len(raw) + 1
         if length > len(raw) - 4:
             raise ProtocolError(f"{where}: an element of BYTES is truncated")
-        found.append(bytes(raw[4 : 4 + length]))
+        elements.append(bytes(raw[4 : 4 + length]))
         raw = raw[4 + length :]
-    return found
+    return elements
 
 
 def parse_datatype(name: str, where: str) -> np.dtype[Any]:
@@ -91,8 +91,8 @@ def from_json(text: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], where: 
         raise ProtocolError(f"{where}: data must be a list of numbers")
     nesting = text.translate(None, _NOT_NESTING)
     if not _fits_shape(nesting, shape):
-        found = f"{nesting.count(b',') + 1} values" if nesting.count(b"[") == 1 else "nested lists"
-        raise ProtocolError(f"{where}: data contains {found}, which does not match the shape {list(shape)}")
+        description = f"{nesting.count(b',') + 1} values" if nesting.count(b"[") == 1 else "nested lists"
+        raise ProtocolError(f"{where}: data contains {description}, which does not match the shape {list(shape)}")
     del nesting
     numbers = text.translate(None, b"[]")
     values = np.empty(count, np.float64 if dtype.kind not in "iub" else dtype)
@@ -154,8 +154,8 @@ def _parse(text: bytes, dtype: np.dtype[Any], where: str) -> list[Any]:
     try:
         numbers: list[Any] = decoder.decode(text)
     except (msgspec.DecodeError, ValueError) as error:
-        told = str(error).partition(" - at ")[0][:100]
-        raise ProtocolError(f"{where}: data must be numbers of {dtype.name}: {told}") from None
+        reason = str(error).partition(" - at ")[0][:100]
+        raise ProtocolError(f"{where}: data must be numbers of {dtype.name}: {reason}") from None
     if dtype.kind in "iub":
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if min(numbers) < low or max(numbers) > high:
