@@ -184,8 +184,8 @@ class Predictor(_Loaded):
         else:
             columns = f"{len(batch)} columns"
             raise ArgumentError(
-                f"a batch must have a column features or data, or {features} columns of numbers; its columns are "
-                f"{columns}"
+                f"a batch must have a column named features or data, or {features} columns of numbers; its columns "
+                f"are {columns}"
             )
         answers = self.predict(rows, on_error="collect") if len(rows) else None
         return {**batch, **_columns(answers, len(rows))}

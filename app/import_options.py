@@ -264,7 +264,9 @@ def _read_labels(path: Path) -> tuple[str, ...]:
     except (OSError, ValueError) as error:
         raise UsageError(f"--labels {path}: {describe(error)}") from None
     if len(raw) > MAX_LABEL_BYTES:
-        raise UsageError(f"--labels {path}: more than {MAX_LABEL_BYTES >> 20} MiB; expected one line for each class")
+        raise UsageError(
+            f"--labels {path}: the file is larger than {MAX_LABEL_BYTES >> 20} MiB; expected one line for each class"
+        )
     try:
         return parse_labels(raw, path.suffix.lower())
     except ModelError as error:

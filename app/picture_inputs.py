@@ -158,7 +158,9 @@ def read_list(path: str) -> list[str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"--from-list {path}: {describe(error)}") from None
     if len(content) > MAX_LIST_BYTES:
-        raise UsageError(f"--from-list {path}: more than {MAX_LIST_BYTES >> 20} MiB, the limit for a list of pictures")
+        raise UsageError(
+            f"--from-list {path}: the list is larger than {MAX_LIST_BYTES >> 20} MiB, the limit for lists of pictures"
+        )
     if b"\0" in content:  # a name cannot contain a null byte
         raise UsageError(f"--from-list {path}: contains NUL bytes; expected a text file with one name per line")
     lines = (line.removesuffix(b"\r") for line in content.split(b"\n"))

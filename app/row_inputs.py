@@ -120,5 +120,5 @@ def read_standard_input() -> bytes:
     if not content:
         raise UsageError("--data -: standard input is empty")
     if len(content) > MAX_PIPED_BYTES:
-        raise UsageError(f"--data -: more than {MAX_PIPED_BYTES} bytes; write them to a file")
+        raise UsageError(f"--data -: standard input has more than {MAX_PIPED_BYTES} bytes; write them to a file")
     return content

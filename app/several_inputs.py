@@ -31,7 +31,7 @@ def parse_inputs(words: Sequence[str]) -> dict[str, str]:
         if not (name and equals and source):
             raise UsageError(f"--input {word}: expected the name of an input and its file, such as left=a.png")
         if name in sources:
-            raise UsageError(f"--input {name}: given more than once")
+            raise UsageError(f"--input {name}: this input is specified more than once")
         sources[name] = source
     return sources
 

@@ -20,8 +20,8 @@ from trninfer.simulator.timing.constants import Constant, Machine, constants, ma
 
 # relative change of a constant for computing slopes; large compared with rounding errors, small compared with 1
 STEP = 0.05
-# A constant counts as determined if changing it by a fraction x changes the total latency of the rows by at least this
-# factor times x. Since the errors of the rows are about 5 %, such a constant is known to about 20 %.
+# A constant counts as determined by the rows if changing it by 1 % changes their total latency by at least this many
+# percent. Since the errors of the rows are about 5 %, such a constant is known to about 20 %.
 DETERMINED = 0.25
 UNLIMITED = 1e3  # factor on a rate that effectively removes it from the model
 WHOLE = ("B", "DMAs", "instructions", "")  # units of whole numbers, which are refitted among half, the same and double

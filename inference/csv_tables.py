@@ -77,7 +77,7 @@ def csv_rows(
         try:
             table = _parse(text, header, delimiter, columns, budget)
         except UnicodeDecodeError:
-            raise ValueError("not a table of numbers in UTF-8") from None
+            raise ValueError("not a table of numbers encoded in UTF-8") from None
         except csv.Error as error:
             raise ValueError(f"not a table of numbers: {error}") from None
     width = table.width if table.selection is None else len(table.selection.features)
@@ -97,7 +97,7 @@ def table_cells(content: bytes, delimiter: str) -> tuple[list[str], int]:
             if not record or (not cells and record[0].lstrip().startswith("#")):
                 continue
             if len(record) > 1:
-                raise ValueError(f"line {reader.line_num}: {len(record)} values; expected one per line")
+                raise ValueError(f"line {reader.line_num}: found {len(record)} values; expected one per line")
             first = first or reader.line_num
             cells.append(record[0].strip())
     except UnicodeDecodeError:

@@ -41,7 +41,7 @@ def read_labels(path: Path, rows: int, labels: Sequence[str], header: str = "aut
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {describe(error)}") from None
     if values.shape != (rows,):
-        raise InputError(f"{path}: {len(values)} labels, but there are {rows} rows")
+        raise InputError(f"{path}: contains {len(values)} labels, but there are {rows} rows")
     wrong = np.flatnonzero((values < 0) | (values >= len(labels)))
     if len(wrong):
         raise InputError(f"{path}: row {wrong[0]} has the label {values[wrong[0]]}; 0 to {len(labels) - 1} are allowed")

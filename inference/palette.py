@@ -60,7 +60,7 @@ SURFACES_DARK = {
 }
 SURFACES_PRINT = {**SURFACES_LIGHT, "page": "#ffffff", "ink": "#000000", "line": "#cccccc"}
 
-# Colours of classes in pictures and charts, by class index modulo 8: Okabe and Ito's palette without black.
+# Colours of classes in pictures and charts, indexed by class number modulo 8: Okabe and Ito's palette without black.
 SERIES = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c")
 
 # Styles for `rich`, which use the 16 colours of the terminal's theme.

@@ -91,7 +91,7 @@ class PictureLabels:
                 text = file.read().decode("utf-8-sig")
             rows = list(_json_rows(text) if path.suffix.lower() == ".json" else _table_rows(text, path.suffix.lower()))
         except UnicodeDecodeError:
-            raise InputError(f"{path}: not a table in UTF-8") from None
+            raise InputError(f"{path}: not a table encoded in UTF-8") from None
         except (OSError, ValueError, csv.Error) as error:
             raise InputError(f"{path}: {describe(error)}") from None
         for where, name, label in rows:
@@ -130,7 +130,7 @@ def _table_rows(text: str, suffix: str) -> Iterator[tuple[str, str, str]]:
             columns = header
             continue
         if len(cells) <= max(columns):
-            raise ValueError(f"line {reader.line_num}: {len(cells)} columns; expected a name and a label")
+            raise ValueError(f"line {reader.line_num}: found {len(cells)} columns; expected a name and a label")
         yield f"line {reader.line_num}", cells[columns[0]].strip(), cells[columns[1]].strip()
 
 

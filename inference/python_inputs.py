@@ -267,7 +267,7 @@ def _part(value: Any, spec: PartInput, layout: str | None) -> np.ndarray:
         return picture
     numbers = read_numbers(value, "numbers").astype(np.float32).reshape(-1)
     if len(numbers) != spec.features or not np.isfinite(numbers).all():
-        raise InputError(f"{len(numbers)} numbers; expected {spec.features} finite ones")
+        raise InputError(f"got {len(numbers)} numbers; expected {spec.features} finite numbers")
     return numbers
 
 

@@ -88,7 +88,7 @@ class Network:
             earlier.add(layer.name)
         for layer in self.layers:
             if not readers[layer.name] and layer.name not in answers:
-                raise ModelError(f"layer {layer.name!r}: it is not the last layer, but no layer reads it")
+                raise ModelError(f"layer {layer.name!r}: no layer reads its output, although it is not the last layer")
 
     def _check_outputs(self, shapes: Mapping[str, Shape]) -> None:
         shape = shapes[self.layers[-1].name]

@@ -38,8 +38,8 @@ MAX_STREAM_BYTES = 256 << 20  # limit for streams without seek, such as pipes, w
 MIN_SIDE = 5
 MAX_ASPECT = 64  # largest ratio of the longer to the shorter side; a narrower picture contains no digit
 
-# Formats whose decoders only decode pixels. Some other formats that Pillow supports start programs (EPS) or are vector
-# graphics.
+# Formats whose decoders do nothing but decode pixels. Some other formats that Pillow supports start programs (EPS) or
+# are vector graphics.
 FORMATS: tuple[str, ...] = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 if "avif" in features.modules and features.check("avif"):  # Pillow 11.3, if it was built with libavif
     FORMATS = ("AVIF", *FORMATS)

@@ -305,7 +305,7 @@ def _open_locked(path: Path, target: Path) -> BinaryIO:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UsageError(f"{path}: not a regular file")
             _lock(file, target)
-            # The run that held the lock may have removed the file meanwhile.
+            # The run that held the lock may have removed the file in the meantime.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
                     return file

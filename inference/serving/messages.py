@@ -183,7 +183,7 @@ def _read_input(
         return _read_pictures(item, where, raw, max_examples)
     shape = _read_shape(bytes(item.shape), spec, where)
     if shape[0] > max_examples:
-        raise TooManyExamples(f"{shape[0]} inputs; at most {max_examples} in one request")
+        raise TooManyExamples(f"{shape[0]} inputs; a request may contain at most {max_examples}")
     dtype = parse_datatype(item.datatype, where)
     size = item.parameters.binary_data_size
     if size is None:
@@ -206,7 +206,7 @@ def _read_pictures(item: _Input, where: str, raw: memoryview, max_examples: int)
     if not shape or shape[0] < 1 or shape[1:] not in ([], [1]):
         raise ProtocolError(f"{where}: pictures sent as BYTES must have the shape [N] or [N, 1] with N >= 1")
     if shape[0] > max_examples:
-        raise TooManyExamples(f"{shape[0]} inputs; at most {max_examples} in one request")
+        raise TooManyExamples(f"{shape[0]} inputs; a request may contain at most {max_examples}")
     size = item.parameters.binary_data_size
     if size is None:
         files = [] if item.data is msgspec.UNSET else _from_base64(bytes(item.data), shape[0], where)

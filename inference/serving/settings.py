@@ -65,7 +65,7 @@ class ServingSettings:
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is {value!r}; expected an integer of at least 1")
         if not 0 <= self.max_delay < 60 or not 0 < self.timeout <= 86_400:
-            raise ValueError("max_delay must be from 0 to 60 seconds, and timeout above 0 and at most a day")
+            raise ValueError("max_delay must be from 0 to 60 seconds, and timeout must be above 0 and at most one day")
         if self.max_queue < self.max_batch:
             raise ValueError(f"max_queue must be at least max_batch ({self.max_batch}), got {self.max_queue}")
         if self.token is not None and not re.fullmatch(r"[\x21-\x7e]{8,200}", self.token):

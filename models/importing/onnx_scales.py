@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ModelError
 from .onnx_file import Node
 
-# Input positions of (the data, its scale, its zero point), and of (the scale, the zero point) of the output.
+# Positions of the inputs: (data, its scale, its zero point), and (scale, zero point) of the output.
 _DATA = {
     "DequantizeLinear": ((0, 1, 2),),
     "QLinearConv": ((0, 1, 2),),

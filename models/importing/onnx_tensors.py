@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 MAX_RANK = 8
 
-# ONNX Runtime stores the weights of a file twice while loading it. If the tensors of at least LARGE bytes require MANY
-# bytes in total, they are removed from the graph and passed to ONNX Runtime as inputs.
+# ONNX Runtime holds two copies of a file's weights in memory while it loads the file. If the tensors of at least LARGE
+# bytes require MANY bytes in total, they are removed from the graph and passed to ONNX Runtime as inputs.
 LARGE = 1 << 20
 MANY = 1 << 27
 

@@ -141,7 +141,7 @@ def _blocks(convolutions: list[int], modules: int) -> tuple[int, ...]:
         if following is not None and following - i == modules + 1:
             blocks.append(0)
         elif following is not None and following - i != modules:
-            raise ModelError(f"'features.{i}' and 'features.{following}' are not numbered as in a VGG")
+            raise ModelError(f"'features.{i}' and 'features.{following}' are not numbered as in a VGG network")
     return tuple(blocks)
 
 

@@ -78,7 +78,7 @@ class Transpose(Layer):
                 f"layer {self.name!r}: order {list(self.order)[:8]} is not a permutation of the axes of split"
             )
         if min(self.split) < 1:
-            raise ModelError(f"layer {self.name!r}: split {list(self.split)} has sizes below 1")
+            raise ModelError(f"layer {self.name!r}: the sizes in split must be at least 1, got {list(self.split)}")
         check_count(self.name, self.split, self.shape)
 
     def output_shape(self, *shapes: Shape) -> Shape:

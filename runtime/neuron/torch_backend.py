@@ -130,7 +130,7 @@ class TorchBackend(OnDevice):
             except DeviceTimingError as error:
                 reason = str(error)
         if executable.neff is None:
-            raise DeviceTimingError(f"{reason}; TorchNeuron did not leave exactly one {NEFF} of it to capture")
+            raise DeviceTimingError(f"{reason}; TorchNeuron did not leave exactly one {NEFF} to capture")
         try:
             return capture_profile(executable.neff, {})
         except DeviceTimingError as error:

@@ -71,7 +71,9 @@ def _one_partition(call: Call) -> None:
     if dst.shape[0] != 1 or dst.free_size != data.free_size:
         raise call.refuse("dst", dst, f"must be 1 partition of {data.free_size} element(s), like data {data.label}")
     if call.op.startswith("bitwise") and not (dst._dtype.is_integer and data._dtype.is_integer):
-        raise NkiValidationError(f"tensor_partition_reduce: nl.{call.op} takes integers, got {data.label}, {dst.label}")
+        raise NkiValidationError(
+            f"tensor_partition_reduce: nl.{call.op} requires integers, got {data.label}, {dst.label}"
+        )
 
 
 @instruction(engine.gpsimd, cost=("one_pass", "unit", "data"), rules=(_one_partition,), flops=(1, "data"))

@@ -52,9 +52,9 @@ class NKIObject:
         alike = vars(self) == vars(other)
         if alike:
             warnings.warn(
-                f"`==` of two objects of {type(self).__name__}, which does not define it: NKI 0.6 compared their "
-                "fields, as the simulator does; since NKI 0.7, Python compares identities, so they differ: make the "
-                "class a dataclass",
+                f"`==` is applied to two objects of {type(self).__name__}, which does not define it: NKI 0.6 compared "
+                "their fields, as the simulator does, but since NKI 0.7 Python compares identities, so the objects "
+                "differ; make the class a dataclass",
                 UndefinedOnChipWarning,
                 stacklevel=2,
             )

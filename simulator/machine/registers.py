@@ -77,7 +77,7 @@ class VirtualRegister(DeviceNumber):
 
     def __bool__(self) -> bool:  # type: ignore[override]
         raise OperatorError(
-            "`while` or `if` of a register: its value exists only on the device; use nl.while_loop(register, body) "
+            "`while` or `if` on a register: its value exists only on the device; use nl.while_loop(register, body) "
             "(`trninfer migrate` rewrites `while register`, which NKI 0.6 accepted)"
         )
 

@@ -47,7 +47,7 @@ class Expressions:
             own = self.ctx.names.dtype(node) if not self._host else None
             value = self.ctx.scope.get(node.id)
             if isinstance(value, Ambiguous):
-                raise CannotError(f"{node.id}: an index array that differs between branches or iterations")
+                raise CannotError(f"{node.id}: an index array must not differ between branches or iterations")
             return Result(own or node.id, value)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
@@ -96,7 +96,7 @@ class Expressions:
         for child in _children(node):
             result = self.rewrite(child)
             if isinstance(result.value, (Index, Mask, Axis)) and not isinstance(node, (ast.Tuple, ast.keyword)):
-                raise CannotError(f"{self.ctx.source.of(child)}: an index array outside of a subscript")
+                raise CannotError(f"{self.ctx.source.of(child)}: index arrays are supported only in subscripts")
             if result.text != self.ctx.source.of(child):
                 changes.append((*self.ctx.source.span(child), result.text))
         self.target, self._host = outer, host
@@ -162,7 +162,7 @@ class Expressions:
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             placed = base.value.placed(tuple(isinstance(part, ast.Slice) for part in parts))
             if placed is None:
-                raise CannotError(f"{self.ctx.source.of(node)}: an index array in this form")
+                raise CannotError(f"{self.ctx.source.of(node)}: index arrays in this form are not supported")
             return Result("", placed)
         if isinstance(base.value, tuple) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
             return Result("", base.value[node.slice.value])
@@ -193,9 +193,7 @@ class Expressions:
         if len(elements) == 1 and elements[0].text == "..." and clips:
             return clip_whole(base, clips)
         if any(element.rows is not None for element in elements[1:]):
-            raise CannotError(
-                "a tile as an index of a dimension other than the first: use t.ap(..., scalar_offset=...)"
-            )
+            raise CannotError("a tile can be an index only of the first dimension: use t.ap(..., scalar_offset=...)")
         return take(base, elements, clips)
 
     def _elements(self, parts: list[ast.expr]) -> list[Element]:
@@ -222,7 +220,9 @@ class Expressions:
         if isinstance(result.value, Axis):
             return Element(slice_text(result.value.start, result.value.stop), is_slice=True)
         if isinstance(result.value, (Mask, tuple)):
-            raise CannotError(f"{self.ctx.source.of(node)} as one of several indices, or a mask as an index")
+            raise CannotError(
+                f"{self.ctx.source.of(node)} cannot be one of several indices, and a mask cannot be an index"
+            )
         if isinstance(result.value, Index):
             return Element(result.value.base.text, result.value)
         if isinstance(result.value, Tensor):
@@ -269,7 +269,7 @@ class Expressions:
             return None
         a, b = as_index(left), as_index(right)
         if a is None or b is None:
-            raise CannotError(f"{self.ctx.source.of(node)}: an index array with a tensor")
+            raise CannotError(f"{self.ctx.source.of(node)}: an index array cannot be combined with a tensor")
         found = None
         if isinstance(node.op, ast.Add):
             found = a + b
@@ -293,7 +293,7 @@ class Expressions:
             if one is None or other is None or one.count != other.count:
                 raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
             if one.factor != other.factor and any(f.is_number and f.number < 0 for f in (one.factor, other.factor)):
-                raise CannotError(f"{self.ctx.source.of(node)}: an index that counts down in one of two cases")
+                raise CannotError(f"{self.ctx.source.of(node)}: an index cannot count down in only one of two cases")
             axes[at] = Step(_chosen(test, one.factor, other.factor), one.count)
         return Result("", Index(_chosen(test, first.base, second.base), axes, max(first.rank, second.rank)))
 
@@ -333,7 +333,7 @@ class Expressions:
         for operator, left, right in zip(node.ops, sides, sides[1:]):
             a, b = as_index(left), as_index(right)
             if a is None or b is None:
-                raise CannotError(f"{self.ctx.source.of(node)}: an index array compared with a tensor")
+                raise CannotError(f"{self.ctx.source.of(node)}: an index array cannot be compared with a tensor")
             below += self._at_most_zero(node, operator, a, b)
         return Result("", Mask(tuple(below)))
 
@@ -352,7 +352,7 @@ class Expressions:
         }
         found = kinds.get(type(operator))
         if found is None:
-            raise CannotError(f"{self.ctx.source.of(node)}: a mask in this form")
+            raise CannotError(f"{self.ctx.source.of(node)}: masks in this form are not supported")
         yield from (index for index in found if index is not None)
 
 

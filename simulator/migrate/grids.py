@@ -73,7 +73,7 @@ def _front(body: list[Any], first: int, outputs: list[int]) -> list[int]:
             chosen.add(position)
             wanted |= _names(body[position])
     if any(name.startswith("program_") for name in wanted):
-        raise CannotError("an output whose shape depends on nl.program_id")
+        raise CannotError("the shape of an output must not depend on nl.program_id")
     return sorted(chosen)
 
 

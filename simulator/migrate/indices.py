@@ -58,7 +58,7 @@ class Index:
             clip = clips.get(at)
             if clip is not None:
                 if clip.of is not None and (clip.of - axis.count).is_number and clip.of != axis.count:
-                    raise CannotError("a mask on index arrays whose sizes differ from those of the operand")
+                    raise CannotError("the index arrays of a mask must have the sizes of the operand")
                 base = base + axis.factor * clip.start
                 axes[at] = replace(axis, count=clip.count)
         return Index(base, axes, self.rank)

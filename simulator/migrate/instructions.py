@@ -119,7 +119,7 @@ class Arguments(dict[str, ast.expr]):
 def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
     """Return the arguments of a call by name, in the order of the call."""
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
-        raise CannotError("arguments that are expanded (*args, **kwargs)")
+        raise CannotError("expanded arguments (*args, **kwargs) are not supported")
     if len(call.args) > len(parameters):
         raise CannotError(f"more positional arguments than {', '.join(parameters)}")
     found = Arguments(zip(parameters, call.args))
@@ -208,7 +208,7 @@ def allocate(ctx: Context, expressions: Expressions, shape: str, dtype: str, reg
 
 def _may_hoist(ctx: Context) -> None:
     if ctx.no_hoisting:
-        raise CannotError(f"an instruction inside of {ctx.no_hoisting}, where no dst can be allocated before it")
+        raise CannotError(f"no dst can be allocated before an instruction inside of {ctx.no_hoisting}")
 
 
 def _extents(shape: str) -> tuple[str, ...] | None:

@@ -110,7 +110,7 @@ class Statements:
         if len(node.targets) == 1 and isinstance(target, (ast.Tuple, ast.List)):
             return self._unpack(node, target)
         if any(isinstance(each, ast.Subscript) and self._destination(each) is not None for each in node.targets):
-            raise CannotError(f"{self.ctx.source.of(node)}: several targets, of which one is part of a tile")
+            raise CannotError(f"{self.ctx.source.of(node)}: one of several targets cannot be part of a tile")
         result = self.ex.rewrite(node.value)
         for each in node.targets:
             if isinstance(each, ast.Name):
@@ -143,7 +143,7 @@ class Statements:
         given = [*value.args, *(keyword.value for keyword in value.keywords if keyword.arg in ("start", "stop"))]
         bounds = [self.ex.rewrite(bound).text for bound in given]
         if len(bounds) > 2:
-            raise CannotError("an axis that is indexed by a range with a step")
+            raise CannotError("an axis cannot be indexed by a range with a step")
         return Result("", Axis(bounds[0] if len(bounds) == 2 else "0", bounds[-1]))
 
     def _learn(self, name: str, value: ast.expr, result: Result) -> None:
@@ -327,7 +327,7 @@ class Statements:
         target = node.target
         base = self.ex.rewrite(target if isinstance(target, ast.Name) else getattr(target, "value", target))
         if is_index(base.value):
-            raise CannotError("an index array that is changed in place")
+            raise CannotError("an index array cannot be changed in place")
         on_tile = base.tensor is not None or (isinstance(target, ast.Subscript) and self.ex._takes_indices(target))
         if not on_tile:
             result = self.ex.rewrite(node.value)

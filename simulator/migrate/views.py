@@ -57,7 +57,7 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
         return _basic(text, tensor, inner, clips)
     indices = [element.index for element in inner]
     if any(index is None for index in indices):
-        raise CannotError("index arrays and slices in one subscript")
+        raise CannotError("index arrays and slices cannot be combined in one subscript")
     return _advanced(text, tensor, [index for index in indices if index is not None], clips or {})
 
 
@@ -105,7 +105,7 @@ def _clipped_slices(elements: list[Element], tensor: Tensor, clips: Clips) -> li
     slices = [position for position, element in enumerate(elements) if element.is_slice]
     for at, clip in clips.items():
         if -at > len(slices):
-            raise CannotError("a mask with more axes than the tile that it restricts")
+            raise CannotError("a mask cannot have more axes than the tile that it restricts")
         elements[slices[at]] = Element(_clipped_slice(elements[slices[at]].text, clip), is_slice=True)
     return elements
 
@@ -178,11 +178,11 @@ def _advanced(text: str, tensor: Tensor, indices: list[Index], clips: Clips) -> 
     for index in indices:
         for at, axis in index.axes.items():
             if at in counts and counts[at] != axis.count:
-                raise CannotError("index arrays of different sizes along one axis")
+                raise CannotError("index arrays along one axis must have the same size")
             counts[at] = axis.count
     if rank > max(2, len(indices), len(counts)):
         raise CannotError(
-            "index arrays with more axes than the tensor has dimensions: use a grid of its dimensions only"
+            "index arrays cannot have more axes than the tensor has dimensions: use a grid of these dimensions only"
         )
     full = tuple(counts[at].text if at in counts else "1" for at in range(-rank, 0))
     clipped = [index.clipped(clips) for index in indices]
@@ -246,7 +246,7 @@ def _pattern(text: str, tensor: Tensor, indices: list[Index], rank: int) -> str:
             axis = index.axes.get(at)
             if axis is not None:
                 if axis.factor.is_number and axis.factor.number < 0:
-                    raise CannotError("an index that counts down: strides of access patterns cannot be negative")
+                    raise CannotError("an index cannot count down: strides of access patterns cannot be negative")
                 step = step + Sum(0, {f"{text}.strides[{dimension}]": 1}) * axis.factor
                 count = axis.count
         if step == Sum(0) and count != Sum(1) and not pairs and tensor.region in ("sbuf", "psum"):
@@ -265,7 +265,7 @@ def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) 
     """Return rows of a tensor in HBM, selected by indices that are stored in SBUF."""
     indices = [element.index for element in elements[1:]]
     if tensor.region not in ("hbm", "") or any(index is None for index in indices):
-        raise CannotError("a tile as an index: read rows of a tensor in HBM with t.ap(..., vector_offset=tile)")
+        raise CannotError("a tile cannot be an index: read rows of a tensor in HBM with t.ap(..., vector_offset=tile)")
     rank = max([index.rank for index in indices if index is not None], default=2)
     rows = elements[0].rows or ("1",)
     pairs, shape = [f"[{text}.strides[0], {rows[0]}]"], [rows[0]]
@@ -277,7 +277,7 @@ def _gathered(text: str, tensor: Tensor, elements: list[Element], clips: Clips) 
         offset = offset + step * index.base
         for at, axis in sorted(index.clipped(clips).axes.items()):
             if at == -rank:
-                raise CannotError("an index array along rows that are selected by a tile")
+                raise CannotError("rows that are selected by a tile cannot also be indexed by an index array")
             pairs.append(f"[{(step * axis.factor).text}, {axis.count.text}]")
             shape.append(axis.count.text)
     pattern = f"[{', '.join(pairs)}], offset={offset.text}, vector_offset={elements[0].text}"

@@ -239,7 +239,7 @@ class _Reader:
             for identity, _, what, payload, time in _RECORD.iter_unpack(data[: len(data) // 16 * 16]):
                 count += 1
                 if count > MOST_ROWS:
-                    raise ProfileError(f"{self.name}: more than {MOST_ROWS:,} records of a kind")
+                    raise ProfileError(f"{self.name}: contains more than {MOST_ROWS:,} records of one kind")
                 yield identity, what, payload, time
 
     def _executions(self) -> list[_Execution]:

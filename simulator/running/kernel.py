@@ -342,8 +342,8 @@ def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
     """Copy an argument of a kernel to HBM."""
     if 0 in value.shape or len(value.shape) == 0:
         raise NkiValidationError(
-            f"a kernel argument of shape {tuple(value.shape)} is empty or a scalar array; pass arrays with "
-            "elements, and numbers as numbers"
+            f"a kernel argument of shape {tuple(value.shape)} is empty or a scalar array; pass arrays that have "
+            "elements, and pass scalars as Python numbers"
         )
     dtype = lookup(value.dtype) if isinstance(value, TensorSpec) else lookup(name_of_array(value))
     tensor = core.ndarray(tuple(value.shape), dtype, MemoryRegion.shared_hbm, "argument", argument=True)

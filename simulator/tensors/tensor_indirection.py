@@ -65,9 +65,9 @@ def _groups_agree(core: Any, op: str, view: ColumnsTensor) -> None:
     for start in range(view.group, view.index.shape[0] - view.group + 1, view.group):
         if (view.offsets(start) != first).any():
             core.warn(
-                f"{op}: {view.label}: partitions from {start} on of index {view.index.label} contain different "
-                f"offsets than the first {view.group}; the simulator uses the first ones for all partitions, and AWS "
-                f"does not document what the chip does"
+                f"{op}: {view.label}: the partitions of index {view.index.label} from {start} contain different "
+                f"offsets than the first {view.group} partitions; the simulator uses the first ones for all "
+                "partitions, and AWS does not document what the chip does"
             )
             return
 

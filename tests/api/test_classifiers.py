@@ -45,7 +45,8 @@ def test_wrong_columns_and_models_are_refused() -> None:
         trninfer.Predictor("digits-cnn", backend="sim")
     predictor = trninfer.Predictor(backend="sim")
     with pytest.raises(
-        trninfer.ArgumentError, match="a column features or data, or 64 columns of numbers; its columns are 1 columns"
+        trninfer.ArgumentError,
+        match="a column named features or data, or 64 columns of numbers; its columns are 1 columns",
     ):
         predictor({"pixels": [[0.0] * 64]})
     with pytest.raises(trninfer.InputError, match="shape"):

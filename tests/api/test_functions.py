@@ -433,7 +433,7 @@ def test_tables_have_ids_and_right_classes(feature_model, tmp_path) -> None:
     assert [answer.input for answer in found] == ["x1", "x2"]
     with pytest.raises(trninfer.InputError, match="has no column 'g'"):
         trninfer.predict(path, model=feature_model, backend="sim", columns=["g"])
-    with pytest.raises(trninfer.ArgumentError, match="a list of names"):
+    with pytest.raises(trninfer.ArgumentError, match="a list of column names"):
         trninfer.predict(path, model=feature_model, backend="sim", columns="abc")
 
 

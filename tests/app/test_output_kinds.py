@@ -73,7 +73,7 @@ def test_values_are_told_as_they_are(cli, tmp_path: Path, output: Output, output
     table = run(cli, tmp_path, model).out
     assert "values" in table and "probability" not in table and "1.0000" not in table.split("layer")[0]
     outcome = run(cli, tmp_path, model, "--top-k", 1)
-    assert outcome.status == 2 and "this model outputs values, not classes" in outcome.err
+    assert outcome.status == 2 and "this model outputs values, so there are no classes to rank" in outcome.err
 
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])

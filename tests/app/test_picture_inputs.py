@@ -159,7 +159,7 @@ def test_a_list_may_not_be_endless(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "list").write_bytes(b"a.png\n")
     assert picture_inputs.read_list(str(tmp_path / "list")) == ["a.png"]
     (tmp_path / "list").write_bytes(b"ab.png\n")
-    with pytest.raises(UsageError, match="more than 0 MiB, the limit for a list of pictures"):
+    with pytest.raises(UsageError, match="larger than 0 MiB, the limit for lists of pictures"):
         picture_inputs.read_list(str(tmp_path / "list"))
     with pytest.raises(UsageError, match="contains no names of pictures"):
         (tmp_path / "list").write_bytes(b"\n\n")

@@ -157,7 +157,7 @@ def test_an_interrupted_run_is_gone_on_with(cli, folder: Path, form: str) -> Non
         (["--input", "left=a.png", "--input", "right=b.png"], "missing: 'bias'"),
         (["--input", "up=a.png"], "no input 'up'; its inputs are 'left', 'right', 'bias'"),
         (["--input", "left"], "--input left: expected the name of an input and its file"),
-        (["--input", "left=a.png", "--input", "left=b.png"], "--input left: given more than once"),
+        (["--input", "left=a.png", "--input", "left=b.png"], "--input left: this input is specified more than once"),
         (["--input", "bias=1"], "input 'bias': 1 numbers; expected 2"),
         (["--input", "bias=x"], "input 'bias': 'x' is neither a file of features"),
         (["--input", "bias=nan,1"], "input 'bias': 'nan,1' is neither a file"),
@@ -201,7 +201,7 @@ def test_from_python_a_dict_an_example(folder: Path) -> None:
     for wrong, says in (
         ({"left": folder / "a.png"}, "pass a dict with 'left', 'right', 'bias'"),
         (folder / "a.png", "pass a dict with 'left', 'right', 'bias'"),
-        ({**examples[0], "bias": [1]}, "input 'bias': 1 numbers; expected 2 finite ones"),
+        ({**examples[0], "bias": [1]}, "input 'bias': got 1 numbers; expected 2 finite numbers"),
         ({**examples[0], "left": folder / "none.png"}, "input 'left'"),
     ):
         with pytest.raises(trninfer.InputError, match=says):

@@ -127,7 +127,7 @@ def test_what_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfe1,2", "not a table of numbers in UTF-8"),
+        (b"\xff\xfe1,2", "not a table of numbers encoded in UTF-8"),
         (b"1" * (MAX_LINE + 1), "a line is longer than"),
         (b"1,2\n", r"shape \[1, 2\], but the network expects \[rows, 4\]$"),
         (b"0,1,2,3,4\n0,1,2,3,4\n1,5,6,7,8\n", "its first column looks like row numbers; remove it"),

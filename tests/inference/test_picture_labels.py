@@ -63,7 +63,7 @@ def test_patterns() -> None:
     ("name", "text", "message"),
     [
         ("l.csv", "a.png,cat\nb.png,bird\n", "line 2: 'bird' is neither a label of the model"),
-        ("l.csv", "a.png\n", "line 1: 1 columns; expected a name and a label"),
+        ("l.csv", "a.png\n", "line 1: found 1 columns; expected a name and a label"),
         ("l.csv", "", "contains no labels"),
         ("l.csv", "a.png,cat\na.png,dog\n", "line 2: 'a.png' already has a different label"),
         ("l.json", "[1, 2]", "item 0: expected a name"),
@@ -84,7 +84,7 @@ def test_a_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         PictureLabels(str(tmp_path / "no.csv"), LABELS)
     (tmp_path / "l.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a table in UTF-8"):
+    with pytest.raises(InputError, match="not a table encoded in UTF-8"):
         PictureLabels(str(tmp_path / "l.csv"), LABELS)
 
 

@@ -203,7 +203,7 @@ def test_layers_read_any_layers_before_them() -> None:
         ),
         ((Flatten("a", inputs=("a",)),), "layer 'a': reads 'a', which is not an earlier layer"),
         ((Flatten("a"), Combine("b", "add")), "layer 'b': reads 1 layers; expected 2"),
-        ((Flatten("a"), Flatten("b", inputs=("input",))), "layer 'a': it is not the last layer"),
+        ((Flatten("a"), Flatten("b", inputs=("input",))), "layer 'a': no layer reads its output"),
         (
             (Flatten("a"), Combine("b", "add", inputs=("a", "input"))),
             "layer 'b': cannot apply add to 1024 features and an image",
@@ -288,8 +288,11 @@ def test_a_softmax_may_end_any_output_but_be_read_by_no_layer() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"others": ()}, "layer 'value': it is not the last layer"),
-        ({"others": (NamedOutput("v", "nowhere", (1,), Output("values")),)}, "layer 'value': it is not the last layer"),
+        ({"others": ()}, "layer 'value': no layer reads its output"),
+        (
+            {"others": (NamedOutput("v", "nowhere", (1,), Output("values")),)},
+            "layer 'value': no layer reads its output",
+        ),
         ({"output_name": "value"}, "with different names"),
         ({"output_shape": (3,)}, r"output 'policy': its shape is \[3\], but layer 'chances' outputs 4"),
         ({"others": (NamedOutput("value", "value", (1,), Output("classes", "raw")),)}, "1 numbers, but 0 labels"),
@@ -305,7 +308,7 @@ def test_outputs_that_do_not_fit_are_named(changes, says: str) -> None:
     [
         (lambda d: d.update(others=1), "others must be a list"),
         (lambda d: d["others"][0].pop("shape"), "output number 1: the field 'shape' is missing"),
-        (lambda d: d["others"][0].update(layer="trunk"), "layer 'value': it is not the last layer"),
+        (lambda d: d["others"][0].update(layer="trunk"), "layer 'value': no layer reads its output"),
         (lambda d: d["others"][0]["output"].update(kind="box"), "kind is 'box'"),
         (lambda d: d.update(output_shape="4"), "output_shape must be a list of numbers"),
     ],

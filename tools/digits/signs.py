@@ -43,8 +43,8 @@ ALSO_DIGITS = frozenset(
     "Zz\u0417\u0437\u042d\u044d\u0427\u0447Ss\u0405\u0455"
     "Gb\u0431Bgq"
 )
-# Further letters that are excluded from training: reversed, barred, hooked and ligatured letters that some fonts draw
-# like a digit. The validation and held-out sets still contain them, as they did when they were first scored.
+# Additional letters that are excluded from training: reversed, barred, hooked and ligatured letters that some fonts
+# draw like a digit. The validation and held-out sets still contain them, as they did when they were first scored.
 BARELY_LETTERS = frozenset(
     "\u00d8\u00f8\u00de\u00fe\u00df\u0131\u017f\u019f\u0275\u01a7\u01a8\u01bc\u01bd\u0184\u0185\u01b7\u0292\u021c\u021d\u0222\u0223"
     "\u0190\u025b\u025c\u0258\u0259\u0298\u029a\u025e\u0261\u0241\u0242\u0294\u0298\u03c3\u03b4\u03d0\u03e8\u03e9\u03ec\u03ed"

@@ -24,8 +24,8 @@ Strokes = list[np.ndarray]
 # A synthetic character is omitted if its likeness to a digit drawn with the same pen is greater than this.
 MAX_LIKENESS = 0.62
 
-# Ways to write each digit that does not consist only of rings and bars: strokes, smooth (~) or with corners (-),
-# through points x,y in hundredths.
+# The ways to write each digit that does not consist only of rings and bars. A stroke is smooth (~) or has corners (-),
+# and passes through points x,y, which are given in hundredths.
 WAYS: dict[int, tuple[str, ...]] = {
     2: (
         "~ 5,28 20,6 50,0 85,10 90,34 60,65 3,100 / - 3,100 95,100",

@@ -50,7 +50,7 @@ def _einsum(importer: Importer, node: Node) -> None:
     kept, summed, lead, new = product
     sizes, extents = dict(zip(letters[first:], view.shape)), dict(zip(others, weight.shape))
     if any(sizes[letter] != extents[letter] for letter in summed + lead):
-        raise ModelError(f"multiplies {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
+        raise ModelError(f"cannot multiply {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
     depth = math.prod(extents[letter] for letter in summed)
     rows = lead + _without(kept[first:], lead)
     ordered = view.permuted(tuple(letters.index(letter) - first for letter in rows + summed))

@@ -303,11 +303,13 @@ def _slice_axis(importer: Importer, view: View, axis: int, start: int, end: int,
     if step < 0:
         entries = list(range(extent))[slice(start, end, step)]
         if not entries:
-            raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} select no entries")
+            raise ModelError(f"entries {start} to {end} in steps of {step} select none of the {extent} entries")
         return select_entries(importer, view, axis, entries)
     first, last, _ = slice(start, end, max(1, step)).indices(extent)
     if step == 0 or first >= last:
-        raise ModelError(f"entries {start} to {end} in steps of {step} of {extent} are not supported")
+        raise ModelError(
+            f"selecting entries {start} to {end} in steps of {step} from {extent} entries is not supported"
+        )
     return _part(importer, view, axis, first, last, step)
 
 
@@ -350,7 +352,9 @@ def _tile(importer: Importer, node: Node) -> None:
     if min(times, default=1) < 1 or (view.batched and times[0] != 1):
         raise ModelError(f"repeats {importer.describe(view)} {times} times")
     if max(times, default=1) > MAX_TILED:
-        raise ModelError(f"repeats {importer.describe(view)} {times} times; at most {MAX_TILED} per axis are allowed")
+        raise ModelError(
+            f"cannot repeat {importer.describe(view)} {times} times; at most {MAX_TILED} per axis are allowed"
+        )
     wide = list(view.shape)
     for axis, count in enumerate(times[view.batched :]):
         if count > 1 and view.shape[axis] > 1:

@@ -128,9 +128,9 @@ def _read_regular(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(MAX_SOURCE_BYTES + 1)
     if len(data) > MAX_SOURCE_BYTES:
-        raise ValueError(f"more than {MAX_SOURCE_BYTES >> 10} KiB, the limit for checking")
+        raise ValueError(f"the file is larger than {MAX_SOURCE_BYTES >> 10} KiB, the limit for checking")
     if data.count(b"\n") > MAX_SOURCE_LINES:
-        raise ValueError(f"more than {MAX_SOURCE_LINES:,} lines, the limit for checking")
+        raise ValueError(f"the file has more than {MAX_SOURCE_LINES:,} lines, the limit for checking")
     return data
 
 

@@ -41,7 +41,7 @@ MOVEMENT: dict[str, Row] = {
         scaled(1, "", "trn2's, because the compiler determines the order"),
         fitted(1, "", "1: loads are issued in order of first use; 0: in the kernel's order", "o24", "o44", "o45"),
     ),
-    # Control: the delay from a result to the start of the engine that waits for it, for each waiting engine.
+    # Control: for each engine, the delay from a result to the start of an instruction that waits for it.
     "hop_tensor_ns": same_on_trn3(
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
         measured(52, "ns", "semaphore to the Tensor Engine: hops.csv, 51 to 53"),

@@ -163,7 +163,7 @@ def test_top_k(cli, pictures, picture_model) -> None:
     table = cli(*arguments, "--top-k", 2).out.splitlines()
     assert len(table) == len(cli(*arguments).out.splitlines()) + 3
     wrong = cli(*arguments, "--top-k", 11)
-    assert wrong.status == 2 and wrong.err == "trninfer: --top-k 11: this model has 10 labels\n"
+    assert wrong.status == 2 and wrong.err == "trninfer: --top-k 11: this model has only 10 labels\n"
     assert cli(*arguments, "--top-k", 0).status == 2
 
 

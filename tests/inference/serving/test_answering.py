@@ -204,7 +204,7 @@ def test_time_runs_out_or_the_client_leaves(server: Server) -> None:
 
 
 def test_no_more_wait_than_may(server: Server) -> None:
-    assert refused(lambda: ask(server, *[ANSWER] * 6))[:2] == (413, "6 inputs; at most 5 in one request")
+    assert refused(lambda: ask(server, *[ANSWER] * 6))[:2] == (413, "6 inputs; a request may contain at most 5")
     assert len(ask(server, *[ANSWER] * 5)[0]) == 5 and server._accepted == 0
     server._admit(3)
     server._admit(2)

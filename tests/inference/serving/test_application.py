@@ -222,7 +222,7 @@ def test_requests_that_are_refused(
 def test_more_inputs_than_may_wait(server: RunningServer) -> None:
     many = np.zeros((MAX_QUEUE + 1, 1, 16, 16), np.float32)
     reply = infer(server, {"shape": list(many.shape), "data": many.ravel().tolist()})
-    assert reply.status == 413 and "9 inputs; at most 8 in one request" in reply.json()["error"]
+    assert reply.status == 413 and "9 inputs; a request may contain at most 8" in reply.json()["error"]
 
 
 def test_a_body_without_a_length_is_cut_off(server: RunningServer) -> None:

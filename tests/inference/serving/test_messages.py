@@ -109,7 +109,7 @@ def test_shapes_that_the_input_does_not_have(shape: object) -> None:
 
 
 def test_no_more_examples_than_allowed() -> None:
-    with pytest.raises(TooManyExamples, match="5 inputs; at most 4 in one request"):
+    with pytest.raises(TooManyExamples, match="5 inputs; a request may contain at most 4"):
         parse({"inputs": [{**TENSOR, "shape": [5, 2], "data": [1]}]})
     assert TooManyExamples.status == 413
 

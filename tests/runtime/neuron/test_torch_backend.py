@@ -169,7 +169,7 @@ def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, fault,
     result = make(notes, device_times=True).launch(kernels.transpose, matrix(5, 7))
     assert result.time.device_us is None
     (note,) = [note for note in notes if "no time on the device" in note]
-    assert told in note and note.endswith("TorchNeuron did not leave exactly one kernel.neff of it to capture")
+    assert told in note and note.endswith("TorchNeuron did not leave exactly one kernel.neff to capture")
 
 
 def test_what_is_gone_is_freed(chip, notes) -> None:

@@ -62,7 +62,7 @@ def test_tensor_partition_reduce_of_bits_and_its_limits(trn3_core):
     assert np.array_equal(dst.values[0], np.bitwise_or.reduce(data.values, axis=0))
     with pytest.raises(NkiValidationError, match=r"op=nl.multiply is not allowed"):
         nisa.tensor_partition_reduce(dst, nl.multiply, data)
-    with pytest.raises(NkiValidationError, match="takes integers"):
+    with pytest.raises(NkiValidationError, match="requires integers"):
         nisa.tensor_partition_reduce(nl.ndarray((1, 4), nl.float32), nl.bitwise_or, data)
     with pytest.raises(NkiValidationError, match="1 partition"):
         nisa.tensor_partition_reduce(nl.ndarray((2, 4), nl.int32), nl.add, data)

@@ -56,7 +56,7 @@ def test_match_statements():
 
 def test_several_targets_of_which_one_is_part_of_a_tile_are_noted():
     (message,) = refused_each(["y[...] = z = x * 2.0"], "x = nl.load(a)\ny = nl.zeros((4, 6), dtype=nl.float32)\n")
-    assert "several targets, of which one is part of a tile" in message
+    assert "one of several targets cannot be part of a tile" in message
 
 
 def test_slices_from_containers_lambdas_and_functions():

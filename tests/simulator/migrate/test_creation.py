@@ -90,6 +90,6 @@ def test_what_is_left_to_the_author():
         "x = nl.ndarray((n, 4), nl.int8, buffer=n)": "buffer=n is not a known memory",
         "x = nl.ndarray((nl.par_dim(), 4), nl.int8)": "nl.par_dim without an extent",
         "x = nl.zeros((n, 4), nl.int8, 1, 2)": "more positional arguments than shape, dtype",
-        "x = nl.zeros(*n)": "arguments that are expanded (*args, **kwargs)",
+        "x = nl.zeros(*n)": "expanded arguments (*args, **kwargs) are not supported",
     }
     assert refused_each(list(cases), "", "n") == list(cases.values())

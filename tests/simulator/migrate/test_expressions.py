@@ -82,7 +82,7 @@ def test_index_arrays_that_branches_and_turns_assign():
     loop = "for m in range(2):\n    k = j + m\n    y = nl.load(a[i, k])"
     found = computed_each([(branch.format("1 + j"), (4, 6)), (loop, (4, 6))], GRID + "n = 1", A)
     np.testing.assert_array_equal(found, [A[i, j + 1], A[i, j + 1]])
-    why = "k: an index array that differs between branches or iterations"
+    why = "k: an index array must not differ between branches or iterations"
     cases = [
         branch.format("j + 2"),
         "k = j\nif n > 0:\n    k = j + 1\ny = x[i, k]",
@@ -113,22 +113,22 @@ def test_gathers_by_a_tile():
 
 def test_what_is_left_to_the_author():
     cases = {
-        "y = n(i)": "i: an index array outside of a subscript",
-        "y = [i]": "i: an index array outside of a subscript",
+        "y = n(i)": "i: index arrays are supported only in subscripts",
+        "y = [i]": "i: index arrays are supported only in subscripts",
         "y = x[(i < 2) | (i > 3), j]": "(i < 2) | (i > 3): masks may be combined only with &",
         "y = x[i * j, j]": "i * j: not an affine index",
         "y = x[i + nl.arange(3)[:, None], j]": "i + nl.arange(3)[:, None]: not an affine index",
-        "y = x[i + x, j]": "i + x: an index array with a tensor",
-        "y = x[i < x, j]": "i < x: an index array compared with a tensor",
+        "y = x[i + x, j]": "i + x: an index array cannot be combined with a tensor",
+        "y = x[i < x, j]": "i < x: an index array cannot be compared with a tensor",
         "y = x[i < nl.arange(3)[:, None], j]": "i < nl.arange(3)[:, None]: index arrays of different sizes",
-        "y = x[i != 2, j]": "i != 2: a mask in this form",
+        "y = x[i != 2, j]": "i != 2: masks in this form are not supported",
         "y = x[i if n else nl.arange(3)[:, None], j]": (
             "i if n else nl.arange(3)[:, None]: index arrays of different sizes"
         ),
-        "y = x[3 - i if n else i, j]": "3 - i if n else i: an index that counts down in one of two cases",
-        "y = x[i < 2, j]": "i < 2 as one of several indices, or a mask as an index",
-        "y = x[i[:, 0], j]": "i[:, 0]: an index array in this form",
-        "y = x[j, x]": "a tile as an index of a dimension other than the first: use t.ap(..., scalar_offset=...)",
+        "y = x[3 - i if n else i, j]": "3 - i if n else i: an index cannot count down in only one of two cases",
+        "y = x[i < 2, j]": "i < 2 cannot be one of several indices, and a mask cannot be an index",
+        "y = x[i[:, 0], j]": "i[:, 0]: index arrays in this form are not supported",
+        "y = x[j, x]": "a tile can be an index only of the first dimension: use t.ap(..., scalar_offset=...)",
         "y = x.T": "tensors have no attribute T: use nl.transpose",
         "y = nl.mgrid[0:4:2]": "nl.mgrid supports only slices a:b",
         "y = nl.arange(x)": "x must be a number",

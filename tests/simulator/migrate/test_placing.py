@@ -138,7 +138,7 @@ def test_a_mask_on_columns_of_an_operand_is_none_on_those_of_statistics():
         "x = nl.load(a[0:8, 0:9])\nx[nl.arange(8)[:, None], nl.arange(9)[None, :]] = nisa.activation("
         "op=nl.exp, data=x, mask=nl.arange(6)[None, :] < 3)\nreturn a"
     ).notes
-    assert note.message == "a mask on index arrays whose sizes differ from those of the operand"
+    assert note.message == "the index arrays of a mask must have the sizes of the operand"
 
 
 def test_axes_of_one_position_are_no_dimensions_of_tiles():
@@ -159,7 +159,7 @@ def test_axes_of_one_position_are_no_dimensions_of_tiles():
 
 def test_a_grid_of_more_axes_than_a_tensor_has_dimensions_is_noted():
     (note,) = migrate_kernel("p, q, f = nl.mgrid[0:8, 0:2, 0:4]\nx = nl.load(a[p, f])\nreturn a").notes
-    assert note.message.startswith("index arrays with more axes than the tensor has dimensions")
+    assert note.message.startswith("index arrays cannot have more axes than the tensor has dimensions")
 
 
 @pytest.mark.parametrize("window", ["nl.ds(1, 2)", "slice(1, 3)", "nl.dslice(start=1, size=2)"])

@@ -93,7 +93,7 @@ def test_comments_of_what_nothing_is_left_of_go_to_the_next_statement():
 def test_what_is_left_to_the_author():
     cases = {
         "x //= 2": "x //= 2: tiles do not support this operator",
-        "i += 1": "an index array that is changed in place",
+        "i += 1": "an index array cannot be changed in place",
         "n.k, m = i, 1": "index arrays may be unpacked only into names",
         "x[...] = nl.loop_reduce(x, op=np.add, loop_indices=[n])": (
             "nl.loop_reduce may reduce only over the variables of enclosing loops"

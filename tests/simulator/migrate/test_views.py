@@ -137,21 +137,21 @@ def test_rows_at_indices_in_sbuf():
         "t.ap([[t.strides[0], n], [2 * t.strides[1], 5]], offset=t.offset + t.strides[1], vector_offset=which)"
     )
     assert view.shape == ("n", "5")
-    with pytest.raises(CannotError, match=r"a tile as an index: read rows of a tensor in HBM with t.ap"):
+    with pytest.raises(CannotError, match=r"a tile cannot be an index: read rows of a tensor in HBM with t.ap"):
         taken([element, array(F)])
-    with pytest.raises(CannotError, match="along rows that are selected by a tile"):
+    with pytest.raises(CannotError, match="rows that are selected by a tile cannot also"):
         taken([element, array(P)], Tensor("hbm"))
 
 
 @pytest.mark.parametrize(
     ("elements", "clips", "why"),
     [
-        ([array(P), part("0:4")], None, "index arrays and slices in one subscript"),
-        ([array(P.scaled(Sum(-1))), array(F)], None, "an index that counts down"),
-        ([array(P), array(grid(5, 5)[0])], None, "index arrays of different sizes along one axis"),
+        ([array(P), part("0:4")], None, "index arrays and slices cannot be combined in one subscript"),
+        ([array(P.scaled(Sum(-1))), array(F)], None, "an index cannot count down"),
+        ([array(P), array(grid(5, 5)[0])], None, "index arrays along one axis must have the same size"),
         ([part("...")], {-2: Clip(Sum(0), Sum(2))}, "a mask on slices of a tile of unknown rank"),
         ([part("0:4:2")], {-2: Clip(Sum(0), Sum(2))}, "a mask on a slice with a step or from the end"),
-        ([part("0:4")], {-3: Clip(Sum(0), Sum(2))}, "a mask with more axes than the tile"),
+        ([part("0:4")], {-3: Clip(Sum(0), Sum(2))}, "a mask cannot have more axes than the tile"),
     ],
 )
 def test_what_has_no_counterpart(elements, clips, why):

@@ -119,7 +119,7 @@ def test_offsets_are_read_when_an_instruction_runs_and_wait_for_their_writer(trn
 
 def test_other_offsets_in_other_groups_are_told(trn3_core):
     index = indices(np.arange(32)[:, None])
-    with pytest.warns(UndefinedOnChipWarning, match="partitions from 16 on .* contain different offsets"):
+    with pytest.warns(UndefinedOnChipWarning, match="the partitions of index .* from 16 contain different offsets"):
         nisa.tensor_copy(new((32, 1)), tile(counted(32, 40)).indirect(index, 1))
 
 

@@ -166,8 +166,8 @@ def write(path, text):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"#" * (MAX_SOURCE_BYTES + 1), "more than 512 KiB, the limit for checking"),
-        (b"\n" * (MAX_SOURCE_LINES + 1), "more than 20,000 lines, the limit for checking"),
+        (b"#" * (MAX_SOURCE_BYTES + 1), "the file is larger than 512 KiB, the limit for checking"),
+        (b"\n" * (MAX_SOURCE_LINES + 1), "the file has more than 20,000 lines, the limit for checking"),
     ],
 )
 def test_the_longest_source(tmp_path, data, why):
