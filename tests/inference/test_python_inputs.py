@@ -183,7 +183,8 @@ def test_several_inputs_by_name(tmp_path: Path) -> None:
     assert names == [[0, 8]] and np.allclose(batch, np.concatenate([EXPECTED.ravel(), [1, 2]])[None])
     assert [reason for _, reason in refused] == [
         *["the network has several inputs; pass a dict with 'left', 'bias'"] * 3,
-        "input 'bias': expected 2 finite numbers", "input 'bias': got 3 numbers; expected 2 finite",
+        "input 'bias': got 2 numbers; expected 2 finite numbers",
+        "input 'bias': got 3 numbers; expected 2 finite numbers",
         "input 'bias': numbers are of type <U1; expected real numbers",
         "input 'left': holds 2 arrays; expected one",
     ]  # fmt: skip
