@@ -11,9 +11,9 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 def python_command(module: str, function: str, *arguments: str) -> list[str]:
     """Return the command that calls `function(*arguments)` of a module in a new Python process.
 
-    The new process searches for modules in the search path of this process, then in that of its own environment, but
-    not in the current folder, as `python -m` would: the folder may contain an unrelated `numpy.py`. The process chooses
-    independently which `nki` it imports.
+    The new process searches for modules in the search path of this process, then in the path of its own environment.
+    Unlike `python -m`, it does not search the current folder, which may contain an unrelated `numpy.py`. The process
+    chooses independently which `nki` it imports.
     """
     own = f"(each for each in sys.path if os.path.isabs(each) and each != {_current_folder()!r})"
     begin = f"import os, sys; sys.path[:] = dict.fromkeys([*{search_path()!r}, *{own}])"

@@ -55,7 +55,7 @@ def import_model(
         typer.Option(
             "--check-pictures",
             metavar="DIR",
-            help="Compare the accuracy of the imported preprocessing with that of alternatives, on a folder with one "
+            help="Compare the accuracy of the imported preprocessing and of alternatives, on a folder with one "
             "subfolder of pictures per class.",
         ),
     ] = None,

@@ -2,9 +2,9 @@
 
     python benchmarks/benchmark_conv2d.py [--image 224] [--repeats 3] [--profile]
 
-The kernel is `fused_conv2d_maxpool` with 256 input channels and 256 filters of 3x3. The figures are those of the
-fastest of `--repeats` runs (PyTorch in float16 runs once, because it is slow on many CPUs). The functional simulation
-is compared with torch.nn.functional.conv2d in float32 and, for reference, in the same dtype.
+The kernel is `fused_conv2d_maxpool` with 256 input channels and 256 filters of 3x3. The figures are from the fastest of
+`--repeats` runs (PyTorch in float16 runs once, because it is slow on many CPUs). The functional simulation is compared
+with torch.nn.functional.conv2d in float32 and, for reference, in the same dtype.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/benchmark_kernels.py [--repeats 3] [--threads 1] [--only matmul]
 
-Every kernel is covered except the convolution, which has a separate benchmark. Times are those of the fastest of
+Every kernel is covered except the convolution, which has a separate benchmark. Times are from the fastest of
 `--repeats` runs, in float32. Ratios are the simulation time divided by the time of the library. `--threads` applies to
 PyTorch; NumPy reads OMP_NUM_THREADS.
 """

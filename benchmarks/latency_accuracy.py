@@ -7,9 +7,9 @@ DIR holds checkouts of the repositories, `DIR/OWNER/REPOSITORY`, at the commits 
 `runtime/measure/published.csv`. Every row of `data/latency-kernels*.csv` is predicted from the published source of its
 kernel; rows that cannot be compared are listed with the reason, and are not counted. Every row of
 `data/latency-instructions.csv` is predicted from a kernel that runs the instruction back to back. The output contains
-the error of each row; summaries by file, by device, by kernel and by whether a constant of the model depends on the
-row; errors with its family (one author's variants of one kernel on one chip) left out; and the order of versions of one
-kernel and the ratios between them. Rows with large errors are included.
+the error of each row, also with its family left out (one author's variants of one kernel on one chip). It summarizes
+errors by file, by device, by kernel, and by whether a constant of the model depends on the row. It also compares the
+order of the versions of a kernel and the ratios between them. Rows with large errors are included.
 """
 
 from __future__ import annotations

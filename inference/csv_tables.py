@@ -165,7 +165,7 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
 
 
 def _check_width(table: _Table, record: list[str], line: int, expected: int) -> None:
-    """Raise ValueError if a line does not have as many values as those above it."""
+    """Raise ValueError if a line has a different number of values than the lines above it."""
     if len(record) == expected:
         return
     above = f"{table.width} before it"

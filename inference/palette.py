@@ -88,8 +88,8 @@ def series_color(index: int) -> str:
 
 
 def shaded_color(index: int) -> str:
-    """Return the colour of a class in a class map as `#rrggbb`. There are 24 colours: those of `series_color`, then
-    lighter and darker shades."""
+    """Return the colour of a class in a class map as `#rrggbb`. There are 24 colours: the colours of `series_color`,
+    then lighter and darker shades of them."""
     color = rgb(series_color(index))
     toward, share = ((0, 0.0), (255, 0.55), (0, 0.5))[index // len(SERIES) % 3]
     return "#" + "".join(f"{round(part + (toward - part) * share):02x}" for part in color)

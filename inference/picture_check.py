@@ -48,8 +48,8 @@ class Way:
 
 @dataclass(frozen=True)
 class PictureCheck:
-    """The preprocessing variants tried, starting with that of the network, and the pictures that were unusable or left
-    out."""
+    """The preprocessing variants that were tried, starting with the network's own, and the pictures that were unusable
+    or left out."""
 
     ways: tuple[Way, ...]
     problems: tuple[InputProblem, ...]

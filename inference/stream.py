@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 class StreamResult:
     """The totals after all batches have been run.
 
-    `worker_us` is the time of each worker by number; the timelines are those of the first batch.
+    `worker_us` is the time of each worker, keyed by number; the timelines are from the first batch.
     """
 
     count: int

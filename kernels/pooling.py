@@ -2,7 +2,7 @@
 
 Each plane (one channel of an image) is on one partition. Several small planes share a partition, so that each partition
 reads one contiguous run of HBM. The Vector Engine reduces windows first along columns, processing whole rows, and then
-along rows: a k x k window takes 2k - 2 passes over progressively fewer elements instead of k * k passes, and the first
+along rows. A k x k window takes 2k - 2 passes over progressively fewer elements instead of k * k passes. The first
 passes read adjacent elements, for which 16-bit maxima run at twice the rate. Means are computed from float32 sums,
 which the Scalar Engine multiplies by the reciprocal of the window size while casting to the dtype of the output.
 

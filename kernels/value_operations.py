@@ -114,7 +114,7 @@ class Slope(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class Norm(Numbered):
-    """(x - mean) / sqrt(variance + epsilon) * scale + shift. The constants are arranged like those of `Affine`."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift. The constants are arranged as in `Affine`."""
 
     epsilon: float = 1e-5
 

@@ -105,7 +105,7 @@ def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> _K
 class CostModel:
     """The cost model for one target and element size. Each distinct operation is simulated once per process.
 
-    With two `cores`, costs are those of one core that shares its HBM stack with the other.
+    With two `cores`, costs are for one core that shares its HBM stack with the other.
     """
 
     def __init__(self, target: str, itemsize: int, cores: int = 1) -> None:

@@ -140,8 +140,8 @@ def lay_out_weights(graph: Graph) -> WeightLayout:
 
 
 def _placed_loads(graph: Graph, every: Sequence[Sequence[WeightLoad]]) -> dict[int, list[WeightLoad]]:
-    """Return the loads of the nodes that have weights, with their positions. Small loads share a DMA, except the loads
-    of the first node, which waits for them, and those of 8-bit weights."""
+    """Return the loads of the nodes that have weights, with their positions. Small loads share a DMA, except for loads
+    of 8-bit weights and the loads of the first node, which waits for them."""
     placed_loads: dict[int, list[WeightLoad]] = {}
     for is_fp8 in (False, True):
         own = [n for n, loads in enumerate(every) if loads and graph.nodes[n].has_fp8_weights == is_fp8]

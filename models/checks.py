@@ -9,7 +9,8 @@ from .errors import ModelError
 
 Shape = tuple[int, ...]
 
-# Bounds far above those of any real network, so that a malicious file cannot cause the allocation of terabytes.
+# Bounds that are far above the needs of any real network, so that a malicious file cannot cause the allocation of
+# terabytes.
 MAX_SIDE = 16_384
 MAX_CHANNELS = 65_536
 MAX_FEATURES = 1 << 24

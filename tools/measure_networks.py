@@ -1,13 +1,14 @@
 """Measure the standard architectures, and write the table in docs/networks.md.
 
 `python -m trninfer.tools.measure_networks [NAME...] [--exporter script|dynamo|both]` builds each network as defined by
-torchvision, with random weights and batch statistics, exports it with PyTorch's exporters, imports it, and compares its
-results for random pictures with ONNX Runtime in float32, bfloat16 and float16, with the batch sizes that an import
-checks for a network of that size. It requires torch, torchvision, onnx, onnxscript and onnxruntime and, for VGG, 4 GB
-of memory. All networks take about half an hour on two cores; only the rows of the named networks are replaced.
+torchvision, with random weights and batch statistics, exports it with PyTorch's exporters and imports it. It then
+compares the results for random pictures with ONNX Runtime in float32, bfloat16 and float16, using the batch sizes that
+an import checks for a network of that size. It requires torch, torchvision, onnx, onnxscript and onnxruntime and, for
+VGG, 4 GB of memory. All networks take about half an hour on two cores; only the rows of the named networks are
+replaced.
 
-Predicted times are for the default launches on trn2. Wall times are those of the host machine with one thread, for the
-import and for the simulator's computation of the results.
+Predicted times are for the default launches on trn2. Wall times were measured on the host machine with one thread, for
+the import and for the simulator's computation of the results.
 """
 
 from __future__ import annotations

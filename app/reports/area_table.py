@@ -67,7 +67,8 @@ def map_score_line(score: MapScore) -> str:
 
 
 def worst_ious(score: MapScore, most: int) -> tuple[Sequence[ClassIou], str]:
-    """Return at most `most` classes, those with the lowest IoU if some are left out, and a note about the selection."""
+    """Return at most `most` classes (the ones with the lowest IoU if there are more), and a note about the
+    selection."""
     return worst(score.classes, lambda each: each.iou, "IoU", most)
 
 

@@ -54,7 +54,8 @@ def number_column(
 
 
 def worst(classes: Sequence[Row], value: Callable[[Row], Any], measure: str, most: int) -> tuple[Sequence[Row], str]:
-    """Return all classes and "" or, if there are more than `most`, those with the lowest value and a note about it."""
+    """Return all classes and "". If there are more than `most`, return the classes with the lowest values and a note
+    about it."""
     if len(classes) <= most:
         return classes, ""
     return sorted(classes, key=value)[:most], f"the {most} of {len(classes)} classes with the lowest {measure}"

@@ -211,8 +211,8 @@ def _list_missing(console: Console, headings: Sequence[str]) -> None:
 
 
 def _heading_rows(names: Column, shown: Sequence[Column]) -> Iterator[tuple[Text, list[Text]]]:
-    """Yield the lines of the headings from top to bottom: for each line, the heading of the names and those of the
-    figures."""
+    """Yield the lines of the headings from top to bottom: for each line, the heading of the names and the headings of
+    the figures."""
     height = max(len(column.lines) for column in (names, *shown))
     for level in range(height):
         name, *heads = (Text(_level(column, level, height), "bold") for column in (names, *shown))

@@ -52,7 +52,7 @@ def score_line(score: Score) -> str:
 
 
 def worst_classes(score: Score, most: int) -> tuple[Sequence[ClassScore], str]:
-    """Return at most `most` classes, those with the lowest F1 if some are left out, and a note about the selection."""
+    """Return at most `most` classes (the ones with the lowest F1 if there are more), and a note about the selection."""
     return worst(score.classes, lambda each: (each.f1 or 0.0, -each.support), "F1", most)
 
 

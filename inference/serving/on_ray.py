@@ -14,7 +14,7 @@ from .settings import ServingSettings
 def deployment(settings: ServingSettings, **options: Any) -> Any:
     """Return a Ray Serve application, for `serve.run`, whose replicas behave like `trninfer serve`.
 
-    `options` are those of `serve.deployment`, such as `num_replicas`, `autoscaling_config`, or on a chip
+    `options` are passed to `serve.deployment`, such as `num_replicas`, `autoscaling_config`, or on a chip
     `ray_actor_options={"resources": {"neuron_cores": 1}}`. A model file is read in this process and sent to the
     replicas. Raises ModelError if it cannot be read.
     """

@@ -97,8 +97,8 @@ class Signature:
 
     @property
     def _own_output(self) -> str:
-        """Return the name of the leading output in the file, otherwise that of the raw scores, or "" if there is
-        neither."""
+        """Return the name of the leading output in the file, otherwise the name of the raw scores, or "" if neither has
+        a name."""
         is_taken = self.output_name in _TAKEN or self.network.others
         name = "" if is_taken else self.output_name
         return name or (SCORES if self.network.output.scores == "raw" and not self.network.others else "")

@@ -81,7 +81,7 @@ def matrices(form: Form, steps: int) -> int:
 
 
 def most_columns(form: Form, bank_columns: int) -> int:
-    """Return the maximum number of columns of a matmul: those of a PSUM bank, or half of them for squares."""
+    """Return the maximum number of columns of a matmul: as many as a PSUM bank holds, or half as many for squares."""
     return bank_columns // 2 if form is Form.SQUARES else bank_columns
 
 

@@ -6,7 +6,7 @@
             result[pixels] = bank                                   # SBUF
 
 With several heads, banks are copied to SBUF, and a product with an identity matrix between zeros moves the pixels of a
-head to the partitions at which they follow those of the previous head.
+head to the partitions that follow the pixels of the previous head.
 
 | tile | shape | bounds |
 |---|---|---|

@@ -39,7 +39,7 @@ class Pass(ABC):
         return False
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
-        """Return True if the graph after the pass is worth evaluating and differs from that of other choices."""
+        """Return True if the graph after the pass is worth evaluating and differs from the graphs of other choices."""
         return True
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:

@@ -287,8 +287,8 @@ def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) ->
 
 
 def _exporter_and_outputs(graph: Graph, wanted: tuple[str, ...]) -> tuple[UltralyticsFile | None, tuple[str, ...]]:
-    """Return the metadata that Ultralytics wrote to a file, and the outputs to import: by default, those before the
-    selection of boxes."""
+    """Return the metadata that Ultralytics wrote to a file, and the outputs to import: by default, the outputs before
+    boxes are selected."""
     exporter = read_ultralytics(graph.metadata)
     if exporter is None:
         selects_boxes = any(node.op == SUPPRESSION for node in graph.nodes)

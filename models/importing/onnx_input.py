@@ -158,7 +158,7 @@ def _known_dtype(given: GraphInput) -> np.dtype[Any]:
 
 
 def _sizes_of_input(graph: Graph, part: Cut, given: GraphInput) -> tuple[list[int | None], bool]:
-    """Return the sizes of an input, and whether the first one is that of the batch."""
+    """Return the sizes of an input, and whether the first one is the batch size."""
     sizes = list(given.shape)
     if None in sizes:
         sizes = _sizes_by_weights(sizes, part, graph.constants, given.name)

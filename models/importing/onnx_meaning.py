@@ -17,7 +17,7 @@ from .view import View
 ARRANGING = (Flatten, Reshape, Transpose)
 FLATTENED = "a flattened image or table"  # text for a note
 
-# Substrings of output names: those of final outputs, and those of intermediate outputs.
+# Substrings that occur in the names of final outputs, and in the names of intermediate outputs.
 ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
 FEATURES = ("feature", "embed", "hidden", "pooler")
 _ON_THE_WAY = (*FEATURES, "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")

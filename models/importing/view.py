@@ -29,9 +29,9 @@ Axis = tuple[Factor, ...]  # an axis of size 1 has no factors
 class View:
     """A value as a view of the output of `layer` for one example; `batched` is True if it has a leading batch axis.
 
-    `place` and `outside` matter only without a batch axis, in a file with a fixed batch: `place` is the axis on which
-    the examples are stacked in the file, and `outside` is the number of entries of this axis that contain all examples
-    each (1 if the examples follow one another).
+    `place` and `outside` matter only for views without a batch axis in a file with a fixed batch. `place` is the axis
+    along which the file stacks the examples. Each of `outside` parts of this axis contains all examples (1 if each
+    example is contiguous).
     """
 
     layer: str

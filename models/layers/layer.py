@@ -64,7 +64,7 @@ class Layer:
         return {f"{self.name}.{part}": shape for part, shape in self.tensors().items()}
 
     def own_tensors(self, tensors: Tensors) -> dict[str, np.ndarray]:
-        """Select the layer's tensors from those of the network, by the last part of their names."""
+        """Select the layer's tensors from the tensors of the network, keyed by the last part of their names."""
         return {part: tensors[f"{self.name}.{part}"] for part in self.tensors()}
 
     def image(self, shape: Shape) -> tuple[int, int, int]:

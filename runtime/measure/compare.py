@@ -70,8 +70,8 @@ class ComparedLaunch:
 
 @dataclass(frozen=True)
 class BackendComparison:
-    """The result of the chip, and the comparison of its launches with those of the simulator: one row for each kernel
-    and set of shapes."""
+    """The result of the chip, and a comparison of its launches with the simulator's: one row for each kernel and set of
+    shapes."""
 
     result: Result
     rows: tuple[ComparedLaunch, ...]

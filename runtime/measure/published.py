@@ -111,7 +111,8 @@ def _kernel(record: dict[str, str]) -> PublishedKernel:
 
 
 def _argument(text: str, dtype: str) -> TensorSpec:
-    """Return the argument described by a shape such as 128x512, or 128x512:int8 if its dtype is not that of the row."""
+    """Return the argument described by a shape such as 128x512, or 128x512:int8 if its dtype differs from the dtype of
+    the row."""
     shape, _, own = text.partition(":")
     return TensorSpec(tuple(int(extent) for extent in shape.split("x")), own or dtype)
 

@@ -1,6 +1,6 @@
 """Find the AWS Neuron devices and packages of this machine, without importing any of these packages.
 
-The expected versions are those of Neuron SDK 2.33 (aws-neuron-sdk, release-notes/2.33.0 and
+The expected versions are from Neuron SDK 2.33 (aws-neuron-sdk, release-notes/2.33.0 and
 release-notes/components/torchneuron).
 """
 

@@ -84,9 +84,9 @@ def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
     """Return the numbers of the logical cores, of `lnc` physical cores each, that processes may use, or None if
     unknown.
 
-    NEURON_RT_VISIBLE_CORES specifies these cores; if it is not set, they are all cores that neuron-ls counts. neuron-ls
-    counts according to its own `logical_neuroncore_config`, while core ids depend on the setting of the process (a
-    trn2.3xlarge has 8 physical cores: ids 0 to 7 for a setting of 1, and 0 to 3 for a setting of 2). Raises
+    NEURON_RT_VISIBLE_CORES specifies these cores. If it is not set, they are all the cores that neuron-ls counts.
+    neuron-ls counts according to its own `logical_neuroncore_config`, while core ids depend on the setting of the
+    process (a trn2.3xlarge has 8 physical cores: ids 0 to 7 for a setting of 1, and 0 to 3 for a setting of 2). Raises
     BackendUnavailable if the variable cannot be parsed.
     """
     chosen = os.environ.get(VISIBLE_CORES)

@@ -338,7 +338,7 @@ class WorkerPool:
                 job.result.set_result(result)
 
     async def _answer_singly(self, worker: PoolWorker, jobs: list[_Job], error: Exception) -> None:
-        """Process the inputs of a failed batch one by one. If a batch of one input fails, its error is that of the
+        """Process the inputs of a failed batch one by one. If a batch of one input fails, its error is assigned to the
         input."""
         if len(jobs) > 1:
             for job in jobs:

@@ -78,7 +78,8 @@ class Configs:
                 )
 
     def nested(self, name: str, outer: Configs) -> None:
-        """Reject kernel `name` if its configuration differs from that of the outer kernel, or only warn if allowed."""
+        """Reject kernel `name` if its configuration differs from the outer kernel's, or only warn if overrides are
+        allowed."""
         for given, running in (
             (self.compile_config, outer.compile_config),
             (self.specialization_config, outer.specialization_config),

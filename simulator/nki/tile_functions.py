@@ -25,7 +25,7 @@ from ..machine.errors import NkiValidationError
 from ..machine.memory import PSUM, SBUF, MemoryRegion
 from ..tensors.tensor import NkiTensor
 
-# Operators are recognised by name, because NumPy's functions have the same names as those of nki.language.
+# Operators are recognised by name, because NumPy and nki.language use the same function names.
 _ADD, _SUBTRACT, _MULTIPLY, _MAXIMUM = np.add, np.subtract, np.multiply, np.maximum
 _LESS, _GREATER, _NOT_EQUAL = np.less, np.greater, np.not_equal
 _FLOAT32 = "float32"

@@ -268,7 +268,7 @@ class Run:
 def _microseconds(spent: dict[str, int]) -> dict[str, float]:
     """Convert the time of each resource from picoseconds to microseconds.
 
-    Zeros are omitted; the order is that of RESOURCES.
+    Zeros are omitted; the resources are in the order of RESOURCES.
     """
     return {name: spent[name] / 1e6 for name in RESOURCES if spent.get(name)}
 

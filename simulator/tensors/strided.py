@@ -27,9 +27,9 @@ class Form:
 
     Forms are unique objects, returned by `form_of`. `size` is the total number of elements, and `free_size` the number
     per partition. The view has `outer` rows, each spanning `extent` elements; `pitch` is the distance between rows in
-    elements, or 0 for that of the memory. `step` and `run`, in elements, describe runs at regular distances (see
-    `views.comb`). `distinct` is the number of distinct elements, or 0 if some elements repeat. `pattern` contains the
-    strides, and the shape followed by the bytes per element.
+    elements, or 0 for the distance between the memory's own rows. `step` and `run`, in elements, describe runs at
+    regular distances (see `views.comb`). `distinct` is the number of distinct elements, or 0 if some elements repeat.
+    `pattern` contains the strides, and the shape followed by the bytes per element.
     """
 
     __slots__ = ("distinct", "extent", "free_size", "outer", "pattern", "pitch", "run", "size", "step")

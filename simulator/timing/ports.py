@@ -1,8 +1,8 @@
 """Model contention for the ports of SBUF and PSUM that several engines share.
 
 On trn1, the Vector and Scalar Engines take turns accessing PSUM, and the Vector and GpSimd Engines take turns accessing
-SBUF (A1). From trn2 on, the Vector and Scalar Engines can access PSUM concurrently unless they access the same bank
-(A2), in which case one of them waits; no further cost is published.
+SBUF (A1). On trn2 and later, the Vector and Scalar Engines can access PSUM concurrently unless they access the same
+bank (A2), in which case one of them waits; no further cost is published.
 """
 
 from __future__ import annotations

@@ -275,7 +275,8 @@ def _events(program: list[Instruction], s: Schedule) -> Iterator[Event]:
 
 
 def _busy(s: Schedule) -> dict[str, float]:
-    """Return the busy nanoseconds of each engine, and those of the DMA engines according to three definitions."""
+    """Return the busy time of each engine in nanoseconds, and the busy time of the DMA engines according to three
+    definitions."""
     busy = dict(zip(QUEUES, s.busy))
     return busy | {"dma": s.dma_active, "dma_issue": max(s.busy[DMA], s.busy[SECOND]), "dma_engines": max(s.dma_busy)}
 

@@ -112,8 +112,8 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
 
 
 def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:
-    """Add constant channels before and after those of an image, using a 1x1 convolution that copies the image's
-    channels."""
+    """Add constant channels before and after the channels of an image, using a 1x1 convolution that copies the
+    latter."""
     channels = importer.builder.shapes[source][0]
     if min(sides) < 0 or channels + sum(sides) > 4096:
         raise ModelError("channels can be padded to at most 4096, but not cropped")
