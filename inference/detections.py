@@ -29,6 +29,8 @@ def answer_record(answer: Prediction) -> dict[str, Any]:
     """Return a prediction as plain values, including boxes or a class map if there are any."""
     record = dataclasses.asdict(dataclasses.replace(answer, boxes=None, size=None, map=None))
     del record["boxes"], record["size"], record["map"]
+    if answer.shape is None:
+        del record["shape"]
     return {**record, **picture_record(answer), **map_record(answer.map)}
 
 

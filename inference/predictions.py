@@ -78,7 +78,8 @@ class Prediction:
     It has the same fields as `Answer`. If there are several outputs, `outputs` contains all of them, leading output
     first, and the other fields repeat the values of the leading output. For a network of boxes, `boxes` contains the
     boxes of the picture in order of decreasing confidence, and `size` is its width and height. For a network of class
-    maps, `map` is the map of the picture. In both cases, the label, class and probability are None.
+    maps, `map` is the map of the picture. In both cases, the label, class and probability are None. If the values
+    are an array of several axes, such as a picture, `shape` is its shape in the original file.
     """
 
     input: str | int
@@ -91,6 +92,7 @@ class Prediction:
     boxes: tuple[Box, ...] | None = None
     size: tuple[int, int] | None = None
     map: ClassMap | None = None
+    shape: tuple[int, ...] | None = None
 
     def __repr__(self) -> str:
         name = self.input if isinstance(self.input, int) else str(self.input)
@@ -135,7 +137,8 @@ def make_predictions(
     rows = network.unpack(probabilities)
     leading = _answers(network.answer_labels, classes, rows[0], top_k)
     if not network.others:
-        return [_prediction(name, answer, ()) for name, answer in zip(inputs, leading, strict=True)]
+        shape = network.named_outputs[0].shape
+        return [_prediction(name, answer, (), shape) for name, answer in zip(inputs, leading, strict=True)]
     found = [leading] + [
         _answers(named.answer_labels, part.argmax(axis=1), part, top_k) for named, part in zip(network.others, rows[1:])
     ]
@@ -154,11 +157,13 @@ def make_predictions(
             )
             for answer, named in zip(answers, network.named_outputs)
         )
-        predictions.append(_prediction(name, answers[0], outputs))
+        predictions.append(_prediction(name, answers[0], outputs, network.named_outputs[0].shape))
     return predictions
 
 
-def _prediction(name: str | int, answer: Answer, outputs: tuple[OutputAnswer, ...]) -> Prediction:
+def _prediction(
+    name: str | int, answer: Answer, outputs: tuple[OutputAnswer, ...], shape: tuple[int, ...]
+) -> Prediction:
     return Prediction(
         input=name,
         label=answer.label,
@@ -167,6 +172,7 @@ def _prediction(name: str | int, answer: Answer, outputs: tuple[OutputAnswer, ..
         top=answer.top,
         values=answer.values,
         outputs=outputs,
+        shape=shape if answer.values is not None and len(shape) > 1 else None,
     )
 
 

@@ -275,6 +275,7 @@ def _prediction(record: dict[str, Any]) -> Prediction:
         **_answer_fields(record),
         **read_picture_record({key: value for key, value in record.items() if value is not None}),
         **read_map_record(record),
+        shape=tuple(record["shape"]) if record.get("shape") else None,
         outputs=tuple(
             OutputAnswer(
                 name=output["name"], kind=output["kind"], shape=tuple(output["shape"]), **_answer_fields(output)

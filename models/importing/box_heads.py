@@ -41,10 +41,12 @@ def find_head(
     """
     if spec is not None:
         return _as_boxes(outputs, spec, size, labels)
-    for guess in (_grids, _queries, _apart, _chosen):
+    for guess in (_grids, _with_parts, _queries, _apart, _chosen):
         found = guess(outputs, size, labels)
         if found is not None:
             kind, fields = found
+            if guess is _with_parts:
+                outputs = [built for built in outputs if built is outputs[0] or built.name == fields.get("prototypes")]
             try:
                 built = _as_boxes(outputs, dataclasses.replace(kind, fields={**kind.fields, **fields}), size, labels)
             except ModelError:
@@ -157,6 +159,31 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
             if is_true:
                 return guess
     return None
+
+
+def _with_parts(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
+    """Recognise Ultralytics' networks as torch.onnx exports them: the table of boxes, followed by what it is made of
+    (distances and scores of all cells) and the feature maps. The number of scores shows what else the table contains.
+    """
+    cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in GRIDS[0])
+    table, *rest = outputs
+    parts = [built.shape[0] for built in rest if len(built.shape) == 2 and built.shape[1] == cells]
+    if len(table.shape) != 2 or table.shape[1] != cells or len(parts) < 2 or parts[0] % 4:
+        return None
+    classes = parts[1]
+    more = table.shape[0] - 4 - classes
+    quarter = (more, size[0] // 4, size[1] // 4)
+    masks = next((built.name for built in rest if built.shape == quarter), "")
+    fields: dict[str, Any] = {"classes": classes, "masks": more if masks else 0}
+    if masks:
+        fields["prototypes"] = masks
+    elif more == 1:
+        fields["angle"] = True
+    elif more > 0 and more % 3 == 0:
+        fields |= {"keypoints": more // 3, "keypoint_size": 3}
+    elif more:
+        return None
+    return BOX_KINDS["yolov8"], fields
 
 
 def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:

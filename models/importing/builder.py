@@ -150,7 +150,8 @@ class NetworkBuilder:
         )
         leading = dataclasses.replace(leading, shape=shape, output=output)
         labels = _labels(leading) if labels is None else labels
-        told = (others, _printable(leading.name), shape) if others or output.kind in ("boxes", "map") else ()
+        is_told = others or output.kind in ("boxes", "map") or (output.kind == "values" and len(shape) > 1)
+        told = (others, _printable(leading.name), shape) if is_told else ()
         return Network(name, self.input, layers, labels, output, *told), tensors
 
     def _as_features(self, built: BuiltOutput) -> BuiltOutput:

@@ -82,7 +82,7 @@ def are_classes(leading: BuiltOutput, values: np.ndarray | None, notes: Iterable
 def true_notes(notes: Iterable[str], output: Output) -> tuple[str, ...]:
     """Return the notes, without those on raw scores or values if they do not apply to the output."""
     false = [RAW_SCORES] if output.scores != "raw" else []
-    false += [FLATTENED] if output.kind == "classes" else []
+    false += [FLATTENED] if output.kind in ("boxes", "classes") else []
     return tuple(note for note in notes if not any(text in note for text in false))
 
 

@@ -173,7 +173,7 @@ def _sizes_by_weights(
     sizes: list[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str
 ) -> list[int | None]:
     """Fill in the number of channels or features from the first weights if the input does not fix it."""
-    node, _ = _first_reader(part.nodes, name, (*_BETWEEN, "Transpose"))
+    node, _ = _first_reader(part.nodes, name, (*_BETWEEN, "Transpose", "Pad"))
     weight = constants.get(node.inputs[1]) if node is not None and len(node.inputs) > 1 else None
     if node is None or weight is None:
         return sizes

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from trninfer.inference.detections import answer_record
 from trninfer.inference.predictions import InputNames, LabelProbability, Prediction, make_predictions
 from trninfer.models import Dense, FeatureInput, Network, Output, Softmax
 from trninfer.models.outputs import NamedOutput
@@ -39,6 +40,14 @@ def test_values_have_no_label() -> None:
     assert (answer.label, answer.class_index, answer.probability, answer.top) == (None, None, None, ())
     assert answer.values == (0.5, np.float32(-1e-9), 3.0) and answer.text == "0.5 -9.99999972e-10 3"
     assert all(type(value) is float for value in answer.values or ())
+
+
+def test_an_array_of_several_axes_has_its_shape() -> None:
+    network = Network("n", FeatureInput(2), (Dense("d", 2, 6),), (), Output("values"), output_shape=(3, 1, 2))
+    (answer,) = predict(network, [-1], [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
+    assert answer.shape == (3, 1, 2) and answer_record(answer)["shape"] == (3, 1, 2)
+    (row,) = predict(VALUES, [-1], [[1.0, 2.0, 3.0]])
+    assert row.shape is None and "shape" not in answer_record(row)
 
 
 def test_several_outputs_each_by_its_kind() -> None:

@@ -152,7 +152,8 @@ def _unordered(made: View, order: tuple[int, ...], shape: tuple[int, ...], batch
 
 
 def _concat(importer: Importer, node: Node) -> None:
-    names = [name for name in node.inputs if name]
+    constants = importer.constants
+    names = [name for name in node.inputs if name and (name not in constants or constants[name].size)]
     first = importer.data(node, next(place for place, name in enumerate(node.inputs) if name in importer.views))
     axis = integer(node, "axis", 1)
     beside = beside_columns(importer, names, first, axis)
@@ -293,6 +294,10 @@ def _slice(importer: Importer, node: Node) -> None:
             if (start, step) == (0, 1) and end >= importer.extents(view)[axis]:
                 continue
             raise ModelError("cannot select only a part of the batch")
+        if step > 0 and not range(*slice(start, end, step).indices(view.shape[axis - view.batched])):
+            empty = [0 if other == axis else size for other, size in enumerate(importer.extents(view))]
+            importer.give(node, np.empty(empty, np.float32))  # such as a shift of windows by 0
+            return
         view = _slice_axis(importer, view, axis - view.batched, start, end, step)
     importer.give(node, view)
 

@@ -103,6 +103,14 @@ def test_a_log_gives_back_what_it_took(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_log_gives_back_the_shape_of_values(tmp_path) -> None:
+    given = [Prediction("one", None, None, None, (), (1.0, 2.0, 3.0, 4.0), shape=(2, 2))]
+    log = open_log(tmp_path / "x.csv", ASKED, (), False)
+    log.append(given)
+    assert list(log) == given
+    log.close(keep=False)
+
+
 def test_a_line_that_was_cut_off_is_given_again(tmp_path) -> None:
     log = open_log(tmp_path / "x", ASKED, LABELS, False)
     log.append([answer("one"), answer("two")])

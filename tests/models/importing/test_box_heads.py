@@ -65,6 +65,32 @@ def test_masks_have_their_prototypes_in_another_output():
     assert (head.classes, head.masks, head.prototypes) == (80, 32, "maps")
 
 
+@pytest.mark.parametrize(
+    ("rows", "scores", "more", "says"),
+    [
+        (84, 80, None, {"classes": 80, "masks": 0}),
+        (116, 80, (32, 160, 160), {"classes": 80, "masks": 32, "prototypes": "more"}),
+        (56, 1, (51, 8400), {"classes": 1, "keypoints": 17, "keypoint_size": 3}),
+        (20, 15, (1, 8400), {"classes": 15, "angle": True}),
+    ],
+)
+@pytest.mark.parametrize("distances", [4, 64])
+def test_what_a_table_is_made_of_beside_it(rows: int, scores: int, more, says: dict, distances: int) -> None:
+    """As torch.onnx.export writes Ultralytics' networks: the outputs of the forward pass in training come along."""
+    parts = [("distances", (distances, 8400)), ("scores", (scores, 8400)), ("level", (64, 80, 80))]
+    outputs = [("out", (rows, 8400)), *parts, *([("more", more)] if more else [])]
+    found = find_head(built(*outputs), (640, 640), None, None)
+    assert found is not None and found.spec.name == "yolov8"
+    head = vars(found.outputs[0].output.boxes)
+    assert {key: head[key] for key in says} == says
+    assert [each.name for each in found.outputs] == ["out", *(["more"] if "prototypes" in says else [])]
+
+
+def test_tables_that_do_not_fit_together_are_no_boxes() -> None:
+    assert find_head(built(("out", (86, 8400)), ("a", (64, 8400)), ("b", (80, 8400))), (640, 640), None, None) is None
+    assert find_head(built(("out", (84, 8400)), ("a", (63, 8400)), ("b", (80, 8400))), (640, 640), None, None) is None
+
+
 def test_known_labels_say_whether_there_is_objectness():
     assert kind_and_head([("out", (8400, 85))], labels=81)[0] == "yolov8"
     assert kind_and_head([("out", (8400, 85))], labels=80)[0] == "yolox"

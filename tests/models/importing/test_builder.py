@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from import_steps import importer_of, numbers, value_of
-from onnx_chain import Chain, assert_imports, run_onnx
+from onnx_chain import Chain, assert_imports, checked, run_onnx
 from trninfer.models import run_network
 from trninfer.models.checks import MAX_LABELS
 from trninfer.models.errors import ModelError
@@ -152,3 +152,9 @@ def test_more_axes_than_a_dma_takes_move_in_several_steps(tmp_path: Path) -> Non
     network = assert_imports(chain, tmp_path).network
     splits = [len(layer.split) for layer in network.layers if isinstance(layer, Transpose)]
     assert len(splits) > 1 and max(splits) <= MAX_AXES
+
+
+def test_values_of_several_axes_keep_their_shape(tmp_path: Path) -> None:
+    chain = Chain(3, 6, 5)
+    chain.conv((3, 3), pads=[1] * 4)
+    assert checked(chain.model(), tmp_path).network.named_outputs[0].shape == (3, 6, 5)

@@ -52,7 +52,7 @@ def test_an_input_that_no_output_needs_is_ignored(tmp_path: Path) -> None:
     assert checked(chain.model(), tmp_path).network.input == FeatureInput(4)
 
 
-@pytest.mark.parametrize("kind", ["conv", "norm", "keras", "shape first"])
+@pytest.mark.parametrize("kind", ["conv", "norm", "keras", "shape first", "pad"])
 def test_channels_that_are_not_fixed_follow_from_the_first_weights(kind: str, tmp_path: Path) -> None:
     """As Hugging Face's exporter names the axes: batch_size, num_channels, height, width. ViT reads the batch size
     before the picture."""
@@ -64,6 +64,8 @@ def test_channels_that_are_not_fixed_follow_from_the_first_weights(kind: str, tm
         chain.add("Transpose", perm=[0, 3, 1, 2])
     if kind == "norm":
         chain.batch_norm(3)
+    if kind == "pad":
+        chain.add("Pad", chain.constant([0, 0, 0, 0, 0, 0, 1, 1]))
     chain.conv((3, 4))
     pooled = chain.add("GlobalAveragePool")
     if shape:

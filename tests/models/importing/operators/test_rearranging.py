@@ -292,6 +292,17 @@ def test_entries_at_equal_distances_are_a_view(size: int, kernel: int, tmp_path:
     assert Conv2d not in kinds(imported)[1:]
 
 
+@pytest.mark.parametrize("shift", [0, 2])
+def test_windows_shifted_by_nothing(shift: int, tmp_path: Path) -> None:
+    """torch.roll by 0 concatenates an empty slice."""
+    chain = Chain(3, 6, 5)
+    x = chain.add("Relu")
+    last = chain.add("Slice", *(chain.constant([n]) for n in (6 - shift if shift else 6, 6, 2)), first=x)
+    first = chain.add("Slice", *(chain.constant([n]) for n in (0, 6 - shift, 2)), first=x)
+    chain.add("Concat", first, first=last, axis=2)
+    ends(chain, 90, tmp_path)
+
+
 def test_members_stacked_on_the_batch_axis(tmp_path: Path) -> None:
     """As skl2onnx writes an ensemble: [1, batch, classes] of each member, and their mean."""
     chain = Chain(5)
