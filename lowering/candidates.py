@@ -26,14 +26,10 @@ FAR_SLOWER = 3  # a draft that costs more than this many times as much as the ch
 
 
 class Candidates:
-    """The candidates for a batch size that fit in `budget_bytes` of an SBUF partition.
+    """The candidates for a batch size that fit in SBUF. Raises Unsupported if none fit."""
 
-    Raises Unsupported if none fit.
-    """
-
-    def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int, budget_bytes: int) -> None:
-        self._pipeline, self._cost_model = pipeline, cost_model
-        self._pictures, self._budget_bytes = pictures, budget_bytes
+    def __init__(self, pipeline: Pipeline, cost_model: CostModel, pictures: int) -> None:
+        self._pipeline, self._cost_model, self._pictures = pipeline, cost_model, pictures
 
     def __iter__(self) -> Iterator[Decisions]:
         for number, draft in enumerate(self._drafts()):
@@ -96,9 +92,9 @@ class Candidates:
             layout = self._pipeline.lower(decisions, cheapest.answer)
             plan = self._pipeline.launch(decisions, self._pictures, layout)
             footprint = Footprint(plan.emitted, plan.layout)
-            if footprint.peak[0] <= self._budget_bytes:
+            if footprint.peak[0] <= self._pipeline.budget_bytes:
                 break
-            decisions, refused = make_smaller(plan, footprint, refused, self._budget_bytes)
+            decisions, refused = make_smaller(plan, footprint, refused, self._pipeline.budget_bytes)
         cost = cheapest.total(plan.graph) * images + self._cost_model.loading(layout.loaded_numbers)
         return replace(plan, decisions=decisions.having(*cheapest.made), nanoseconds=cost)
 
@@ -106,7 +102,7 @@ class Candidates:
         """Return the decisions of a draft with each schedule that fits: one stage with as many images per pass as
         possible, or several stages."""
         decisions = draft.decisions
-        staging = Staging(self._pipeline, draft, self._pictures, self._budget_bytes)
+        staging = Staging(self._pipeline, draft, self._pictures)
         whole = staging.whole(decisions)
         if staging.images == 1:
             return [whole]

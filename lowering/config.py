@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..kernels.convolution.forms import Form
 from ..kernels.tiling.packing import IDENTITY_BYTES
 from ..simulator.machine.chip import find_target
 from .cost_model import CostModel
 from .eight_bits import EightBits
-from .graph import Graph
-from .launch_plan import LaunchPlanner
 from .plan_cache import PlanCache, plan_folder
-from .search import UNBOUNDED
 
 FREE = 12  # percent of an SBUF partition reserved for the compiler, whose allocator does not spill (docs/chip.md)
 
@@ -33,16 +31,13 @@ class LoweringConfig:
     cache: PlanCache = field(default_factory=lambda: PlanCache(plan_folder()))
     cores: int = 1
     eight_bits: EightBits | None = None
-    cost_model: CostModel = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cost_model", CostModel(self.target, self.itemsize, self.cores))
+    @cached_property
+    def cost_model(self) -> CostModel:
+        """The cost model for the target and for the cores together."""
+        return CostModel(self.target, self.itemsize, self.cores)
 
     @property
     def budget_bytes(self) -> int:
         """Bytes of an SBUF partition that a launch may use."""
         return find_target(self.target).usable_sbuf_bytes * (100 - FREE) // 100 - IDENTITY_BYTES
-
-    def planner(self, graph: Graph, most: int = UNBOUNDED) -> LaunchPlanner:
-        """Return a planner for a graph whose launches have at most `most` instructions if possible."""
-        return LaunchPlanner(graph, self.forms, self.budget_bytes, self.cost_model, self.cache, most)

@@ -112,18 +112,8 @@ class CostModel:
         self.target, self.cores = target, cores
         self._constants = of_two_cores(machine(target)) if cores > 1 else None
         self._dtype = dtype_of(itemsize)
-        self._of_one_core: CostModel | None = None
         self._walked: simulator.Run | None = None  # the launch that was simulated last
         self._known = _known_before(machine(target), target, self._dtype.name, cores)
-
-    @property
-    def of_one_core(self) -> CostModel:
-        """The same cost model for a core that does not share its HBM stack."""
-        if self.cores == 1:
-            return self
-        if self._of_one_core is None:
-            self._of_one_core = CostModel(self.target, self._dtype.itemsize)
-        return self._of_one_core
 
     def walk(self, program: Program, layout: WeightLayout) -> Cost:
         """Simulate a launch and return its cost.

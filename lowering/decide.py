@@ -11,31 +11,32 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..child_python import python_command
-from ..kernels.convolution.forms import Form
 from ..kernels.nki_source import VARIABLE
+from .config import LoweringConfig
 from .graph import Graph, Node, Unsupported
 from .lazy import LazyArray
-from .plan_cache import TuningRecord
+from .plan_cache import PlanCache, TuningRecord
 
 
 @dataclass(frozen=True)
 class PlanRequest:
     """A graph to be planned as one launch, and the parameters of the plan; see `LaunchPlanner`. `pictures`: the batch
-    size, for all `cores` together."""
+    size, for all cores together."""
 
     graph: Graph
-    forms: Sequence[Form]
-    budget_bytes: int
-    target: str
-    cores: int
+    config: LoweringConfig
     pictures: int
     most: int
+
+    def hollow(self) -> PlanRequest:
+        """Return the request without weights and caches, which another process does not need."""
+        config = replace(self.config, cache=PlanCache(None), eight_bits=None)
+        return replace(self, graph=hollow_graph(self.graph), config=config)
 
 
 def decide_elsewhere(request: PlanRequest) -> TuningRecord:
@@ -44,9 +45,9 @@ def decide_elsewhere(request: PlanRequest) -> TuningRecord:
     Raise Unsupported if that process finds no plan, and RuntimeError if it fails.
     """
     command = python_command(__name__, "main")
-    hollow = replace(request, graph=hollow_graph(request.graph))
     environment = {**os.environ, VARIABLE: "sim"}
-    completed = subprocess.run(command, input=pickle.dumps(hollow), capture_output=True, env=environment, check=False)
+    given = pickle.dumps(request.hollow())
+    completed = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
     try:
         answer = json.loads(completed.stdout)
     except ValueError:
@@ -77,18 +78,12 @@ def _no_numbers() -> np.ndarray:
 def main() -> None:
     """Process the request on standard input."""
     from ..kernels.nki_source import use_nki
-    from .cost_model import CostModel
     from .launch_plan import LaunchPlanner
-    from .plan_cache import PlanCache
 
     use_nki("sim")
     request: PlanRequest = pickle.load(sys.stdin.buffer)
-    cost_model = CostModel(request.target, request.graph.itemsize, request.cores)
-    planner = LaunchPlanner(
-        request.graph, request.forms, request.budget_bytes, cost_model, PlanCache(None), request.most
-    )
     try:
-        plan = planner.plan(request.pictures)
+        plan = LaunchPlanner(request.graph, request.config, request.most).plan(request.pictures)
         answer = TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions).to_json()
     except Unsupported as why:
         answer = {"reason": str(why)}

@@ -197,7 +197,7 @@ class LaunchSequence:
         is_whole = (first, last) == (0, len(nodes))
         part = _part(nodes, first, last)
         graph = Graph(part, image, self.graph.itemsize, from_host=first == 0, is_whole=is_whole)
-        return self._config.planner(graph, self.most)
+        return LaunchPlanner(graph, self._config, self.most)
 
     def _note(self) -> str | None:
         if len(self.segments) == 1:

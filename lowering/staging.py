@@ -28,8 +28,8 @@ MOST_BORDERS = 4  # maximum number of candidate borders that are tried
 class Staging:
     """The possible stages of a launch, for a batch of `images` along the free axis of the input."""
 
-    def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int, budget_bytes: int) -> None:
-        self._pipeline, self._draft, self._pictures, self._budget_bytes = pipeline, draft, pictures, budget_bytes
+    def __init__(self, pipeline: Pipeline, draft: LaunchPlan, pictures: int) -> None:
+        self._pipeline, self._draft, self._pictures = pipeline, draft, pictures
         self.images = ceil_div(pictures, draft.graph.packed)
         self.nodes = len(draft.graph.nodes)
 
@@ -39,7 +39,7 @@ class Staging:
             plan = self._pipeline.launch(decisions, self._pictures, self._draft.layout)
         except Unsupported:
             return False
-        return Footprint(plan.emitted, plan.layout).peak[0] <= self._budget_bytes
+        return Footprint(plan.emitted, plan.layout).peak[0] <= self._pipeline.budget_bytes
 
     def whole(self, decisions: Decisions) -> Decisions:
         """Return decisions with one stage that processes as many images per pass as fit."""
@@ -50,7 +50,7 @@ class Staging:
         graph = self._draft.graph
         regions = Schedule.of(decisions, graph).regions
         inside = {n for region in regions for n in range(region.first + 1, region.end)}
-        ends = [end for end in candidates(graph, self.images, self._budget_bytes) if end not in inside]
+        ends = [end for end in candidates(graph, self.images, self._pipeline.budget_bytes) if end not in inside]
         for first, end in enumerate(ends):
             for cut in ((end,), *((end, later) for later in ends[first + 1 :])):
                 tried = self._filled(decisions, cut)

@@ -317,7 +317,7 @@ class _Chain:
             reads=tuple(self._values[name] for name in names),
             input_shapes=tuple((BATCH, *self._shapes[name]) for name in names),
             output_shape=(BATCH, *self._shapes[layer.name]),
-            planner=self._config.planner(graph),
+            planner=LaunchPlanner(graph, self._config),
             dtype=self._dtype,
             # an operand of a concatenation is not a layer
             layers=tuple(own.name for own in self._network.layers if own.name == layer.name),

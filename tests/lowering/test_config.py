@@ -9,6 +9,7 @@ from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
 from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.decisions import Decisions, Kind
+from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.simulator.machine.chip import PARTITIONS, TARGETS
 
@@ -31,18 +32,18 @@ def test_the_clock_is_of_the_target_and_of_all_cores() -> None:
 def test_planners_have_the_forms_the_room_and_the_cache_in_common() -> None:
     cache = PlanCache(None)
     config = LoweringConfig("trn2", 4, (Form.PAIRS,), cache)
-    plan = config.planner(GRAPH).plan(1)
-    plain = LoweringConfig("trn2", 4, (), PlanCache(None)).planner(GRAPH).plan(1)
+    plan = LaunchPlanner(GRAPH, config).plan(1)
+    plain = LaunchPlanner(GRAPH, LoweringConfig("trn2", 4, (), PlanCache(None))).plan(1)
     assert {form for form, _ in plan.decisions.of(Kind.FORM).values()} == {
         "pairs"
     } and plan.nanoseconds < plain.nanoseconds
     assert not plain.decisions.of(Kind.FORM)
-    again = LoweringConfig("trn2", 4, (Form.PAIRS,), cache).planner(GRAPH).plan(1)
+    again = LaunchPlanner(GRAPH, LoweringConfig("trn2", 4, (Form.PAIRS,), cache)).plan(1)
     assert (again.decisions, again.nanoseconds) == (plan.decisions, plan.nanoseconds) != (Decisions(), 0)
 
 
 def test_plans_are_kept_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     small = graph_of(ending_in_dense((3, 4, 4), [conv("a", 3, 4, 3)]))
-    LoweringConfig("trn2", 4).planner(small).plan(1)
+    LaunchPlanner(small, LoweringConfig("trn2", 4)).plan(1)
     assert len(list((tmp_path / "plans").iterdir())) == 1

@@ -6,7 +6,7 @@ import io
 import json
 import pickle
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,24 +16,30 @@ import trninfer
 from lowered import graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.cost_model import CostModel
+from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.decide import PlanRequest, decide_elsewhere, hollow_graph, main
+from trninfer.lowering.eight_bits import EightBits
 from trninfer.lowering.graph import Unsupported
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.plan_cache import PlanCache, TuningRecord
 
 GRAPH = graph_of(ending_in_dense((3, 6, 6), [conv("a", 3, 8, 3), conv("b", 8, 16, 3)]))
-REQUEST = PlanRequest(GRAPH, (Form.PAIRS,), 150_000, "trn2", 1, 3, 50_000)
-NO_ROOM = replace(REQUEST, budget_bytes=1000)
+CONFIG = LoweringConfig("trn2", 4, (Form.PAIRS,), PlanCache(None), eight_bits=EightBits(lambda name: 1.0, values=True))
+REQUEST = PlanRequest(GRAPH, CONFIG, 3, 50_000)
+ON_TWO = replace(REQUEST, config=replace(CONFIG, target="trn3", cores=2), pictures=1)
+
+
+@dataclass(frozen=True)
+class Small(LoweringConfig):
+    """Settings of a chip that has 1000 bytes for a launch."""
+
+    budget_bytes: int = 1000
 
 
 def planned_here(request: PlanRequest) -> TuningRecord:
     """The plan that this process makes."""
-    cost_model = CostModel(request.target, request.graph.itemsize, request.cores)
-    planner = LaunchPlanner(
-        request.graph, request.forms, request.budget_bytes, cost_model, PlanCache(None), request.most
-    )
-    plan = planner.plan(request.pictures)
+    config = replace(request.config, cache=PlanCache(None))
+    plan = LaunchPlanner(request.graph, config, request.most).plan(request.pictures)
     return TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions)
 
 
@@ -58,7 +64,7 @@ def test_a_graph_is_sent_without_its_numbers() -> None:
 
 def answered(request: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """What `main` prints in this process."""
-    given = pickle.dumps(replace(request, graph=hollow_graph(request.graph)))
+    given = pickle.dumps(request.hollow())
     printed = io.StringIO()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given)))
     monkeypatch.setattr(sys, "stdout", printed)
@@ -67,15 +73,16 @@ def answered(request: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str,
     return json.loads(printed.getvalue())
 
 
-@pytest.mark.parametrize("request_", [REQUEST, replace(REQUEST, target="trn3", pictures=1, cores=2)])
+@pytest.mark.parametrize("request_", [REQUEST, ON_TWO])
 def test_a_plan_is_printed_as_it_is_recorded(request_: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     assert TuningRecord.from_json(answered(request_, monkeypatch)) == planned_here(request_)
 
 
 def test_why_there_is_no_plan_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    unfit = replace(REQUEST, config=Small("trn2", 4, cache=PlanCache(None)))
     with pytest.raises(Unsupported) as here:
-        planned_here(NO_ROOM)
-    assert answered(NO_ROOM, monkeypatch) == {"reason": str(here.value)}
+        planned_here(unfit)
+    assert answered(unfit, monkeypatch) == {"reason": str(here.value)}
 
 
 class Interpreter:

@@ -9,6 +9,7 @@ from random_networks import model_of, residual
 from trninfer.kernels.program import Memory
 from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.graph import Graph
+from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.plan_cache import PlanCache
 from trninfer.models import load_model
@@ -98,7 +99,8 @@ def _instructions(plan: LaunchSequence, first: str, last: str) -> int:
         nodes[-1] = replace(nodes[-1], output=0)
     image = plan.graph.nodes[start - 1].operation.shape if start else plan.graph.image
     graph = Graph(tuple(nodes), image, plan.graph.itemsize, from_host=start == 0)
-    return LoweringConfig("trn2", plan.graph.itemsize, cache=PlanCache(None)).planner(graph).plan(1).instructions
+    config = LoweringConfig("trn2", plan.graph.itemsize, cache=PlanCache(None))
+    return LaunchPlanner(graph, config).plan(1).instructions
 
 
 @pytest.mark.usefixtures("one_launch")

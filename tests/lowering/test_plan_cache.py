@@ -64,7 +64,7 @@ def test_a_forged_plan_is_made_anew(tmp_path: Path, change: Any) -> None:
 
 
 def planner(cache: PlanCache) -> LaunchPlanner:
-    return LoweringConfig("trn2", 4, cache=cache).planner(GRAPH)
+    return LaunchPlanner(GRAPH, LoweringConfig("trn2", 4, cache=cache))
 
 
 def test_no_number_of_a_plan_can_be_another(tmp_path: Path) -> None:

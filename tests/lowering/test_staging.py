@@ -35,9 +35,8 @@ def test_a_stage_ends_where_a_smaller_value_fits_for_the_whole_batch() -> None:
 @pytest.mark.parametrize("pictures", [3, 32])
 def test_stages_fit_and_cover_all_nodes(pictures: int) -> None:
     pipeline = pipeline_of(MODEL)
-    budget_bytes = pipeline.budget_bytes
     graph = pipeline.launch(Decisions(), pictures).graph
-    staging = Staging(pipeline, pipeline.launch(Decisions(), pictures), pictures, budget_bytes)
+    staging = Staging(pipeline, pipeline.launch(Decisions(), pictures), pictures)
     found = [staging.whole(Decisions()), *staging.split(Decisions())]
     assert len(found) > (pictures > 3)  # a small batch is one stage
     for decisions in found:
@@ -56,7 +55,7 @@ def test_no_stage_ends_within_a_region() -> None:
     whole = decide(graph, regions=[region])
     ends = []
     for decisions in (Decisions(), whole):
-        staging = Staging(pipeline, pipeline.launch(decisions, 32), 32, pipeline.budget_bytes)
+        staging = Staging(pipeline, pipeline.launch(decisions, 32), 32)
         found = [Schedule.of(each, graph) for each in staging.split(decisions)]
         ends.append({stage.end for schedule in found for stage in schedule.stages[:-1]})
     inner = set(range(region.first + 1, region.end))

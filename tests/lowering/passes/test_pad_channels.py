@@ -160,7 +160,7 @@ def shuffled(channels: int) -> Network:
 
 def test_each_padding_is_tried_and_the_fastest_of_each_with_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline, cost_model = pipeline_of(model_of(shuffled(24))), CostModel("trn2", 2)
-    candidates = [each for each in Candidates(pipeline, cost_model, 1, ROOM) if not each.value(Kind.PACK_IMAGES)]
+    candidates = [each for each in Candidates(pipeline, cost_model, 1) if not each.value(Kind.PACK_IMAGES)]
     assert {each.value(Kind.PAD_CHANNELS) for each in candidates} == {0, "all", "alone"}
     warmed: list[object] = []
     monkeypatch.setattr(searching, "WALKED_INSTRUCTIONS", 300)  # spent by the candidates alone
