@@ -25,7 +25,7 @@ _COMMON = {"root", "user", "localhost", "linux"}  # names that are common to man
 class Redactor:
     """Removes private paths, user and machine names, IP addresses and instance ids from text.
 
-    `more` maps placeholders to further folders. A known folder is replaced together with the path below it.
+    `more` maps placeholders to additional folders. A known folder is replaced together with the path below it.
     """
 
     def __init__(self, more: Mapping[str, str] | None = None) -> None:

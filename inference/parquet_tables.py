@@ -104,7 +104,7 @@ class ParquetReader:
     """The worker in the reader process.
 
     The first message contains the path or content of a file and the named columns; the reply is a `_Table`. The reply
-    to each further message is a `_Part`, or None after the last part.
+    to each subsequent message is a `_Part`, or None after the last part.
     """
 
     def __init__(self) -> None:

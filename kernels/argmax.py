@@ -51,7 +51,7 @@ def find_largest(found, data):
 def fill_up(data, columns):
     """Pad rows [partitions, rows, at least 8] that have fewer columns with copies of their first element.
 
-    A copy is never found, whatever its value, because the first of several equal elements is returned.
+    A copy is never found, regardless of its value, because the first of several equal elements is returned.
     """
     width = data.shape[2]
     if columns < width:

@@ -1,4 +1,4 @@
-"""Arrange the input of a launch on the host, so that DMAs read contiguous runs as long as an image."""
+"""Arrange the input of a launch on the host, so that DMAs read contiguous runs that are as long as an image."""
 
 from __future__ import annotations
 

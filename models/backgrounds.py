@@ -24,7 +24,8 @@ class Background(Protocol):
     """The background of a picture."""
 
     def at(self, rows: slice, part: np.ndarray) -> np.ndarray:
-        """Return the background of some rows, [channels, rows, W]; `part` contains the picture's pixels there."""
+        """Return the background of some rows, [channels, rows, W]; `part` contains the picture's pixels in these
+        rows."""
 
 
 class OneColour(NamedTuple):

@@ -66,8 +66,8 @@ def quicker(
 
 
 def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
-    """Return a lower bound on the microseconds that each layer takes for a batch if it has launches of its own, keyed
-    by layer name.
+    """Return, keyed by layer name, a lower bound in microseconds on the time that each layer takes for a batch if it is
+    launched separately.
 
     The bound of a convolution considers that its output channels may not fill all partitions.
     """

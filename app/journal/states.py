@@ -24,8 +24,8 @@ class States(Protocol):
         """Return the state of an input when it was read, or None if it is unknown."""
 
     def is_current(self, name: str | int, state: dict[str, Any] | None, reported: bool) -> bool:
-        """Return True if an input is still in the state it had at the time of its prediction. If `reported`, its name
-        has the spelling used in reports."""
+        """Return True if an input is still in the state it had at the time of its prediction. If `reported` is True,
+        its name is spelled as in reports."""
 
 
 class FileStates:

@@ -1,4 +1,4 @@
-"""Escape CSV cells for terminals and spreadsheets, both of which interpret some text."""
+"""Escape CSV cells for terminals and spreadsheets, which would otherwise interpret some of their text."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
 
 
 def _track(engine: str) -> tuple[str, int]:
-    """Map `dma load 9` to ("dma load", 5), since further queues share the last lane. A prefix "core 1 " is kept."""
+    """Map `dma load 9` to ("dma load", 5), since all later queues share the last lane. A prefix "core 1 " is kept."""
     if engine in ENGINES or engine.rpartition(" ")[2] in ENGINES:
         return engine, 0
     kind, _, number = engine.rpartition(" ")

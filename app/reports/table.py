@@ -105,7 +105,7 @@ def _print_predictions(console: Console, report: Report) -> None:
 
 
 def _beside(output: OutputAnswer) -> str:
-    """Format a further output: its label and probability, or its first few values."""
+    """Format an additional output: its label and probability, or its first few values."""
     if output.values is None:
         return f"{output.label} {output.probability:.4f}"
     if len(output.values) <= SHOWN_BESIDE:

@@ -28,8 +28,9 @@ def warm_up(bank, item_bytes, zeros=None):
 
     Return True if it was filled.
 
-    `item_bytes` is the size of an element of the data that is loaded meanwhile. `zeros` is a tile from `make_zeros`, or
-    None to create one. Returns False without issuing instructions on NeuronCore-v2, whose clock is not throttled.
+    `item_bytes` is the size of an element of the data that is loaded in the meantime. `zeros` is a tile from
+    `make_zeros`, or None to create one. Returns False without issuing instructions on NeuronCore-v2, whose clock is not
+    throttled.
     """
     if not is_throttled():
         return False
@@ -52,7 +53,8 @@ def make_zeros(columns, name=""):
 
 
 def multiply_zeros(bank, zeros, count, columns):
-    """Fill a PSUM tile [partitions, columns] with zeros by a matmul, and add `count` - 1 further products of zeros to
+    """Fill a PSUM tile [partitions, columns] with zeros by a matmul, and add `count` - 1 additional products of zeros
+    to
     its first `columns` columns."""
     partitions = bank.shape[0]
     for n in range(count):

@@ -1,4 +1,4 @@
-"""Reserve the zeros around each value that its readers require, whichever convolution form they have."""
+"""Reserve the zeros around each value that its readers require, regardless of their convolution form."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Split off the last channels of an expansion, if they fill only part of a tile, as separate nodes.
 
 A depthwise convolution multiplies by diagonal matrices: a tile of 16 channels uses one eighth of the Tensor Engine's
-rows, which takes as long as 128 rows and keeps the clock rate low. If such a tile, together with the part of the
-convolution that feeds it, is a separate node, copies of the tile can be stored on later partitions, so that one matmul
-covers several taps (pack_taps.py).
+rows, which takes as much time as using all 128 rows and keeps the clock rate low. If such a tile, together with the
+part of the convolution that feeds it, is a separate node, copies of the tile can be stored on later partitions, so that
+one matmul covers several taps (pack_taps.py).
 """
 
 from __future__ import annotations

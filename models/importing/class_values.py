@@ -87,7 +87,8 @@ def true_notes(notes: Iterable[str], output: Output) -> tuple[str, ...]:
 
 
 def _are_shares(values: np.ndarray) -> bool:
-    """Return True if rows of values are probabilities that add up to 1, and neither constant nor only 0 and 1."""
+    """Return True if rows of values are probabilities that add up to 1, excluding rows that are constant or consist
+    only of 0 and 1."""
     if not _are_fractions(values):
         return False
     is_varied = (values % 1).any() and (len(values) == 1 or (values != values[0]).any())

@@ -275,7 +275,8 @@ def _unscaled(importer: Importer, view: View) -> tuple[View, float]:
 
 
 def _heads(importer: Importer, queries: View) -> tuple[int, ...]:
-    """Return the axes before tokens and features that are heads, i.e. groups of channels; the others are sequences."""
+    """Of the axes before tokens and features, return the ones that are heads (groups of channels); all others are
+    sequences."""
     lead = range(len(queries.axes) - 2)
     shape = importer.shape(queries)
     if len(shape) != 3:

@@ -29,7 +29,8 @@ class ShapeError(TrninferError, ValueError):
 
 @dataclass(frozen=True)
 class KernelCase:
-    """A kernel, named as in trninfer.kernels, at a shape. `float32_operands` are always float32, whatever the dtype."""
+    """A kernel, named as in trninfer.kernels, at a shape. `float32_operands` are always float32, regardless of the
+    dtype."""
 
     kernel: str
     shapes: tuple[tuple[int, ...], ...]

@@ -2,8 +2,8 @@
 shape.
 
 Each way (`torch_backend.py`, `nrt.py`) defines how a kernel is compiled, loaded and called. Kernels in this process use
-the simulator's `nki`: it determines the shapes of results, counts flops and bytes, and makes the prediction shown
-beside a measurement.
+the simulator's `nki`: it determines the shapes of results, counts flops and bytes, and makes the prediction that is
+shown next to a measurement.
 """
 
 from __future__ import annotations

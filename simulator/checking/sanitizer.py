@@ -168,7 +168,7 @@ class Sanitizer:
     def _is_for_something_else(self, number: int, instruction: Instruction) -> bool:
         """Return True for instructions that may have a purpose although their result is not read.
 
-        Such instructions are fills, instructions with further outputs or with accumulator registers, and matmuls of
+        Such instructions are fills, instructions with additional outputs or with accumulator registers, and matmuls of
         constants, which keep the Tensor Engine warm.
         """
         following = [each for rank, each in self._seen[number - 1 : number + 1] if rank == self._seen[number - 2][0]]

@@ -25,8 +25,7 @@ Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
 
 
 def _image_and_window(view: View, lead: int) -> tuple[tuple[int, int, int], tuple[int, int]]:
-    """Return the image (channels, rows, columns) and the window that pools all axes of a view after the first
-    `lead`."""
+    """Return (channels, rows, columns) and a window that pools all axes of a view except the first `lead`."""
     sizes = view.shape
     channels = math.prod(sizes[:lead])
     long = [size for size in sizes[lead:] if size > 1]

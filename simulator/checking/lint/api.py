@@ -139,7 +139,7 @@ def _is_expanded(call: ast.Call) -> bool:
 def _missing_arguments(
     shown: str, parameters: tuple[Parameter, ...], named: set[str | None], given: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a mismatch if required parameters are neither `named` nor `given` by position."""
+    """Yield a mismatch if a required parameter is passed neither by name (`named`) nor by position (`given`)."""
     bound = named | given
     missing = [parameter.name for parameter in parameters if parameter.required and parameter.name not in bound]
     if missing:
