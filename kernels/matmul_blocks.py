@@ -43,7 +43,7 @@ def whole_rows():
 class Panel:
     """A range of columns of an operand's block, [128, tiles of K, columns] in SBUF.
 
-    `columns` is the range in the matrix.
+    `columns` is the corresponding range of columns of the matrix.
     """
 
     columns: Tile

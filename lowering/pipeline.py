@@ -101,8 +101,8 @@ class LaunchPlan:
     def arrange_input(self, number: int, value: Any, dtype: np.dtype[Any]) -> Any:
         """Return an input [pictures, ...] that the host does not rearrange, padded to the number of images.
 
-        Images beyond that number are kept. The input contains the same number of pictures for each core, as the output
-        of a launch does.
+        Images beyond that number are kept. Like the output of a launch, the input contains the same number of pictures
+        for each core.
         """
         image = self.graph.inputs[number]
         if len(value) >= self.images:

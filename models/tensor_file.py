@@ -26,7 +26,7 @@ from .regular_files import describe, open_regular
 # Even with a thousand class labels and hundreds of tensors, a header is only a few tens of kilobytes.
 MAX_HEADER_BYTES = 4 << 20
 
-# Types that convert to float32 without loss, by their safetensors names, and their layout in the file.
+# Maps the safetensors names of types that convert to float32 without loss to their layout in the file.
 _DTYPES: dict[str, npt.DTypeLike] = {"F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
 
 

@@ -85,7 +85,7 @@ class AnswerLog:
                 yield _prediction(record)
 
     def close(self, keep: bool = False) -> None:
-        """Close the log and, unless `keep`, remove its file."""
+        """Close the log and, unless `keep` is True, remove its file."""
         if sys.platform == "win32":  # Windows cannot remove an open file
             self._file.close()
         if self.path is not None and not keep:

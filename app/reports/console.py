@@ -86,7 +86,8 @@ def to_text(fill: Callable[[Console], None], stream: IO[str] | None) -> str:
 
 
 def new_table(title: str | None = None, gap: int = 1) -> Table:
-    """Return a table without columns, with `gap` spaces between them. A long title is wrapped to the table's width."""
+    """Return an empty table whose columns will be separated by `gap` spaces. A long title is wrapped to the table's
+    width."""
     return Table(
         title=None if title is None else cell(title, "bold"),
         title_justify="left",

@@ -2,7 +2,7 @@
 
 The module is pure arithmetic and does not import `nki`, because the host packs weights before a backend is chosen.
 `partitions` is the number of partitions of the chip: kernels pass `nl.tile_size.pmax`, and the host passes the number
-of its target.
+of partitions of its target.
 
 The contraction is along the partition axis. If there are fewer input channels than partitions, adjacent filter taps
 share this axis: a block of partitions contains the channels shifted by one tap, so that one matmul contracts over

@@ -30,8 +30,8 @@ class View:
     """A value as a view of the output of `layer` for one example; `batched` is True if it has a leading batch axis.
 
     `place` and `outside` matter only for views without a batch axis in a file with a fixed batch. `place` is the axis
-    along which the file stacks the examples. Each of `outside` parts of this axis contains all examples (1 if each
-    example is contiguous).
+    along which the file stacks the examples. This axis has `outside` parts, each of which contains all examples (a
+    single part if each example is contiguous).
     """
 
     layer: str

@@ -75,7 +75,7 @@ def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
     Also raises ShapeError if the family has no such case.
     """
     if name != "conv2d" and name in kernel_names():
-        raise ShapeError(f"{name} supports only 32 and 16 bits; in float8_e4m3, use conv2d")
+        raise ShapeError(f"{name} supports only 32-bit and 16-bit dtypes; use conv2d for float8_e4m3")
     case = kernel_case(name, shape)
     if case.parameters["form"] not in ("quickest", "direct"):
         raise ShapeError(f"{name}: form is {case.parameters['form']!r}; float8_e4m3 supports only the direct form")

@@ -179,7 +179,7 @@ class WorkerPool:
             await asyncio.wait_for(asyncio.to_thread(self._threads.shutdown), END_SECONDS)
 
     def kill(self) -> None:
-        """End the workers at once, even if the event loop has ended."""
+        """End the workers immediately, even if the event loop has ended."""
         for worker in list(self._started):
             worker.kill()
 

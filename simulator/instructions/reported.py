@@ -114,8 +114,8 @@ def check_copy(core: Core, instruction: str, op: str, bias: object) -> None:
     if core.target.generation > 2 and Path(core.line_of_kernel()[0]).is_relative_to(_OWN_KERNELS):
         return
     core.warn(
-        f"{instruction}: op=nl.copy with a bias: the chip is reported not to add the bias (aws-neuron-sdk "
-        "issue 1296, trn1). Compare values on the chip, or use nisa.tensor_scalar(op0=nl.add, operand0=bias)",
+        f"{instruction}: op=nl.copy is used with a bias, which the chip is reported not to add (aws-neuron-sdk issue "
+        "1296, trn1). Compare values on the chip, or use nisa.tensor_scalar(op0=nl.add, operand0=bias)",
         ReportedOnChipWarning,
     )
 

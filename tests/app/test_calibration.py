@@ -57,7 +57,7 @@ def test_all_layers_where_asked_for(cli) -> None:
         ),
         (
             ("bench", "--kernel", "matmul", "--dtype", "float8_e4m3"),
-            "matmul supports only 32 and 16 bits; in float8_e4m3, use conv2d",
+            "matmul supports only 32-bit and 16-bit dtypes; use conv2d for float8_e4m3",
         ),
         (("bench", "--dtype", "float8_e4m3", "--launches", "layer"), "float8_e4m3 requires --launches network"),
         (

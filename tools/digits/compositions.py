@@ -62,8 +62,8 @@ class _Sources:
         }[side]
 
     def font(self, rng: np.random.Generator) -> Path | None:
-        """Return a random font, with equal probabilities for families, or None (handwriting) in one case out of
-        seven."""
+        """Return a random font, with equal probability for each family, or None (handwriting) with a probability of one
+        seventh."""
         if rng.random() < 1 / 7:
             return None
         files = self._fonts[int(rng.integers(len(self._fonts)))]

@@ -103,7 +103,7 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
         raise ModelError("its pads are not a list of integers")
     places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
     if len(places) != given.size // 2:
-        raise ModelError(f"it has {given.size} pads, but its input is {importer.describe(view)}")
+        raise ModelError(f"it has {given.size} pads, which does not match its input {importer.describe(view)}")
     pads = [0] * (2 * view.rank)
     for position, axis in enumerate(places):
         pads[axis] = int(given[position])
