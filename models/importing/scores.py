@@ -275,8 +275,7 @@ def _unscaled(importer: Importer, view: View) -> tuple[View, float]:
 
 
 def _heads(importer: Importer, queries: View) -> tuple[int, ...]:
-    """Of the axes before tokens and features, return the ones that are heads (groups of channels); all others are
-    sequences."""
+    """Return the axes before tokens and features that are heads (groups of channels); all other axes are sequences."""
     lead = range(len(queries.axes) - 2)
     shape = importer.shape(queries)
     if len(shape) != 3:

@@ -100,8 +100,8 @@ def activate2(
     The reduction of dst over its free axes can be accumulated in the accumulators of the engine.
     """
     core = active("activate2")
-    given = dst, op, data, imm0, imm1, op0, op1, relu_param, reverse0, reverse1, reduce_op, reduce_res, reduce_cmd
-    unit, cost, _, (_, first, second, reducer, command) = core.settle("activate2", *given, engine)
+    operands = dst, op, data, imm0, imm1, op0, op1, relu_param, reverse0, reverse1, reduce_op, reduce_res, reduce_cmd
+    unit, cost, _, (_, first, second, reducer, command) = core.settle("activate2", *operands, engine)
     steps = [(o, value, r) for o, value, r in ((first, imm0, reverse0), (second, imm1, reverse1)) if o != "bypass"]
     vectors = [value for value in (*[value for _, value, _ in steps], relu_param) if isinstance(value, NkiTensor)]
     reads, flops = (data, *vectors), 3 * dst.size

@@ -81,13 +81,13 @@ def _within_limits(tensor: NkiTensor) -> bool:
     Sizes are unsigned, and strides signed, 16-bit numbers of elements (trainium_inferentia2_arch.rst, "Accessing
     SBUF/PSUM tensors"). Contiguous dimensions may be merged.
     """
-    given = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]
+    axes = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]
     joined: list[tuple[int, int]] = []
-    for count, stride in given:
+    for count, stride in axes:
         if joined and joined[-1][1] == count * stride:
             count *= joined.pop()[0]
         joined.append((count, stride))
-    return any(all(count <= MAX_COUNT and stride <= MAX_STRIDE for count, stride in pairs) for pairs in (given, joined))
+    return any(all(count <= MAX_COUNT and stride <= MAX_STRIDE for count, stride in pairs) for pairs in (axes, joined))
 
 
 def destination(op: str, tensor: object) -> NkiTensor:

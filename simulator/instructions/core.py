@@ -142,10 +142,10 @@ class NeuronCore:
 
     def scratch(self, rows: int, columns: int) -> Array:
         """Return a float32 buffer [rows, columns] that is valid until the next call."""
-        found = self._scratch.get((rows, columns))
-        if found is None:
-            found = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
-        return found
+        buffer = self._scratch.get((rows, columns))
+        if buffer is None:
+            buffer = self._scratch[rows, columns] = np.empty((rows, columns), np.float32)
+        return buffer
 
     def _place(self, storage: Storage, address: tuple[int, int]) -> None:
         """Put a storage at an explicit address of SBUF or PSUM."""
@@ -298,31 +298,31 @@ class NeuronCore:
                 key.append(operand)
         known = tuple(key)
         try:
-            found = self._settled.get(known)
+            settled = self._settled.get(known)
         except TypeError:  # an operand is not hashable, so the declaration rejects it
             return DECLARATIONS[op](self, *operands)
-        return self._settle_first(known, operands) if found is None else found
+        return self._settle_first(known, operands) if settled is None else settled
 
     def _settle_first(self, known: tuple[Any, ...], operands: tuple[Any, ...]) -> Settled:
         """Check a call with its declaration for the first time, or repeat its warnings, which contain tensor names."""
-        named = known, tuple([operand.name for operand in operands if type(operand) is NkiTensor])
-        warned = self._settled_with_warnings.get(named)
+        key = known, tuple([operand.name for operand in operands if type(operand) is NkiTensor])
+        warned = self._settled_with_warnings.get(key)
         if warned is not None:
             for message, category in warned[1]:
                 self.warn(message, category)
             return warned[0]
         heard = self._heard = []
         try:
-            found: Settled = DECLARATIONS[known[0]](self, *operands)
+            settled: Settled = DECLARATIONS[known[0]](self, *operands)
         finally:
             self._heard = None
         if heard:
-            self._settled_with_warnings[named] = found, heard
+            self._settled_with_warnings[key] = settled, heard
         else:
             if len(self._settled) >= MAX_SETTLED:
                 self._settled.clear()
-            self._settled[known] = found
-        return found
+            self._settled[known] = settled
+        return settled
 
     def _line(self) -> tuple[str, int]:
         """Return the file and line of the kernel code that called into the simulator."""

@@ -152,8 +152,8 @@ class Declaration:
         generation = call.core.target.generation
         allowed = [e for e in self.engines if self.engine_generations.get(e, 2) <= generation]
         if chosen not in allowed:
-            shown = ", ".join(e.name for e in allowed)
-            raise NkiValidationError(f"{self.name}: does not run on engine {chosen.name}; allowed: {shown}")
+            names = ", ".join(e.name for e in allowed)
+            raise NkiValidationError(f"{self.name}: does not run on engine {chosen.name}; allowed: {names}")
         return chosen
 
     def _refuse_psum(self, values: Mapping[str, Any]) -> None:
@@ -201,8 +201,8 @@ class Declaration:
     @cached_property
     def _read(self) -> list[str]:
         """Return the operands that may be tensors to read. Operands that are only partly written come last."""
-        kept = [n for n in self._written if getattr(self.operands[n], "kept", False)]
-        return [name for name in self._tensors if name not in self._written] + kept
+        preserved = [n for n in self._written if getattr(self.operands[n], "kept", False)]
+        return [name for name in self._tensors if name not in self._written] + preserved
 
     def run(self, core: NeuronCore, values: dict[str, Any]) -> Instruction:
         """Check a call, issue it with the operands that it reads and writes, and compute its values.

@@ -78,9 +78,9 @@ def dma_compute(
     core = active("dma_compute")
     settled = core.settle("dma_compute", dst, list(srcs), reduce_op, scales, unique_indices, oob_mode)
     _, outside, transfer = settled[-1]
-    moved = hbm_bytes(dst, srcs[0]) + sum(hbm_bytes(src, src) // 2 for src in srcs[1:])
+    moved_bytes = hbm_bytes(dst, srcs[0]) + sum(hbm_bytes(src, src) // 2 for src in srcs[1:])
     instruction = core.issue(
-        "dma_compute", engine.dma, (dst,), tuple(srcs), name=name, flops=dst.size, hbm_bytes=moved, dma=transfer
+        "dma_compute", engine.dma, (dst,), tuple(srcs), name=name, flops=dst.size, hbm_bytes=moved_bytes, dma=transfer
     )
 
     if core.functional:

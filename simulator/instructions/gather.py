@@ -96,18 +96,18 @@ def _shuffle(call: Call) -> None:
             f"nc_stream_shuffle: shuffle_mask {list(mask)} must have 32 elements, each 0 to 31, or 255 to leave the "
             f"partition unchanged"
         )
-    moved: dict[int, int] = {}
+    sources: dict[int, int] = {}
     for partition in range(dst.shape[0]):
         lane = mask[partition % QUADRANT]
         if lane != UNCHANGED:
-            moved[partition] = partition - partition % QUADRANT + lane
-    outside = [source for source in moved.values() if source >= src.shape[0]]
+            sources[partition] = partition - partition % QUADRANT + lane
+    outside = [source for source in sources.values() if source >= src.shape[0]]
     if outside:
         raise NkiValidationError(
             f"nc_stream_shuffle: shuffle_mask reads partition {outside[0]} of src {src.label}, whose last partition is "
             f"{src.shape[0] - 1}"
         )
-    call.moved = moved
+    call.moved = sources
 
 
 def _quadrant_starts(call: Call) -> None:

@@ -19,14 +19,14 @@ def move(dst: NkiTensor, src: NkiTensor, skip: bool) -> None:
         dst.write(shaped(cast_values(src, dst), dst.shape))
         return
     rows = max(mask.size for mask in masks)
-    kept = np.logical_and.reduce([np.broadcast_to(mask, rows) for mask in masks])
+    in_bounds = np.logical_and.reduce([np.broadcast_to(mask, rows) for mask in masks])
     if not any(isinstance(t, IndirectTensor) and t.gathers for t in (dst, src)):
         return  # the only index is out of bounds
     if dst.shape[0] != rows or src.shape[0] != rows:
         raise NkiValidationError(
             f"dma_copy: with oob_mode skip, dst {dst.label} and src {src.label} must have {rows} rows, one per index"
         )
-    for row in np.flatnonzero(kept):
+    for row in np.flatnonzero(in_bounds):
         target, source = _row(dst, int(row)), _row(src, int(row))
         target.write(shaped(cast_values(source, target), target.shape))
 

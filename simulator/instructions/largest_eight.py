@@ -73,14 +73,14 @@ def nc_match_replace8(
     values = float_values(data).reshape(partitions, -1).copy()
     wanted = float_values(vals).reshape(partitions, 8)
     free = np.ones(values.shape, bool)  # positions that have not been matched with a value
-    found = np.full((partitions, 8), -1, np.int64)
+    positions = np.full((partitions, 8), -1, np.int64)
     for column in range(7, -1, -1):
         hit = (values == wanted[:, column : column + 1]) & free
         rows = np.flatnonzero(hit.any(axis=1))
-        found[rows, column] = hit[rows].argmax(axis=1)
-        free[rows, found[rows, column]] = False
+        positions[rows, column] = hit[rows].argmax(axis=1)
+        free[rows, positions[rows, column]] = False
     values[~free] = imm
     dst.write(shaped(values, dst.shape))
     if dst_idx is not None:
         missing = np.iinfo(dst_idx._dtype.held).max
-        dst_idx.write(shaped(np.where(found < 0, missing, found), dst_idx.shape))
+        dst_idx.write(shaped(np.where(positions < 0, missing, positions), dst_idx.shape))

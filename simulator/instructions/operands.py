@@ -50,8 +50,8 @@ class Call:
 
     def refuse(self, operand: str, value: Any, why: str) -> NkiValidationError:
         """Return the error for an invalid operand."""
-        shown = value.label if isinstance(value, NkiTensor) else repr(value)
-        return NkiValidationError(f"{self.instruction}: {operand} {shown} {why}")
+        text = value.label if isinstance(value, NkiTensor) else repr(value)
+        return NkiValidationError(f"{self.instruction}: {operand} {text} {why}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -227,8 +227,8 @@ class Domain:
 
     def outside(self, values: Array) -> Array:
         """Return the values outside the domain, ignoring NaN."""
-        seen = np.abs(values) if self.signed else values
-        found: Array = values[(seen < F32(self.low)) | (seen > F32(self.high))]
+        magnitudes = np.abs(values) if self.signed else values
+        found: Array = values[(magnitudes < F32(self.low)) | (magnitudes > F32(self.high))]
         return found
 
 
@@ -307,17 +307,17 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
 
 def alu_operator(op: object, instruction: str, operand: str = "op") -> AluOperator:
     """Return the ALU operator that a kernel passed as `op=nl.<name>`."""
-    found = ALU.get(getattr(op, "__name__", ""))
-    if found is None:
+    operator = ALU.get(getattr(op, "__name__", ""))
+    if operator is None:
         raise NkiValidationError(
             f"{instruction}: {operand}={shown_operator(op)} is not an ALU operator; allowed: "
             f"{', '.join('nl.' + name for name in ALU)}"
         )
-    if found.generation > 2 and active(instruction).target.generation < found.generation:
+    if operator.generation > 2 and active(instruction).target.generation < operator.generation:
         raise NkiValidationError(
-            f"{instruction}: {operand}=nl.{found.name} requires NeuronCore-v{found.generation} (trn3)"
+            f"{instruction}: {operand}=nl.{operator.name} requires NeuronCore-v{operator.generation} (trn3)"
         )
-    return found
+    return operator
 
 
 def activation_function(op: object, instruction: str) -> ActivationFunction:
@@ -325,17 +325,17 @@ def activation_function(op: object, instruction: str) -> ActivationFunction:
 
     The function warns about inputs outside its domain.
     """
-    found = ACTIVATIONS.get(getattr(op, "__name__", ""))
-    if found is None:
+    activation = ACTIVATIONS.get(getattr(op, "__name__", ""))
+    if activation is None:
         raise NkiValidationError(
             f"{instruction}: op={shown_operator(op)} is not an activation function; allowed: "
             f"{', '.join('nl.' + name for name in ACTIVATIONS)}"
         )
-    if found.domain is not None:
+    if activation.domain is not None:
         core = active(instruction)
         if core.functional:
-            return found.watched(core.warner(), instruction)
-    return found
+            return activation.watched(core.warner(), instruction)
+    return activation
 
 
 def shown_operator(op: object) -> str:

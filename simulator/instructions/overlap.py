@@ -67,5 +67,5 @@ def _bytes(pattern: Pattern) -> Array:
     places = np.zeros(1, np.int64)
     for extent, stride in zip(extents, strides):
         places = (places[:, None] + np.arange(extent) * stride).reshape(-1)
-    found: Array = start + places[:, None] * size + np.arange(size)
-    return found
+    addresses: Array = start + places[:, None] * size + np.arange(size)
+    return addresses

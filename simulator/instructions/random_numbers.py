@@ -91,9 +91,9 @@ def dropout(
 ) -> None:
     """Copy data to dst, setting each element to 0 with probability prob (a number, or one element per partition)."""
     core = active("dropout")
-    kept = _uniform(core, dst) >= broadcast_value(prob, 2)
+    keeps = _uniform(core, dst) >= broadcast_value(prob, 2)
     values = data.values
-    dst.write(shaped(np.where(shaped(kept, values.shape), values, np.zeros((), values.dtype)), dst.shape))
+    dst.write(shaped(np.where(shaped(keeps, values.shape), values, np.zeros((), values.dtype)), dst.shape))
 
 
 def _one_word(call: Call) -> None:

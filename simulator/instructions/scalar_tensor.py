@@ -64,8 +64,8 @@ def scalar_tensor_tensor(
     """
     core = active("scalar_tensor_tensor")
     reduce_op = None if reduce_op is ... else reduce_op
-    given = dst, data, op0, operand0, op1, operand1, reduce_cmd, reduce_op, reduce_res
-    _, cost, _, (first, second, command, reducer) = core.settle("scalar_tensor_tensor", *given)
+    operands = dst, data, op0, operand0, op1, operand1, reduce_cmd, reduce_op, reduce_res
+    _, cost, _, (first, second, command, reducer) = core.settle("scalar_tensor_tensor", *operands)
     scalar = 0 if first.unary else operand0
     reads = (data, operand1, scalar) if isinstance(scalar, NkiTensor) else (data, operand1)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)

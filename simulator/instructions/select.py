@@ -36,8 +36,8 @@ def _number_of_its_kind(call: Call) -> None:
                 "predicate instead"
             )
     elif isinstance(src, (int, np.integer)) != dst._dtype.is_integer:
-        wanted = "an integer" if dst._dtype.is_integer else "a float"
-        raise NkiValidationError(f"tensor_copy_predicated: src {src!r} must be {wanted}, as dst {dst.label} is")
+        required = "an integer" if dst._dtype.is_integer else "a float"
+        raise NkiValidationError(f"tensor_copy_predicated: src {src!r} must be {required}, as dst {dst.label} is")
 
 
 @declared(
@@ -92,9 +92,9 @@ def select_reduce(
 
     The maximum of dst over its free axes can be written to reduce_res.
     """
-    kept = shaped(_truth(predicate, reverse_pred), dst.shape)
+    mask = shaped(_truth(predicate, reverse_pred), dst.shape)
     values = np.where(
-        kept, shaped(float_values(on_true), dst.shape), broadcast_value(on_false, len(dst.shape)).astype(np.float32)
+        mask, shaped(float_values(on_true), dst.shape), broadcast_value(on_false, len(dst.shape)).astype(np.float32)
     )
     dst.write(values)
     if reduce_cmd is not _IDLE:
@@ -162,8 +162,8 @@ def affine_select(
     """Set dst to on_true_tile for elements at which offset + p * channel_multiplier + pattern <cmp_op> 0 is true,
     otherwise to on_false_value. See `iota` for the affine pattern."""
     core = active("affine_select")
-    given = (dst, known(pattern), channel_multiplier, on_true_tile, on_false_value, cmp_op, offset)
-    unit, cost, _, (operator,) = core.settle("affine_select", *given)
+    operands = (dst, known(pattern), channel_multiplier, on_true_tile, on_false_value, cmp_op, offset)
+    unit, cost, _, (operator,) = core.settle("affine_select", *operands)
     instruction = core.issue("affine_select", unit, (dst,), (on_true_tile,), cost, name, flops=dst.size)
 
     if core.functional:

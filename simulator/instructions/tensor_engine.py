@@ -286,10 +286,10 @@ def _accumulates(core: NeuronCore, dst: NkiTensor, accumulate: Any) -> bool | Ar
 def _resumes(core: NeuronCore, dst: NkiTensor) -> bool | Array:
     """Return True if all elements were written by matmuls, or a mask of those that were."""
     assert dst.storage.written is not None
-    found = dst.storage.written.of(dst)
-    if found is Written.mixed:
+    writers = dst.storage.written.of(dst)
+    if writers is Written.mixed:
         return dst.storage.written.by_matmul(dst)
-    if found is _BY_MATMUL or (found is Written.other and core.target.generation >= 4):
+    if writers is _BY_MATMUL or (writers is Written.other and core.target.generation >= 4):
         core.resumed(dst)
         return True
     return False
@@ -300,19 +300,19 @@ def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
     undefined before NeuronCore-v4."""
     storage = dst.storage
     assert storage.written is not None
-    found = storage.written.of(dst)
-    if found is not _BY_MATMUL and storage.arena is not None:
-        found = storage.arena.written.of(dst)
-    if found is _BY_MATMUL:
+    writers = storage.written.of(dst)
+    if writers is not _BY_MATMUL and storage.arena is not None:
+        writers = storage.arena.written.of(dst)
+    if writers is _BY_MATMUL:
         return
-    core.not_begun(dst, found)
-    if found is Written.nothing:
+    core.not_begun(dst, writers)
+    if writers is Written.nothing:
         raise NkiValidationError(
             f"nc_matmul: accumulate=True onto dst {dst.label}, which no matmul has written; the first "
             "matmul of an accumulation must overwrite (accumulate=False or None)"
         )
     if core.target.generation < 4:
         core.warn(
-            f"nc_matmul: accumulate=True onto dst {dst.label}, of which {found.value}; adding to memory that no "
+            f"nc_matmul: accumulate=True onto dst {dst.label}, of which {writers.value}; adding to memory that no "
             f"matmul has written is undefined on {core.target.name}; begin with accumulate=False"
         )

@@ -35,10 +35,10 @@ class Tile(Operand):
     def check(self, call: Call, name: str, value: Any) -> Any:
         if value is None and self.optional:
             return None
-        found = destination(call.instruction, value) if name == "dst" else tile(call.instruction, name, value)
+        tensor = destination(call.instruction, value) if name == "dst" else tile(call.instruction, name, value)
         if self._is_limited:
-            self.check_limits(call, name, found)
-        return found
+            self.check_limits(call, name, tensor)
+        return tensor
 
     def check_limits(self, call: Call, name: str, found: NkiTensor) -> None:
         """Raise an error if the tensor violates a limit that involves no other operand."""
@@ -58,8 +58,8 @@ class Tile(Operand):
     @cached_property
     def _is_limited(self) -> bool:
         """Return True if this operand has any limits."""
-        given = self.buffers, self.dtypes, self.refused, self.dimensions, self.partitions, self.elements
-        return given != (type(self).buffers, (), (), None, 1, None)
+        limits = self.buffers, self.dtypes, self.refused, self.dimensions, self.partitions, self.elements
+        return limits != (type(self).buffers, (), (), None, 1, None)
 
     @property
     def relates(self) -> bool:

@@ -148,10 +148,10 @@ def _kept_elements(call: Call) -> None:
     arithmetic operator."""
     dst, data = call.dst, call.data
     call.axes = trailing_axes("tensor_reduce", data, call.axis)
-    kept = math.prod(data.shape[1 : call.axes[0]])
-    if dst.free_size != kept:
+    elements = math.prod(data.shape[1 : call.axes[0]])
+    if dst.free_size != elements:
         raise NkiValidationError(
-            f"tensor_reduce: dst {dst.label} must have {kept} element(s) in a partition after reducing "
+            f"tensor_reduce: dst {dst.label} must have {elements} element(s) in a partition after reducing "
             f"axes {call.axes} of {data.label}"
         )
     if call.negate and call.op.bits:

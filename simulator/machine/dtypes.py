@@ -112,12 +112,12 @@ def lookup(dtype: object) -> DType:
     """Return the DType for a dtype argument, which is an NKI name or an equivalent NumPy or ml_dtypes type."""
     if isinstance(dtype, DType):
         return dtype
-    found = DTYPES.get(dtype) if isinstance(dtype, str) else None
-    if found is None:
-        found = DTYPES.get(_BY_NUMPY.get(_numpy_dtype(dtype), ""))
-    if found is None:
+    known = DTYPES.get(dtype) if isinstance(dtype, str) else None
+    if known is None:
+        known = DTYPES.get(_BY_NUMPY.get(_numpy_dtype(dtype), ""))
+    if known is None:
         raise NkiValidationError(f"dtype {dtype!r} is not an NKI data type; allowed: {', '.join(DTYPES)}")
-    return found
+    return known
 
 
 def _numpy_dtype(dtype: object) -> Any:

@@ -99,10 +99,10 @@ def without_ours(error: BaseException) -> TracebackType | None:
         trace = trace.tb_next
     # Context managers around a kernel add frames from contextlib.
     files = [frame.tb_frame.f_code.co_filename for frame in frames]
-    own = [not ours(file) and file != contextlib.__file__ for file in files]
-    last = max((at for at, mine in enumerate(own) if mine), default=-1)
-    found = None
+    is_users = [not ours(file) and file != contextlib.__file__ for file in files]
+    last = max((at for at, mine in enumerate(is_users) if mine), default=-1)
+    kept_traceback = None
     for at, frame in reversed(list(enumerate(frames))):
-        if own[at] or (at > last and not isinstance(error, NkiValidationError)):
-            found = TracebackType(found, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return found
+        if is_users[at] or (at > last and not isinstance(error, NkiValidationError)):
+            kept_traceback = TracebackType(kept_traceback, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return kept_traceback

@@ -168,8 +168,8 @@ class Access(NamedTuple):
             return False
         if not step or step != other_step:
             return True
-        apart = (start - byte) % step  # two patterns of equal step overlap if any of their runs share a byte
-        return apart < run or step - apart < other_run
+        distance = (start - byte) % step  # two patterns of equal step overlap if any of their runs share a byte
+        return distance < run or step - distance < other_run
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -34,14 +34,14 @@ class NKIObject:
     def __init__(self, *values: Any, **named: Any) -> None:
         cls = type(self)
         fields = _fields(cls)
-        given = dict(zip(fields, values))
-        wrong = [name for name in named if name not in fields or name in given]
+        values_by_name = dict(zip(fields, values))
+        wrong = [name for name in named if name not in fields or name in values_by_name]
         if wrong or len(values) > len(fields):
             what = f"no field {wrong[0]!r} to set" if wrong else f"{len(values)} values"
             raise NkiValidationError(f"{cls.__name__}: {what}; its fields are {', '.join(fields) or 'none'}")
-        given.update(named)
+        values_by_name.update(named)
         for name, default in fields.items():
-            setattr(self, name, given[name] if name in given else _made(default))
+            setattr(self, name, values_by_name[name] if name in values_by_name else _made(default))
         finish = getattr(self, "__post_init__", None)
         if finish is not None:
             finish()
@@ -70,12 +70,12 @@ def _is_default(value: Any) -> bool:
 
 def _fields(cls: type) -> dict[str, Any]:
     """Return the fields of a class and their defaults, starting with the base classes."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for name, annotation in inspect.get_annotations(base).items():
             if "ClassVar" not in str(annotation):
-                found[name] = getattr(cls, name, None)
-    return found
+                fields[name] = getattr(cls, name, None)
+    return fields
 
 
 def _made(default: Any) -> Any:

@@ -42,13 +42,13 @@ def _timeline(run: Any) -> str:
     rows: dict[str, list[Any]] = {}
     for event in events:
         rows.setdefault(event.engine, []).append(event)
-    shown = [name for name in sorted(rows, key=place) if place(name)[3] < MOST_QUEUES]
-    height = ROW * (len(shown) + 1)
+    names = [name for name in sorted(rows, key=place) if place(name)[3] < MOST_QUEUES]
+    height = ROW * (len(names) + 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" role="img" '
         f'aria-label="timeline of {escape(run.name, quote=True)}">'
     ]
-    for number, name in enumerate(shown):
+    for number, name in enumerate(names):
         top = number * ROW
         parts.append(f'<text x="0" y="{top + 13}" font-size="11">{escape(title_of(name))}</text>')
         colour = next((c for key, c in _COLOURS.items() if key in name), "#777777")

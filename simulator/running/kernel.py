@@ -359,9 +359,9 @@ def argument(core: NeuronCore, value: Array | TensorSpec) -> NkiTensor:
 
 def _tensors(value: Any) -> list[NkiTensor]:
     """Return the tensors contained in a kernel's results."""
-    found: list[NkiTensor] = []
-    _each(value, lambda item: found.append(item) if isinstance(item, NkiTensor) else None)
-    return found
+    tensors: list[NkiTensor] = []
+    _each(value, lambda item: tensors.append(item) if isinstance(item, NkiTensor) else None)
+    return tensors
 
 
 def _leave(core: NeuronCore, value: Any) -> Any:

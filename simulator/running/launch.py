@@ -53,12 +53,12 @@ def run(
     of the logical core, 1 or 2; by default, NEURON_LOGICAL_NC_CONFIG or the kernel's launch grid determines it.
     """
     kernel = kernel if lnc is None else on_cores(kernel, lnc)
-    found = find_target(target)
+    resolved = find_target(target)
     kinds = choice(sanitize) or chosen()
-    with changed(found.name, constants or {}), one_thread():
-        key = launch_key(kernel, arrays, found, dge, parameters) if pure and not kinds else None
+    with changed(resolved.name, constants or {}), one_thread():
+        key = launch_key(kernel, arrays, resolved, dge, parameters) if pure and not kinds else None
         return _run(
-            _Launch(kernel, arrays, parameters, found, dge, profiled=profiled, functional=functional), kinds, key
+            _Launch(kernel, arrays, parameters, resolved, dge, profiled=profiled, functional=functional), kinds, key
         )
 
 

@@ -45,7 +45,7 @@ def literal_kernels(path: Path) -> dict[str, dict[str, TensorSpec]]:
     files = Files()
     module = files.read(path, str(path))
     functions = [node for node in module.tree.body if isinstance(node, ast.FunctionDef)]
-    found = {}
+    kernels = {}
     for function in functions:
         text = ast.unparse(function)
         decorated = any("jit" in ast.unparse(each) for each in function.decorator_list)
@@ -54,8 +54,8 @@ def literal_kernels(path: Path) -> dict[str, dict[str, TensorSpec]]:
             scope = FunctionScope(module, function, (), files, lambda finding: None)
             specs = _arguments(scope, function)
             if specs is not None:
-                found[function.name] = specs
-    return found
+                kernels[function.name] = specs
+    return kernels
 
 
 def _mentions(node: ast.AST, name: str) -> bool:
@@ -148,15 +148,15 @@ def _extents(index: ast.expr, other: Shape | None, scope: FunctionScope, is_open
     """Return the extents that an index requires, or None if they are unknown. If `is_open`, `:` allows any extent."""
     entries = list(index.elts) if isinstance(index, ast.Tuple) else [index]
     sliced = [entry for entry in entries if isinstance(entry, ast.Slice)]
-    found: list[int | AtLeast] = []
+    extents: list[int | AtLeast] = []
     for entry in entries:
         if not isinstance(entry, ast.Slice) or entry.upper is not None or is_open:
-            found.append(_enough(entry, scope))
+            extents.append(_enough(entry, scope))
         elif entry.lower is None and entry.step is None and other is not None and len(other) == len(sliced):
-            found.append(other[sliced.index(entry)])
+            extents.append(other[sliced.index(entry)])
         else:
             return None
-    return tuple(found)
+    return tuple(extents)
 
 
 def _enough(entry: ast.expr, scope: FunctionScope) -> AtLeast:

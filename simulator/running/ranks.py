@@ -32,7 +32,7 @@ def run_ranks(
         NkiValidationError: for the same reasons as in `run`, or if there are more than MOST_RANKS ranks, if a rank has
             two cores, or if the ranks execute different collectives or deadlock.
     """
-    found = find_target(target)
+    resolved = find_target(target)
     if not 1 <= len(arrays) <= MOST_RANKS:
         raise NkiValidationError(
             f"the number of ranks must be between 1 and {MOST_RANKS}, with a list of arguments "
@@ -45,7 +45,7 @@ def run_ranks(
     name = getattr(kernel, "__name__", "kernel")
 
     def on_rank(rank: int) -> Run:
-        core = NeuronCore(found)
+        core = NeuronCore(resolved)
         core.world, core.world_rank = world, rank
         look_for(core, kinds)
         returned = execute(core, kernel, tuple(arrays[rank]), parameters)

@@ -277,14 +277,14 @@ class Replays:
         """
         if key is None:
             return False
-        found = self._seen.get(key)
-        if found is None:
+        known = self._seen.get(key)
+        if known is None:
             self._seen[key] = True
             if len(self._seen) > MAX_LAUNCHES:
                 self._seen.popitem(last=False)
             return False
         self._seen.move_to_end(key)
-        return found
+        return known
 
     def keep(self, key: Any, replay: Replay | None, prediction: Any) -> None:
         """Store the result of recording a launch."""
@@ -313,6 +313,6 @@ class Replays:
         self._buffers.clear()
 
     def _full(self) -> bool:
-        replays = [found.replay for found in self._seen.values() if isinstance(found, Replayed)]
+        replays = [launch.replay for launch in self._seen.values() if isinstance(launch, Replayed)]
         steps, fixed = sum(replay.steps for replay in replays), sum(replay.fixed_bytes for replay in replays)
         return steps > MAX_REMEMBERED_STEPS or fixed > MAX_ALL_FIXED_BYTES

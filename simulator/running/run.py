@@ -202,8 +202,8 @@ class Run:
     @property
     def advice(self) -> list[str]:
         """Return suggestions for making the kernel faster, each in one line."""
-        found = (self.reuse, self.full_psum)
-        return [each.describe(self.latency_us) for each in found if each is not None]
+        suggestions = (self.reuse, self.full_psum)
+        return [each.describe(self.latency_us) for each in suggestions if each is not None]
 
     @property
     def bound_by(self) -> str:

@@ -63,8 +63,8 @@ class Benchmark:
         self.benchmark_result: BenchmarkResult | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        taken = set(kwargs) & _OPTIONS
-        if taken:  # kernel parameters with the same names as parameters of `run` are passed by position
+        ignored = set(kwargs) & _OPTIONS
+        if ignored:  # kernel parameters with the same names as parameters of `run` are passed by position
             args = (*args, *(kwargs.pop(name) for name in _parameters(self._kernel)[len(args) :] if name in kwargs))
         target = os.environ.get(TARGET_VARIABLE) or _TARGET
         dge = self._dge and generates_descriptors()

@@ -137,12 +137,12 @@ def line_of(run: Run, shapes: list[str]) -> str:
 
 def describe_work(run: Run) -> str:
     """Format the MFU (if there are matmuls) and the DMAs, as in "MFU 41.2 %, 48 DMAs of 64.0 KiB on average"."""
-    moved = dmas(run)
+    sizes = dmas(run)
     mfu = f"MFU {100 * run.mfu:.1f} %, " if run.flops and run.mfu >= 0.0005 else ""
-    if not moved:
+    if not sizes:
         return f"{mfu}no DMA"
-    counted = "1 DMA" if len(moved) == 1 else f"{len(moved):,} DMAs"
-    return f"{mfu}{counted} of {_size(sum(moved) / len(moved))}{' on average' if len(set(moved)) > 1 else ''}"
+    counted = "1 DMA" if len(sizes) == 1 else f"{len(sizes):,} DMAs"
+    return f"{mfu}{counted} of {_size(sum(sizes) / len(sizes))}{' on average' if len(set(sizes)) > 1 else ''}"
 
 
 def _size(count: float) -> str:
@@ -156,7 +156,7 @@ def dmas(run: Run) -> list[int]:
 
 def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
     """Return a JSON-serialisable summary of a launch. Times are predictions, and sizes are in bytes."""
-    moved = dmas(run)
+    sizes = dmas(run)
     return {
         "kernel": run.name,
         "arguments": shapes,
@@ -168,10 +168,10 @@ def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
         "mfu": round(run.mfu, 5),
         "hbm_bytes": run.hbm_bytes,
         "dma": {
-            "count": len(moved),
-            "bytes": sum(moved),
-            "average_bytes": sum(moved) / len(moved) if moved else 0.0,
-            "count_by_bytes": {str(size): moved.count(size) for size in sorted(set(moved))},
+            "count": len(sizes),
+            "bytes": sum(sizes),
+            "average_bytes": sum(sizes) / len(sizes) if sizes else 0.0,
+            "count_by_bytes": {str(size): sizes.count(size) for size in sorted(set(sizes))},
         },
         "sbuf_peak_bytes": run.memory.sbuf_bytes,
         "note": run.note,

@@ -98,7 +98,7 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
             tried = _tried(kernel, [], passed, path, target)
             findings += [each for each in tried if _is_certain(each, tree, list(passed))]
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return sorted({found for found in findings if not (found.path == str(path) and is_silenced(found, lines))})
+    return sorted({finding for finding in findings if not (finding.path == str(path) and is_silenced(finding, lines))})
 
 
 def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
@@ -262,15 +262,15 @@ def _tried(
 
 def _is_small(arguments: list[Any], keywords: dict[str, Any]) -> bool:
     """Return True if the arguments of a kernel are small enough for the sanitizer."""
-    given = [value for value in (*arguments, *keywords.values()) if hasattr(value, "shape")]
-    return sum(4 * math.prod(value.shape) for value in given) <= SMALL_BYTES
+    arrays = [value for value in (*arguments, *keywords.values()) if hasattr(value, "shape")]
+    return sum(4 * math.prod(value.shape) for value in arrays) <= SMALL_BYTES
 
 
 def _line(error: BaseException, path: Path) -> int:
     """Return the innermost line of the file in an error's traceback, or the first line that its message mentions."""
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    named = re.search(rf"{re.escape(str(path))}:(\d+)", str(error))
-    return (frames[-1] or 1) if frames else int(named.group(1)) if named else 1
+    match = re.search(rf"{re.escape(str(path))}:(\d+)", str(error))
+    return (frames[-1] or 1) if frames else int(match.group(1)) if match else 1
 
 
 def print_refusals(*arguments: str) -> None:

@@ -214,8 +214,8 @@ class StridedMemory(NKIObject):
             storage.to_bits()
         if storage.array is None:
             storage.create(fill=True)
-        held = dtype.bits if storage.bits else dtype.held
-        size = held.itemsize
+        value_type = dtype.bits if storage.bits else dtype.held
+        size = value_type.itemsize
         offset, strides = self.offset * size, [stride * size for stride in self.strides]
         if storage.arena is not None:
             partition, element = divmod(self.offset, self.row)
@@ -223,7 +223,7 @@ class StridedMemory(NKIObject):
             offset = (storage.partition_base + partition) * pitch + storage.base + element * size
             strides[0] = pitch
         assert storage.array is not None
-        self._values = np.ndarray(self.shape, held, storage.array, offset, tuple(strides))
+        self._values = np.ndarray(self.shape, value_type, storage.array, offset, tuple(strides))
         self._source = storage.array
         self._bits = storage.bits
         return self._values

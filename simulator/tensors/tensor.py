@@ -372,8 +372,8 @@ class ColumnsTensor(IndirectTensor):
 
     def offsets(self, first: int = 0) -> Array:
         """Return the offsets stored in the group of partitions that starts at `first`."""
-        held = self.index.values.reshape(self.index.shape[0], -1)[first : first + self.group]
-        offsets: Array = held.T.reshape(-1)[: self.shape[1]].astype(np.int64)
+        stored = self.index.values.reshape(self.index.shape[0], -1)[first : first + self.group]
+        offsets: Array = stored.T.reshape(-1)[: self.shape[1]].astype(np.int64)
         return offsets
 
     @property

@@ -59,11 +59,11 @@ def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def fill_ellipsis(keys: tuple[Any, ...], ndim: int, tensor: Any) -> tuple[Any, ...]:
-    given = [key for key in keys if key is not Ellipsis]
-    if len(keys) - len(given) > 1 or len(given) > ndim:
+    explicit = [key for key in keys if key is not Ellipsis]
+    if len(keys) - len(explicit) > 1 or len(explicit) > ndim:
         raise OutOfBoundsError(f"{tensor.label}: indices {keys} do not match {ndim} dimensions")
-    at = keys.index(Ellipsis) if len(given) < len(keys) else len(keys)
-    return (*keys[:at], *[slice(None)] * (ndim - len(given)), *keys[at + 1 :])
+    at = keys.index(Ellipsis) if len(explicit) < len(keys) else len(keys)
+    return (*keys[:at], *[slice(None)] * (ndim - len(explicit)), *keys[at + 1 :])
 
 
 def resolve_slice(item: slice, extent: int, dim: int, tensor: Any) -> tuple[int, int, int]:
@@ -102,16 +102,16 @@ def shape_of(shape: Any) -> tuple[int, ...]:
 
 def resolve_index(item: Any, extent: int, dim: int, tensor: Any) -> int:
     try:
-        found = item.__index__()
+        index = item.__index__()
     except AttributeError:
         raise NkiValidationError(
             f"{tensor.label}: index {item!r} of dimension {dim} must be an integer, a slice, `...` or nl.ds"
         ) from None
-    if not -extent <= found < extent:
+    if not -extent <= index < extent:
         raise OutOfBoundsError(
-            f"{tensor.label}: index {found} of dimension {dim} is out of bounds; it must be 0 to {extent - 1}"
+            f"{tensor.label}: index {index} of dimension {dim} is out of bounds; it must be 0 to {extent - 1}"
         )
-    return int(found) % extent
+    return int(index) % extent
 
 
 def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def lives(program: list[Instruction]) -> list[Life]:
             last_write[access.allocation] = index
         for access in instruction.reads:
             last_read[access.allocation] = index
-    found = []
+    lifetimes = []
     for allocation, start in first.items():
         if allocation.region is not SBUF and allocation.region is not PSUM:
             continue
@@ -59,9 +59,9 @@ def lives(program: list[Instruction]) -> list[Life]:
         else:
             unread = len(program) if allocation.dropped is None else allocation.dropped - 1
             end = max(last_write[allocation], last_read.get(allocation, unread))
-        found.append(Life(start, end, allocation))
-    found.sort(key=lambda life: (life.start, life.allocation.uid))
-    return found
+        lifetimes.append(Life(start, end, allocation))
+    lifetimes.sort(key=lambda life: (life.start, life.allocation.uid))
+    return lifetimes
 
 
 def check(program: list[Instruction], target: Target) -> Memory:
@@ -237,6 +237,6 @@ class Banks:
 
 def _biggest(alive: list[tuple[int, int, Allocation]], newest: Allocation) -> str:
     others = sorted((a for _, _, a in alive if a is not newest), key=lambda a: (-a.row_bytes, a.uid))
-    shown = [f"{a.label} of {a.line or 'explicit addresses'} ({a.row_bytes} bytes)" for a in others[:_SHOWN]]
+    descriptions = [f"{a.label} of {a.line or 'explicit addresses'} ({a.row_bytes} bytes)" for a in others[:_SHOWN]]
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    return (", ".join(shown) + more) or "nothing else"
+    return (", ".join(descriptions) + more) or "nothing else"

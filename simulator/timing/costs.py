@@ -226,8 +226,8 @@ class Costs:
 
     def _wide(self, tensor: Any) -> bool:
         """Return True if adjacent elements are so far apart in memory that each requires a separate access."""
-        apart = tensor.strides[-1] * tensor._dtype.itemsize
-        return bool(tensor.shape[-1] > 1 and apart >= self.machine.wide_stride)
+        distance = tensor.strides[-1] * tensor._dtype.itemsize
+        return bool(tensor.shape[-1] > 1 and distance >= self.machine.wide_stride)
 
     def _strided(self, *tensors: Any) -> float:
         """Return the factor by which the stride of the operands increases the cycles.

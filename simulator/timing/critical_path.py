@@ -129,9 +129,9 @@ class _Walk:
             cause = s.cause[index]
             kind = cause & (KINDS - 1)
             if kind == OTHER_CORE:
-                there = self.partners[core][index]
-                self._step(core, index, self.schedules[1 - core].start[there], "other_core")
-                core, index = 1 - core, there
+                partner = self.partners[core][index]
+                self._step(core, index, self.schedules[1 - core].start[partner], "other_core")
+                core, index = 1 - core, partner
                 s = self.schedules[core]
             else:
                 self._step(core, index, s.since[index], "scalar" if kind == TABLE else "semaphore")
@@ -169,22 +169,22 @@ class _Walk:
     def _through_dma(self, core: int, index: int) -> int:
         """Trace from the last byte of a DMA back to the descriptors of the first DMA in its queue. Return that DMA."""
         phases = self.schedules[core].phases
-        found = phases[index]
-        bound = found.bound
-        self._step(core, index, found.last, "dma_latency")
+        dma = phases[index]
+        bound = dma.bound
+        self._step(core, index, dma.last, "dma_latency")
         if bound == DESCRIPTORS:
-            self._step(core, index, found.last - found.latency, "dma_latency")
+            self._step(core, index, dma.last - dma.latency, "dma_latency")
             return index
         while True:
-            begin = found.begun(bound)
+            begin = dma.begun(bound)
             self._step(core, index, begin, "dma_bandwidth")
-            if begin <= found.could_begin(bound):
+            if begin <= dma.could_begin(bound):
                 break
             if core not in self.queues:
                 self.queues[core] = _DmaQueues(phases)
             index = self.queues[core].before(index, bound)
-            found = phases[index]
-        self._step(core, index, found.first_byte - found.latency, "dma_latency")
+            dma = phases[index]
+        self._step(core, index, dma.first_byte - dma.latency, "dma_latency")
         return index
 
 

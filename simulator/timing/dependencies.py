@@ -277,15 +277,15 @@ class _Analysis:
             self._write_segment(unit, index, access, fresh)
 
     def _write_segment(self, unit: Unit, index: int, access: Access, fresh: bool) -> None:
-        kept = []
+        remaining = []
         for segment in () if fresh else unit.segments:
             if segment.access.overlaps(access):
                 self._await(index, segment.writer, segment.readers)
                 if contains(access, segment.access):
                     continue
-            kept.append(segment)
-        kept.append(Segment(access, index))
-        unit.replace(kept)
+            remaining.append(segment)
+        remaining.append(Segment(access, index))
+        unit.replace(remaining)
 
     def _await(self, index: int, writer: int, readers: list[int]) -> None:
         """Make a write to a region wait for the region's previous readers and writer."""
@@ -350,8 +350,8 @@ class _HbmTensor:
         places = self._range(access)
         if len(places) == 1:
             return [s for s in self._buckets[places[0]] if s.access.overlaps(access)]
-        found = {id(s): s for place in places for s in self._buckets[place]}
-        return [s for s in found.values() if s.access.overlaps(access)]
+        segments = {id(s): s for place in places for s in self._buckets[place]}
+        return [s for s in segments.values() if s.access.overlaps(access)]
 
     def readers_since(self, access: Access, index: int) -> None:
         if access.allocation.argument:

@@ -75,15 +75,15 @@ def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
     """
     ready, rate, _, latency = trigger(transfer, machine, 0, start)
     first_byte = ready + rate * transfer.descriptors + latency
-    moved = transfer.bytes / machine.gpsimd_dma_rate
+    duration = transfer.bytes / machine.gpsimd_dma_rate
     return Phases(
         first_byte=first_byte,
-        latency=latency + moved,
+        latency=latency + duration,
         skew=0.0,
         place=0,
         begins=[],
         pipe_begin=first_byte,
-        last=first_byte + moved,
+        last=first_byte + duration,
         bound=DESCRIPTORS,
     )
 
@@ -119,6 +119,6 @@ def element_time(size: float, machine: Machine, single: bool, narrow: bool = Fal
     if single:
         time = max(size / m.dma_peak + m.descriptor_ns, m.small_element_ns)
     else:
-        taken = max(size, m.least_element)
-        time = taken / m.dma_peak + m.descriptor_ns * min(1.0, taken / m.packet)
+        element_bytes = max(size, m.least_element)
+        time = element_bytes / m.dma_peak + m.descriptor_ns * min(1.0, element_bytes / m.packet)
     return max(time, m.partial_write_ns) if narrow else time

@@ -41,11 +41,11 @@ class FullPsum(NamedTuple):
 
     def describe(self, latency_us: float) -> str:
         """Return a one-line description with the number of tiles that fit in a bank."""
-        shown = f"{self.name} ({os.path.basename(self.line[0])}:{self.line[1]})" if self.line[0] else self.name
+        label = f"{self.name} ({os.path.basename(self.line[0])}:{self.line[1]})" if self.line[0] else self.name
         share = f"{self.row_bytes:,} of the {PSUM_BANK_BYTES:,} bytes of its bank"
         saved = f"{self.gain_us:.1f} of {latency_us:.1f} us"
         return (
-            f"PSUM is full: tile {shown} takes {share}; writing {PSUM_BANK_BYTES // self.row_bytes} of them to one "
+            f"PSUM is full: tile {label} takes {share}; writing {PSUM_BANK_BYTES // self.row_bytes} of them to one "
             f"tile, and copying them together, would save up to {saved}"
         )
 

@@ -78,7 +78,7 @@ def memory_use(
 
 
 def _lives(program: Sequence[Instruction], schedule: Schedule, region: object, renames: bool) -> list[_Life]:
-    found: list[_Life] = []
+    lifetimes: list[_Life] = []
     current: dict[Allocation, _Life] = {}
     for index, instruction in enumerate(program):
         span = schedule.start[index], schedule.done[index]
@@ -94,9 +94,9 @@ def _lives(program: Sequence[Instruction], schedule: Schedule, region: object, r
             life = current.get(tile)
             if life is None:
                 life = current[tile] = _Life(tile, index)
-                found.append(life)
+                lifetimes.append(life)
             life.touched.append(span)
-    return found
+    return lifetimes
 
 
 def _span(life: _Life, makespan: float) -> tuple[float, float]:

@@ -166,9 +166,9 @@ def array_flops(instruction: Instruction, target: Target) -> int:
     """
     flops = instruction.flops
     if instruction.op == "nc_transpose":
-        data, turned = instruction.reads[0], instruction.writes[0]
+        data, result = instruction.reads[0], instruction.writes[0]
         rows = data.row_end - data.row
-        flops = 2 * rows * rows * (turned.row_end - turned.row)
+        flops = 2 * rows * rows * (result.row_end - result.row)
     return min(flops, int(peak_flops(target) * instruction.cost.interval))
 
 

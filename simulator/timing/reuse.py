@@ -150,16 +150,16 @@ class _Contents:
 
     def splits(self) -> list[int]:
         """Return the writes that begin a new use: no value is live across them, and the previous use was read."""
-        found: list[int] = []
+        indices: list[int] = []
         reached, spans, at = -1, sorted(self._spans), 0
         for write in self._writes:
             while at < len(spans) and spans[at][0] < write:
                 reached = max(reached, spans[at][1])
                 at += 1
-            is_read = reached > (found[-1] if found else -1)
+            is_read = reached > (indices[-1] if indices else -1)
             if is_read and reached < write:
-                found.append(write)
-        return found
+                indices.append(write)
+        return indices
 
 
 def _renamed(program: list[Instruction], splits: dict[Allocation, list[int]]) -> list[Instruction]:

@@ -272,8 +272,8 @@ class _Simulation:
         successors = self.successors[index]
         if not successors:
             return
-        end, done = self.end[index], self.done[index]
-        hops, read = (self.landed, done) if is_dma else (self.hops, end)
+        end, result_time = self.end[index], self.done[index]
+        hops, read = (self.landed, result_time) if is_dma else (self.hops, end)
         ready, waits, queues = self.ready, self.waits, self.queue
         for packed in successors:
             successor, kind = packed >> 2, packed & 3
@@ -283,7 +283,7 @@ class _Simulation:
             elif to == queue and not is_dma and (queue == PE or kind != RAW):
                 since = when = end  # accesses of the same engine are in order
             else:
-                since = read if kind == WAR else done
+                since = read if kind == WAR else result_time
                 when = since + hops[to]
             if when > ready[successor]:
                 ready[successor] = when

@@ -31,7 +31,7 @@ def copying(target: Target, dst: Any, src: Any, generation: Generation, transpos
     if transpose and target.generation == 2:
         run = 1  # DMA engines cannot transpose, so every element moves separately (nki_perf_guide.rst, Opt #10)
     itemsize = dst._dtype.itemsize
-    moved = dst.size * max(itemsize, src._dtype.itemsize)
+    moved_bytes = dst.size * max(itemsize, src._dtype.itemsize)
     load = dst.storage.on_chip
     chip = dst if load else src
     row, partitions = (chip.access.row, chip.shape[0]) if chip.storage.on_chip else (0, 0)
@@ -43,7 +43,7 @@ def copying(target: Target, dst: Any, src: Any, generation: Generation, transpos
     span = _span(src) if load and size < m.small_element_ns * m.dma_peak and outside else 0
     casts = dst._dtype is not src._dtype
     return Transfer(
-        bytes=moved,
+        bytes=moved_bytes,
         descriptors=dst.size // run,
         partitions=partitions,
         load=load,
@@ -78,8 +78,8 @@ def left_to_compiler(target: Target, transfer: Transfer, dst: Any, src: Any) -> 
     saved = region is MemoryRegion.private_hbm and not transfer.load and transfer.partitions <= LANES
     if transfer.hbm and (transfer.partitions == 1 or saved):
         return transfer._replace(dge=False)
-    given = region is MemoryRegion.shared_hbm and transfer.partitions > 1
-    return transfer._replace(software=given, open=given)
+    is_shared = region is MemoryRegion.shared_hbm and transfer.partitions > 1
+    return transfer._replace(software=is_shared, open=is_shared)
 
 
 def keep_scratch(program: list[Instruction], returned: Iterable[Any]) -> None:
@@ -87,15 +87,17 @@ def keep_scratch(program: list[Instruction], returned: Iterable[Any]) -> None:
 
     When such a tensor is copied, `left_to_compiler` assumes that it is a result.
     """
-    kept = {id(tensor.storage.owner) for tensor in returned}
-    made: dict[int, Transfer] = {}  # the new transfer for each old transfer, keyed by its id
+    returned_owners = {id(tensor.storage.owner) for tensor in returned}
+    replacements: dict[int, Transfer] = {}  # the new transfer for each old transfer, keyed by its id
     for instruction in program:
         transfer = instruction.dma
         if transfer is None or not transfer.open:
             continue
         outside = [access.allocation for access in (*instruction.reads, *instruction.writes)]
-        if any(a.region is MemoryRegion.shared_hbm and not a.argument and id(a) not in kept for a in outside):
-            instruction.dma = made.setdefault(id(transfer), transfer._replace(software=False, open=False))
+        if any(
+            a.region is MemoryRegion.shared_hbm and not a.argument and id(a) not in returned_owners for a in outside
+        ):
+            instruction.dma = replacements.setdefault(id(transfer), transfer._replace(software=False, open=False))
 
 
 def _span(tensor: Any) -> int:
@@ -144,5 +146,5 @@ def _pitched(tensor: Any, pitch: float) -> bool:
     rows = [(n, s * tensor._dtype.itemsize) for n, s in zip(tensor.shape, tensor.strides) if n > 1]
     if len(rows) < 2 or tensor.strides[-1] != 1:
         return False
-    apart = rows[-2][1]
-    return bool(apart % pitch == 0 and rows[-1][0] * tensor._dtype.itemsize < apart)
+    row_stride = rows[-2][1]
+    return bool(row_stride % pitch == 0 and rows[-1][0] * tensor._dtype.itemsize < row_stride)

@@ -67,11 +67,11 @@ def faster_program(program: Sequence[Instruction], resource: str, times: float) 
 
 
 def _of_engine(instruction: Instruction, units: tuple[engine, ...], share: float) -> Instruction:
-    own = instruction.engine in units and instruction.op not in MEETINGS and instruction.dma is None
-    if not own and not any(unit in units for unit, _ in instruction.options):
+    is_of_engine = instruction.engine in units and instruction.op not in MEETINGS and instruction.dma is None
+    if not is_of_engine and not any(unit in units for unit, _ in instruction.options):
         return instruction
     options = tuple((unit, _part(cost, share) if unit in units else cost) for unit, cost in instruction.options)
-    return _at(instruction, share if own else 1.0, options)
+    return _at(instruction, share if is_of_engine else 1.0, options)
 
 
 def _at(i: Instruction, share: float, options: tuple[tuple[engine, Cost], ...]) -> Instruction:

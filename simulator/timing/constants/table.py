@@ -82,8 +82,8 @@ def change(target: str, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         _possible(target, name, value)
     for name, value in values.items():
-        own = constants(target)[name].value
-        override(target, name, None if value == own else float(value))
+        current = constants(target)[name].value
+        override(target, name, None if value == current else float(value))
 
 
 @contextmanager

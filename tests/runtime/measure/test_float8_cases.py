@@ -92,7 +92,9 @@ def test_twice_the_rate_of_bfloat16() -> None:
 
 
 def test_other_kernels_and_forms_are_refused_in_one_line() -> None:
-    with pytest.raises(ShapeError, match=r"^matmul supports only 32-bit and 16-bit dtypes; use conv2d for float8_e4m3$"):
+    with pytest.raises(
+        ShapeError, match=r"^matmul supports only 32-bit and 16-bit dtypes; use conv2d for float8_e4m3$"
+    ):
         float8_case("matmul", shape_of(m=3, k=4, n=5))
     with pytest.raises(ShapeError, match="form is 'pairs'; float8_e4m3 supports only the direct form"):
         float8_case("conv2d", shape_of(cin=64, cout=3, h=9, w=9, form="pairs"))
