@@ -23,7 +23,7 @@ def main() -> None:
         if wanted is not None and not any(name.startswith(("nvidia", "cuda", "triton")) for name in wanted):
             subprocess.run([*PIP, requirement], check=True)
             return
-    print("PyTorch for CPUs is not to be had here; the tests that compare with it skip")
+    print("PyTorch for CPUs cannot be installed here; tests that compare with it are skipped")
 
 
 if __name__ == "__main__":

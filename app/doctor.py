@@ -25,7 +25,7 @@ _STATUS = {
     "too old": "wrong",
 }
 
-_INSTALL = "to use it"  # prefix of the names of checks whose detail is an installation command
+_INSTALL = "to install"  # prefix of the names of checks whose detail is an installation command
 
 _SelftestOption = Annotated[
     bool,

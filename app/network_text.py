@@ -33,7 +33,7 @@ def describe_answers(named: NamedOutput, labelled: bool) -> str:
         "log_softmax": "logarithms of probabilities",
     }
     names = "" if labelled or not named.labels else ", numbered (--labels names them)"
-    return f"{count} class{'es' if count > 1 else ''} by {kinds[named.output.scores]}{names}"
+    return f"{count} class{'es' if count > 1 else ''}, as {kinds[named.output.scores]}{names}"
 
 
 def describe_boxes(head: BoxHead, labelled: bool) -> str:

@@ -34,7 +34,7 @@ def show_model(name: str, form: Format, output: Path | None) -> None:
         (layer.name, layer.kind, " ".join(map(str, shapes[layer.name])), f"{sizes[layer.name]:,}")
         for layer in network.layers
     ]
-    text = render_records(network.name, ("", "what it is"), _facts(model, name), stream)
+    text = render_records(network.name, ("property", "value"), _facts(model, name), stream)
     text += "\n" + render_records("layers", ("layer", "kind", "output", "parameters"), layers, stream)
     write_output(text, output)
 

@@ -28,7 +28,7 @@ def test_doctor(cli, monkeypatch) -> None:
     assert rows["nki"]["status"] == "wrong" and "WRONG PACKAGE" in rows["nki"]["detail"]
     assert rows["neuron device"]["status"] == "missing"
     assert rows["backend auto"]["detail"].startswith("sim: no Neuron device")
-    assert "pip install" in rows["to use it on the Deep Learning AMI Neuron torch-neuronx 2.14.0"]["detail"]
+    assert "pip install" in rows["to install on the Deep Learning AMI Neuron torch-neuronx 2.14.0"]["detail"]
     outcome = cli("doctor")
     commands = {f"  {command}" for _, command in environment.INSTALL_COMMANDS}
     lines = outcome.out.splitlines()
@@ -56,7 +56,7 @@ def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
     assert rows["neuroncores"]["detail"] == "16: 0 to 15"
     assert rows["target"]["detail"] == "trn2 (NEURON_PLATFORM_TARGET_OVERRIDE)"  # set by the run before
     assert rows["backend auto"]["detail"].startswith("neuron: ")
-    assert not any(check.startswith("to use it") for check in rows)
+    assert not any(check.startswith("to install") for check in rows)
     assert rows["first run"]["detail"].startswith("trninfer doctor --selftest")
     held = rows["compiled kernels"]["detail"]
     assert held.startswith(f"{len(ROWS)} kernels, ") and os.environ["TRNINFER_CACHE"] in held
@@ -84,11 +84,11 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
     rows = rows_of_doctor(cli)
     for check in ("neuron device", "neuron driver", "neuron runtime", "instance", "neuroncores"):
         assert rows[check]["status"] == "missing", check
-    assert "pip install ." in rows["to use it on the Deep Learning AMI Neuron torch-neuronx 2.14.0"]["detail"]
+    assert "pip install ." in rows["to install on the Deep Learning AMI Neuron torch-neuronx 2.14.0"]["detail"]
     assert "first run" not in rows
     assert rows["compiled kernels"]["detail"].startswith("0 kernels, 0 bytes in ")
     assert rows["target"]["detail"] == "trn2 (the default)"
-    assert "modprobe" in rows["to use it driver, runtime and tools"]["detail"]
+    assert "modprobe" in rows["to install driver, runtime and tools"]["detail"]
     assert not CompileCache(tmp_path / "cache").folder.exists()  # asking makes no folder
 
 

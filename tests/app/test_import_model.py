@@ -128,7 +128,7 @@ def test_a_state_dict_of_a_perceptron(cli, tmp_path: Path) -> None:
     save_file(tensors, source)
     outcome = cli("import", source, "-o", model, "--activation", "tanh")
     assert outcome.status == 0 and "PyTorch state dict (perceptron): 3 layers, 93 parameters" in outcome.out
-    assert "output:   3 classes by probabilities, numbered" in outcome.out and "pictures:" not in outcome.out
+    assert "output:   3 classes, as probabilities, numbered" in outcome.out and "pictures:" not in outcome.out
     assert "checked:  not: a state dict contains only weights" in outcome.out
     x = random.standard_normal((5, 6), np.float32)
     np.save(tmp_path / "x.npy", x)

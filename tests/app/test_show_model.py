@@ -41,7 +41,7 @@ def test_an_onnx_file_is_shown_with_how_to_keep_it(cli, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     outcome = cli("models", "show", path)
-    assert outcome.status == 0 and "4 features" in outcome.out and "3 classes by raw scores, numbered" in outcome.out
+    assert outcome.status == 0 and "4 features" in outcome.out and "3 classes, as raw scores, numbered" in outcome.out
     assert "trninfer import" in outcome.out and "--output-kind" in outcome.out
     record = shown(cli, path)
     assert record["imported_from"].endswith("net.onnx") and math.prod(record["inputs"][0]["shape"]) == 4

@@ -196,7 +196,11 @@ def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
         elif isinstance(kind, Tile) and isinstance(value, NkiTensor):
             yield from of_tile(operand, kind, value)
         elif isinstance(kind, Moved):  # a list of them
-            yield Violation(operand, lambda draw, value=value: value * draw(st.sampled_from([0, 9])), "1 to 16 srcs")
+            yield Violation(
+                operand,
+                lambda draw, value=value: value * draw(st.sampled_from([0, 9])),
+                "srcs must contain 1 to 16 tensors",
+            )
             yield Violation(operand, lambda draw, value=value: [shaped(value[0], buffer=PSUM)], "cannot access PSUM")
         elif isinstance(kind, OneElement):
             yield Violation(operand, lambda draw: new((1, draw(st.integers(2, 9))), nl.int32), "must be one element of")

@@ -34,7 +34,7 @@ def test_limits_of_dma_compute(trn3_core):
     a, dst = tile(uniform(4, 8), buffer=nl.shared_hbm), nl.ndarray((4, 8), nl.float32)
     with pytest.raises(NkiValidationError, match=r"reduce_op must be nl.add"):
         nisa.dma_compute(dst, [a, a], nl.multiply)
-    with pytest.raises(NkiValidationError, match="1 to 16 srcs"):
+    with pytest.raises(NkiValidationError, match="srcs must contain 1 to 16 tensors"):
         nisa.dma_compute(dst, [a] * 17, nl.add)
     with pytest.raises(NkiValidationError, match="scales must be"):
         nisa.dma_compute(dst, [a, a], nl.add, [1.0, 2.0])

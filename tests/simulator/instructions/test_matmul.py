@@ -213,7 +213,7 @@ def test_tiles_of_the_array_are_halves_and_from_trn2_on_quarters(target, smalles
             tile_size=(smallest, 128),
         )
         for position, size in (((0, 0), (smallest // 2, 128)), ((16, 0), (64, 128)), ((128, 0), (64, 128))):
-            with pytest.raises(NkiValidationError, match="in the row tile of"):
+            with pytest.raises(NkiValidationError, match="do not fit a row tile of"):
                 nisa.nc_matmul(psum((8, 8)), new((8, 8)), new((8, 8)), tile_position=position, tile_size=size)
 
 

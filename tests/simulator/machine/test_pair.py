@@ -90,9 +90,13 @@ A = np.zeros((1, 1), np.float32)
         (("barrier",), (), r"core 0 waits at core_barrier \(data .*test_pair.py:\d+, but core 1 has ended"),
         ((), ("barrier",), r"core 1 waits at core_barrier .*, but core 0 has ended"),
         (("1",), (), r"core 0 waits at sendrecv \(pipe_id 1, .*, but core 1 has ended"),
-        (("barrier",), ("1",), r"core 0 waits at core_barrier .*py:\d+ and core 1 at sendrecv .*neither can continue"),
-        (("1",), ("2",), r"sendrecv \(pipe_id 1, .* and core 1 at sendrecv \(pipe_id 2, "),
-        (("barrier",), ("other",), r"core 0 waits at core_barrier .* and core 1 at core_barrier"),
+        (
+            ("barrier",),
+            ("1",),
+            r"core 0 waits at core_barrier .*py:\d+ and core 1 waits at sendrecv .*neither can continue",
+        ),
+        (("1",), ("2",), r"sendrecv \(pipe_id 1, .* and core 1 waits at sendrecv \(pipe_id 2, "),
+        (("barrier",), ("other",), r"core 0 waits at core_barrier .* and core 1 waits at core_barrier"),
         (("barrier", "barrier"), ("barrier",), r"core 0 waits at .*, but core 1 has ended"),
     ],
 )
@@ -118,8 +122,8 @@ def test_what_a_core_raises_comes_out_once():
 @pytest.mark.parametrize(
     "wrong, text",
     [
-        (lambda: simulator.run(reciprocals[3]), "a launch grid must be 1 or 2 cores"),
-        (lambda: simulator.run(reciprocals[2, 2]), "a launch grid must be 1 or 2 cores"),
+        (lambda: simulator.run(reciprocals[3]), "a launch grid must have 1 or 2 cores"),
+        (lambda: simulator.run(reciprocals[2, 2]), "a launch grid must have 1 or 2 cores"),
         (
             lambda: simulator.run(reciprocals[2], uniform(2, 4, 4), target="trn1"),
             "two cores require NeuronCore-v3",

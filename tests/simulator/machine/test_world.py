@@ -64,7 +64,7 @@ def in_a_circle(world, rank):
 @pytest.mark.parametrize(
     "program, message",
     [
-        (other_terms, r"rank \d comes with .*, rank \d with .*: ranks of a group must call the same collectives in"),
+        (other_terms, r"rank \d calls .*, but rank \d calls .*: ranks of a group must call the same collectives in"),
         (never_comes, r"rank \d waits in sum of \d for rank 0, which has ended"),
         (in_a_circle, "deadlock: ranks wait for each other: rank 0 in sum of 0; rank 1 in sum of 1; rank 2 in"),
     ],

@@ -53,13 +53,13 @@ def test_functions_of_a_wide_tile_and_a_column_take_either_order():
     [
         (
             lambda x, y: nl.matmul(x, y),
-            r"x sbuf\[9, 5\] float32 has 5 elements .*, y sbuf\[9, 6\] float32 has 9 partitions",
+            r"x sbuf\[9, 5\] float32 has 5 elements .*, but y sbuf\[9, 6\] float32 has 9 partitions",
         ),
         (lambda x, y: nl.matmul(x, nl.zeros((4, 6), nl.float32), transpose_x=True), "has 9 partitions.*x.T @ y sums"),
-        (lambda x, y: nl.matmul(nl.zeros((9, 129), nl.float32), y), "x sbuf.9, 129. float32 has 129 .* more than 128"),
+        (lambda x, y: nl.matmul(nl.zeros((9, 129), nl.float32), y), "x sbuf.9, 129. float32 has 129 .* at most 128"),
         (
             lambda x, y: nl.matmul(x, nl.zeros((9, 513), nl.float32), True),
-            "y sbuf.9, 513. float32 has 513 .* more than 512",
+            "y sbuf.9, 513. float32 has 513 .* at most 512",
         ),
         (lambda x, y: nl.matmul(nl.matmul(x, y, True), y), "x must be a tile in SBUF, got psum.5, 6. float32"),
         (lambda x, y: nl.matmul(x, 2.0), "y must be a tile in SBUF, got 2.0"),
@@ -68,7 +68,7 @@ def test_functions_of_a_wide_tile_and_a_column_take_either_order():
             lambda x, y: nl.multiply(x, nl.zeros((1, 5), nl.float32)),
             r"nl.multiply: x sbuf\[9, 5\] .* and y sbuf\[1, 5\]",
         ),
-        (lambda x, y: nl.load(nl.ndarray((129, 2), nl.float32, nl.shared_hbm)), r"nl.load: src .* more than 128 rows"),
+        (lambda x, y: nl.load(nl.ndarray((129, 2), nl.float32, nl.shared_hbm)), r"nl.load: src .* at most 128 rows"),
     ],
 )
 def test_errors_name_the_functions_own_operands(core, call, message):

@@ -169,7 +169,7 @@ def test_an_ellipsis_is_all_dimensions_that_are_not_named():
     assert fill_ellipsis((..., 1), 3, TENSOR) == (everything, everything, 1)
     assert fill_ellipsis((1, ..., 2), 2, TENSOR) == (1, 2)
     for keys, ndim in (((..., ...), 2), ((1, 2, 3), 2)):
-        with pytest.raises(OutOfBoundsError, match=rf"do not fit {ndim} dimensions"):
+        with pytest.raises(OutOfBoundsError, match=rf"do not match {ndim} dimensions"):
             fill_ellipsis(keys, ndim, TENSOR)
 
 
