@@ -97,6 +97,7 @@ class Sanitizer:
         self._shadows: list[Shadow] = []
         self._on_chip: list[Shadow] = []  # tiles placed by the compiler; they may be freed before the kernel ends
         self._idle: set[int] = set()  # writer numbers of matmuls of constants
+        self._copies: set[int] = set()  # writer numbers of copies of values that may be cut at will
         self._tensors = 0
         self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # operands by writer number
         self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # keyed by the shadows of the sum and of the operand
@@ -104,7 +105,7 @@ class Sanitizer:
     def see(self, rank: int, instruction: Instruction, writes: tuple[Any, ...], reads: tuple[Any, ...]) -> None:
         """Record an instruction. Called when it is issued, before its values are computed."""
         self._seen.append((rank, instruction))
-        if instruction.op == "nc_matmul" and all(self._is_filled(tensor) for tensor in reads[:2]):
+        if instruction.op == "nc_matmul" and all(self._is_written_by(tensor, _FILLS) for tensor in reads[:2]):
             self._idle.add(len(self._seen) + 1)
         if instruction.op == "core_barrier":
             self._epochs[rank] += 1
@@ -113,6 +114,8 @@ class Sanitizer:
             self._operands(instruction, writes[0], reads[:2])
         elif instruction.engine is not engine.dma:
             self._sources[len(self._seen) + 1] = [self._columns(t) for t in reads if isinstance(t, NkiTensor)]
+        if instruction.op == "tensor_copy" and self._is_written_by(reads[0], _CUT_AT_WILL):
+            self._copies.add(len(self._seen) + 1)
         for tensor in reads:
             self._read(rank, instruction, tensor)
         for tensor in writes:
@@ -177,13 +180,13 @@ class Sanitizer:
 
     # Instructions
 
-    def _is_filled(self, tensor: Any) -> bool:
-        """Return True if only fills have written a tensor."""
+    def _is_written_by(self, tensor: Any, operations: tuple[str, ...]) -> bool:
+        """Return True if only some operations, such as fills, have written a tensor."""
         if isinstance(tensor, IndirectTensor):
             return False
         shadow = self._shadow(tensor.storage)
         writers = np.unique(_entries(shadow.writer, tensor, shadow.grain)).tolist()
-        return all(w > _ARGUMENT and self._seen[w - 2][1].op in _FILLS for w in writers)
+        return all(w > _ARGUMENT and self._seen[w - 2][1].op in operations for w in writers)
 
     def _operands(self, instruction: Instruction, dst: Any, operands: tuple[Any, ...]) -> None:
         """Record which partitions a sum reads from operands that have more partitions."""
@@ -201,7 +204,8 @@ class Sanitizer:
             writers = shadow.writer.reshape(shadow.partitions, -1)[:, first]
             others = {row for row in np.flatnonzero(writers > _ARGUMENT).tolist() if row not in rows}
             if others and any(
-                self._seen[w - 2][1].op not in _CUT_AT_WILL for w in {int(writers[row]) for row in others}
+                self._seen[w - 2][1].op not in _CUT_AT_WILL and w not in self._copies
+                for w in {int(writers[row]) for row in others}
             ):
                 part = taken.setdefault(
                     (id(shadow), first), _Part(tensor.label, _place(instruction.line), others, set())
