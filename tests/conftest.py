@@ -58,6 +58,15 @@ def one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.runtime.launches.quicker", lambda *arguments: arguments[4])
 
 
+@pytest.fixture
+def first_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the first launch that fits, where a test asks for answers alone; other tests do not get these plans."""
+    monkeypatch.setattr("trninfer.lowering.search.WALKED_INSTRUCTIONS", 0)
+    monkeypatch.setattr("trninfer.lowering.search.FEWEST_WALKED", 1)
+    monkeypatch.setattr("trninfer.lowering.search.BEYOND", ())
+    monkeypatch.setenv("TRNINFER_CACHE", os.path.join(os.environ["TRNINFER_CACHE"], "first"))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--told-skips FILE`: a test that skips for a reason that matches no line of it is a failure. `--networks N`,
     `--all-combinations`: how much of test_batches.py runs."""

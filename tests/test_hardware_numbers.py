@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from source_trees import tree_of
 from trninfer.simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANK_FLOATS, PSUM_BANKS, TARGETS
 from trninfer.simulator.timing.constants import TABLE
 
@@ -77,12 +79,13 @@ def numbers_in(tree: ast.AST) -> Iterator[tuple[int, float]]:
             yield child.lineno, number
 
 
-def found() -> Iterator[tuple[str, int, float]]:
+@cache
+def found() -> list[tuple[str, int, float]]:
     """(file, line, number) of each number of the chip's outside its description."""
-    for path in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        if not name.startswith(DESCRIBED):
-            yield from ((name, *each) for each in numbers_in(ast.parse(path.read_text("utf-8"))) if each[1] in NUMBERS)
+    paths = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    named = [(path, path.relative_to(ROOT).as_posix()) for path in paths]
+    numbers = ((name, *each) for path, name in named for each in numbers_in(tree_of(path)))
+    return [each for each in numbers if each[2] in NUMBERS and not each[0].startswith(DESCRIBED)]
 
 
 def test_numbers_of_the_chip_are_in_its_description_alone() -> None:

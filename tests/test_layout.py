@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from source_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,16 +41,6 @@ LISTS = {
 def sources() -> list[Path]:
     """The files of the package, without tests and what is beside it."""
     return sorted(path for folder in ARROWS for path in (ROOT / folder).rglob("*.py"))
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
-def nodes_of(path: Path) -> list[ast.AST]:
-    return list(ast.walk(tree_of(path)))
 
 
 @cache

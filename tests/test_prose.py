@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from source_trees import nodes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("api", "app", "inference", "runtime", "lowering", "models", "kernels", "simulator", "tools", "benchmarks")
@@ -21,16 +23,16 @@ def sources() -> list[Path]:
     return sorted([*ROOT.glob("*.py"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))])
 
 
-def indirect(source: str) -> Iterator[str]:
+def indirect(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """The first lines of docstrings that begin with an indirect question."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
         if text and INDIRECT.match(text):
             yield f"{getattr(node, 'name', 'module')}: {text.splitlines()[0]}"
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
-    found = {str(path.relative_to(ROOT)): list(indirect(path.read_text(encoding="utf-8"))) for path in sources()}
+    found = {str(path.relative_to(ROOT)): list(indirect(nodes_of(path))) for path in sources()}
     assert len(found) > 500
     assert {path: lines for path, lines in found.items() if lines} == {}
 
@@ -48,4 +50,4 @@ def test_neither_code_nor_docs_read_as_translated() -> None:
 
 def test_an_indirect_docstring_is_found() -> None:
     source = '"""What it is."""\ndef f():\n    """Of each core."""\ndef g():\n    """Office."""\n'
-    assert list(indirect(source)) == ["module: What it is.", "f: Of each core."]
+    assert list(indirect(ast.walk(ast.parse(source)))) == ["module: What it is.", "f: Of each core."]

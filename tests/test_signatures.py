@@ -7,6 +7,8 @@ import json
 from functools import cache
 from pathlib import Path
 
+from source_trees import tree_of
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("api", "app", "inference", "runtime", "lowering", "models", "kernels", "simulator")
 MOST = 6
@@ -47,7 +49,7 @@ FREQUENT = {"simulator/instructions/core.py Instruction", "simulator/timing/sche
 def sources() -> list[tuple[str, ast.Module]]:
     """Path and syntax tree of each file of the product."""
     paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+    return [(path.relative_to(ROOT).as_posix(), tree_of(path)) for path in paths]
 
 
 def count_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -14,6 +14,8 @@ from report_schema import SCHEMA, check_schema
 from small_detectors import detector, write_pictures
 from trninfer.models import save_model
 
+pytestmark = pytest.mark.usefixtures("first_plans")
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:

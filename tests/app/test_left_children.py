@@ -22,7 +22,10 @@ print(child.pid, orphan, flush=True)
 """
 
 
-@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise ValueError", "import os; os._exit(3)"])
+SLOW = [pytest.param(end, marks=pytest.mark.slow) for end in ("raise SystemExit(3)", "raise ValueError")]
+
+
+@pytest.mark.parametrize("end", ["", "import os; os._exit(3)", *SLOW])
 def test_no_process_of_a_harness_outlives_simulate(tmp_path: Path, end: str) -> None:
     (tmp_path / "harness.py").write_text(HARNESS.format(end=end))
     program = "from trninfer.app.main import main; main()"

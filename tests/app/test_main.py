@@ -207,10 +207,10 @@ def test_colour_and_progress_on_a_terminal_alone(process, pictures, picture_mode
 
 
 def test_progress_tells_the_rate(process, tmp_path, feature_model) -> None:
-    np.zeros((3000, 6), "<f4").tofile(tmp_path / "X.bin")
+    np.zeros((1500, 6), "<f4").tofile(tmp_path / "X.bin")
     arguments = ("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--batch-size", 10)
     shown = on_a_terminal(process, *arguments, "--output", tmp_path / "answers.txt")
-    assert re.search(r"\d+/3000\S* \S*\d+/s", shown) and "0:00:0" in shown
+    assert re.search(r"\d+/1500\S* \S*\d+/s", shown) and "0:00:0" in shown
 
 
 @pytest.mark.slow

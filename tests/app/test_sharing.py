@@ -46,7 +46,7 @@ def data(tmp_path) -> Path:
     return tmp_path / "x.bin"
 
 
-@pytest.mark.parametrize("verify", [(), ("--verify",)])
+@pytest.mark.parametrize("verify", [pytest.param((), marks=pytest.mark.slow), ("--verify",)])
 def test_cores_of_the_simulator(cli, feature_model, data, verify) -> None:
     arguments = ("ffnn", "--data", data, "--model", feature_model, "--format", "json", "--batch-size", 1, *verify)
     one = cli(*arguments, "--backend", "sim", "--quiet").json()

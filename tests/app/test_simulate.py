@@ -151,10 +151,10 @@ def start_away(folder, before, after=""):
 @pytest.mark.parametrize(
     "before, after",
     [
-        ("os.chdir('..')", ""),
+        pytest.param("os.chdir('..')", "", marks=pytest.mark.slow),
         ("os.chdir('..'); shutil.rmtree('place')", ""),
         ("sys.stderr.close()", "sys.stdout.close()"),
-        ("", "sys.stderr = None"),
+        pytest.param("", "sys.stderr = None", marks=pytest.mark.slow),
     ],
 )
 def test_files_go_where_they_were_asked_for_whatever_the_script_does(folder, before, after):

@@ -66,7 +66,8 @@ main()
 
 
 @pytest.mark.parametrize(
-    "number, status, said", [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    "number, status, said",
+    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow)],
 )
 def test_a_file_system_that_stalls_is_left_by_a_signal(pictures, picture_model, number, status, said) -> None:
     command = [sys.executable, "-c", STALLED, "classify", str(pictures), "--model", str(picture_model), "--quiet"]

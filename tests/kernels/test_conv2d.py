@@ -125,6 +125,7 @@ def test_stanford_harness_cases(in_channels: int, out_channels: int, use_bias: b
     assert np.allclose(output, golden.conv2d(x, w, bias, 0, pool_size))
 
 
+@pytest.mark.slow
 def test_stanford_harness_large_image() -> None:
     rng = np.random.default_rng(0)
     x = rng.random((1, 256, 224, 224)).astype(np.float32)

@@ -82,7 +82,9 @@ def write(text: str, size: float, light: bool = False, mode: str = "L") -> Image
     return picture
 
 
-@pytest.mark.parametrize("size", [10, 11, 12, 14, 16, 20, 28, 40, 80])
+@pytest.mark.parametrize(
+    "size", [10, 16, 80, *(pytest.param(n, marks=pytest.mark.slow) for n in (11, 12, 14, 20, 28, 40))]
+)
 @pytest.mark.parametrize("light", [False, True], ids=["dark on light", "light on dark"])
 def test_digits_of_pillows_default_font_are_read_at_any_size(size: int, light: bool) -> None:
     assert "".join(read(write(digit, size, light)) for digit in "0123456789") == "0123456789"

@@ -29,13 +29,13 @@ from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn3", 1), ("trn2", 2), ("trn3", 2))  # target, and cores of a logical core
-QUICK = range(1, 4)  # networks of a plain run of pytest
+QUICK = range(1, 3)  # networks of a plain run of pytest
 COMBINATIONS = tuple(itertools.product(NETWORK_DTYPES, MACHINES))
 FLOAT32 = 1e-4  # of a score: a probability is then off by less than the 2e-3 that are allowed
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test a network, `--networks` of them; all but a few are slow."""
+    """One test a network, `--networks` of them; all but two are slow."""
     count = metafunc.config.getoption("--networks")
     seeds = [pytest.param(seed, marks=() if seed in QUICK else pytest.mark.slow) for seed in range(count)]
     metafunc.parametrize("seed", seeds)

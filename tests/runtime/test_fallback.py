@@ -17,6 +17,8 @@ from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionEr
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
+pytestmark = pytest.mark.usefixtures("first_plans")
+
 CHIP = BackendInfo("neuron", "trn2", "measured", "measured, host round trip")
 
 

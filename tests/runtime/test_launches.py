@@ -133,10 +133,10 @@ ONE_MORE = 1.08  # a picture after a multiple of those side by side: its layers 
     [
         ("digits-cnn", "trn2", "float32"),
         pytest.param("digits-cnn", "trn3", "bfloat16", marks=pytest.mark.slow),
-        ("digits-ffnn", "trn1", "float32"),
+        pytest.param("digits-ffnn", "trn1", "float32", marks=pytest.mark.slow),
         ("digits-ffnn", "trn2", "bfloat16"),
         pytest.param("residual", "trn1", "bfloat16", marks=pytest.mark.slow),
-        ("residual", "trn2", "float32"),
+        pytest.param("residual", "trn2", "float32", marks=pytest.mark.slow),
     ],
 )
 def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
@@ -225,6 +225,7 @@ def test_a_planner_that_raises_leaves_layers_and_one_line(
     caplog.clear()  # or the test fails (conftest.py)
 
 
+@pytest.mark.usefixtures("first_plans")
 def test_a_planner_that_raises_for_some_batches_runs_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -270,6 +271,7 @@ def test_two_cores_answer_as_one_does(instructions: int, one_launch: None) -> No
         assert given.total_us < expected.total_us or batch < 2
 
 
+@pytest.mark.usefixtures("first_plans")
 def test_the_price_of_a_plan_on_two_cores_is_that_of_its_launch() -> None:
     model = load_model("digits-cnn")
     backend = SimulatedBackend("trn2", lnc=2)
@@ -282,6 +284,7 @@ def test_the_price_of_a_plan_on_two_cores_is_that_of_its_launch() -> None:
     assert planned.nanoseconds / 1000 == pytest.approx(result.time.latency_us - 10.2)
 
 
+@pytest.mark.usefixtures("first_plans")
 def test_two_cores_write_nothing_twice() -> None:
     model = load_model("digits-cnn")
     config = config_of("float32", SimulatedBackend("trn2", lnc=2).info, LaunchOptions())

@@ -189,6 +189,7 @@ KINDS: dict[str, Network] = {
 }
 
 
+@pytest.mark.usefixtures("first_plans")
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_kind_of_layer(kind: str, dtype: str) -> None:

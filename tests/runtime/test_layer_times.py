@@ -24,7 +24,7 @@ def timed(batch: int) -> Run:
     return run
 
 
-@pytest.mark.parametrize("batch", [1, 200])
+@pytest.mark.parametrize("batch", [1, pytest.param(200, marks=pytest.mark.slow)])
 def test_layers_come_one_after_another_and_fill_the_launch(batch: int) -> None:
     run = timed(batch)
     assert run.parts is not None and len(run.parts.spans) >= len(NAMES)
@@ -87,7 +87,7 @@ def test_rows_of_random_networks_add_up(network: Network, dtype: str, batch: int
     assert len(launches) > 1 or round(result.total_us, 6) == launches[0] or batch == 40
 
 
-@pytest.mark.parametrize("batch", [1, 65, 200])
+@pytest.mark.parametrize("batch", [1, 65])
 @pytest.mark.parametrize("name", ["digits-cnn", "digits-ffnn"])
 def test_rows_of_bundled_networks_add_up(name: str, batch: int) -> None:
     result = Session(load_model(name), SimulatedBackend("trn2", True), "bfloat16", 64).time(batch)

@@ -15,6 +15,8 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.tolerances import network_tolerance
 
+pytestmark = pytest.mark.usefixtures("first_plans")
+
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
 QUICK = ((1, 96, 5, 7), (2, 200, 4, 33))  # heads, channels, rows, columns

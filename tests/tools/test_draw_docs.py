@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import pytest
 from PIL import Image
 from trninfer.tools import draw_docs
 
@@ -20,6 +21,7 @@ def test_a_terminal_keeps_spaces_and_escapes() -> None:
     assert int(picture.get("height") or 0) > heights[2]
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_what_classify_prints() -> None:
     """The samples' labels, and the launches with their times; their figures change with the model of time."""
     picture = ElementTree.parse(draw_docs.DOCS / "terminal.svg")

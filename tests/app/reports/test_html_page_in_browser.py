@@ -321,7 +321,7 @@ PROBE = """<script>
 </script></body>"""
 
 
-@pytest.mark.parametrize("width", [1400, 820, 380])
+@pytest.mark.parametrize("width", [*(pytest.param(width, marks=pytest.mark.slow) for width in (1400, 820)), 380])
 @pytest.mark.parametrize("command", ["classify", "bench", "simulate"])
 def test_every_command_has_the_page_at_every_width(command, width, tmp_path) -> None:
     """Nothing is wider than the window, text can be read, times are in sight, and no script fails."""

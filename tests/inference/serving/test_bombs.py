@@ -121,7 +121,7 @@ def test_forms_that_are_larger_than_they_look(server: RunningServer, idle: float
 
 
 def test_a_large_request_that_is_right_is_answered(server: RunningServer, idle: float) -> None:
-    values = np.random.default_rng(0).random((200, 1, 16, 16))
+    values = np.random.default_rng(0).random((50, 1, 16, 16))
     reply = check(server, idle, tensor(json.dumps(values.tolist()).encode(), values.shape), PATH, {}, (200,))
     assert len(reply["outputs"]) == 3
 

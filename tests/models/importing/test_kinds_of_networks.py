@@ -17,6 +17,8 @@ from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.session import Session
 from trninfer.runtime.verify import Verifier
 
+pytestmark = pytest.mark.usefixtures("first_plans")
+
 VARIANTS, RUN = 6, 2  # of each kind, and how many of them run on the simulator
 Random = np.random.Generator
 

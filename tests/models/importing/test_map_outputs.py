@@ -18,6 +18,8 @@ from trninfer.models.layers import PixelArgmax
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
+pytestmark = pytest.mark.usefixtures("first_plans")
+
 
 def write(path: Path, channels: int, ending: list[Any], image: tuple[int, int] = (12, 16), stride: int = 1) -> Path:
     """Write a convolution of a picture to `channels`, "scores", and the nodes of `ending`, the last of which gives

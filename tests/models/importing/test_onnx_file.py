@@ -18,7 +18,7 @@ from trninfer.models.importing import import_network, onnx_file
 BYTES = vgg(1).model().SerializeToString()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_corrupt_file_is_a_model_error_or_a_network(data: st.DataObject, tmp_path: Path) -> None:
     raw = bytearray(BYTES)

@@ -75,7 +75,7 @@ def chains(draw: st.DrawFn) -> Chain:
     return chain
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chain=chains())
 def test_any_chain_gives_what_onnx_runtime_gives(chain: Chain, tmp_path: Path) -> None:
     try:

@@ -92,7 +92,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("seed", "case"), enumerate(CASES))
+@pytest.mark.parametrize(("seed", "case"), list(enumerate(CASES)))
 def test_answers_stay(seed: int, case: tuple[list[int], list[int], int], tmp_path: Path) -> None:
     imported = assert_imports(mixnet(seed, *case), tmp_path)
     assert not layers_of(imported, Affine) and not layers_of(imported, Activation)

@@ -42,6 +42,7 @@ def test_a_batch_has_every_share_in_order(sources: dict[str, Rendering]) -> None
     assert x.min() >= 0 and 0.5 < x.max() <= 1
 
 
+@pytest.mark.slow
 def test_a_teacher_gives_the_targets(sources: dict[str, Rendering]) -> None:
     teacher = module_for(script.NETWORK, dropout=0.0, normalize=True).eval()
     x, y = next(script.batches(sources, script.MORE, teachers=[teacher], sure=["plain handwriting"]))
@@ -53,6 +54,7 @@ def test_a_teacher_gives_the_targets(sources: dict[str, Rendering]) -> None:
     assert y.sum(dim=1).allclose(torch.ones(len(x)))
 
 
+@pytest.mark.slow
 def test_rounds_go_on_from_those_that_they_name(
     sources: dict[str, Rendering], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
