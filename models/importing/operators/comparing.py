@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import ModelError
 from ...layers import Activation, Affine, Combine
 from ..importer import Importer
-from ..onnx_attributes import number
+from ..onnx_attributes import integer, number
 from ..onnx_file import Node
 from ..steps import activate, affine_view, chosen_everywhere, clip, combine_views
 from ..view import View
@@ -195,7 +195,18 @@ def _round(importer: Importer, node: Node) -> None:
     raise ModelError("rounding data to integers is not supported; select an earlier output with --output-name")
 
 
+def _triangle(importer: Importer, node: Node) -> None:
+    """Keep the upper or lower triangle of matrices, and set the other entries to 0."""
+    view = importer.data(node)
+    if len(view.axes) < 2:
+        raise ModelError(f"expects matrices, but its input is {importer.describe(view)}")
+    ones, diagonal = np.ones(view.shape[-2:]), int(importer.scalar(node, 1, 0))
+    mask = np.triu(ones, diagonal) if integer(node, "upper", 1) else np.tril(ones, diagonal)
+    importer.give(node, affine_view(importer, view, mask, np.zeros(1)))
+
+
 OPERATORS = {
+    "Trilu": _triangle,
     **dict.fromkeys((*_TURNED, "Equal"), _compare),
     "Not": lambda importer, node: importer.give(node, _not(importer, importer.data(node))),
     "And": _logic("multiply"),

@@ -1,21 +1,25 @@
-"""Einsum of two values, or of data and weights, as in Keras's EinsumDense layer and in graph convolutions."""
+"""Einsum of two values, or of data and weights, as in Keras's EinsumDense layer and graph convolutions; CumSum."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import NamedTuple
 
+import numpy as np
+
 from ...errors import ModelError
 from ..importer import Importer
-from ..onnx_attributes import text
+from ..onnx_attributes import integer, text
 from ..onnx_file import Node
 from ..scores import multiply_values
+from ..steps import affine_view, combine_views
 from ..view import View
 from .convolution import dense, dense_by_lead
-from .rearranging import reshaped
+from .rearranging import MAX_SELECTED, reshaped
 
 
 def _einsum(importer: Importer, node: Node) -> None:
@@ -42,6 +46,9 @@ def _einsum(importer: Importer, node: Node) -> None:
     product = _product(letters, others, result)
     first = int(view.batched)
     has_all_axes = (len(letters), len(others)) == (view.rank, weight.ndim)
+    if has_all_axes and product.scales(letters, others, result, first):
+        importer.give(node, _scaled(importer, view, weight, (letters[first:], others, result[first:])))
+        return
     if not has_all_axes or not product.is_supported(letters, others, result, first):
         raise ModelError(
             f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
@@ -80,6 +87,12 @@ class _Product(NamedTuple):
     lead: str
     new: str
 
+    def scales(self, letters: str, others: str, result: str, batched: int) -> bool:
+        """Return True if the weights only scale the data: no axis is summed or new, and the batch axis stays first."""
+        if self.summed or self.new or sorted(result) != sorted(letters) or len(set(others)) < len(others):
+            return False
+        return not batched or (result[0] == letters[0] and letters[0] not in others)
+
     def is_supported(self, letters: str, others: str, result: str, batched: int) -> bool:
         """Return True if axes are summed, no operand has the same axis twice, and the batch axis, if there is one,
         remains the first axis."""
@@ -95,6 +108,16 @@ def _product(letters: str, others: str, result: str) -> _Product:
     kept = "".join(letter for letter in letters if letter in result or letter not in others)
     lead = "".join(letter for letter in kept if letter in others)
     return _Product(kept, _without(letters, kept), lead, _without(others, letters))
+
+
+def _scaled(importer: Importer, view: View, weight: np.ndarray, axes: tuple[str, str, str]) -> View:
+    """Multiply data by weights that have some of its axes; `axes` are those of the data, the weights and the result."""
+    letters, others, result = axes
+    sizes = dict(zip(others, weight.shape))
+    ordered = weight.transpose([others.index(letter) for letter in letters if letter in others])
+    scale = ordered.reshape([sizes.get(letter, 1) for letter in letters])
+    made = affine_view(importer, view, scale[None] if view.batched else scale, np.zeros(1))
+    return made.permuted(tuple(map(letters.index, result)))
 
 
 def _without(letters: str, left_out: str) -> str:
@@ -118,8 +141,11 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
     both = _without(first, rows)
     summed = _without(both, result)
     lead = _without(both, summed)
-    if not summed or sorted(result) != sorted(lead + rows + columns):
+    if sorted(result) != sorted(lead + rows + columns):
         raise ModelError(f"its equation {equation!r} of two values is not supported")
+    if not summed:
+        aligned = (_with_axes(view, letters, result) for view, letters in zip(views, (first, second)))
+        return combine_views(importer, "multiply", *aligned)
     sizes = dict(zip(first + second, (*views[0].shape, *views[1].shape)))
     left = _joined(importer, views[0], first, (*lead, rows, summed), sizes)
     right = _joined(importer, views[1], second, (*lead, summed, columns), sizes)
@@ -127,6 +153,12 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
     if (len(rows), len(columns)) != (1, 1):
         made = reshaped(importer, made, tuple(sizes[letter] for letter in letters), made.batched)
     return made.permuted(tuple(map(letters.index, result)))
+
+
+def _with_axes(view: View, letters: str, result: str) -> View:
+    """Return a view with the axes of a result, with axes of size 1 in place of those that it does not have."""
+    axes = tuple(view.axes[letters.index(letter)] if letter in letters else () for letter in result)
+    return dataclasses.replace(view, axes=axes)
 
 
 def _joined(importer: Importer, view: View, letters: str, groups: Sequence[str], sizes: Mapping[str, int]) -> View:
@@ -145,4 +177,17 @@ def _implicit(inputs: str) -> str:
     return "".join(["..." if "..." in inputs else "", *once])
 
 
-OPERATORS = {"Einsum": _einsum}
+def _cumulate(importer: Importer, node: Node) -> None:
+    """Compute cumulative sums along an axis, by a product with a triangular matrix."""
+    view = importer.data(node)
+    axis = importer.axis(view, int(importer.scalar(node, 1, 0)))
+    size = view.shape[axis]
+    if size > MAX_SELECTED:
+        raise ModelError(f"cumulates {size} entries; at most {MAX_SELECTED} are supported")
+    weights = np.triu(np.ones((size, size), np.float32), integer(node, "exclusive", 0))
+    order = (*(other for other in range(len(view.axes)) if other != axis), axis)
+    made = dense(importer, view.permuted(order), weights.T if integer(node, "reverse", 0) else weights, None)
+    importer.give(node, made.permuted(tuple(order.index(other) for other in range(len(order)))))
+
+
+OPERATORS = {"CumSum": _cumulate, "Einsum": _einsum}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto
-from onnx_chain import Chain, assert_imports, ends, kinds
+from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Activation, Conv2d
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
@@ -161,3 +161,11 @@ def test_numbers_that_are_none_are_replaced(tmp_path: Path) -> None:
     chain.add("Where", chain.constant(0.0), rows, first=chain.add("IsNaN"))
     chain.gemm(6, 3)
     assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("diagonal", [None, -1, 2])
+def test_triangles_of_matrices(upper: int, diagonal: int | None, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    chain.add("Trilu", *([] if diagonal is None else [chain.constant(np.array(diagonal))]), upper=upper)
+    checked(chain.model(), tmp_path)

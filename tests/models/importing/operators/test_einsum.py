@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx_chain import Chain, assert_imports, ends
+from onnx_chain import Chain, assert_imports, checked, ends
 from trninfer.models import ModelError
 from trninfer.models.importing import import_network
 
@@ -27,6 +27,9 @@ from trninfer.models.importing import import_network
         ("bhic,hcj->bjih", (3, 5, 4), (3, 4, 2), 30),
         ("bi,ij", (6,), (6, 4), 4),
         ("bij,ij->b", (5, 6), (5, 6), 1),
+        ("bchw,ch->bchw", (3, 5, 7), (3, 5), 105),
+        ("bchw,wc->bhcw", (3, 5, 7), (7, 3), 105),
+        ("bi,i->bi", (6,), (6,), 6),
     ],
 )
 def test_data_and_weights(
@@ -53,10 +56,10 @@ def test_weights_that_come_first(tmp_path: Path) -> None:
     ("equation", "weight", "says"),
     [
         ("bchw,bc->bhw", (2, 3), "is not supported; sums must be over axes"),
-        ("bchw,ch->bchw", (3, 8), "is not supported; sums must be over axes"),
+        ("bchw,bchw->bchw", (1, 3, 8, 8), "is not supported; sums must be over axes"),
         ("bchw,oc->bow", (4, 3), "is not supported; sums must be over axes"),
         ("bchw,oc->obhw", (4, 3), "is not supported; sums must be over axes"),
-        ("bchw,oc->bohw", (4, 5), r"multiplies \[batch, 3, 8, 8\] by \[4, 5\] as 'bchw,oc->bohw'"),
+        ("bchw,oc->bohw", (4, 5), r"cannot multiply \[batch, 3, 8, 8\] by \[4, 5\] as 'bchw,oc->bohw'"),
         ("bcw,oc->bow", (4, 3), r"of \[batch, 3, 8, 8\] and weights \[4, 3\] is not supported"),
         ("bchw->bc", None, "it must be a product of data and one weight"),
     ],
@@ -83,6 +86,9 @@ def test_two_values_of_the_input(tmp_path: Path) -> None:
         ("bc,bchw->bhw", (6,), (6, 3, 5)),
         ("bhqc,bkhc->bhqk", (2, 4, 3), (5, 2, 3)),
         ("bnhc,bnjc->bnhj", (2, 4, 3), (2, 5, 3)),
+        ("bchw,bc->bchw", (6, 3, 5), (6,)),  # a gate of each channel
+        ("bchw,bhw->bwch", (6, 3, 5), (3, 5)),
+        ("bi,bj->bij", (4,), (5,)),
     ],
 )
 def test_products_of_two_values(equation: str, first: tuple[int, ...], second: tuple[int, ...], tmp_path: Path) -> None:
@@ -94,3 +100,12 @@ def test_products_of_two_values(equation: str, first: tuple[int, ...], second: t
         values.append(chain.add("Reshape", chain.constant([-1, *shape])))
     chain.add("Einsum", values[1], first=values[0], equation=equation)
     assert_imports(chain, tmp_path)
+
+
+@pytest.mark.parametrize(("exclusive", "reverse"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("axis", [1, 2, -1])
+def test_cumulative_sums(axis: int, exclusive: int, reverse: int, tmp_path: Path) -> None:
+    chain = Chain(3, 4, 5)
+    chain.conv((3, 6), pads=[1] * 4)
+    chain.add("CumSum", chain.constant(np.array(axis)), exclusive=exclusive, reverse=reverse)
+    checked(chain.model(), tmp_path)
