@@ -68,7 +68,7 @@ def test_functions_of_a_wide_tile_and_a_column_take_either_order():
             lambda x, y: nl.multiply(x, nl.zeros((1, 5), nl.float32)),
             r"nl.multiply: x sbuf\[9, 5\] .* and y sbuf\[1, 5\]",
         ),
-        (lambda x, y: nl.load(nl.ndarray((129, 2), nl.float32, nl.shared_hbm)), r"nl.load: src .* at most 128 rows"),
+        (lambda x, y: nl.load(nl.ndarray((129, 2), nl.float32, nl.shared_hbm)), r"nl.load: src .* more than 128 rows"),
     ],
 )
 def test_errors_name_the_functions_own_operands(core, call, message):
