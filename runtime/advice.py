@@ -56,7 +56,7 @@ class Advice:
     def sentence(self) -> str:
         """Return the advice in one line."""
         where = f"{self.layer}: " if self.layer else ""
-        gain = f"{self.after_us:.3g} us an input instead of {self.before_us:.3g}"
+        gain = f"{self.after_us:.3g} us per input instead of {self.before_us:.3g}"
         return f"{where}{self.evidence}; with {self.action}: {gain} ({self.kind})"
 
 

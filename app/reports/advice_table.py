@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def print_advice(console: Console, networks: Sequence[NetworkAdvice]) -> None:
     """Print, for each network, the time that faster resources would save, and numbered advice."""
     for each in networks:
-        print_table(console, f"{each.network}: a resource twice as fast", what_if_columns(each), each.what_ifs)
+        print_table(console, f"{each.network}: with a resource twice as fast", what_if_columns(each), each.what_ifs)
         print_line(console, f"{each.network}: advice", "bold")
         for number, advice in enumerate(each.advice, 1):
             console.print(Padding(cell(f"{number}. {advice.sentence()}"), (0, 0, 0, 2)))
         if not each.advice:
-            print_line(console, "  none of the changes that were tried gains 3 % or more")
+            print_line(console, "  no change that was tried saves 3 % or more")
         console.print()
 
 
@@ -33,7 +33,7 @@ def what_if_columns(advice: NetworkAdvice) -> list[ReportColumn[WhatIf]]:
     return [
         bound_column("resource", lambda what: what.resource),
         number_column("critical us", lambda what: what.critical_us),
-        number_column("then us", lambda what: what.latency_us),
+        number_column("total us", lambda what: what.latency_us),
         number_column(
             "saves", lambda what: what.saved_us / (advice.total_us or 1.0), lambda part: f"{100 * part:.1f} %"
         ),

@@ -47,18 +47,18 @@ def _memory(run: Any, region: str) -> Markup:
     use, title = run.memory_use(region), _TITLES[region]
     end = run.prediction.makespan or 1.0
     if not use.peak_bytes:
-        return element("p", f"{title} holds nothing.", class_="note")
+        return element("p", f"{title} is not used.", class_="note")
     needed = min(run.memory.sbuf_bytes, use.peak_bytes) if region == "sbuf" else use.peak_bytes
     told = (
         f"{title}: {quantity(needed, 'B')} of {quantity(use.capacity, 'B')} needed ({percent(needed / use.capacity)}). "
-        f"The live tiles peak {microseconds(use.peak_ns / 1000)} us after the first trigger"
+        f"The live tiles reach their peak {microseconds(use.peak_ns / 1000)} us after the first trigger"
         f"{', because loads that are issued early fill free space' if needed < use.peak_bytes else ''}."
     )
     chart = element("figure", _curve(use, needed, end, title), element("figcaption", told), tabindex=0)
     names = [name for name, _, _ in run.parts.spans] if run.parts else []
     headings: list[Heading] = [
         ("tile at the peak", False), *([("layer", False)] if names else []), ("allocated", False), ("bytes", True),
-        ("lives us", True), ("idle then us", True),
+        ("live us", True), ("idle at the peak us", True),
     ]  # fmt: skip
     rows = [_row(run, tile, names) for tile in use.owners[:SHOWN_TILES]]
     spill = max(use.owners, key=lambda tile: tile.bytes * (tile.idle_ns > 0), default=None)
@@ -66,7 +66,7 @@ def _memory(run: Any, region: str) -> Markup:
     if spill is not None and spill.idle_ns > 0:
         advice = element(
             "p",
-            f"Nothing touches {spill.name} for {microseconds(spill.idle_ns / 1000)} us around the peak: "
+            f"No instruction accesses {spill.name} for {microseconds(spill.idle_ns / 1000)} us around the peak: "
             f"spilling it to HBM, or cutting the launch there, would free {quantity(spill.bytes, 'B')} of a partition.",
             class_="note",
         )

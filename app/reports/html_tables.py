@@ -155,7 +155,7 @@ def suite_table(name: str, rows: Sequence[SuiteRow]) -> Markup:
 
 def what_if_table(advice: NetworkAdvice) -> Markup:
     """Return a table that shows how doubling the speed of each resource would affect the time."""
-    title = f"{advice.network}: a resource twice as fast, rescheduled"
+    title = f"{advice.network}: with a resource twice as fast, rescheduled"
     return column_table(title, what_if_columns(advice), advice.what_ifs)
 
 

@@ -8,7 +8,7 @@ from trninfer.models.outputs import Output
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        (("boxes",), "kind boxes, but boxes are not described"),
+        (("boxes",), "kind is boxes, but boxes are missing"),
         (("points",), "kind is 'points'; allowed: classes, sigmoid, values, boxes"),
         (("classes",), "scores is ''; allowed: raw, softmax, log_softmax"),
         (("values", "raw"), "scores is 'raw'"),

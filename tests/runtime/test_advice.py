@@ -123,7 +123,7 @@ def test_a_sentence() -> None:
         "conv", "3 of 128 partitions hold input channels", "a batch of 4", "--batch-size 4", 12.345, 6.1, "computed"
     )
     assert advice.sentence() == (
-        "conv: 3 of 128 partitions hold input channels; with a batch of 4: 6.1 us an input instead of 12.3 (computed)"
+        "conv: 3 of 128 partitions hold input channels; with a batch of 4: 6.1 us per input instead of 12.3 (computed)"
     )
     assert replace(advice, layer=None).sentence().startswith("3 of 128")
 

@@ -17,14 +17,14 @@ def test_each_resource_with_what_it_would_save_and_numbered_advice() -> None:
         Advice(None, "one core works", "2 cores", None, 20.0, 10.0, "estimated"),
     ]
     lines = lines_of(NetworkAdvice("net\x1b", 20.0, what_ifs, advice))
-    assert lines[0] == r"net\x1b: a resource twice as fast"
+    assert lines[0] == r"net\x1b: with a resource twice as fast"
     assert [line.split() for line in lines[3:5]] == [
         ["DMA", "bandwidth", "8.00", "16.00", "20.0", "%"], ["tensor", "1.50", "20.10", "-0.5", "%"],
     ]  # fmt: skip
     assert lines[5:8] == [
         r"net\x1b: advice",
-        "  1. conv[1]: many bytes; with a batch of 2: 12.3 us an input instead of 20 (computed)",
-        "  2. one core works; with 2 cores: 10 us an input instead of 20 (estimated)",
+        "  1. conv[1]: many bytes; with a batch of 2: 12.3 us per input instead of 20 (computed)",
+        "  2. one core works; with 2 cores: 10 us per input instead of 20 (estimated)",
     ]
 
 
@@ -32,7 +32,6 @@ def test_networks_without_advice_or_time() -> None:
     lines = lines_of(NetworkAdvice("a", 0.0, [WhatIf("launch", 0.0, 0.0, 0.0)], []), NetworkAdvice("b", 1.0, [], []))
     assert lines[3].split() == ["launch", "0.00", "0.00", "0.0", "%"]
     assert (
-        lines.count("  none of the changes that were tried gains 3 % or more") == 2
-        and "b: a resource twice as fast" in lines
+        lines.count("  no change that was tried saves 3 % or more") == 2 and "b: with a resource twice as fast" in lines
     )
     assert lines_of() == []

@@ -25,8 +25,8 @@ def run_of(
 def test_the_peak_is_told_and_drawn_as_steps() -> None:
     page = Page(memory.memory_section(run_of([(0.0, 0), (25.0, 400), (50.0, 100), (75.0, 0)])))
     assert "SBUF: 400 B of 1 kB needed (40.0 %)." in page.text
-    assert "The live tiles peak 0.03 us after the first trigger." in page.text
-    assert "PSUM holds nothing." in page.text
+    assert "The live tiles reach their peak 0.03 us after the first trigger." in page.text
+    assert "PSUM is not used." in page.text
     (path,) = page.all("path")
     # 84 units of 1000 are for the figures; 108 of 130 stand for the capacity, as the curve comes near it.
     assert path["d"] == "M84,108.0 H84.0 V108.0 H313.0 V64.8 H542.0 V97.2 H771.0 V108.0 V108.0 Z"
@@ -59,9 +59,9 @@ def test_tiles_at_the_peak_their_layers_and_what_could_be_spilled() -> None:
     assert "SBUF at its peak, 6 of 8" in shown and "tile<5>" in shown and "tile<6>conv.py" not in shown
     assert "tile<0>launchconv.py:780" in shown and "tile<1>convconv.py:879" in shown and "tile<2>fcconv.py:978" in shown
     # The largest of those that nothing touches meanwhile.
-    assert "Nothing touches tile<1> for 0.01 us around the peak" in shown and "would free 79 B" in shown
+    assert "No instruction accesses tile<1> for 0.01 us around the peak" in shown and "would free 79 B" in shown
     plain = Page(memory.memory_section(run_of([(0.0, 700)], owners=owners[:1]))).text
-    assert "Nothing touches" not in plain and "layer" not in plain and "SBUF at its peaktile" in plain
+    assert "No instruction accesses" not in plain and "layer" not in plain and "SBUF at its peaktile" in plain
 
 
 def test_thinned_points_keep_the_peaks_and_the_last() -> None:

@@ -42,7 +42,7 @@ def test_layers_that_do_not_fit() -> None:
     with pytest.raises(ModelError, match=r"^outputs an image of 4x8192x8192, which is too large$"):
         builder.add(Conv2d("c", 1, 4, (1, 1), inputs=("input",)))
     builder = NetworkBuilder(FeatureInput(3))
-    with pytest.raises(ModelError, match=r"^its weight is \[2, 3\]; expected \[3, 2\]$"):
+    with pytest.raises(ModelError, match=r"^its weight has shape \[2, 3\]; expected \[3, 2\]$"):
         builder.add(Dense("d", 3, 2, inputs=("input",)), {"weight": np.ones((2, 3)), "bias": np.ones(2)})
     assert builder.layers == {} and builder.tensors == {}
 

@@ -96,6 +96,6 @@ def test_steps_that_do_not_fit() -> None:
         sequence.pool("max", 2, 2)
     with pytest.raises(ModelError, match=r"expects 6 features, but its input is 7"):
         sequence.dense(np.ones((6, 3)), None)
-    with pytest.raises(ModelError, match=r"its bias is \[4\]; expected \[3\]"):
+    with pytest.raises(ModelError, match=r"its bias has shape \[4\]; expected \[3\]"):
         sequence.dense(np.ones((7, 3)), np.ones(4))
     assert sequence.last == "input"

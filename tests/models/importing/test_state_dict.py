@@ -261,7 +261,7 @@ def moved(tensors: Tensors, old: int, new: int) -> None:
         ({"fc1.weight": np.ones((0, 3), np.float32)}, "of shape [0, 3] does not belong to a known network"),
         (
             {"fc1.weight": np.ones((2, 3), np.float32), "fc1.bias": np.ones(3, np.float32)},
-            "its bias is [3]",
+            "its bias has shape [3]",
         ),
         ({}, "it has no weights"),
     ],
