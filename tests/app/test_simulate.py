@@ -182,7 +182,7 @@ def test_a_file_that_cannot_be_written_is_named_and_the_other_is_written(folder)
     "line, count, told",
     [
         ("x=1\n", 1_100_000, "the script has 4 MiB, but at most 4 MiB are run"),
-        ("\n", 200_001, "the script has 200,001 lines"),
+        pytest.param("\n", 200_001, "the script has 200,001 lines", marks=pytest.mark.slow),
     ],
 )
 def test_scripts_that_are_too_long_are_told_and_not_compiled(folder, line, count, told):

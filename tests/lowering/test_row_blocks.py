@@ -111,8 +111,7 @@ def test_small_images_are_multiplied_elementwise_where_that_is_quicker() -> None
     assert convolution_of(large.graph, "depthwise").form is Form.DIRECT
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("target", "dtype"), [("trn1", "float32"), ("trn2", "bfloat16"), ("trn3", "float16")])
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_diagonals_that_are_made_are_those_that_are_loaded(target: str, dtype: str, at_once: int) -> None:
     """One of three tiles is loaded, the others are made on two engines."""

@@ -61,7 +61,7 @@ def start(folder, *options):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ALONE, check=False).stdout
 
 
-@pytest.fixture(params=["option", "setting"])
+@pytest.fixture(params=["option", pytest.param("setting", marks=pytest.mark.slow)])
 def output(request, tmp_path):
     if request.param == "setting":
         (tmp_path / "pytest.ini").write_text("[pytest]\nnki_simulator = true\n", encoding="utf-8")

@@ -274,7 +274,9 @@ DROP_PROBE = """<script>
 </script></body>"""
 
 
-@pytest.mark.parametrize("width", [500, 820])  # a headless Chromium has no window below 500
+@pytest.mark.parametrize(
+    "width", [500, pytest.param(820, marks=pytest.mark.slow)]
+)  # a headless Chromium has no window below 500
 def test_bars_of_the_drop_page_can_be_read(width: int, tmp_path: Path) -> None:
     source = (Path(inference.__file__).parent / "serving" / "page.html").read_text(encoding="utf-8")
     page = tmp_path / "drop.html"

@@ -22,7 +22,7 @@ def ready(network: Network) -> Graph:
     return after(graph_of(network), load_input, load_taps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.one_of(chains(), graphs(), joined_channels()),
     st.sampled_from(["float32", "float16", "bfloat16"]),

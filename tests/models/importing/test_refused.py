@@ -79,6 +79,7 @@ def test_the_lines_are_lines_of_a_shell(name: str, tmp_path: Path) -> None:
         assert json.dumps(str(tmp_path / name)) in words[2]
 
 
+@pytest.mark.slow
 def test_the_line_for_a_state_dict_works(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)

@@ -64,6 +64,7 @@ def test_bins_hold_every_answer_once(n: int, classes: int, seed: int) -> None:
     assert 0 <= calibration_error(bins) <= 1
 
 
+@pytest.mark.slow
 def test_the_diagram_is_the_same_for_the_same_bins(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     bins = reliability(softmax(made(500, 5, 1.0)[0]), made(500, 5, 1.0)[1])

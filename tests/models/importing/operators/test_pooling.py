@@ -13,7 +13,7 @@ from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     side=st.tuples(st.integers(4, 12), st.integers(4, 12)),
     window=st.tuples(st.integers(1, 4), st.integers(1, 4)),

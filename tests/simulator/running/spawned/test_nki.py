@@ -1,6 +1,5 @@
 """Children of a process that has installed the simulator find nki, however they are started."""
 
-import multiprocessing
 import subprocess
 import sys
 
@@ -48,7 +47,7 @@ def simulate(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("method", sorted({"spawn", "fork"} & set(multiprocessing.get_all_start_methods())))
+@pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=pytest.mark.slow)])
 def test_children_run_kernels(tmp_path, method):
     script = tmp_path / "kernels.py"
     script.write_text(SCRIPT, encoding="utf-8")
