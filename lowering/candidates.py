@@ -18,6 +18,7 @@ from .decisions import Choice, Decisions, Kind
 from .footprint import Footprint
 from .graph import Graph, Unsupported
 from .passes.base import Pass
+from .passes.pack_rows import EXPANSIONS
 from .pipeline import LaunchPlan, Pipeline
 from .placement import make_smaller
 from .staging import Staging
@@ -72,7 +73,7 @@ class Candidates:
         reason = Unsupported("no part of it fits")
         for decisions in self.shapes():
             is_plain = not decisions.value(Kind.PACK_IMAGES) and not decisions.value(Kind.PACK_ROWS)
-            if is_plain and any(draft.decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for draft in drafts):
+            if is_plain and any(draft.decisions.value(Kind.PACK_ROWS) == EXPANSIONS for draft in drafts):
                 continue  # packing the rows of most of the network requires fewer matmuls
             try:
                 drafts.append(self._draft(decisions))

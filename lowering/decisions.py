@@ -15,6 +15,7 @@ from typing import Any
 from .graph import Graph, Node, NodeId
 
 PADDED = ("all", "alone")  # values whose channels are padded: all, or only those that are neither added nor stacked
+PACKED = ("expansions", "few_channels")  # values whose rows are packed: also the expansions of depthwise convolutions
 
 
 class Kind(Enum):
@@ -29,10 +30,9 @@ class Kind(Enum):
     zeros before it). The values of other kinds are numbers, or True.
     """
 
-    PACK_DEPTHWISE_EXPANSIONS = "pack_depthwise_expansions"  # keep expansions whole, so that their rows can be packed
-    PAD_CHANNELS = "pad_channels"
+    PAD_CHANNELS = "pad_channels"  # one of PADDED
     FILL_WITH_ROWS = "fill_with_rows"
-    PACK_ROWS = "pack_rows"
+    PACK_ROWS = "pack_rows"  # one of PACKED
     SPLIT_PHASES = "split_phases"
     SPLIT_MEANS = "split_means"
     PACK_IMAGES = "pack_images"
@@ -207,10 +207,13 @@ def _counts(data: Sequence[Any]) -> tuple[tuple[int, int], ...]:
     return tuple((int(number), int(count)) for number, count in data)
 
 
-def _padded(data: Any) -> str:
-    if data not in PADDED:
-        raise ValueError(f"{data!r}; expected one of {', '.join(PADDED)}")
-    return str(data)
+def _one_of(*values: str) -> Callable[[Any], str]:
+    def read(data: Any) -> str:
+        if data not in values:
+            raise ValueError(f"{data!r}; expected one of {', '.join(values)}")
+        return str(data)
+
+    return read
 
 
 def _true(data: Any) -> bool:
@@ -221,7 +224,8 @@ def _true(data: Any) -> bool:
 
 _READERS: dict[Kind, Callable[[Any], Any]] = {
     **dict.fromkeys(Kind, _true),
-    Kind.PAD_CHANNELS: _padded,
+    Kind.PAD_CHANNELS: _one_of(*PADDED),
+    Kind.PACK_ROWS: _one_of(*PACKED),
     Kind.FORM: _form,
     Kind.BANDS: _bands,
     Kind.WARM_UP: _counts,

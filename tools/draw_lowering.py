@@ -79,9 +79,7 @@ def draw() -> str:
     """Return the picture as SVG, which adapts to light and dark pages."""
     lines = list(boxes())
     height = 2 * LEFT + STEP * len(lines)
-    first, last = (
-        next(n for n, box in enumerate(lines) if box.name == name) for name in ("split_partial_tiles", "emit")
-    )
+    first, last = (next(n for n, box in enumerate(lines) if box.name == name) for name in ("load_input", "emit"))
     drawn = [part for number, box in enumerate(lines) for part in _box(box, LEFT + STEP * number)]
     top = LEFT + STEP * first
     drawn += _choice(top, STEP * (last - first) + ROW)

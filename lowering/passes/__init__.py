@@ -16,7 +16,6 @@ from .pad_channels import PadChannels
 from .put_classes_on_partitions import PutClassesOnPartitions
 from .split_columns import SplitColumns
 from .split_means import SplitMeans
-from .split_partial_tiles import SplitPartialTiles
 from .split_phases import SplitPhases
 from .store_as_fp8 import StoreAsFp8
 from .stream_input import StreamInput
@@ -28,7 +27,6 @@ def all_passes(forms: Sequence[Form]) -> tuple[Pass, ...]:
     `forms`: the convolution forms to choose from in addition to the direct one.
     """
     by_choice = (
-        SplitPartialTiles(),
         PadChannels(),
         FillWithRows(),
         PackRows(),

@@ -30,13 +30,12 @@ class FillWithRows(SwitchedPass):
     """Packs as many rows as fit along the partitions."""
 
     name = "fill_with_rows"
-    needs = ("split_partial_tiles", "load_input", "pad_channels")
+    needs = ("load_input", "pad_channels")
     kinds = (Kind.FILL_WITH_ROWS,)
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """See `Pass`."""
-        others = (Kind.PACK_DEPTHWISE_EXPANSIONS, Kind.PAD_CHANNELS)
-        return [] if any(map(decisions.value, others)) else [Choice(Kind.FILL_WITH_ROWS)]
+        return [] if decisions.value(Kind.PAD_CHANNELS) else [Choice(Kind.FILL_WITH_ROWS)]
 
     def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
         """See `SwitchedPass`."""

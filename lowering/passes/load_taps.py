@@ -27,7 +27,6 @@ class LoadInput(Pass):
     """Adds a separate load for an input that no convolution loads."""
 
     name = "load_input"
-    needs = ("split_partial_tiles",)
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""

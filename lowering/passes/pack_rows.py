@@ -23,7 +23,7 @@ from collections.abc import Collection, Sequence
 from ...kernels.program import NO_SIDES, Memory
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
-from ..decisions import Choice, Decisions, Kind
+from ..decisions import PACKED, Choice, Decisions, Kind
 from ..graph import Graph, Node
 from .base import SwitchedPass
 from .lanes import HALF, QUARTER
@@ -32,45 +32,40 @@ from .row_packing import Offsets, RowPacking, is_squeezed, is_sum, rows_of
 from .split_partial_tiles import split_partial_tiles
 from .split_pools import POOLED, split_pools
 
+EXPANSIONS, FEW_CHANNELS = PACKED
 FEWEST_GROUPS = 2  # with fewer groups of rows, there would be little to gain
 MOST_FILLED = 1.125  # maximum ratio of rows in groups to rows of the image if a reader computes single rows
 MOST_COMBINATIONS = 64  # maximum number of combinations of offsets that are tried
 
 
 class PackRows(SwitchedPass):
-    """Packs rows, including the rows of expansions whose partial tiles were not split off."""
+    """Packs rows, including those of expansions if that is chosen."""
 
     name = "pack_rows"
-    needs = ("split_partial_tiles", "load_input", "pad_channels", "fill_with_rows")
+    needs = ("load_input", "pad_channels", "fill_with_rows")
     kinds = (Kind.PACK_ROWS,)
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """See `Pass`."""
-        return [] if decisions.value(Kind.FILL_WITH_ROWS) else [Choice(Kind.PACK_ROWS)]
+        return [] if decisions.value(Kind.FILL_WITH_ROWS) else [Choice(Kind.PACK_ROWS, value=which) for which in PACKED]
 
     def is_forced(self, decisions: Decisions) -> bool:
-        """See `Pass`. Keeping expansions whole and padding channels are useful only if rows are packed."""
-        return bool(decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) or decisions.value(Kind.PAD_CHANNELS))
+        """See `Pass`. Padding channels is useful only if rows are packed."""
+        return bool(decisions.value(Kind.PAD_CHANNELS))
 
     def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
         """See `Pass`."""
-        if not decisions.value(Kind.PACK_ROWS):
-            return True
-        return (
-            has_packed_expansions(graph) if decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) else has_packed_rows(graph)
-        )
+        which = decisions.value(Kind.PACK_ROWS)
+        return has_packed_expansions(graph) if which == EXPANSIONS else not which or has_packed_rows(graph)
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
         """See `Pass`. Packing the rows of expansions as well requires fewer matmuls than packing only other rows."""
-        if not any(state.value(Kind.PACK_DEPTHWISE_EXPANSIONS) for state in states):
-            return states
-        return [
-            state for state in states if state.value(Kind.PACK_DEPTHWISE_EXPANSIONS) or not state.value(Kind.PACK_ROWS)
-        ]
+        packed = {state.value(Kind.PACK_ROWS) for state in states}
+        return [state for state in states if EXPANSIONS not in packed or state.value(Kind.PACK_ROWS) != FEW_CHANNELS]
 
     def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
         """See `SwitchedPass`."""
-        return pack_rows(graph, bool(decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS)))
+        return pack_rows(graph, decisions.value(Kind.PACK_ROWS) == EXPANSIONS)
 
 
 def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:

@@ -8,34 +8,14 @@ one matmul covers several taps (pack_taps.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from ...kernels.program import Memory, Parts
 from ...kernels.tiling.packing import copies_in_partitions
 from ...simulator.machine.chip import PARTITIONS
-from ..decisions import Ask, Choice, Decisions, Kind
 from ..graph import Graph, Node
 from ..lazy import LazyArray
-from .base import Pass
-
-
-class SplitPartialTiles(Pass):
-    """Splits off partial tiles, unless a choice keeps expansions whole.
-
-    In that case, pack_rows packs the rows of expansions if possible and splits the remaining expansions.
-    """
-
-    name = "split_partial_tiles"
-    kinds = (Kind.PACK_DEPTHWISE_EXPANSIONS,)
-
-    def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
-        """See `Pass`."""
-        return graph if decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS) else split_partial_tiles(graph)
-
-    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
-        """See `Pass`."""
-        return [Choice(Kind.PACK_DEPTHWISE_EXPANSIONS)] if any(node.is_depthwise() for node in graph.nodes) else []
 
 
 def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Graph:

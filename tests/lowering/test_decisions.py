@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lowered import assert_right, graph_of, pipeline_of, planned
 from random_networks import conv, ending_in_dense, residual
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.decisions import PADDED, Choice, Decisions, Kind, Option, Question, one_of
+from trninfer.lowering.decisions import PACKED, PADDED, Choice, Decisions, Kind, Option, Question, one_of
 from trninfer.lowering.graph import NodeId
 from trninfer.lowering.schedule import Schedule, StageOf
 from trninfer.models import load_model
@@ -20,6 +20,7 @@ VALUES: dict[Kind, st.SearchStrategy[Any]] = {
     **dict.fromkeys(Kind, st.just(True)),
     **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE), COUNT),
     Kind.PAD_CHANNELS: st.sampled_from(PADDED),
+    Kind.PACK_ROWS: st.sampled_from(PACKED),
     Kind.FORM: st.tuples(st.sampled_from([form.value for form in Form]), COUNT),
     Kind.BANDS: st.tuples(IDS, COUNT),
     Kind.WARM_UP: st.lists(st.tuples(COUNT, COUNT), min_size=1, max_size=3).map(tuple),

@@ -68,8 +68,7 @@ def decide(
 
     of_launch = {
         Kind.FILL_WITH_ROWS: fills_with_rows,
-        Kind.PACK_ROWS: packs_rows or pack_depthwise_expansions,
-        Kind.PACK_DEPTHWISE_EXPANSIONS: pack_depthwise_expansions,
+        Kind.PACK_ROWS: "expansions" if pack_depthwise_expansions else "few_channels" if packs_rows else "",
         Kind.PAD_CHANNELS: "all" if pads_channels else "",
         Kind.SPLIT_PHASES: splits_phases,
         Kind.SPLIT_MEANS: splits_means,

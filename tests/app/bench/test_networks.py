@@ -43,7 +43,7 @@ def test_single_kernels_have_no_passes(cli, feature_model: Path) -> None:
 def test_a_table_for_programs_leaves_it_to_standard_error(cli, feature_model: Path) -> None:
     told = cli(*SHOW, feature_model, "--format", "csv")
     assert told.out.startswith("name,")
-    assert "split_partial_tiles" not in told.out and "\nsplit_partial_tiles" in told.err
+    assert "load_input" not in told.out and "\nload_input" in told.err
 
 
 @pytest.mark.parametrize(

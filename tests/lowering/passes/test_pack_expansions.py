@@ -140,5 +140,5 @@ def test_packed_expansions_are_quicker(dtype: str) -> None:
 
 def test_a_plan_packs_expansions() -> None:
     plan = planned(mobile(64), dtype="bfloat16")
-    assert plan.decisions.value(Kind.PACK_DEPTHWISE_EXPANSIONS)
+    assert plan.decisions.value(Kind.PACK_ROWS) == "expansions"
     assert all(convolution_of(plan.graph, node.name).row_fold.count == 4 for node in nodes_of(plan.graph, "b1each"))
