@@ -68,14 +68,10 @@ class Numbered(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Affine(Numbered):
-    """activation(x * scale + shift), with numbers for each channel, or for each element of an image.
-
-    The constants start at column `constants`: scale and shift of each tile of channels, alternating.
-    """
+class Scaling(Numbered):
+    """A multiplication by numbers for each channel or, if `by_element`, for each element of an image."""
 
     by_element: bool = False
-    activation: Activation = IDENTITY
 
     cuts_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
@@ -91,25 +87,18 @@ class Affine(Numbered):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slope(Numbered):
-    """x, or x * slope where x < 0.
+class Affine(Scaling):
+    """activation(x * scale + shift).
 
-    There is one slope per channel or per element of an image, starting at column `constants`.
+    The constants start at column `constants`: scale and shift of each tile of channels, alternating.
     """
 
-    by_element: bool = False
+    activation: Activation = IDENTITY
 
-    cuts_channels: ClassVar[bool] = False
-    packing: ClassVar[Packing] = Packing.ANY
-    cuts_rows: ClassVar[bool] = True
 
-    def scratch_bytes(self, around: Surroundings) -> int:
-        """See `Operation`: products in float32."""
-        return products_bytes(self, around)
-
-    def can_cut_rows(self, window: Pair) -> bool:
-        """Return True unless the value has one row, or the constants differ by element."""
-        return self.rows > 1 and not self.by_element
+@dataclass(frozen=True, kw_only=True)
+class Slope(Scaling):
+    """x, or x * slope where x < 0; the slopes start at column `constants`."""
 
 
 @dataclass(frozen=True, kw_only=True)
