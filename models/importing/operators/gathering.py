@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,11 +23,10 @@ def constant_indices(importer: Importer, node: Node) -> np.ndarray:
     return indices
 
 
-def _indices(importer: Importer, node: Node) -> np.ndarray:
-    indices = constant_indices(importer, node)
+def _check_count(indices: np.ndarray) -> None:
+    """Raise ModelError if too many entries are selected."""
     if indices.size > MAX_SELECTED:
         raise ModelError(f"cannot select {indices.size} entries; the limit is {MAX_SELECTED}")
-    return indices
 
 
 def _in_range(indices: np.ndarray, extent: int) -> np.ndarray:
@@ -53,13 +53,15 @@ def _selected(importer: Importer, view: View, axis: int, entries: np.ndarray) ->
 def _gather(importer: Importer, node: Node) -> None:
     view = importer.with_axis(importer.data(node), integer(node, "axis", 0), node)
     axis = importer.axis(view, integer(node, "axis", 0))
-    entries = _in_range(_indices(importer, node), view.shape[axis])
+    indices = constant_indices(importer, node)
+    _check_count(indices)
+    entries = _in_range(indices, view.shape[axis])
     importer.give(node, _selected(importer, view, axis, entries))
 
 
 def _gather_nd(importer: Importer, node: Node) -> None:
     """Select elements of the leading axes, counted as one axis, as PyTorch's indexing by several lists does."""
-    view, indices = importer.data(node), _indices(importer, node)
+    view, indices = importer.data(node), constant_indices(importer, node)
     if integer(node, "batch_dims", 0) or view.batched:
         raise ModelError(
             "selecting from each example of a batch is not supported; export the network for a batch of one"
@@ -69,8 +71,29 @@ def _gather_nd(importer: Importer, node: Node) -> None:
         raise ModelError(f"each of its indices has {count} coordinates, but its input is {importer.describe(view)}")
     sides, rest = view.shape[:count], view.shape[count:]
     entries = [_in_range(indices[..., axis], side) for axis, side in enumerate(sides)]
+    lines = _lines(entries)
+    if lines is not None:
+        for axis, line in enumerate(lines):
+            view = _selected(importer, view, axis, line)
+        importer.give(node, view)
+        return
+    _check_count(indices)
     joined = reshaped(importer, view, (math.prod(sides), *rest), False)
     importer.give(node, _selected(importer, joined, 0, np.asarray(np.ravel_multi_index(entries, sides))))
+
+
+def _lines(entries: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+    """Return the entries of each axis if they form a grid, such as the pixels of an image enlarged to the nearest."""
+    grid = entries[0].shape
+    if not 1 < len(grid) == len(entries):
+        return None
+    lines = []
+    for axis, each in enumerate(entries):
+        line = each[tuple(slice(None) if other == axis else slice(1) for other in range(len(grid)))]
+        if (each != line).any():
+            return None
+        lines.append(line.ravel())
+    return lines
 
 
 OPERATORS = {

@@ -33,6 +33,21 @@ def test_elements_along_several_axes(order: list, indices: list, back: list, tmp
     checked(model, tmp_path)
 
 
+@pytest.mark.parametrize("flipped", [False, True])
+def test_a_grid_of_many_elements(flipped: bool, tmp_path: Path) -> None:
+    """As torch.export spells out `nearest-exact`: rows and columns that are repeated."""
+    chain = Chain(3, 36, 35)
+    chain.conv((3, 4), pads=[1] * 4)
+    chain.add("Transpose", perm=[2, 3, 0, 1])
+    rows, columns = np.arange(72) // 2, (np.arange(70) // 2)[:: -1 if flipped else 1]
+    chain.add("GatherND", chain.constant(np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1)))
+    chain.add("Transpose", perm=[2, 3, 0, 1])
+    chain.add("MaxPool", kernel_shape=[3, 3])
+    model = chain.model()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    checked(model, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("order", "indices", "reason"),
     [
