@@ -128,6 +128,8 @@ class Expressions:
         own = self.ctx.names.dtype(node) if not self._host else None
         if own is not None:
             return Result(own)
+        if node.attr == "itemsize" and not self._host:  # dtypes of NKI 0.7 are names
+            return Result(f"{self.ctx.needs('itemsize')}({self.rewrite(node.value).text})")
         dotted = self.ctx.names.dotted(node)
         if dotted.startswith("nki."):
             return Result(self.module_name(dotted, self.ctx.source.of(node)))
@@ -137,6 +139,8 @@ class Expressions:
             at = GRID_AXES[node.attr] if node.attr == "p" else len(indices) - (3 - GRID_AXES[node.attr])
             if 0 <= at < len(indices):
                 return Result("", indices[at])
+        if isinstance(base.value, Index) and node.attr == "shape":
+            return Result(base.value.shape_text)
         if base.tensor is not None and node.attr == "T":
             raise CannotError("tensors have no attribute T: use nl.transpose")
         return Result(f"{base.text}.{node.attr}")

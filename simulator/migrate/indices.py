@@ -27,6 +27,12 @@ class Index:
     axes: dict[int, Axis] = field(default_factory=dict)
     rank: int = 0
 
+    @property
+    def shape_text(self) -> str:
+        """The shape of the corresponding NumPy array, as the source text of a tuple."""
+        extents = [self.axes[at].count.text if at in self.axes else "1" for at in range(-self.rank, 0)]
+        return f"({', '.join(extents)}{',' * (len(extents) == 1)})"
+
     def __add__(self, other: Index) -> Index | None:
         axes = dict(self.axes)
         for at, axis in other.axes.items():
@@ -104,6 +110,12 @@ class Mask:
 
     below: tuple[Index, ...]
 
+    @property
+    def assumed_positive(self) -> list[Sum]:
+        """The factors that `clips` assumes to be positive, because their signs are unknown."""
+        factors = [axis.factor for index in self.below for axis in index.axes.values() if not axis.factor.is_number]
+        return [-factor if _is_negative(factor) else factor for factor in factors]
+
     def __and__(self, other: Mask) -> Mask:
         return Mask((*self.below, *other.below))
 
@@ -122,14 +134,11 @@ class Mask:
             if len(moving) > 1:
                 return None
             ((at, axis),) = moving.items()
-            if not axis.factor.is_number:
-                return None
             counts[at] = axis.count
-            factor = axis.factor.number
-            if factor > 0:  # factor * x + base <= 0
-                ends.setdefault(at, []).append(_divided(-index.base, factor) + 1)
+            if not _is_negative(axis.factor):  # factor * x + base <= 0
+                ends.setdefault(at, []).append(_divided(-index.base, axis.factor) + 1)
             else:
-                starts.setdefault(at, []).append(_divided(index.base + (-factor - 1), -factor))
+                starts.setdefault(at, []).append(_divided(index.base - axis.factor - 1, -axis.factor))
         clips = {}
         rank = max((index.rank for index in self.below), default=0)
         for at, count in counts.items():
@@ -140,12 +149,17 @@ class Mask:
         return clips, conditions
 
 
-def _divided(value: Sum, factor: int) -> Sum:
-    if factor == 1:
+def _is_negative(factor: Sum) -> bool:
+    """Return True for a negative number, and for a sum whose terms are all subtracted."""
+    return factor.number <= 0 and all(count < 0 for count in factor.terms.values()) and factor != Sum()
+
+
+def _divided(value: Sum, factor: Sum) -> Sum:
+    if factor == Sum(1):
         return value
-    if value.is_number:
-        return Sum(value.number // factor)
-    return Sum(0, {f"{value.atom} // {factor}": 1})
+    if value.is_number and factor.is_number:
+        return Sum(value.number // factor.number)
+    return Sum(0, {f"{value.atom} // {factor.atom}": 1})
 
 
 def _joined(function: str, values: list[Sum]) -> Sum:

@@ -17,7 +17,7 @@ from .context import Context, Result, Tensor
 from .expressions import Expressions
 from .indices import Clips, Mask
 from .layout import wrapped
-from .notes import CannotError
+from .notes import CHECK, CannotError
 from .views import View, clip_whole
 
 
@@ -154,6 +154,8 @@ class Operands:
         if found is None:
             raise CannotError("the mask does not select a rectangle: use nisa.affine_select, or loop over the rows")
         self.clips, conditions = found
+        for factor in value.assumed_positive:
+            self.ctx.add(CHECK, f"the mask is rewritten for a positive {factor.text}")
         if any(clip.count.is_number and clip.count.number <= 0 for clip in self.clips.values()):
             raise CannotError(f"mask={ast.unparse(mask)} is never true: remove the call, or correct the mask")
         unmet = [sum_ for sum_ in conditions if not (sum_.is_number and sum_.number <= 0)]

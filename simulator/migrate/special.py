@@ -33,14 +33,18 @@ def _engine(ex: Expressions, given: dict[str, ast.expr]) -> str:
     return f", engine={text}" if text and not text.endswith("engine.unknown") else ""
 
 
-def _pattern(index: Index) -> tuple[str, str, str]:
-    """Return the pattern, offset and channel multiplier of an index as an affine sequence over a tile."""
+def _pattern(index: Index, shape: tuple[str, ...] = ()) -> tuple[str, str, str]:
+    """Return the pattern, offset and channel multiplier of an index as an affine sequence over a tile.
+
+    `shape`: the shape of the tile, along which the index is repeated, or () for that of the index.
+    """
     rank = max(index.rank, 2)
     first = index.axes.get(-rank)
     pairs = []
     for at in range(-rank + 1, 0):
         axis = index.axes.get(at)
-        pairs.append(f"[{axis.factor.text}, {axis.count.text}]" if axis is not None else "[0, 1]")
+        repeated = f"[0, {shape[at] if shape else 1}]"
+        pairs.append(f"[{axis.factor.text}, {axis.count.text}]" if axis is not None else repeated)
     return f"[{', '.join(pairs)}]", index.base.text, first.factor.text if first is not None else "0"
 
 
@@ -80,12 +84,10 @@ def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
         copied = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", view.tensor.dtype, view.shape)))
         view = View(copied.text, copied.tensor or Tensor(), view.shape, view.full)
     rank = max(below.rank, 2)
-    if view.full is not None and len(view.full) == rank:
-        for at in range(-rank, 0):
-            axis = below.axes.get(at)
-            if at > -rank and axis is None and view.full[at] != "1":
-                raise CannotError("nisa.affine_select: pred does not cover all dimensions of the tile")
-    pattern, offset, multiplier = _pattern(below)
+    full = view.full if view.full is not None and len(view.full) == rank else ()
+    if not full and any(at not in below.axes for at in range(1 - rank, 0)):
+        raise CannotError("nisa.affine_select: pred does not cover all dimensions of the tile")
+    pattern, offset, multiplier = _pattern(below, full)
     dtype = given.get("dtype")
     if dst is None:
         dtype_text = ex.rewrite(dtype).text if dtype is not None else dtype_of(view)
@@ -98,3 +100,14 @@ def affine_select(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
     )
     emit_call(ex.ctx, operands, text)
     return Result(dst.text, dst.tensor)
+
+
+def where_of_mask(ex: Expressions, given: dict[str, ast.expr]) -> Result:
+    """Rewrite nl.where(condition, tile, number) for a comparison of index arrays."""
+    other = given["y"]
+    if isinstance(other, ast.Call) and ex.ctx.names.dotted(other.func) == "nki.language.full":
+        other = keywords_of(other, ("shape", "fill_value", "dtype"))["fill_value"]
+    if ex.rewrite(given["x"]).tensor is None or ex.rewrite(other).tensor is not None:
+        raise CannotError("nl.where of a condition on index arrays, unless x is a tile and y a number")
+    arguments = [ast.keyword("dtype", given["dtype"])] if "dtype" in given else []
+    return affine_select(ex, ast.Call(given["x"], [given["condition"], given["x"], other], arguments), None)

@@ -174,7 +174,15 @@ def simulate_kernel(kernel, *args, **kwargs):
     return nki.simulate(kernel)(*args, **kwargs)
 '''
 
+ITEMSIZE = '''
+def itemsize(dtype):
+    """Return the number of bytes of an element of a dtype, or of a tensor."""
+    dtype = getattr(dtype, "dtype", dtype)
+    return getattr(dtype, "itemsize", None) or (int("".join(filter(str.isdigit, dtype.split("_")[0])) or 8) // 8)
+'''
+
 TEXTS = {
+    "itemsize": ITEMSIZE,
     "wider_dtype": WIDER_DTYPE,
     "stretched": STRETCHED,
     "elementwise": ELEMENTWISE,

@@ -10,11 +10,13 @@ from ..machine.syntax import parse
 from .context import Result, Tensor, Window
 from .creation import create, par_dim
 from .expressions import Expressions
+from .indices import Mask
 from .instructions import Operands, is_none, keywords_of, shape_text
 from .later import RANGES, loop_range
 from .moves import load, load_transposed, store
 from .notes import CannotError
 from .placing import note_start
+from .special import where_of_mask
 from .views import View
 
 BINARY = frozenset(name for name, operator in ALU.items() if not operator.unary) | {"divide", "mod", "fmod"}
@@ -299,8 +301,10 @@ def _matmul_shape(results: dict[str, Result]) -> tuple[str, ...] | None:
 
 def _where(ex: Expressions, given: dict[str, ast.expr]) -> Result:
     condition = ex.rewrite(given["condition"])
+    if isinstance(condition.value, Mask):
+        return where_of_mask(ex, given)
     if condition.tensor is None:
-        raise CannotError("nl.where of a condition on index arrays: use nisa.affine_select")
+        raise CannotError("nl.where of a condition that is neither a tile nor a comparison of index arrays")
     x, y = ex.rewrite(given["x"]), ex.rewrite(given["y"])
     note_start(ex.ctx, condition.tensor, x.tensor, y.tensor)
     tensor = next((side.tensor for side in (x, y) if side.tensor is not None), condition.tensor)

@@ -50,7 +50,8 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
             raise CannotError("a block dimension may be indexed only by a number: process the blocks one by one")
         text = f"{base.text}[{', '.join(element.text for element in blocks)}]"
         if not inner:
-            return View(text, view_of(tensor, tensor.shape), tensor.shape, tensor.shape)
+            whole = view_of(tensor, tensor.shape)
+            return clip_whole(Result(text, whole), clips) if clips else View(text, whole, tensor.shape, tensor.shape)
     if inner and inner[0].rows is not None:
         return _gathered(text, tensor, inner, clips or {})
     if not is_advanced(inner):

@@ -134,3 +134,18 @@ def test_what_is_left_to_the_author():
         "y = nl.arange(x)": "x must be a number",
     }
     assert refused_each(list(cases), GRID, "a, n") == list(cases.values())
+
+
+def test_shapes_of_index_arrays_and_bytes_of_dtypes_are_numbers():
+    before = (
+        "n = a.shape[1]\ni = nl.arange(4)[:, None]\nj = nl.arange(n)[None, :]\nx = nl.load(a[i, j])\nkind = a.dtype\n"
+    )
+    cases = [
+        ("nl.multiply(x, i.shape[0] * j.shape[1])", 24.0),
+        ("nl.multiply(x, len((i + j).shape) + nl.arange(n).shape[0])", 8.0),
+        ("nl.multiply(x, kind.itemsize * nl.bfloat16.itemsize)", 8.0),
+        ("nl.multiply(x, x.dtype.itemsize + x.itemsize + nl.int8.itemsize)", 9.0),
+    ]
+    a = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for got, (_, factor) in zip(computed_each([(each, (4, 6)) for each, _ in cases], before, a), cases, strict=True):
+        np.testing.assert_array_equal(got, factor * a)

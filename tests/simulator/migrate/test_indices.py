@@ -88,6 +88,14 @@ def test_conditions_without_an_axis_stay_conditions():
     assert clips == {} and [each.text for each in conditions] == ["n - 8", "3"]
 
 
-@pytest.mark.parametrize("index", [ROWS + COLUMNS, ROWS.scaled(Sum.of("n"))], ids=["a triangle", "an unknown factor"])
-def test_what_is_no_rectangle_has_no_clips(index):
-    assert Mask((index,)).clips() is None
+def test_what_is_no_rectangle_has_no_clips():
+    assert Mask((ROWS + COLUMNS,)).clips() is None
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_factor_of_unknown_sign_is_assumed_to_be_positive(sign):
+    mask = Mask((ROWS.scaled(Sum.of("n") * sign) + Index(Sum(sign * -12)),))
+    assert [factor.text for factor in mask.assumed_positive] == ["n"]
+    clip = mask.clips()[0][-2]
+    kept = [row for row in range(COUNTS[-2]) if sign * (NAMES["n"] * row - 12) <= 0]
+    assert [*range(worth(clip.start), worth(clip.start) + worth(clip.count))] == kept

@@ -4,7 +4,7 @@ import ast
 
 import numpy as np
 import pytest
-from migrated_kernels import migrated, migrated_each, refused_each, run_migrated
+from migrated_kernels import migrate_kernel, migrated, migrated_each, refused_each, run_migrated
 
 pytest.importorskip("libcst")
 from trninfer.simulator.migrate.context import Tensor
@@ -108,6 +108,40 @@ def test_a_mask_may_leave_nothing_in_a_turn_of_a_loop(n):
     expected = np.concatenate([sum(9.0 * (3 * m + i < n) for m in range(k + 1)) for k in range(3)])
     np.testing.assert_array_equal(rows[:n, 0], expected[:n, 0])
     assert "x[i, j]" not in migrated(body) and "if min(" in migrated(body)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7])
+def test_a_mask_with_a_positive_step_of_the_kernel(step):
+    body = """\
+    out = nl.zeros((4, 6), dtype=nl.float32, buffer=nl.shared_hbm)
+    i, j = nl.mgrid[0:4, 0:6]
+    x = nl.load(a[i, j])
+    nl.store(out[i, j], x, mask=(1 + j * step < 9) & (i * step >= 0) & (3 * step - i * step > 0))
+    return out
+    """
+    migration = migrate_kernel(body, "a, step")
+    assert {note.message for note in migration.notes} == {"the mask is rewritten for a positive step"}
+    a, (i, j) = np.arange(1, 25, dtype=np.float32).reshape(4, 6), np.mgrid[0:4, 0:6]
+    out = run_migrated(body, a, step, parameters="a, step")
+    np.testing.assert_array_equal(out, a * ((1 + j * step < 9) & (3 * step - i * step > 0)))
+
+
+def test_a_masked_load_into_a_whole_block():
+    body = """\
+    out = nl.zeros((8, 6), dtype=nl.float32, buffer=nl.shared_hbm)
+    i, j = nl.mgrid[0:4, 0:6]
+    x = nl.zeros((2, nl.par_dim(4), 6), dtype=nl.float32)
+    for k in nl.affine_range(2):
+        x[k] = nl.load(a[4 * k + i, j], mask=(4 * k + i < 7))
+        x[k,] = nisa.tensor_scalar(x[k], np.multiply, 2.0, mask=(j < 5))
+        nl.store(out[4 * k + i, j], x[k])
+    return out
+    """
+    a = np.arange(1, 43, dtype=np.float32).reshape(7, 6)
+    expected = np.zeros((8, 6), np.float32)
+    expected[:7] = a
+    expected[:, :5] *= 2
+    np.testing.assert_array_equal(run_migrated(body, a), expected)
 
 
 def test_what_is_left_to_the_author():

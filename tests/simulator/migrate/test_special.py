@@ -24,6 +24,9 @@ def test_they_compute_what_numpy_does():
             "nisa.affine_select(pred=(i <= j), on_true_tile=nisa.nc_matmul(x[:, 0:4], x), on_false_value=0.5)",
             np.where(ROW <= COLUMN, A[:, :4].T @ A, 0.5),
         ),
+        ("nl.where(i + 1 >= j, x, -7.5)", np.where(ROW + 1 >= COLUMN, A, -7.5)),
+        ("nl.where(i < 2, x[i, j], nl.full((4, 6), 0.25, dtype=nl.float32))", np.where(ROW < 2, A, 0.25)),
+        ("nl.where(2 * j > i, x, 0)", np.where(2 * COLUMN > ROW, A, 0)),
         ("y = nl.ndarray((4, 6), dtype=nl.float32)\ny[i, j] = nisa.memset((4, 6), 3, dtype=nl.float32)", 3 + 0 * A),
     ]
     found = computed_each([(lines, expected.shape) for lines, expected in cases], GRID, A)
@@ -54,8 +57,6 @@ def test_what_is_left_to_the_author():
             "nisa.affine_select: pred is not a single comparison of index arrays"
         ),
         "y = nisa.affine_select(n > 0, x, 0.0)": "nisa.affine_select: pred is not a single comparison of index arrays",
-        "y = nisa.affine_select(i < n, x[i, j], 0.0)": (
-            "nisa.affine_select: pred does not cover all dimensions of the tile"
-        ),
+        "y = nisa.affine_select(i < n, x, 0.0)": ("nisa.affine_select: pred does not cover all dimensions of the tile"),
     }
     assert refused_each(list(cases), GRID, "a, n") == list(cases.values())

@@ -156,7 +156,8 @@ def test_what_is_left_to_the_author():
         "y = nl.all_reduce(x)": "nl.all_reduce: use nki.collectives.all_reduce",
         "nl.atomic_rmw(x, x)": "nl.atomic_rmw: use nisa.dma_compute",
         "y = nl.matmul(x, x, mask=i < n)": "nl.matmul does not accept a mask: slice its operands instead",
-        "y = nl.where(i < n, x, 0)": "nl.where of a condition on index arrays: use nisa.affine_select",
+        "y = nl.where(i < n, x, 0)": "nisa.affine_select: pred does not cover all dimensions of the tile",
+        "y = nl.where(i < n, 0, x)": "nl.where of a condition on index arrays, unless x is a tile and y a number",
         "y = nl.arange(0, n, 2)": "nl.arange with a step",
     }
     assert refused_each(list(cases), before, "a, n") == list(cases.values())
