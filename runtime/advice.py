@@ -111,17 +111,17 @@ class Adviser:
             found += self._of_layers(batch, after)
         if setting.dtype == "float32":
             after = self._time(replace(setting, dtype="bfloat16"))
-            seen = "a float32 product takes four passes of the Tensor Engine and moves twice the bytes"
-            found.append(self._all(seen, "bfloat16", "--dtype bfloat16", before, after.total_us / setting.batch))
+            finding = "a float32 product takes four passes of the Tensor Engine and moves twice the bytes"
+            found.append(self._all(finding, "bfloat16", "--dtype bfloat16", before, after.total_us / setting.batch))
         if setting.launches.per == "layer":
             after = self._time(replace(setting, launches=replace(setting.launches, per="network")))
-            seen = f"the network runs as {len(result.layers)} launches, which exchange values through HBM"
-            found.append(self._all(seen, "one launch", "--launches network", before, after.total_us / setting.batch))
+            finding = f"the network runs as {len(result.layers)} launches, which exchange values through HBM"
+            found.append(self._all(finding, "one launch", "--launches network", before, after.total_us / setting.batch))
         if setting.launches.form == "direct":
             after = self._time(replace(setting, launches=replace(setting.launches, form=DEFAULT_LAUNCHES.form)))
-            seen = "3x3 filters are multiplied tap by tap"
+            finding = "3x3 filters are multiplied tap by tap"
             found.append(
-                self._all(seen, "minimal filtering", "--form quickest", before, after.total_us / setting.batch)
+                self._all(finding, "minimal filtering", "--form quickest", before, after.total_us / setting.batch)
             )
         found.append(self._on_cores(before))
         found += self._tables(before)
@@ -172,27 +172,29 @@ class Adviser:
     def _of_layers(self, batch: int, after: Result) -> Iterator[Advice]:
         """Yield advice on the gain from a larger batch for each of the slowest layers."""
         shares = {row.name: row.latency_us / batch for row in after.layers}
-        named = {layer.name: layer for layer in self._model.network.layers}
-        rows = sorted((row for row in self.result.layers if row.name in named), key=lambda row: -row.latency_us)
+        layers_by_name = {layer.name: layer for layer in self._model.network.layers}
+        rows = sorted(
+            (row for row in self.result.layers if row.name in layers_by_name), key=lambda row: -row.latency_us
+        )
         for row in rows[:MOST_LAYERS]:
             if row.latency_us < LEAST_SHARE * self.result.total_us:
                 break
-            layer = named[row.name]
+            layer = layers_by_name[row.name]
             held = None
             if isinstance(layer, Conv2d):
                 held = layer.in_channels // layer.groups
             elif isinstance(layer, Dense):
                 held = layer.in_features
             if (row.bound_by or "").startswith("dma"):
-                seen = f"{row.hbm_bytes / 1e6:.3g} MB are moved for this layer"
+                finding = f"{row.hbm_bytes / 1e6:.3g} MB are moved for this layer"
             elif held is not None and held < PARTITIONS:
-                seen = f"{held} of {PARTITIONS} partitions hold input channels"
+                finding = f"{held} of {PARTITIONS} partitions hold input channels"
             else:
-                seen = f"bound by {row.bound_by}, HFU {row.hfu or 0.0:.1%}"
+                finding = f"bound by {row.bound_by}, HFU {row.hfu or 0.0:.1%}"
             before = row.latency_us / self._setting.batch
             yield Advice(
                 layer=row.name,
-                evidence=seen,
+                evidence=finding,
                 action=f"a batch of {batch}",
                 option=f"--batch-size {batch}",
                 before_us=before,
@@ -205,8 +207,8 @@ class Adviser:
         with what_if(shared_hbm(self._target, CORES), self._target):
             shared = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
         after = shared.total_us / (CORES * self._setting.batch)
-        seen = f"one of {find_target(self._target).cores} cores is used"
-        return self._all(seen, f"{CORES} cores with one batch each", f"--cores {CORES}", before, after)
+        finding = f"one of {find_target(self._target).cores} cores is used"
+        return self._all(finding, f"{CORES} cores with one batch each", f"--cores {CORES}", before, after)
 
     def _tables(self, before: float) -> Iterator[Advice]:
         """Yield advice on the time for loading activation tables on the Scalar Engine, estimated from a schedule in

@@ -354,5 +354,5 @@ def _no_classes(size: int) -> np.ndarray:
 
 def _shapes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the shapes of a layer for its row; features are shown without image axes."""
-    shown = [shape[:1] if shape[1:] == (1, 1) else shape for shape in (before, after)]
-    return (BATCH, *shown[0]), (BATCH, *shown[1])
+    shapes = [shape[:1] if shape[1:] == (1, 1) else shape for shape in (before, after)]
+    return (BATCH, *shapes[0]), (BATCH, *shapes[1])

@@ -244,18 +244,18 @@ class _Chain:
         """Append three launches. The last one includes a softmax if the softmax is the layer's only consumer."""
         features, outputs = layer.in_features, layer.out_features
         tensors = self._model.tensors
-        turned, result = (features, BATCH), (BATCH, outputs)
+        transposed, result = (features, BATCH), (BATCH, outputs)
         activation, work = _activation_of(layer), [layer.name]
         if self._takes_softmax(layer):
             activation = {"activation": "softmax"}
             work.append(self._network.layers[-1].name)
         name, before = layer.name, (self._values[layer.inputs[0]],)
-        first = self._append(KernelStep(f"{name}.transpose", "transpose", before, ((BATCH, features),), turned))
+        first = self._append(KernelStep(f"{name}.transpose", "transpose", before, ((BATCH, features),), transposed))
         matmul = KernelStep(
             name=f"{name}.matmul",
             kernel="matmul_fully_optimized",
             reads=(first,),
-            input_shapes=(turned,),
+            input_shapes=(transposed,),
             output_shape=result,
             make=lambda: (np.ascontiguousarray(tensors[f"{name}.weight"], self._dtype),),
             layers=tuple(work),

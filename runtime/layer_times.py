@@ -57,20 +57,20 @@ def layer_times(run: simulator.Run, parts: Parts) -> tuple[LaunchTime, dict[str,
 def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
     """Return the parts of a run (each layer in each pass, in order) and, for each instruction, the index of its part
     (-1 if it does not belong to a part). `layers` contains the layers of the program's operations."""
-    done: list[float] = []
+    times: list[float] = []
     names: list[str] = []
     owners: list[int] = []
     for program, schedule in zip(run.prediction.programs, run.prediction.schedules):
         own, numbers = _parts_of(program, layers)
         names += own[len(names) :]
-        done += [0.0] * (len(names) - len(done))
+        times += [0.0] * (len(names) - len(times))
         for instruction, number, time in zip(program, numbers, schedule.done):
             if number >= 0 and name_of(instruction) is not None:
-                done[number] = max(time, done[number])
+                times[number] = max(time, times[number])
         owners += numbers
     spans, before = [], 0.0
     for number, name in enumerate(names):
-        after = run.prediction.makespan if number == len(names) - 1 else max(before, done[number])
+        after = run.prediction.makespan if number == len(names) - 1 else max(before, times[number])
         spans.append((name, before, after))
         before = after
     return Parts(tuple(spans), tuple(owners))

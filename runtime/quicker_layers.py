@@ -79,9 +79,9 @@ def least_of_layers(network: Network, dtype: str, batch: int, target: str) -> di
         is_sum = isinstance(layer, Combine) and layer.operation == "add"  # the sum may be fused into a convolution
         if layer.only_moves or is_sum:
             continue
-        moved = sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))
+        elements = sum(math.prod(shapes[name]) for name in (layer.name, *layer.inputs))
         launches = DENSE_LAUNCHES if isinstance(layer, Dense) else 1
         filled = layer.out_channels / round_up(layer.out_channels, PARTITIONS) if isinstance(layer, Conv2d) else 1.0
-        least_ns = launches * empty_launch_ns(constants) + max(moved * item_ns, multiplying[layer.name] / filled)
+        least_ns = launches * empty_launch_ns(constants) + max(elements * item_ns, multiplying[layer.name] / filled)
         least[layer.name] = least_ns / 1000
     return least

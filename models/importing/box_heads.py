@@ -67,8 +67,8 @@ def note_on_tables(outputs: Sequence[BuiltOutput]) -> str:
         count = boxes.shape[1 - axis]
         same = [built for built in tables if built is not boxes and built.shape[1 - axis] == count]
         if boxes.shape[axis] == 4 and count >= LEAST_ROWS and same:
-            told = " and ".join(f"{built.name} {list(built.shape)}" for built in (boxes, same[0]))
-            return f"{told} may be boxes and their scores; to detect objects, import the network with --boxes SPEC"
+            shapes = " and ".join(f"{built.name} {list(built.shape)}" for built in (boxes, same[0]))
+            return f"{shapes} may be boxes and their scores; to detect objects, import the network with --boxes SPEC"
     return ""
 
 
@@ -84,8 +84,8 @@ def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, in
         fields |= {"masks": masks, "prototypes": fields.get("prototypes") or maps[0].name}
     try:
         head = BoxHead(**{"classes": _classes(rows, outputs, fields, labels), **fields})
-        turned = dataclasses.replace(head, layout="columns" if head.layout == "rows" else "rows")
-        head = turned if head.fits(rows.shape[::-1]) and not head.fits(rows.shape) else head
+        other_layout = dataclasses.replace(head, layout="columns" if head.layout == "rows" else "rows")
+        head = other_layout if head.fits(rows.shape[::-1]) and not head.fits(rows.shape) else head
         head.check_shape(rows.shape)
     except TypeError as error:  # a field that the specification allows has an unsuitable type
         raise ModelError(f"boxes: {error}") from None
@@ -100,8 +100,8 @@ def _table_of_boxes(outputs: Sequence[BuiltOutput], fields: Mapping[str, Any]) -
     others = {fields.get("scores_from"), fields.get("keypoints_from")}
     tables = [built for built in outputs if len(built.shape) == 2 and built.name not in others]
     if not tables:
-        told = ", ".join(f"{built.name} {list(built.shape)}" for built in outputs[:8])
-        raise ModelError(f"no output can be read as boxes; the outputs are {told}")
+        shapes = ", ".join(f"{built.name} {list(built.shape)}" for built in outputs[:8])
+        raise ModelError(f"no output can be read as boxes; the outputs are {shapes}")
     named = [built for built in tables if any(word in built.name.lower() for word in _BOXES)]
     return (named or tables)[0]
 
@@ -111,9 +111,9 @@ def _classes(rows: BuiltOutput, outputs: Sequence[BuiltOutput], fields: dict[str
     if fields.get("ended"):
         return labels or 80  # 80 as in COCO; a row contains only the index of its class
     background = int(fields.get("background", False))
-    apart = fields.get("scores_from")
-    if apart:
-        shape = next((built.shape for built in outputs if built.name == apart), (0, 0))
+    scores_from = fields.get("scores_from")
+    if scores_from:
+        shape = next((built.shape for built in outputs if built.name == scores_from), (0, 0))
         return shape[-1] - background
     width = rows.shape[1 if fields.get("layout") == "rows" else 0]
     extra = 0 if fields.get("keypoints_from") else fields.get("keypoints", 0) * fields.get("keypoint_size", 0)

@@ -107,5 +107,5 @@ def _read(key: str, text: str, hint: Any) -> Any:
         item = typing.get_args(hint)[0]
         return tuple(item(entry) for entry in text.split("/"))
     except (KeyError, ValueError):
-        wanted = {bool: "yes or no", int: "a whole number"}.get(hint, "numbers separated by /")
-        raise ModelError(f"boxes: {key} is {text!r}; it must be {wanted}") from None
+        expected = {bool: "yes or no", int: "a whole number"}.get(hint, "numbers separated by /")
+        raise ModelError(f"boxes: {key} is {text!r}; it must be {expected}") from None

@@ -62,8 +62,8 @@ def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
         origins, sides = BoxHead(1, "rows", "cells", strides=strides).grid(*size)
         if len(origins) == len(numbers) > 0:
             low, high = numbers[:, :2], numbers[:, 2:]
-            apart = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
-            return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and apart[1] < apart[0] / 2)
+            distances = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
+            return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and distances[1] < distances[0] / 2)
     return False
 
 

@@ -72,17 +72,17 @@ class NetworkBuilder:
             raise ModelError(f"outputs {describe_shape(shape)}, which is too large")
         if len(self.layers) >= MAX_ADDED:
             raise ModelError(f"the network has more than {MAX_ADDED} layers")
-        own = {f"{layer.name}.{part}": tensor for part, tensor in (tensors or {}).items()}
-        for name, wanted in layer.tensor_shapes().items():
-            if own[name].shape != wanted:
+        named = {f"{layer.name}.{part}": tensor for part, tensor in (tensors or {}).items()}
+        for name, expected in layer.tensor_shapes().items():
+            if named[name].shape != expected:
                 raise ModelError(
-                    f"its {name.rsplit('.', 1)[1]} has shape {list(own[name].shape)}; expected {list(wanted)}"
+                    f"its {name.rsplit('.', 1)[1]} has shape {list(named[name].shape)}; expected {list(expected)}"
                 )
-            self._parameters += own[name].size
+            self._parameters += named[name].size
         if self._parameters > MAX_PARAMETERS:
             raise ModelError(f"the network has more than {MAX_PARAMETERS} weights")
         with np.errstate(over="ignore"):  # values outside the range of float32 become infinite and are rejected later
-            self.tensors |= {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in own.items()}
+            self.tensors |= {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in named.items()}
         self.layers[layer.name] = layer
         self.shapes[layer.name] = shape
         return layer.name
@@ -151,8 +151,8 @@ class NetworkBuilder:
         leading = dataclasses.replace(leading, shape=shape, output=output)
         labels = _labels(leading) if labels is None else labels
         is_told = others or output.kind in ("boxes", "map") or (output.kind == "values" and len(shape) > 1)
-        told = (others, _printable(leading.name), shape) if is_told else ()
-        return Network(name, self.input, layers, labels, output, *told), tensors
+        output_fields = (others, _printable(leading.name), shape) if is_told else ()
+        return Network(name, self.input, layers, labels, output, *output_fields), tensors
 
     def _as_features(self, built: BuiltOutput) -> BuiltOutput:
         """Return the output with a layer that outputs features; raise ModelError if there are too many."""
@@ -175,5 +175,5 @@ def _labels(built: BuiltOutput) -> tuple[str, ...]:
 
 def _printable(name: str) -> str:
     """Convert a name from the file to a form that can be printed in a table."""
-    shown = "".join(char if char.isprintable() else "?" for char in name).strip()
-    return shown[:MAX_NAME] or "output"
+    printable = "".join(char if char.isprintable() else "?" for char in name).strip()
+    return printable[:MAX_NAME] or "output"

@@ -171,8 +171,8 @@ def _gate_of(state: _Fusing, x: str, name: str) -> tuple[str, tuple[float, ...]]
         return "silu", ()
     if gate.activation == "step":
         return "threshold", gate.activation_parameters
-    wanted = (_SIXTH, 0.5)
-    hard = gate.activation == "hardsigmoid" and np.allclose(gate.activation_parameters, wanted, rtol=1e-5)
+    expected = (_SIXTH, 0.5)
+    hard = gate.activation == "hardsigmoid" and np.allclose(gate.activation_parameters, expected, rtol=1e-5)
     return ("hardswish", ()) if hard else None
 
 

@@ -76,8 +76,8 @@ def _as_labels(data: Any) -> tuple[str, ...] | None:
 def _of_mapping(data: dict[Any, Any]) -> tuple[str, ...] | None:
     """Return the labels of id2label, of names mapped to their numbers, or of Keras's ImageNet index."""
     if data and all(type(number) is int for number in data.values()):  # names mapped to their numbers, as in Keras
-        turned = {str(number): name for name, number in data.items()}
-        return read_id2label(turned) if len(turned) == len(data) else None
+        names = {str(number): name for name, number in data.items()}
+        return read_id2label(names) if len(names) == len(data) else None
     if data and all(isinstance(pair, list) and len(pair) == 2 for pair in data.values()):  # Keras's ImageNet index
         return read_id2label({number: pair[1] for number, pair in data.items()})
     return read_id2label(data)

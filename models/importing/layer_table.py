@@ -17,11 +17,11 @@ def reading(layer: Layer, renamed: Mapping[str, str]) -> Layer:
 
 def needed(layers: Mapping[str, Layer], outputs: Iterable[str]) -> dict[str, Layer]:
     """Return the layers on which the outputs depend."""
-    wanted = set(outputs)
+    needed_names = set(outputs)
     for name in reversed(tuple(layers)):
-        if name in wanted:
-            wanted.update(layers[name].inputs)
-    return {name: layer for name, layer in layers.items() if name in wanted}
+        if name in needed_names:
+            needed_names.update(layers[name].inputs)
+    return {name: layer for name, layer in layers.items() if name in needed_names}
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

@@ -60,9 +60,9 @@ class LinearLayers:
             return None
         base = self._bases.get(source, source)
         cone = self._cone(last.name, base)
-        own = Counter(read for name in cone for read in self._layers[name].inputs)
+        counts = Counter(read for name in cone for read in self._layers[name].inputs)
         is_short = FEWEST <= len(cone) <= MOST
-        if not is_short or any(reads[name] > own[name] or name in outputs for name in cone if name != last.name):
+        if not is_short or any(reads[name] > counts[name] or name in outputs for name in cone if name != last.name):
             return None
         found = self._value_of(source, base, sorted(cone, key=self._order.__getitem__))
         scale, shift = self._numbers(last)
@@ -74,7 +74,7 @@ class LinearLayers:
         for part, numbers in (("scale", scale), ("shift", shift)):
             whole = np.broadcast_to(numbers, (shape[0], shape[1] * shape[2]))
             self._tensors[f"{last.name}.{part}"] = whole.reshape(shape).astype(np.float32)
-        is_free = reads[base] == own[base] and base not in outputs
+        is_free = reads[base] == counts[base] and base not in outputs
         convolution = self._convolution(matrix, base, source, is_free)
         self._shapes[source] = shape
         return [convolution, dataclasses.replace(last, inputs=(source,))]
@@ -83,11 +83,11 @@ class LinearLayers:
         """Return a convolution `name` that computes M u. If u is computed by a convolution that no other layer reads,
         the two are merged."""
         outputs, inputs = matrix.shape
-        made = Conv2d(name, inputs, outputs, (1, 1), inputs=(base,))
+        convolution = Conv2d(name, inputs, outputs, (1, 1), inputs=(base,))
         weight, bias = matrix[:, :, None, None], np.zeros(outputs)
         before = self._layers.get(base)
         if is_free and isinstance(before, Conv2d) and _is_mergeable(before):
-            made = dataclasses.replace(before, name=name, out_channels=outputs, groups=1)
+            convolution = dataclasses.replace(before, name=name, out_channels=outputs, groups=1)
             own = self._tensors[f"{base}.weight"].astype(np.float64)
             dense = np.zeros((inputs, before.groups, *own.shape[1:]))
             dense[np.arange(inputs), np.arange(inputs) // (inputs // before.groups)] = own
@@ -95,7 +95,7 @@ class LinearLayers:
             bias = matrix @ self._tensors[f"{base}.bias"].astype(np.float64)
         self._tensors[f"{name}.weight"] = weight.astype(np.float32)
         self._tensors[f"{name}.bias"] = bias.astype(np.float32)
-        return made
+        return convolution
 
     def _is_linear(self, layer: Layer) -> bool:
         """True if a layer of images of few channels is linear, with the same coefficients for all pixels."""

@@ -34,10 +34,10 @@ def adaptive_pool(
     rows, columns = places[:, :, :1, :1, :1], places[:1, :1, :, :, 1:]
     if (places[..., :1] != rows).any() or (places[..., 1:] != columns).any():
         return None
-    turned = _only(readers, gather)
-    if turned is None or turned.op != "Transpose" or turned.attributes.get("perm") != (4, 5, 0, 1, 2, 3):
+    transpose = _only(readers, gather)
+    if transpose is None or transpose.op != "Transpose" or transpose.attributes.get("perm") != (4, 5, 0, 1, 2, 3):
         return None
-    members, left_out = [before, gather, turned], np.zeros(places.shape[:4], bool)
+    members, left_out = [before, gather, transpose], np.zeros(places.shape[:4], bool)
     while (found := _zeroed(_only(readers, members[-1]), members[-1], left_out.shape, constants)) is not None:
         members.append(found[0])
         left_out |= found[1]

@@ -60,16 +60,16 @@ class Folder:
                 _check_parts(node, inputs)
                 size = self._size(node, inputs)
                 self._spend(size)
-                made = _run(node, inputs, self._opset)
+                results = _run(node, inputs, self._opset)
         except ModelError:
             raise
         except Exception:  # the reference implementation may raise any exception
             raise ModelError("its inputs have incompatible shapes or types") from None
         self._sizes[next(filter(None, node.outputs))] = size
-        for value in made:
+        for value in results:
             if value.dtype.kind not in "biuf":
                 raise ModelError(f"its result has the type {value.dtype}, which is not supported")
-        return made
+        return results
 
     def release(self, name: str) -> None:
         """Record that a computed value is no longer stored."""
@@ -169,9 +169,9 @@ def _model_of(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> on
         for name, value in node.attributes.items()
         if not isinstance(value, tuple) or value
     }
-    made = helper.make_node(node.op, names, outputs, **attributes)
+    onnx_node = helper.make_node(node.op, names, outputs, **attributes)
     results = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
-    graph = helper.make_graph([made], "constants", [], results)
+    graph = helper.make_graph([onnx_node], "constants", [], results)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
 

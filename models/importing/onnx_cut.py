@@ -104,8 +104,8 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
     scores = [name for name in graph.outputs if name in graph.scores]
     named = scores or list(graph.outputs)
     if len(named) < len(graph.outputs):
-        told = ", ".join(map(repr, [name for name in graph.outputs if name not in named][:MAX_NAMED]))
-        notes.append(f"of the {len(graph.outputs)} outputs, {told} are ignored because they contain integers or text")
+        others = ", ".join(map(repr, [name for name in graph.outputs if name not in named][:MAX_NAMED]))
+        notes.append(f"of the {len(graph.outputs)} outputs, {others} are ignored because they contain integers or text")
     found = []
     for output in named:
         if output not in producers:

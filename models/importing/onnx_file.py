@@ -50,9 +50,9 @@ class Branch:
 
     def captured(self) -> list[str]:
         """Return the names of the values of the enclosing graph that the branch reads."""
-        own = {name for node in self.nodes for name in node.outputs} | set(self.constants)
+        defined = {name for node in self.nodes for name in node.outputs} | set(self.constants)
         read = [name for node in self.nodes for name in node.inputs]
-        return [name for name in dict.fromkeys((*read, *self.outputs)) if name and name not in own]
+        return [name for name in dict.fromkeys((*read, *self.outputs)) if name and name not in defined]
 
 
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | np.ndarray | Branch
@@ -162,9 +162,9 @@ def _decoded(path: Path) -> onnx.ModelProto:
 
 def _keep(entries: Any, is_kept: Callable[[Any], bool]) -> None:
     """Remove the other entries from a repeated field of a message."""
-    held = [entry for entry in entries if is_kept(entry)]
+    remaining = [entry for entry in entries if is_kept(entry)]
     del entries[:]
-    entries.extend(held)
+    entries.extend(remaining)
 
 
 def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
@@ -175,13 +175,13 @@ def cut(graph: Graph, nodes: Iterable[str], outputs: Sequence[str]) -> bytes:
     import onnx
     from onnx import TensorProto, helper
 
-    wanted = set(nodes)
+    needed = set(nodes)
     model = _decoded(graph.path) if graph.stripped is None else onnx.ModelProto.FromString(graph.stripped.message)
     model = without_functions(model)
-    own = [node for node in model.graph.node if wanted.intersection(node.output)]
-    read = {name for node in own for name in _read_by(node)}
+    remaining = [node for node in model.graph.node if needed.intersection(node.output)]
+    read = {name for node in remaining for name in _read_by(node)}
     constant = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output} & read
-    _keep(model.graph.node, lambda node: not (wanted | constant).isdisjoint(node.output))
+    _keep(model.graph.node, lambda node: not (needed | constant).isdisjoint(node.output))
     _keep(model.graph.initializer, lambda tensor: tensor.name in read)
     _keep(model.graph.input, lambda value: value.name in read)
     _keep(model.graph.output, lambda value: value.name in outputs)
@@ -208,8 +208,8 @@ def _check_graph(model: onnx.ModelProto) -> None:
         raise ModelError(f"{len(graph.node)} nodes; at most {MAX_NODES} are allowed")
     if graph.sparse_initializer:
         raise ModelError("sparse weights are not supported")
-    named = (*graph.input, *graph.output, *graph.initializer)
-    _check_text(graph.name, model.producer_name, model.producer_version, *(value.name for value in named))
+    entries = (*graph.input, *graph.output, *graph.initializer)
+    _check_text(graph.name, model.producer_name, model.producer_version, *(value.name for value in entries))
 
 
 def _nodes_and_constants(graph: onnx.GraphProto, reader: TensorReader) -> tuple[list[Node], dict[str, np.ndarray]]:
@@ -316,8 +316,8 @@ def _input(value: onnx.ValueInfoProto) -> GraphInput:
         raise ModelError(f"its input {value.name!r} has no shape")
     sizes = tuple(size.dim_value if size.dim_value > 0 else None for size in tensor.shape.dim)
     known = tensor.elem_type in dtypes
-    named = tensor.elem_type in TensorProto.DataType.values()
-    type_name = TensorProto.DataType.Name(tensor.elem_type).lower() if named else str(tensor.elem_type)
+    is_known = tensor.elem_type in TensorProto.DataType.values()
+    type_name = TensorProto.DataType.Name(tensor.elem_type).lower() if is_known else str(tensor.elem_type)
     return GraphInput(value.name, sizes, np.dtype(dtypes[tensor.elem_type]) if known else None, type_name)
 
 

@@ -80,11 +80,11 @@ class Walk:
     """A walk over the nodes of a cut that converts them and collects the unsupported ones."""
 
     def __init__(self, graph: Graph, cut: Cut, source: GraphSource) -> None:
-        wanted = {name for node in cut.nodes for name in node.inputs} | set(cut.outputs)
-        constants = {name: value for name, value in graph.constants.items() if name in wanted}
+        needed = {name for node in cut.nodes for name in node.inputs} | set(cut.outputs)
+        constants = {name: value for name, value in graph.constants.items() if name in needed}
         builder = NetworkBuilder(source.input)
         self.source = source
-        self.importer = Importer(builder, constants, {}, wanted, source.fixed_batch, graph.opset)
+        self.importer = Importer(builder, constants, {}, needed, source.fixed_batch, graph.opset)
         self.importer.views |= source.views(self.importer)
         self._cut = cut
         self._nodes: Sequence[Node] = cut.nodes
@@ -251,8 +251,8 @@ class Walk:
         layers = self.importer.builder.layers
         for name in [name for name, layer in layers.items() if isinstance(layer, Softmax)]:
             if any(name in layer.inputs for layer in self.importer.builder.layers.values()):
-                made = self._spell_out(name)
-                outputs = [replace(built, layer=made) if built.layer == name else built for built in outputs]
+                result = self._spell_out(name)
+                outputs = [replace(built, layer=result) if built.layer == name else built for built in outputs]
         return outputs
 
     def _spell_out(self, name: str) -> str:
@@ -266,14 +266,14 @@ class Walk:
             read = builder.layers[read].inputs[0]
         shape = builder.shapes[read]
         source = View.of(read, shape).reshaped((math.prod(shape),), True)
-        made = self.importer.rows(softmax_over(self.importer, source, (0,), softmax.log))
+        result = self.importer.rows(softmax_over(self.importer, source, (0,), softmax.log))
         added = {other: layer for other, layer in builder.layers.items() if other not in known}
         builder.layers = {}
         for other, layer in known.items():
-            inputs = tuple(made if read == name else read for read in layer.inputs)
+            inputs = tuple(result if read == name else read for read in layer.inputs)
             builder.layers[other] = replace(layer, inputs=inputs)
             builder.layers.update(added if other == name else {})
-        return made
+        return result
 
 
 def _remedy(node: Node, unknown: Collection[str] = ()) -> str:
@@ -282,8 +282,8 @@ def _remedy(node: Node, unknown: Collection[str] = ()) -> str:
     op = node.op
     if op in _SELECTING:
         read = [name for name in node.inputs[: _SELECTING[op]] if name not in unknown]
-        named = " ".join(f"--output-name {name}" for name in read) or "--output-name with an earlier value,"
-        return f"it selects the largest scores; {named} selects the scores that it reads"
+        option = " ".join(f"--output-name {name}" for name in read) or "--output-name with an earlier value,"
+        return f"it selects the largest scores; {option} selects the scores that it reads"
     if op.startswith("com.microsoft.nchwc."):
         return (
             "ONNX Runtime's optimiser generated it for one kind of processor; use the original file, "

@@ -192,8 +192,8 @@ def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_se
     """Return True if an example is a row of features, that is, if at most one of its axes is longer than 1."""
     known = [size for size in sizes if size is not None]
     long = [size for size in known if size > 1]
-    told = options.is_given and not is_one_of_several
-    return len(sizes) != 1 and known == sizes and len(long) <= 1 and not told
+    is_stated = options.is_given and not is_one_of_several
+    return len(sizes) != 1 and known == sizes and len(long) <= 1 and not is_stated
 
 
 def _is_batched(sizes: list[int | None], nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str) -> bool:
@@ -275,14 +275,14 @@ def _first_reader(nodes: Sequence[Node], name: str, between: Collection[str]) ->
 
 def _fixed(name: str, sizes: list[int | None], layout: str, options: PreprocessingOptions) -> tuple[int, ...]:
     """Return the sizes, with unknown ones taken from the options; raise ModelError if that is not possible."""
-    told = dict(zip("HW", options.size or ()))
-    usual = {**dict(zip("HW", options.usual_size or ())), **told}
+    stated = dict(zip("HW", options.size or ()))
+    usual = {**dict(zip("HW", options.usual_size or ())), **stated}
     result = []
     for axis, size in zip(layout or "F", sizes):
-        if size is None or (axis in told and told[axis] == size):
+        if size is None or (axis in stated and stated[axis] == size):
             size = usual.get(axis, size)
-        elif axis in told:
-            raise ModelError(f"its input {name!r} is fixed at {size}, not {told[axis]}; omit --input-size")
+        elif axis in stated:
+            raise ModelError(f"its input {name!r} is fixed at {size}, not {stated[axis]}; omit --input-size")
         if size is None:
             advice = "set them with --input-size HxW" if axis in "HW" else "export it with fixed sizes"
             raise ModelError(f"its input {name!r} has variable sizes; {advice}")

@@ -171,6 +171,6 @@ def _is_a_chance_and_the_rest(builder: NetworkBuilder, layer: Concat) -> bool:
     if not isinstance(rest, Affine) or not isinstance(chance, Activation):
         return False
     scale, shift = (builder.tensors[f"{rest.name}.{part}"] for part in ("scale", "shift"))
-    turned = bool((scale == -1).all() and (shift == 1).all())
+    is_complement = bool((scale == -1).all() and (shift == 1).all())
     is_single = math.prod(builder.shapes[chance.name]) == 1
-    return is_single and chance.activation == "sigmoid" and rest.inputs == (chance.name,) and turned
+    return is_single and chance.activation == "sigmoid" and rest.inputs == (chance.name,) and is_complement

@@ -49,7 +49,7 @@ class RejectedError(ModelError):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result for the output with the largest difference; `skipped` is the reason if none was made.
+    """The result for the output with the largest difference, or the reason why the comparison was skipped.
 
     `outputs` contains the outputs of the file for a few examples, or None if another value was compared instead.
     """
@@ -145,10 +145,10 @@ def compare(imported: ImportedGraph) -> Comparison:
             for first in range(0, count, step)
         ]
     results = []
-    for number, wanted in enumerate(expected):
+    for number, expected_output in enumerate(expected):
         outputs = [run[number] for run in runs]
-        computed = _values_to_compare(imported, number, outputs, wanted.shape[1], bool(before[number]))
-        results.append(_difference(imported, number, computed, wanted))
+        computed = _values_to_compare(imported, number, outputs, expected_output.shape[1], bool(before[number]))
+        results.append(_difference(imported, number, computed, expected_output))
     worst = max(results, key=lambda result: result._badness)
     found = [rows[:KEPT] if value is None and len(rows) else None for value, rows in zip(before, expected)]
     return replace(worst, outputs=tuple(found))

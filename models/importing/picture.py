@@ -57,13 +57,13 @@ class PreprocessingOptions:
 
     def over(self, others: PreprocessingOptions) -> PreprocessingOptions:
         """Return these options, with missing ones taken from `others`."""
-        own = {name: value for name, value in vars(self).items() if value not in (None, False)}
-        are_beside = bool(own.pop("is_beside", not own)) and not (others == self == PreprocessingOptions())
+        stated = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        are_beside = bool(stated.pop("is_beside", not stated)) and not (others == self == PreprocessingOptions())
         if self.pictures == "digit":  # digits are located and cropped by a separate method
             others = PreprocessingOptions(usual_size=others.usual_size)
         if self.input_range or self.mean or self.std:  # never mix values of these options from different sources
             others = replace(others, input_range=None, mean=None, std=None)
-        return replace(others, **own, is_beside=are_beside)
+        return replace(others, **stated, is_beside=are_beside)
 
 
 def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout: str = "CHW") -> PartInput:
@@ -170,8 +170,8 @@ def assumed(source: Input, options: PreprocessingOptions, inner: tuple[float, fl
 
 
 def _is_imagenet(channels: int, pictures: str, options: PreprocessingOptions) -> bool:
-    told = options.input_range or options.mean or options.std or options.invert
-    return channels == 3 and pictures == "photo" and not told
+    is_stated = options.input_range or options.mean or options.std or options.invert
+    return channels == 3 and pictures == "photo" and not is_stated
 
 
 def default_resize(height: int, width: int) -> int:

@@ -33,11 +33,11 @@ def written_out(importer: Importer, view: View) -> View:
     scores = importer.scores[view.layer]
     if view.layer not in importer.products:
         importer.products[view.layer] = _compute(importer, scores, view.batched)
-    made = importer.products[view.layer]
-    axes = dict(zip(View.of(view.layer, scores.shape).axes, made.axes))
+    product = importer.products[view.layer]
+    axes = dict(zip(View.of(view.layer, scores.shape).axes, product.axes))
     if all(not axis or axis in axes for axis in view.axes):  # the view is at most transposed, with added axes of size 1
-        return View(made.layer, tuple(axes[axis] if axis else () for axis in view.axes), view.batched)
-    return dataclasses.replace(view, layer=importer.rows(made))
+        return View(product.layer, tuple(axes[axis] if axis else () for axis in view.axes), view.batched)
+    return dataclasses.replace(view, layer=importer.rows(product))
 
 
 def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
@@ -48,11 +48,11 @@ def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
     last = len(scores.shape) - 1
     if scores.queries.shape[-2] < scores.keys.shape[-2]:  # use the transpose, for which the identity matrix is smaller
         plain = dataclasses.replace(plain, queries=scores.keys, keys=scores.queries)
-        made = attend(importer, plain, _identity(importer, plain.keys), batched)
-        made = made.permuted((*range(last - 1), last, last - 1))
+        result = attend(importer, plain, _identity(importer, plain.keys), batched)
+        result = result.permuted((*range(last - 1), last, last - 1))
     else:
-        made = attend(importer, plain, _identity(importer, plain.keys), batched)
-    return made if scores.bias is None else affine_view(importer, made, np.ones(1), scores.bias)
+        result = attend(importer, plain, _identity(importer, plain.keys), batched)
+    return result if scores.bias is None else affine_view(importer, result, np.ones(1), scores.bias)
 
 
 def _identity(importer: Importer, keys: View) -> View:

@@ -81,25 +81,25 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
     if left.shape[:-2] != right.shape[:-2] or left.shape[-1] != right.shape[-2]:
         raise ModelError(f"multiplies {importer.describe(left)} by {importer.describe(right)}")
     last = len(left.axes) - 1
-    turned = (*range(last - 1), last, last - 1)
+    swapped = (*range(last - 1), last, last - 1)
     if left.layer in importer.scores:
         return _attend(importer, left, right)
     if right.layer in importer.scores and importer.scores[right.layer].is_softmax:
-        return _attend(importer, right.permuted(turned), left.permuted(turned)).permuted(turned)
+        return _attend(importer, right.permuted(swapped), left.permuted(swapped)).permuted(swapped)
     if right.layer in importer.scores:  # a (b c) equals (a b) c
         scores = importer.scores[right.layer]
-        first = Scores(left, scores.queries.permuted(turned), scores.scale, scores.bias)
+        first = Scores(left, scores.queries.permuted(swapped), scores.scale, scores.bias)
         if right != View.of(right.layer, scores.shape, right.batched) or scores.bias is not None:
             raise ModelError(OF_TWO_VALUES)
-        return _attend(importer, _view(importer, first, left.batched), scores.keys.permuted(turned))
+        return _attend(importer, _view(importer, first, left.batched), scores.keys.permuted(swapped))
     if right.shape[-1] == 1 and right.shape[-2] > MAX_TOKENS:
-        products = combine_views(importer, "multiply", left, right.permuted(turned))
+        products = combine_views(importer, "multiply", left, right.permuted(swapped))
         return sum_axes(importer, products, (last,), True)
     if right.shape[-1] == 1:  # a weighted mean of tokens, as in global context blocks: attention with a single query
-        one = _one_token(importer, right.permuted(turned))
+        one = _one_token(importer, right.permuted(swapped))
         weights = Scores(one, right)
-        return _attend(importer, _view(importer, weights, left.batched), left.permuted(turned)).permuted(turned)
-    return _view(importer, Scores(left, right.permuted(turned)), left.batched)
+        return _attend(importer, _view(importer, weights, left.batched), left.permuted(swapped)).permuted(swapped)
+    return _view(importer, Scores(left, right.permuted(swapped)), left.batched)
 
 
 def _of_all_heads(importer: Importer, view: View, other: View) -> View:
@@ -247,9 +247,9 @@ def attend(importer: Importer, scores: Scores, values: View, batched: bool) -> V
         not scores.is_softmax,
         inputs=sources,
     )
-    made = importer.add(layer, {} if bias is None else {"bias": bias})
+    result = importer.add(layer, {} if bias is None else {"bias": bias})
     sizes = [*(lead[axis] for axis in heads), values.shape[-1], *(lead[axis] for axis in rows), scores.shape[-2]]
-    spread = made.reshaped(tuple(sizes), batched)
+    spread = result.reshaped(tuple(sizes), batched)
     return spread.permuted(tuple(order.index(axis) for axis in (*range(len(lead)), len(lead), len(lead) + 1)))
 
 
@@ -288,11 +288,11 @@ def _images(importer: Importer, operands: tuple[View, ...], rows: int, by_rows: 
     """Return (H, W) of queries, keys and values; if the tokens are pixels, these are the sizes of their layers."""
     if by_rows:
         return tuple((rows, operand.shape[-2]) for operand in operands)
-    own = [importer.shape(operand)[1:] for operand in operands]
-    fits = [len(image) == 2 and math.prod(image) == operand.shape[-2] for image, operand in zip(own, operands)]
+    shapes = [importer.shape(operand)[1:] for operand in operands]
+    fits = [len(image) == 2 and math.prod(image) == operand.shape[-2] for image, operand in zip(shapes, operands)]
     plain: list[Shape] = [(1, operand.shape[-2]) for operand in operands]
-    alike = fits[1] and fits[2] and own[1] == own[2]
-    return own[0] if fits[0] else plain[0], *(own[1:] if alike else plain[1:])
+    alike = fits[1] and fits[2] and shapes[1] == shapes[2]
+    return shapes[0] if fits[0] else plain[0], *(shapes[1:] if alike else plain[1:])
 
 
 def _folded(bias: np.ndarray, heads: tuple[int, ...], rows: tuple[int, ...], count: int) -> np.ndarray:

@@ -155,10 +155,10 @@ def _fits(steps: list[str], shapes: Mapping[str, Shape], side: int) -> bool:
         name, *parts = step.split(":")
         weight = shapes.get(f"{name}.weight", ())
         if len(weight) == 4:
-            told = _parts(parts)
-            if told["stride"] < 1:
+            stated = _parts(parts)
+            if stated["stride"] < 1:
                 return False
-            side = (side + 2 * told["padding"] - weight[2]) // told["stride"] + 1
+            side = (side + 2 * stated["padding"] - weight[2]) // stated["stride"] + 1
             channels = weight[0]
         elif len(weight) == 2:
             return channels * side**2 == weight[1]

@@ -166,10 +166,10 @@ def _perceptron(
         raise ModelError(f"it has no weights; {KNOWN}")
     ordered = _in_order(layers, shapes)
     if len(ordered) > 1 and activation not in ACTIVATIONS:
-        told = f"not {activation!r}; " if activation else ""
+        reason = f"not {activation!r}; " if activation else ""
         raise ModelError(
             f"its weights do not determine the activation between its {len(ordered)} "
-            f"layers: {told}set it with --activation "
+            f"layers: {reason}set it with --activation "
             f"({', '.join(ACTIVATIONS)})"
         )
     builder = Sequence(network_input(shapes[f"{ordered[0]}.weight"][1:], options))

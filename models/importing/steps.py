@@ -142,8 +142,8 @@ def combine_views(importer: Importer, operation: str, first: View, second: View)
         return dataclasses.replace(first, layer=importer.add(layer).layer)
     if math.prod(first.shape) < math.prod(second.shape):
         if operation == "subtract":
-            turned = combine_views(importer, operation, second, first)
-            return affine_view(importer, turned, -np.ones(1), np.zeros(1))
+            swapped = combine_views(importer, operation, second, first)
+            return affine_view(importer, swapped, -np.ones(1), np.zeros(1))
         if operation == "divide":
             operation, second = "multiply", activate(importer, second, "reciprocal")
         first, second = second, first
@@ -184,9 +184,9 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
         other = spread(importer, other, (whole[0], *target[1:]))
     else:
         other = spread(importer, other, whole)
-    made = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
+    result = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
     back = tuple(order.index(axis) for axis in range(len(order)))
-    return made.reshaped(outer, first.batched).permuted(back)
+    return result.reshaped(outer, first.batched).permuted(back)
 
 
 def _as_wide_as(importer: Importer, view: View, *numbers: np.ndarray) -> View:
@@ -207,8 +207,8 @@ def widen(importer: Importer, view: View, wide: Shape) -> View:
         raise ModelError(
             f"cannot broadcast an input of {importer.describe(view)} to {list(wide)}; at most three axes are supported"
         )
-    made = spread(importer, importer.builder.arrange(narrow, whole_shape(narrow.shape)), whole_shape(full))
-    return View.of(made, importer.builder.shapes[made]).reshaped(wide, view.batched)
+    result = spread(importer, importer.builder.arrange(narrow, whole_shape(narrow.shape)), whole_shape(full))
+    return View.of(result, importer.builder.shapes[result]).reshaped(wide, view.batched)
 
 
 def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shape]:

@@ -40,20 +40,20 @@ class UltralyticsFile:
     @property
     def pictures(self) -> PreprocessingOptions:
         """Return the preprocessing that `predict` of Ultralytics applies to a picture."""
-        own = PreprocessingOptions(
+        options = PreprocessingOptions(
             pictures="photo" if self.channels in (1, 3) else None, usual_size=self.size, is_beside=True
         )
         if self.task == "classify":
             square = self.size is not None and self.size[0] == self.size[1]
             return dataclasses.replace(
-                own,
+                options,
                 input_range=(0.0, 1.0),
                 resize=max(self.size) if self.size is not None else None,
                 resize_mode="crop" if square or self.size is None else "squash",
                 filter="bilinear",
                 channel_order="rgb",
             )
-        return own.over(LETTERBOX if self.boxes is None else self.boxes.pictures)
+        return options.over(LETTERBOX if self.boxes is None else self.boxes.pictures)
 
     @property
     def boxes(self) -> BoxSpec | None:

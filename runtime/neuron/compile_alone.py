@@ -162,11 +162,11 @@ def _by_nir(
     from nki.compiler.ncc_driver import compile_bir_to_neff
     from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
 
-    made = kernel._to_subclass(
+    subclass = kernel._to_subclass(
         CompileKernel, artifacts_dir=str(folder), _frontend_cls=resolve_frontend_cls(), _enable_simulation=birsim
     )
-    options = dataclasses.replace(made._compile_opts(), emit_predicted_latency=True)
-    nir = compile_kernel_to_nir(made, inputs={**inputs, **parameters}, compile_opts=options, enable_cache=False)
+    options = dataclasses.replace(subclass._compile_opts(), emit_predicted_latency=True)
+    nir = compile_kernel_to_nir(subclass, inputs={**inputs, **parameters}, compile_opts=options, enable_cache=False)
     names = [spec.name for spec in nir.input_specs]
     return compile_bir_to_neff(
         options,
@@ -209,14 +209,14 @@ def _estimate_alone(
 
     found = None
     for optimizes in (False, True):
-        made = kernel._to_subclass(
+        subclass = kernel._to_subclass(
             CompileKernel,
             artifacts_dir=str(folder / ("optimized" if optimizes else "as-compiled")),
             _frontend_cls=resolve_frontend_cls(),
             _enable_backend_opt=optimizes,
         )
-        options = dataclasses.replace(made._compile_opts(), emit_predicted_latency=True)
-        nir = compile_kernel_to_nir(made, inputs={**inputs, **parameters}, compile_opts=options, enable_cache=False)
+        options = dataclasses.replace(subclass._compile_opts(), emit_predicted_latency=True)
+        nir = compile_kernel_to_nir(subclass, inputs={**inputs, **parameters}, compile_opts=options, enable_cache=False)
         found = _estimate_of(nir) or found
         if found is not None and found.total_us is not None:
             break

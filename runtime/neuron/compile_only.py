@@ -95,12 +95,12 @@ class CompileOnlyBackend(CompiledKernels):
         return self._pool.submit(compile_neff, job, log, limit, note, variables, alone)
 
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
-        made = (self._ahead.pop(_key(job), None) or self._begin(job)).result()
+        compiled = (self._ahead.pop(_key(job), None) or self._begin(job)).result()
 
         def write(folder: Path) -> None:
             raise NotImplementedError  # nothing is cached
 
-        return Compiled(write, lambda: made, made.seconds, made.peak_bytes)
+        return Compiled(write, lambda: compiled, compiled.seconds, compiled.peak_bytes)
 
     def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
         raise NotImplementedError  # nothing is cached
@@ -116,8 +116,8 @@ class CompileOnlyBackend(CompiledKernels):
         return {"neff_bytes": neff.stat().st_size, "neff": describe_neff(neff)}
 
     def _report(self, executable: Executable) -> CompileReport | None:
-        made: CompiledNeff = executable.loaded
-        return made.report
+        neff: CompiledNeff = executable.loaded
+        return neff.report
 
 
 def open_compile_only(target: str, options: RunOptions, processes: int | None = None) -> CompileOnlyBackend:

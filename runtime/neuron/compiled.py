@@ -303,11 +303,11 @@ class CompiledKernels(ABC):
         if self.needs_device and is_lost(error):
             return runtime_error(job.source.name, error)
         output = f"{printed}\n{getattr(error.__cause__, 'traceback', '')}\n{error}\n"
-        kept = self._options.cache.keep_log(output)
+        log_path = self._options.cache.keep_log(output)
         line = first_useful_line(str(error), printed, type(error.__cause__).__name__)
         more = advice(output)
         message = f"{job.source.name} on {job.target}: the compiler failed: {line}"
-        message += (f"; {more}" if more else "") + (f" (its output: {kept})" if kept else "")
+        message += (f"; {more}" if more else "") + (f" (its output: {log_path})" if log_path else "")
         self.compilations.append(Compilation(job.label, seconds, error=message, log=output))
         refused = CompileError(message)
         refused.log = output

@@ -104,15 +104,15 @@ def find_profile(folder: Path) -> tuple[Path, Path]:
     if len(traces) != 1:
         raise DeviceTimingError(f"torch.profiler wrote {len(traces)} NTFFs; expected one")
     number = re.match(r"\d+", traces[0].name)
-    own = [path for path in programs if number and re.fullmatch(rf"(neff_)?{number.group()}", path.stem)]
-    if not own and len(programs) == 1:
-        own = programs
-    if len(own) != 1:
+    matching = [path for path in programs if number and re.fullmatch(rf"(neff_)?{number.group()}", path.stem)]
+    if not matching and len(programs) == 1:
+        matching = programs
+    if len(matching) != 1:
         raise DeviceTimingError(
-            f"{len(own)} of the {len(programs)} NEFFs written by torch.profiler belong to {traces[0].name}; expected "
-            f"one"
+            f"{len(matching)} of the {len(programs)} NEFFs written by torch.profiler belong to {traces[0].name}; "
+            "expected one"
         )
-    return own[0], traces[0]
+    return matching[0], traces[0]
 
 
 def _run(arguments: list[str], folder: Path) -> str:
@@ -121,7 +121,7 @@ def _run(arguments: list[str], folder: Path) -> str:
         raise DeviceTimingError(f"{TOOL} is not installed (aws-neuronx-tools)")
     label = f"{TOOL} {arguments[0]}"
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [tool, *arguments],
             capture_output=True,
             text=True,
@@ -133,10 +133,10 @@ def _run(arguments: list[str], folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = f"no answer within {_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
         raise DeviceTimingError(f"{label}: {reason}") from error
-    if done.returncode:
-        reason = first_useful_line(done.stderr, done.stdout)
-        raise DeviceTimingError(f"{label} ended with status {done.returncode}: {reason}")
-    return done.stdout
+    if completed.returncode:
+        reason = first_useful_line(completed.stderr, completed.stdout)
+        raise DeviceTimingError(f"{label} ended with status {completed.returncode}: {reason}")
+    return completed.stdout
 
 
 def _of_summary(text: str) -> float:

@@ -64,10 +64,10 @@ def kernels_digest() -> str:
 def _digest(file: str | None) -> str | None:
     if file is None:
         return None
-    own = Path(file).resolve()
+    path = Path(file).resolve()
     sources = sorted(_KERNELS_FOLDER.rglob("*.py"))
-    if _KERNELS_FOLDER not in own.parents:
-        sources.append(own)
+    if _KERNELS_FOLDER not in path.parents:
+        sources.append(path)
     digest = hashlib.sha256()
     for source in sources:
         text = source.read_bytes()

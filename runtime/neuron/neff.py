@@ -70,7 +70,7 @@ def compile_neff(
             (operands / f"{name}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
         message["alone"] = str(operands)
     given.write_text(json.dumps(message), encoding="utf-8")
-    done = run_limited(
+    completed = run_limited(
         python_command(f"{__package__}.compile_worker", "main"),
         given=given,
         log=log,
@@ -78,15 +78,15 @@ def compile_neff(
         limit=limit,
         note=note,
     )
-    if done.status is None:
+    if completed.status is None:
         raise CompilerFailed(f"no NEFF within {limit:.0f} s (--compile-timeout)")
     found = sorted(artifacts.rglob("*.neff"))
     chosen = [neff for neff in found if neff.name == NEFF] or found
-    if done.status != 0 or len(chosen) != 1:
+    if completed.status != 0 or len(chosen) != 1:
         output = log.read_text(encoding="utf-8", errors="replace")
-        left = "" if done.status else f"it wrote {len(chosen)} NEFFs; expected one"
-        raise CompilerFailed(left or output or f"it ended with status {done.status} without a message")
-    return CompiledNeff(chosen[0], done.seconds, done.peak_bytes, CompileReport.read(artifacts))
+        left = "" if completed.status else f"it wrote {len(chosen)} NEFFs; expected one"
+        raise CompilerFailed(left or output or f"it ended with status {completed.status} without a message")
+    return CompiledNeff(chosen[0], completed.seconds, completed.peak_bytes, CompileReport.read(artifacts))
 
 
 def describe_neff(neff: Path) -> str:
@@ -98,9 +98,9 @@ def describe_neff(neff: Path) -> str:
     if tool is None:
         return ""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [tool, "info", str(neff)], capture_output=True, text=True, errors="replace", timeout=_PACKAGER_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return completed.stdout if completed.returncode == 0 else ""

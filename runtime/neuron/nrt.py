@@ -80,12 +80,12 @@ class NrtBackend(OnDevice):
     way = NRT
 
     def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
-        made = compile_neff(job, log, self._options.compile_seconds, self._still_compiling(job))
+        neff = compile_neff(job, log, self._options.compile_seconds, self._still_compiling(job))
 
         def write(folder: Path) -> None:
-            shutil.copyfile(made.path, folder / NEFF)
+            shutil.copyfile(neff.path, folder / NEFF)
 
-        return Compiled(write, lambda: self._loaded(job, walked.results, made.path), made.seconds, made.peak_bytes)
+        return Compiled(write, lambda: self._loaded(job, walked.results, neff.path), neff.seconds, neff.peak_bytes)
 
     def _load(self, job: Job, walked: Walked, folder: Path) -> LoadedNeff:
         return self._loaded(job, walked.results, folder / NEFF)

@@ -56,7 +56,9 @@ def torch_variables(folder: Path | None) -> dict[str, str]:
     if folder is None:
         return {}
     material = json.dumps([compiler_settings(), kernels_digest()], sort_keys=True)
-    own = folder / "torchneuron" / hashlib.sha256(material.encode()).hexdigest()[:16]
+    subfolder = folder / "torchneuron" / hashlib.sha256(material.encode()).hexdigest()[:16]
     return {
-        name: str(own / part) for name, part in ((NEFF_FOLDER, "neff"), (NKI_FOLDER, "nki")) if name not in os.environ
+        name: str(subfolder / part)
+        for name, part in ((NEFF_FOLDER, "neff"), (NKI_FOLDER, "nki"))
+        if name not in os.environ
     }

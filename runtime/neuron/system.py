@@ -106,9 +106,10 @@ def core_holders(core: int | None = None) -> list[str]:
     """
     try:
         processes = [each for device in _devices() for each in device.get("neuron_processes") or ()]
-        own = [each for each in processes if core is not None and core in (each.get("neuroncore_ids") or ())]
+        holders = [each for each in processes if core is not None and core in (each.get("neuroncore_ids") or ())]
         found = [
-            f"{int(each['pid'])} ({' '.join(str(each.get('command', '')).split())[:60]})" for each in own or processes
+            f"{int(each['pid'])} ({' '.join(str(each.get('command', '')).split())[:60]})"
+            for each in holders or processes
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -195,7 +196,9 @@ def _output(tool: str, *arguments: str) -> str | None:
     if path is None:
         return None
     try:
-        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=_TOOL_SECONDS, check=True)
+        completed = subprocess.run(
+            [path, *arguments], capture_output=True, text=True, timeout=_TOOL_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
-    return done.stdout
+    return completed.stdout

@@ -190,10 +190,10 @@ class Core:
         return tensors
 
     def _to_core(self, tensor: Any) -> Any:
-        moved = tensor.to(DEVICE)
-        if moved.device.type != DEVICE:
-            raise NotOnNeuronCore(f"a tensor moved to {DEVICE} is on {moved.device}")
-        return moved
+        on_core = tensor.to(DEVICE)
+        if on_core.device.type != DEVICE:
+            raise NotOnNeuronCore(f"a tensor moved to {DEVICE} is on {on_core.device}")
+        return on_core
 
     def _keep(self, tensor: Any) -> int:
         number = self._number()

@@ -145,10 +145,10 @@ def _breakers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
     (column,) = _draw(dtype, ((4, 1), (127, 1))[number])
     blocks, width = ((2, 16), (11, 4097))[number]  # in 32 bits, the second size takes most of SBUF
     (rows,) = _draw(dtype, (blocks * PARTITIONS, width))
-    turned = rows.reshape(blocks, PARTITIONS, width)[::-1].reshape(rows.shape)
+    reversed_blocks = rows.reshape(blocks, PARTITIONS, width)[::-1].reshape(rows.shape)
     yield Check("psum_half_word", size, (halves,), {}, lambda: _wide(halves.T))
     yield Check("single_column", size, (column,), {}, lambda: (2 * column.astype(np.float32),))
-    yield Check("sbuf_without_fallback", size, (rows,), {}, lambda: _wide(turned))
+    yield Check("sbuf_without_fallback", size, (rows,), {}, lambda: _wide(reversed_blocks))
 
 
 def _of_family(family: str, shape: Mapping[str, Any], size: str, dtype: np.dtype[Any]) -> Check:

@@ -142,9 +142,9 @@ def check_slot(core: Core, op: str, operand: str, tensor: NkiTensor) -> None:
 def check_reshape(tensor: NkiTensor, shape: tuple[int, ...]) -> None:
     """Warn about a reshaped view of one partition in SBUF or PSUM."""
     tensor.storage.core.warn(
-        f"reshape of {tensor.label} to {list(shape)}: the partition step of a reshaped view of one partition is "
-        "reported to be 0, which the back end's verifier rejects; use reshape_dim and flatten_dims, or allocate the "
-        "tensor in this shape",
+        f"reshape of {tensor.label} to {list(shape)}: if a view of a single partition is reshaped, its partition step "
+        "is reported to become 0, which the back end's verifier rejects; use reshape_dim and flatten_dims, or "
+        "allocate the tensor in this shape",
         ReportedOnChipWarning,
     )
 

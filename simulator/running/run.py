@@ -49,7 +49,8 @@ TWO_CORES_NOTE = "the time for two cores to synchronise is scaled, because no me
 
 
 class Run:
-    """The result of one launch. Times are predictions. If `note` is not None, it must be shown with them (trn3)."""
+    """The result of one launch. Times are predictions. If `note` is not None, show it wherever they are shown
+    (trn3)."""
 
     def __init__(
         self,

@@ -85,8 +85,8 @@ def _swish(importer: Importer, node: Node) -> None:
 
 def _erfc(importer: Importer, node: Node) -> None:
     """Convert 1 - erf(x)."""
-    made = activate(importer, importer.data(node), "erf")
-    importer.give(node, affine_view(importer, made, -np.ones(1), np.ones(1)))
+    result = activate(importer, importer.data(node), "erf")
+    importer.give(node, affine_view(importer, result, -np.ones(1), np.ones(1)))
 
 
 def _celu(importer: Importer, node: Node) -> None:
@@ -95,8 +95,8 @@ def _celu(importer: Importer, node: Node) -> None:
     if not alpha > 0:
         raise ModelError("its alpha is not positive")
     view = affine_view(importer, importer.data(node), np.full(1, 1 / alpha), np.zeros(1))
-    made = activate(importer, view, "elu", (1.0,))
-    importer.give(node, affine_view(importer, made, np.full(1, alpha), np.zeros(1)))
+    result = activate(importer, view, "elu", (1.0,))
+    importer.give(node, affine_view(importer, result, np.full(1, alpha), np.zeros(1)))
 
 
 def _identity(importer: Importer, node: Node) -> None:

@@ -42,8 +42,8 @@ def _are_opposite(node: Node) -> bool:
     1."""
     coefficients, intercepts = numbers(node, "coefficients"), numbers(node, "intercepts")
     half = len(coefficients) // 2
-    turned = tuple(-value for value in coefficients[half:])
-    return len(intercepts) == 2 and intercepts[0] == -intercepts[1] and coefficients[:half] == turned
+    negated = tuple(-value for value in coefficients[half:])
+    return len(intercepts) == 2 and intercepts[0] == -intercepts[1] and coefficients[:half] == negated
 
 
 def _linear_classifier(importer: Importer, node: Node) -> None:

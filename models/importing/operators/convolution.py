@@ -33,11 +33,11 @@ def geometry(
     strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
     if min(*strides, *dilations) < 1:
         raise ModelError("its strides and dilations must be at least 1")
-    wanted = [  # the padding for which there is one output per stride
+    needed = [  # the padding for which there is one output per stride
         max(0, (-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side)
         for side, size, stride, dilation in zip(sides, kernel, strides, dilations)
     ]
-    before, after = pads_of(node, rank, wanted)
+    before, after = pads_of(node, rank, needed)
     if min(*before, *after) < 0:
         raise ModelError("negative pads are not supported")
     if max(*before, *after, *strides, *dilations) > MAX_STRIDE:
@@ -70,9 +70,9 @@ def convolve(importer: Importer, node: Node, view: View, weight: np.ndarray, bia
         )
     movement = Movement(pads, strides, dilations, groups)
     if max(kernel) == 1 and movement == Movement(dilation=dilations):
-        made = mix_in_place(importer, view, 0, filters[:, :, 0, 0], bias)
-        if made is not None:
-            return made
+        result = mix_in_place(importer, view, 0, filters[:, :, 0, 0], bias)
+        if result is not None:
+            return result
     source = importer.planes(view)
     return without_height(add_convolution(importer, source, filters, bias, movement), rank)
 
@@ -93,11 +93,11 @@ def mix_in_place(importer: Importer, view: View, axis: int, weight: np.ndarray, 
         return None
     filters = np.tile(weight, (outer, 1))[:, :, None, None]
     bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
-    made = add_convolution(importer, view.layer, filters, np.tile(bias, outer), Movement(groups=outer))
+    result = add_convolution(importer, view.layer, filters, np.tile(bias, outer), Movement(groups=outer))
     sides = list(ordered.shape)
     sides[place] = len(weight)
     back = tuple(order.index(each) for each in range(len(order)))
-    return made.reshaped(tuple(sides), view.batched).permuted(back)
+    return result.reshaped(tuple(sides), view.batched).permuted(back)
 
 
 class Movement(NamedTuple):
@@ -151,8 +151,8 @@ def dense(importer: Importer, view: View, weight: np.ndarray, bias: np.ndarray |
     pixels = (sides[0], sides[1]) if len(sides) == 2 else (1, math.prod(sides))
     source = importer.builder.arrange(planes, (planes.shape[0], *pixels))
     layer = Conv2d(importer.name("conv"), weight.shape[0], weight.shape[1], (1, 1), inputs=(source,))
-    made = importer.add(layer, {"weight": np.ascontiguousarray(weight.T)[:, :, None, None], "bias": bias})
-    spread = made.reshaped((weight.shape[1], *sides), view.batched)
+    result = importer.add(layer, {"weight": np.ascontiguousarray(weight.T)[:, :, None, None], "bias": bias})
+    spread = result.reshaped((weight.shape[1], *sides), view.batched)
     back = sorted(range(len(spread.axes)), key=lambda position: (last, *others)[position])
     return spread.permuted(tuple(back))
 
@@ -172,8 +172,8 @@ def dense_by_lead(importer: Importer, view: View, weight: np.ndarray) -> View:
     source = importer.builder.arrange(
         view.permuted((*range(last), last + 1, last)), (math.prod(lead) * features, 1, view.shape[-2])
     )
-    made = add_convolution(importer, source, np.ascontiguousarray(filters), None, Movement(groups=math.prod(lead)))
-    spread = made.reshaped((*lead, new, view.shape[-2]), view.batched)
+    result = add_convolution(importer, source, np.ascontiguousarray(filters), None, Movement(groups=math.prod(lead)))
+    spread = result.reshaped((*lead, new, view.shape[-2]), view.batched)
     return spread.permuted((*range(last), last + 1, last))
 
 
@@ -212,8 +212,8 @@ def _convolve_each(importer: Importer, node: Node, view: View, weight: np.ndarra
     grouped = replace(node, attributes={**node.attributes, "group": images * integer(node, "group", 1)})
     flat = view.reshaped((images * channels, *sides), True)
     filters = np.tile(weight, (images, *(1,) * (weight.ndim - 1)))
-    made = convolve(importer, grouped, flat, filters, None if bias is None else np.tile(bias.reshape(-1), images))
-    return made.reshaped((images, len(weight), *made.shape[1:]), False)
+    result = convolve(importer, grouped, flat, filters, None if bias is None else np.tile(bias.reshape(-1), images))
+    return result.reshaped((images, len(weight), *result.shape[1:]), False)
 
 
 def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: np.ndarray | None) -> View:
@@ -305,11 +305,11 @@ def _gemm_from_left(importer: Importer, node: Node) -> View:
     if len(view.axes) != 2:
         raise ModelError(f"expects a column of features, but its input is {importer.describe(view)}")
     view = view.permuted((1, 0)) if integer(node, "transB", 0) else view
-    made = _times_left(importer, view, weight * np.float32(number(node, "alpha", 1.0)))
+    result = _times_left(importer, view, weight * np.float32(number(node, "alpha", 1.0)))
     bias = importer.optional(node, 2)
     if bias is None:
-        return made
-    return affine_view(importer, made, np.ones(1), bias * np.float32(number(node, "beta", 1.0)))
+        return result
+    return affine_view(importer, result, np.ones(1), bias * np.float32(number(node, "beta", 1.0)))
 
 
 def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
@@ -324,15 +324,15 @@ def _times_left(importer: Importer, view: View, weight: np.ndarray) -> View:
             f"examples of the batch"
         )
     order = (*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2)
-    made = dense(importer, view.permuted(order), weight.T, None)
-    return (made if made.batched == view.batched else importer.single(made)).permuted(order)
+    result = dense(importer, view.permuted(order), weight.T, None)
+    return (result if result.batched == view.batched else importer.single(result)).permuted(order)
 
 
 def _matmul_from_right(importer: Importer, view: View, weight: np.ndarray, turned: bool) -> View:
     """Multiply data by weights [in, out], or [out, in] if `turned`, or by a vector, which removes the last axis."""
     if weight.ndim == 1:
-        made = dense(importer, view, weight[:, None], None)
-        return replace(made, axes=made.axes[:-1])
+        result = dense(importer, view, weight[:, None], None)
+        return replace(result, axes=result.axes[:-1])
     return dense(importer, view, weight.T if turned else weight, None)
 
 
@@ -353,11 +353,11 @@ def _matmul(importer: Importer, node: Node) -> None:
         return
     alpha = np.float32(number(node, "alpha", 1.0))
     weight = weight if alpha == 1 else weight * alpha  # avoid copying large weights
-    turned = bool(integer(node, "transB", 0))
+    is_transposed = bool(integer(node, "transB", 0))
     if not left:
-        importer.give(node, _matmul_from_right(importer, view, weight, turned))
+        importer.give(node, _matmul_from_right(importer, view, weight, is_transposed))
         return
-    if turned:
+    if is_transposed:
         view = importer.single(view)
         view = view.permuted((*range(len(view.axes) - 2), len(view.axes) - 1, len(view.axes) - 2))
     importer.give(node, _times_left(importer, view, weight))
@@ -374,8 +374,8 @@ def _matmul_by_lead(importer: Importer, node: Node, view: View, weight: np.ndarr
     if not left:
         return dense_by_lead(importer, view, weight)
     last = len(view.axes) - 1
-    turned = (*range(last - 1), last, last - 1)
-    return dense_by_lead(importer, view.permuted(turned), weight.swapaxes(-1, -2)).permuted(turned)
+    swapped = (*range(last - 1), last, last - 1)
+    return dense_by_lead(importer, view.permuted(swapped), weight.swapaxes(-1, -2)).permuted(swapped)
 
 
 def _matmul_of_values(importer: Importer, node: Node) -> View:

@@ -149,10 +149,10 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
     sizes = dict(zip(first + second, (*views[0].shape, *views[1].shape)))
     left = _joined(importer, views[0], first, (*lead, rows, summed), sizes)
     right = _joined(importer, views[1], second, (*lead, summed, columns), sizes)
-    made, letters = multiply_values(importer, left, right), lead + rows + columns
+    product, letters = multiply_values(importer, left, right), lead + rows + columns
     if (len(rows), len(columns)) != (1, 1):
-        made = reshaped(importer, made, tuple(sizes[letter] for letter in letters), made.batched)
-    return made.permuted(tuple(map(letters.index, result)))
+        product = reshaped(importer, product, tuple(sizes[letter] for letter in letters), product.batched)
+    return product.permuted(tuple(map(letters.index, result)))
 
 
 def _with_axes(view: View, letters: str, result: str) -> View:
@@ -186,8 +186,8 @@ def _cumulate(importer: Importer, node: Node) -> None:
         raise ModelError(f"cumulates {size} entries; at most {MAX_SELECTED} are supported")
     weights = np.triu(np.ones((size, size), np.float32), integer(node, "exclusive", 0))
     order = (*(other for other in range(len(view.axes)) if other != axis), axis)
-    made = dense(importer, view.permuted(order), weights.T if integer(node, "reverse", 0) else weights, None)
-    importer.give(node, made.permuted(tuple(order.index(other) for other in range(len(order)))))
+    result = dense(importer, view.permuted(order), weights.T if integer(node, "reverse", 0) else weights, None)
+    importer.give(node, result.permuted(tuple(order.index(other) for other in range(len(order)))))
 
 
 OPERATORS = {"CumSum": _cumulate, "Einsum": _einsum}

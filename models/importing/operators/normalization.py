@@ -44,8 +44,8 @@ def _local_response(importer: Importer, node: Node) -> None:
         number(node, "bias", 1.0),
         inputs=(importer.planes(view),),
     )
-    made = importer.add(layer)
-    importer.give(node, dataclasses.replace(view, layer=made.layer) if view.arrangement() is None else made)
+    result = importer.add(layer)
+    importer.give(node, dataclasses.replace(view, layer=result.layer) if view.arrangement() is None else result)
 
 
 def _layer_normalization(importer: Importer, node: Node) -> None:
@@ -75,9 +75,9 @@ def _normalized_whole(importer: Importer, node: Node, view: View) -> View:
     source = importer.builder.arrange(view, shape if len(shape) == 3 else (1, 1, shape[0]))
     channels = importer.builder.shapes[source][0]
     layer = GroupNorm(importer.name("norm"), channels, 1, number(node, "epsilon", 1e-5), inputs=(source,))
-    made = importer.add(layer, {"scale": np.ones(channels), "shift": np.zeros(channels)})
+    result = importer.add(layer, {"scale": np.ones(channels), "shift": np.zeros(channels)})
     shift = np.zeros(1) if shift is None else shift
-    return affine_view(importer, made.reshaped(view.shape, True), scale, shift)
+    return affine_view(importer, result.reshaped(view.shape, True), scale, shift)
 
 
 def _norm_over_axis(importer: Importer, node: Node) -> None:
@@ -106,9 +106,9 @@ def _normalized(
         raise ModelError(f"cannot normalise {importer.describe(view)}; only images and features can be normalised")
     source = importer.builder.arrange(planes, shape)
     layer = LayerNorm(importer.name("norm"), shape[0], epsilon, inputs=(source,))
-    made = importer.add(layer, {"scale": scale, "shift": shift}).reshaped(planes.shape, view.batched)
+    result = importer.add(layer, {"scale": scale, "shift": shift}).reshaped(planes.shape, view.batched)
     back = sorted(range(len(view.axes)), key=lambda position: (axis, *others)[position])
-    return made.permuted(tuple(back))
+    return result.permuted(tuple(back))
 
 
 def _instance_normalization(importer: Importer, node: Node) -> None:
@@ -144,8 +144,8 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
         raise ModelError(f"has parameters for {len(scale)} channels, but its input is {importer.describe(view)}")
     layer = GroupNorm(importer.name("norm"), own[0], groups, number(node, "epsilon", 1e-5), inputs=(source,))
     each = own[0] // len(scale)
-    made = importer.add(layer, {"scale": np.repeat(scale, each), "shift": np.repeat(shift, each)})
-    return dataclasses.replace(view, layer=made.layer)
+    result = importer.add(layer, {"scale": np.repeat(scale, each), "shift": np.repeat(shift, each)})
+    return dataclasses.replace(view, layer=result.layer)
 
 
 def _softmax(importer: Importer, node: Node) -> None:
@@ -157,8 +157,8 @@ def _softmax(importer: Importer, node: Node) -> None:
         importer.give(node, softmax_over(importer, view, axes, node.op == "LogSoftmax"))
         return
     layer = Softmax(importer.name("softmax"), node.op == "LogSoftmax", inputs=(importer.rows(view),))
-    made = importer.add(layer)
-    importer.give(node, made.reshaped(view.shape, view.batched))
+    result = importer.add(layer)
+    importer.give(node, result.reshaped(view.shape, view.batched))
 
 
 def _log(importer: Importer, node: Node) -> None:
@@ -168,8 +168,8 @@ def _log(importer: Importer, node: Node) -> None:
     if not isinstance(layer, Softmax) or layer.log:
         importer.give(node, activate(importer, view, "log"))
         return
-    made = importer.add(Softmax(importer.name("softmax"), True, inputs=layer.inputs))
-    importer.give(node, dataclasses.replace(view, layer=made.layer))
+    result = importer.add(Softmax(importer.name("softmax"), True, inputs=layer.inputs))
+    importer.give(node, dataclasses.replace(view, layer=result.layer))
 
 
 OPERATORS = {

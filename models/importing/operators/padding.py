@@ -86,10 +86,10 @@ def _pad_with(
     padding = (sides[1][0], sides[2][0], sides[1][1], sides[2][1])
     if any(padding):
         source = importer.add(Pad(importer.name("pad"), padding, value, mode, inputs=(source,))).layer
-    made = View.of(source, importer.builder.shapes[source], view.batched)
+    result = View.of(source, importer.builder.shapes[source], view.batched)
     if len(order) == 2:
-        made = View(made.layer, (made.axes[0], made.axes[2]), made.batched)
-    return made.permuted(tuple(order.index(axis) for axis in range(len(order))))
+        result = View(result.layer, (result.axes[0], result.axes[2]), result.batched)
+    return result.permuted(tuple(order.index(axis) for axis in range(len(order))))
 
 
 def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:
@@ -167,9 +167,9 @@ def _roll(importer: Importer, node: Node) -> None:
         down, across = (first, 0) if order[1] == axis else (0, first)
         layer = Pad(importer.name("roll"), (0, 0, down, across), mode="wrap", inputs=(source,))
         source = importer.add(layer).layer
-        made = importer.add(Pad(importer.name("crop"), (-down, -across, 0, 0), inputs=(source,)))
+        result = importer.add(Pad(importer.name("crop"), (-down, -across, 0, 0), inputs=(source,)))
         back = tuple(order.index(each) for each in range(len(order)))
-        importer.give(node, dataclasses.replace(made, batched=view.batched).permuted(back))
+        importer.give(node, dataclasses.replace(result, batched=view.batched).permuted(back))
     else:
         parts = [slice_axis(importer, view, axis, first, extent), slice_axis(importer, view, axis, 0, first)]
         importer.give(node, put_together(importer, parts, axis))

@@ -35,8 +35,8 @@ def _pool(importer: Importer, node: Node, method: str) -> None:
 def _pooled_each(importer: Importer, node: Node, view: View, method: str) -> View:
     """Pool several images [images, C, H, W] of one example, such as windows, as the channels of a single image."""
     images, channels, *sides = view.shape
-    made = _pooled(importer, node, reshaped(importer, view, (images * channels, *sides), True), method)
-    return made.reshaped((images, channels, *made.shape[1:]), False)
+    result = _pooled(importer, node, reshaped(importer, view, (images * channels, *sides), True), method)
+    return result.reshaped((images, channels, *result.shape[1:]), False)
 
 
 def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
@@ -109,11 +109,11 @@ def _pooled_by_sides(importer: Importer, node: Node, view: View, method: str) ->
     """Pool a 3-D image by pooling each slice and then the depth, as a maximum of maxima or a mean of means."""
     channels, depth, *sides = view.shape
     slices = reshaped(importer, view, (channels * depth, *sides), view.batched)
-    made = _pooled(importer, _along(node, (1, 2)), slices, method)
-    sides = list(made.shape[1:])
-    columns = reshaped(importer, made, (channels, depth, math.prod(sides)), view.batched)
-    made = _pooled(importer, _along(node, (0, None)), columns, method)
-    return made.reshaped((channels, made.shape[1], *sides), view.batched)
+    result = _pooled(importer, _along(node, (1, 2)), slices, method)
+    sides = list(result.shape[1:])
+    columns = reshaped(importer, result, (channels, depth, math.prod(sides)), view.batched)
+    result = _pooled(importer, _along(node, (0, None)), columns, method)
+    return result.reshaped((channels, result.shape[1], *sides), view.batched)
 
 
 def _along(node: Node, sides: tuple[int | None, int | None]) -> Node:
@@ -154,8 +154,8 @@ def _norm_pool(importer: Importer, node: Node) -> None:
     powers = powers if p == 1 else power(importer, powers, p)
     channels = view.shape[0]
     sums = Node("Conv", node.name, node.inputs, node.outputs, {**attributes, "group": channels})
-    made = convolve(importer, sums, powers, np.ones((channels, 1, *kernel), np.float32), None)
-    importer.give(node, made if p == 1 else power(importer, made, 1 / p))
+    result = convolve(importer, sums, powers, np.ones((channels, 1, *kernel), np.float32), None)
+    importer.give(node, result if p == 1 else power(importer, result, 1 / p))
 
 
 OPERATORS = {

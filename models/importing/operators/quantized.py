@@ -136,11 +136,11 @@ def _as_floats(operator: str) -> Callable[[Importer, Node], None]:
         if last:
             importer.views[node.inputs[0]] = _channels_moved(importer.image(node), -1, 0)
         plain(importer, Node(node.op, node.name, node.inputs[:1], node.outputs, node.attributes))
-        made = importer.views[node.outputs[0]]
+        result = importer.views[node.outputs[0]]
         if last:
             importer.views[node.inputs[0]] = _channels_moved(importer.views[node.inputs[0]], 0, -1)
-            made = _channels_moved(made, 0, -1)
-        importer.give(node, _range(importer, made, importer.constant(node, 3), importer.constant(node, 4)))
+            result = _channels_moved(result, 0, -1)
+        importer.give(node, _range(importer, result, importer.constant(node, 3), importer.constant(node, 4)))
 
     return apply
 
@@ -149,8 +149,8 @@ def _concat(importer: Importer, node: Node) -> None:
     """Convert a concatenation, whose inputs are the scale and zero point of the output, then three for each part."""
     parts = Node(node.op, node.name, node.inputs[2::3], node.outputs, node.attributes)
     rearranging.OPERATORS["Concat"](importer, parts)
-    made = importer.views[node.outputs[0]]
-    importer.give(node, _range(importer, made, importer.constant(node, 0), importer.constant(node, 1)))
+    result = importer.views[node.outputs[0]]
+    importer.give(node, _range(importer, result, importer.constant(node, 0), importer.constant(node, 1)))
 
 
 def _dynamic(importer: Importer, node: Node) -> None:

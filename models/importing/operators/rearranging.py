@@ -128,8 +128,9 @@ def _transpose(importer: Importer, node: Node) -> None:
         raise ModelError(f"its perm is {list(order)}, but its input is {importer.describe(view)}")
     if view.batched and order[0] != 0:  # time first, as recurrent layers expect
         view = importer.single(view)
-    made = view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched))
-    importer.give(node, dataclasses.replace(made, place=order.index(view.place) if importer.stacks_batch(view) else 0))
+    result = view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched))
+    place = order.index(view.place) if importer.stacks_batch(view) else 0
+    importer.give(node, dataclasses.replace(result, place=place))
 
 
 def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
@@ -181,15 +182,15 @@ def put_together(importer: Importer, views: list[View], axis: int) -> View:
     if len(views) == 1:
         return views[0]
     order, shape = _first(views[0], axis), list(views[0].shape)
-    own = [importer.shape(view) for view in views]
-    are_channels = all(len(each) == 3 and each[1:] == own[0][1:] for each in own)
+    shapes = [importer.shape(view) for view in views]
+    are_channels = all(len(each) == 3 and each[1:] == shapes[0][1:] for each in shapes)
     if are_channels and all(view.permuted(order).arrangement() is None for view in views):  # e.g. stacked images
-        sources = tuple(importer.builder.arrange(View.of(view.layer, each), each) for view, each in zip(views, own))
+        sources = tuple(importer.builder.arrange(View.of(view.layer, each), each) for view, each in zip(views, shapes))
     else:
         sources = tuple(_leading(importer, view, order) for view in views)
     shape[axis] = sum(view.shape[axis] for view in views)
-    made = importer.add(Concat(importer.name("concat"), inputs=sources))
-    return _unordered(made, order, tuple(shape), views[0].batched)
+    result = importer.add(Concat(importer.name("concat"), inputs=sources))
+    return _unordered(result, order, tuple(shape), views[0].batched)
 
 
 def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> View:
@@ -225,14 +226,14 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
         cut = Pad(importer.name("crop"), (0, -first, 0, last - own[2]), inputs=(view.layer,))
         order = (*(other for other in view.order() if other != axis), axis)
         source = importer.builder.arrange(view.permuted(order), own)
-        made = importer.add(dataclasses.replace(cut, inputs=(source,)))
-        return _unordered(made, order, tuple(shape), view.batched)
+        result = importer.add(dataclasses.replace(cut, inputs=(source,)))
+        return _unordered(result, order, tuple(shape), view.batched)
     if len(own) == 3 and all(factor.stride >= math.prod(own[1:]) for factor in view.axes[axis]):  # channels
         source, each = importer.builder.arrange(view.permuted(order), own), own[0] // view.shape[axis]
     else:
         source = _leading(importer, view, order)
-    made = importer.add(ChannelSlice(importer.name("slice"), first * each, last * each, inputs=(source,)))
-    return _unordered(made, order, tuple(shape), view.batched)
+    result = importer.add(ChannelSlice(importer.name("slice"), first * each, last * each, inputs=(source,)))
+    return _unordered(result, order, tuple(shape), view.batched)
 
 
 def _is_repeated_anyway(importer: Importer, node: Node, wide: View) -> bool:
@@ -266,13 +267,13 @@ def mix_entries(importer: Importer, view: View, axis: int, matrix: np.ndarray) -
     zeros = np.zeros(size, np.float32)
     if len(importer.builder.shapes[source]) == 1:
         dense = Dense(importer.name("choose"), extent, size, inputs=(source,))
-        made = importer.add(dense, {"weight": matrix.T, "bias": zeros})
+        result = importer.add(dense, {"weight": matrix.T, "bias": zeros})
     else:
         layer = Conv2d(importer.name("choose"), extent, size, (1, 1), inputs=(source,))
-        made = importer.add(layer, {"weight": matrix[:, :, None, None], "bias": zeros})
+        result = importer.add(layer, {"weight": matrix[:, :, None, None], "bias": zeros})
     shape = list(view.shape)
     shape[axis] = size
-    return _unordered(made, order, tuple(shape), view.batched)
+    return _unordered(result, order, tuple(shape), view.batched)
 
 
 def _split(importer: Importer, node: Node) -> None:
@@ -335,8 +336,8 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
     if step > 1:  # this is a max-pooling of one pixel with a stride of `step`
         stride = (1, step) if across else (step, 1)
         source = importer.add(Pool(importer.name("pool"), "max", (1, 1), stride, inputs=(source,))).layer
-    made = View.of(source, importer.builder.shapes[source], view.batched)
-    return made.permuted(tuple(order.index(place) for place in range(3)))
+    result = View.of(source, importer.builder.shapes[source], view.batched)
+    return result.permuted(tuple(order.index(place) for place in range(3)))
 
 
 def _expand(importer: Importer, node: Node) -> None:

@@ -54,8 +54,8 @@ def pool_axes(importer: Importer, view: View, axes: tuple[int, ...], method: str
     ordered = view.permuted((*rest, *inner))
     image, window = _image_and_window(ordered, len(rest))
     source = importer.builder.arrange(ordered, image)
-    made = importer.add(Pool(importer.name("pool"), method, window, window, inputs=(source,)))
-    spread = made.reshaped(ordered.shape[: len(rest)], view.batched)
+    result = importer.add(Pool(importer.name("pool"), method, window, window, inputs=(source,)))
+    spread = result.reshaped(ordered.shape[: len(rest)], view.batched)
     kept = spread.permuted(tuple(map(rest.index, sorted(rest))))
     return _kept(kept, axes, len(view.axes)) if keep else kept
 
@@ -83,8 +83,8 @@ def _sum_in_place(importer: Importer, view: View, axes: tuple[int, ...], factor:
     layer = Conv2d(importer.name("sum"), shape[0], outer * inner, (1, 1), inputs=(source,))
     tensors = {"weight": weight[:, :, None, None], "bias": np.zeros(outer * inner, np.float32)}
     rest = [axis for axis in order if axis not in axes]
-    made = importer.add(layer, tensors).reshaped(tuple(view.shape[axis] for axis in rest), view.batched)
-    return made.permuted(tuple(rest.index(axis) for axis in sorted(rest)))
+    result = importer.add(layer, tensors).reshaped(tuple(view.shape[axis] for axis in rest), view.batched)
+    return result.permuted(tuple(rest.index(axis) for axis in sorted(rest)))
 
 
 def _kept(view: View, axes: tuple[int, ...], rank: int) -> View:
@@ -109,10 +109,10 @@ def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> 
     source = importer.builder.arrange(view.permuted(order), importer.shape(view))
     layer = Conv2d(importer.name("mean"), channels, 1, (1, 1), inputs=(source,))
     weight = np.full((1, channels, 1, 1), 1 / channels, np.float32)
-    made = importer.add(layer, {"weight": weight, "bias": np.zeros(1, np.float32)})
+    result = importer.add(layer, {"weight": weight, "bias": np.zeros(1, np.float32)})
     left = tuple(view.shape[other] for other in order if other != axis)
     rest = tuple(other for other in order if other != axis)
-    spread = made.reshaped(left, view.batched)
+    spread = result.reshaped(left, view.batched)
     kept = spread.permuted(tuple(rest.index(other) for other in sorted(rest)))
     return _kept(kept, (axis,), len(view.axes)) if keep else kept
 
@@ -132,9 +132,9 @@ def _mean(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> 
 def largest_of(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     if len(axes) == 1 and _are_stacked(importer, view, axes[0]):
         parts = (slice_axis(importer, view, axes[0], entry, entry + 1) for entry in range(view.shape[axes[0]]))
-        made = functools.reduce(functools.partial(combine_views, importer, "maximum"), parts)
-        rest = tuple(extent for axis, extent in enumerate(made.shape) if axis not in axes)
-        return made if keep else made.reshaped(rest, made.batched)
+        result = functools.reduce(functools.partial(combine_views, importer, "maximum"), parts)
+        rest = tuple(extent for axis, extent in enumerate(result.shape) if axis not in axes)
+        return result if keep else result.reshaped(rest, result.batched)
     return pool_axes(importer, view, axes, "max", keep)
 
 
@@ -174,16 +174,16 @@ def norm(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> V
 
 def _product(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
     """Multiply the halves of each axis by each other until one entry is left."""
-    made = view
+    result = view
     for axis in axes:
-        while (length := made.shape[axis]) > 1:
+        while (length := result.shape[axis]) > 1:
             half = length // 2
-            parts = [slice_axis(importer, made, axis, first, first + half) for first in (0, half)]
+            parts = [slice_axis(importer, result, axis, first, first + half) for first in (0, half)]
             product = combine_views(importer, "multiply", *parts)
-            rest = [slice_axis(importer, made, axis, length - 1, length)] if length % 2 else []
-            made = put_together(importer, [product, *rest], axis)
-    left = made.shape if keep else tuple(size for axis, size in enumerate(made.shape) if axis not in axes)
-    return made.reshaped(left, made.batched)
+            rest = [slice_axis(importer, result, axis, length - 1, length)] if length % 2 else []
+            result = put_together(importer, [product, *rest], axis)
+    left = result.shape if keep else tuple(size for axis, size in enumerate(result.shape) if axis not in axes)
+    return result.reshaped(left, result.batched)
 
 
 def _log_sum(importer: Importer, view: View, axes: tuple[int, ...], keep: bool) -> View:
@@ -195,9 +195,9 @@ def _log_sum_exp(importer: Importer, view: View, axes: tuple[int, ...], keep: bo
     largest = largest_of(importer, view, axes, True)
     powers = activate(importer, combine_views(importer, "subtract", view, largest), "exp")
     total = activate(importer, sum_axes(importer, powers, axes, True), "log")
-    made = combine_views(importer, "add", total, largest)
-    left = made.shape if keep else tuple(size for axis, size in enumerate(made.shape) if axis not in axes)
-    return made.reshaped(left, made.batched)
+    result = combine_views(importer, "add", total, largest)
+    left = result.shape if keep else tuple(size for axis, size in enumerate(result.shape) if axis not in axes)
+    return result.reshaped(left, result.batched)
 
 
 def _count(view: View, axes: tuple[int, ...]) -> int:
@@ -225,8 +225,8 @@ def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: boo
         math.prod(ordered.shape[first:last])
         for first, last in ((0, min(places)), (min(places), max(places) + 1), (max(places) + 1, len(order)))
     )
-    made = _softmax_in_place(importer, ordered, (before, length, after), log)
-    return made.reshaped(ordered.shape, view.batched).permuted(tuple(order.index(axis) for axis in range(len(order))))
+    result = _softmax_in_place(importer, ordered, (before, length, after), log)
+    return result.reshaped(ordered.shape, view.batched).permuted(tuple(order.index(axis) for axis in range(len(order))))
 
 
 def _softmax_in_place(importer: Importer, view: View, split: tuple[int, int, int], log: bool) -> View:
@@ -239,8 +239,8 @@ def _softmax_in_place(importer: Importer, view: View, split: tuple[int, int, int
             whole: Shape = (before, length, after)
             turned = View.of(view.layer, whole).permuted((1, 0, 2))
             source = importer.builder.arrange(turned, (length, 1, before * after))
-            made = importer.add(ChannelSoftmax(importer.name("softmax"), length, log=log, inputs=(source,)))
-            return made.reshaped((length, before, after), view.batched).permuted((1, 0, 2))
+            result = importer.add(ChannelSoftmax(importer.name("softmax"), length, log=log, inputs=(source,)))
+            return result.reshaped((length, before, after), view.batched).permuted((1, 0, 2))
         rows = shape if shape[-1] == length else (before, 1, length)
         source = importer.builder.arrange(view, rows)
         return importer.add(RowSoftmax(importer.name("softmax"), log, inputs=(source,)))

@@ -124,12 +124,12 @@ class Scaling:
         used = np.flatnonzero(np.abs(block).max(axis=0) > SMALLEST_SHARE)
         first, last = used[0] - middle * step, used[-1] - middle * step
         taps = block[:, used[0] : used[-1] + 1].astype(np.float32)
-        made = np.zeros_like(matrix)
+        result = np.zeros_like(matrix)
         for offset in range(first, last + 1):
             at = np.clip(np.arange(count) * step + offset, 0, extent - 1)
             for phase in range(times):
-                np.add.at(made, (np.arange(count) * times + phase, at), taps[phase, offset - first])
-        if not np.allclose(made, matrix, rtol=0, atol=SMALLEST_SHARE):
+                np.add.at(result, (np.arange(count) * times + phase, at), taps[phase, offset - first])
+        if not np.allclose(result, matrix, rtol=0, atol=SMALLEST_SHARE):
             return None
         return Scaling(times, step, -int(first), taps)
 
@@ -154,8 +154,10 @@ def _scaled(importer: Importer, view: View, axes: tuple[Scaling, Scaling]) -> Vi
             source = importer.add(Pad(importer.name("pad"), sides, mode=mode, inputs=(source,))).layer
     kernel = down.taps[:, None, :, None] * across.taps[None, :, None, :]  # [row, column, taps down, taps across]
     filters = np.tile(kernel.reshape(-1, 1, *kernel.shape[2:]), (channels, 1, 1, 1))
-    made = add_convolution(importer, source, filters, None, Movement(stride=(down.step, across.step), groups=channels))
-    return as_pixels(importer, made, (down.times, across.times))
+    result = add_convolution(
+        importer, source, filters, None, Movement(stride=(down.step, across.step), groups=channels)
+    )
+    return as_pixels(importer, result, (down.times, across.times))
 
 
 def as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
@@ -163,8 +165,8 @@ def as_pixels(importer: Importer, view: View, times: tuple[int, int]) -> View:
     if times == (1, 1):
         return view
     channels, high, wide = view.shape[0] // (times[0] * times[1]), *view.shape[1:]
-    apart = reshaped(importer, view, (channels, *times, high, wide), True).permuted((0, 3, 1, 4, 2))
-    return apart.reshaped((channels, high * times[0], wide * times[1]), True)
+    separated = reshaped(importer, view, (channels, *times, high, wide), True).permuted((0, 3, 1, 4, 2))
+    return separated.reshaped((channels, high * times[0], wide * times[1]), True)
 
 
 Region = tuple[float, float] | None
@@ -238,8 +240,8 @@ def _depth_to_space(importer: Importer, node: Node) -> None:
         split, order = (rest, block, block, height, width), (0, 3, 1, 4, 2)
     else:
         split, order = (block, block, rest, height, width), (2, 3, 0, 4, 1)
-    made = reshaped(importer, view, split, True).permuted(order)
-    importer.give(node, made.reshaped((rest, height * block, width * block), True))
+    result = reshaped(importer, view, split, True).permuted(order)
+    importer.give(node, result.reshaped((rest, height * block, width * block), True))
 
 
 def _space_to_depth(importer: Importer, node: Node) -> None:
@@ -250,8 +252,8 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
             f"cannot rearrange blocks of {block}x{block} pixels of {importer.describe(view)} into channels"
         )
     split = (channels, height // block, block, width // block, block)
-    made = reshaped(importer, view, split, True).permuted((2, 4, 0, 1, 3))
-    importer.give(node, made.reshaped((channels * block**2, height // block, width // block), True))
+    result = reshaped(importer, view, split, True).permuted((2, 4, 0, 1, 3))
+    importer.give(node, result.reshaped((channels * block**2, height // block, width // block), True))
 
 
 def _fold(importer: Importer, node: Node) -> None:
@@ -266,8 +268,8 @@ def _fold(importer: Importer, node: Node) -> None:
     if len(view.axes) != 2 or view.shape[0] % math.prod(block) or view.shape[1] != math.prod(counts):
         raise ModelError(f"cannot build an image of {list(sides)} from {importer.describe(view)}")
     channels = view.shape[0] // math.prod(block)
-    made = reshaped(importer, view, (channels, *block, *counts), True).permuted((0, 3, 1, 4, 2))
-    importer.give(node, made.reshaped((channels, *sides), True))
+    result = reshaped(importer, view, (channels, *block, *counts), True).permuted((0, 3, 1, 4, 2))
+    importer.give(node, result.reshaped((channels, *sides), True))
 
 
 def _whole_numbers(importer: Importer, node: Node, place: int) -> tuple[int, ...]:

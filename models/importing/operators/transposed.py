@@ -50,9 +50,9 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
         around = (0, 0, 0, 0)
     # [in, out / groups, ...] becomes [out, in / groups, ...], with rows and columns reversed
     split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
-    turned = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
-    made = add_convolution(importer, source, turned, bias, Movement(around, dilation=dilations, groups=groups))
-    importer.give(node, without_height(made, rank))
+    flipped = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
+    result = add_convolution(importer, source, flipped, bias, Movement(around, dilation=dilations, groups=groups))
+    importer.give(node, without_height(result, rank))
 
 
 def _by_phases(
@@ -77,16 +77,16 @@ def _by_phases(
     filled = np.pad(filters, ((0, 0), (0, 0), (0, whole[0]), (0, whole[1])))
     # [in, out / groups, t, row, u, column] becomes [out, row, column, in / groups, t reversed, u reversed]
     split = filled.reshape(groups, -1, filled.shape[1], steps[0], strides[0], steps[1], strides[1])
-    turned = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
+    flipped = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
     outputs, phases = groups * filled.shape[1], strides[0] * strides[1]
-    turned = turned.reshape(outputs * phases, -1, *steps)
+    flipped = flipped.reshape(outputs * phases, -1, *steps)
     # A positive entry is the number of rows or columns at the end that contain only the bias.
     beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]
     ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
     biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
     around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
-    made = add_convolution(importer, importer.planes(view), turned, biases, Movement(around, groups=groups))
-    image = as_pixels(importer, made, strides)
+    result = add_convolution(importer, importer.planes(view), flipped, biases, Movement(around, groups=groups))
+    image = as_pixels(importer, result, strides)
     cut = (-pads[0], -pads[1], *(least - stride * (least > 0) for least, stride in zip(beyond, strides)))
     if any(cut):
         image = importer.add(Pad(importer.name("pad"), cut, inputs=(importer.planes(image),)))
@@ -111,15 +111,15 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     if len(sizes) != rank:
         raise ModelError(f"its output_shape is not {rank} integers")
     full = [  # without pads
-        (n - 1) * step + extra + (size - 1) * apart + 1
-        for n, step, extra, size, apart in zip(sides, strides, more, kernel, dilations)
+        (n - 1) * step + extra + (size - 1) * dilation + 1
+        for n, step, extra, size, dilation in zip(sides, strides, more, kernel, dilations)
     ]
     blank = more  # rows and columns at the end that contain only the bias
     if given:
         _check_output_shape(sizes, sides, [most + step - 1 for most, step in zip(full, strides)])
         blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
-    wanted = np.maximum(0, np.subtract(full, sizes))
-    small, large = (wanted // 2).tolist(), (wanted - wanted // 2).tolist()
+    missing = np.maximum(0, np.subtract(full, sizes))
+    small, large = (missing // 2).tolist(), (missing - missing // 2).tolist()
     pads = (*small, *large) if way == "SAME_UPPER" else (*large, *small)
     return replace(node, attributes={**node.attributes, "auto_pad": "NOTSET", "pads": pads, "output_padding": blank})
 

@@ -79,12 +79,12 @@ def _check_output(
 
 def _writes_argument(scope: FunctionScope, nodes: list[ast.AST]) -> bool:
     """Return True if an instruction writes to an argument of the kernel."""
-    own = {argument.arg for argument in parameters(scope.function.args)}
+    arguments = {argument.arg for argument in parameters(scope.function.args)}
     for call in (node for node in nodes if isinstance(node, ast.Call)):
         function = modern(scope.external(call.func) or "")
         if function == "nki.language.store" or function.startswith("nki.isa."):
             written = [keyword.value for keyword in call.keywords if keyword.arg == "dst"] or call.args[:1]
-            if any(_base(argument) in own for argument in written):
+            if any(_base(argument) in arguments for argument in written):
                 return True
     return False
 
@@ -102,7 +102,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
 
     Such a parameter must be a tile.
     """
-    own = {argument.arg for argument in parameters(scope.function.args)}
+    arguments = {argument.arg for argument in parameters(scope.function.args)}
     for node in ast.walk(scope.function):
         if not isinstance(node, ast.Call):
             continue
@@ -113,7 +113,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
             for name, kind in declared_operands(function).items()
             if isinstance(kind, Tile) and type(kind) is not Moved
         ]
-        if any(_base(bound[name]) in own for name in tiles if name in bound):
+        if any(_base(bound[name]) in arguments for name in tiles if name in bound):
             return True
     return False
 

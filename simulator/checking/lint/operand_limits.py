@@ -47,15 +47,15 @@ def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> N
         return
     if tensor.buffer not in ON_CHIP:
         return
-    shown = f"a tile {list(tensor.shape)} in nl.{tensor.buffer}"
+    tile = f"a tile {list(tensor.shape)} in nl.{tensor.buffer}"
     if tensor.shape[0] > PARTITIONS:
-        message = f"{shown} has {tensor.shape[0]} partitions (its first dimension), but the limit is {PARTITIONS}"
+        message = f"{tile} has {tensor.shape[0]} partitions (its first dimension), but the limit is {PARTITIONS}"
         scope.report(node, "tile-size", f"{message}: use several tiles")
     dtype = DTYPES.get(tensor.dtype or "")
     room = PSUM_BANK_BYTES * _BANKS if tensor.buffer == "psum" else max(t.sbuf_bytes for t in TARGETS.values())
     row = prod(tensor.shape[1:]) * dtype.itemsize if dtype is not None else 0
     if row > room:
-        scope.report(node, "tile-size", f"{shown} needs {row:,} bytes per partition; {room:,} are available")
+        scope.report(node, "tile-size", f"{tile} needs {row:,} bytes per partition; {room:,} are available")
 
 
 def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, bound: dict[str, ast.expr]) -> None:
@@ -70,7 +70,7 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         tensor = known.get(name)
         if tensor is None or isinstance(kind, Moved) or not isinstance(kind, (Tile, Scalar)):
             continue
-        shown = f"{function}: {name} {ast.unparse(bound[name])}"
+        operand = f"{function}: {name} {ast.unparse(bound[name])}"
         reported_otherwise = function in (MATMUL, "nki.isa.nc_transpose") and name == "dst"  # rule matmul-output
         declaration = DECLARATIONS[function.removeprefix("nki.isa.")]
         reported_otherwise |= tensor.buffer == "psum" and engine.gpsimd in declaration.engines  # rule gpsimd-psum
@@ -78,15 +78,15 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
             allowed = tuple(region.value for region in kind.buffers) if isinstance(kind, Tile) else ON_CHIP
             if function == MATMUL and name in COLUMNS:
                 allowed = ("sbuf",)
-            _check_memory(scope, node, shown, tensor, allowed)
-        _check_dtype(scope, node, shown, tensor, kind)
+            _check_memory(scope, node, operand, tensor, allowed)
+        _check_dtype(scope, node, operand, tensor, kind)
         if isinstance(kind, Tile):
-            _check_size(scope, node, shown, tensor, kind, known)
+            _check_size(scope, node, operand, tensor, kind, known)
         columns = COLUMNS.get(name) if function == MATMUL else None
         if columns is not None and tensor.shape is not None and prod(tensor.shape[1:]) > columns:
             actual = prod(tensor.shape[1:])
             scope.report(
-                node, "operand-size", f"{shown} has {actual:,} columns, but the limit is {columns}: split them"
+                node, "operand-size", f"{operand} has {actual:,} columns, but the limit is {columns}: split them"
             )
 
 

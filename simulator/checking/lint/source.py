@@ -85,8 +85,8 @@ class Module:
     def bindings_in(self, function: FunctionNode) -> dict[str, Binding]:
         """Return the names that a function of this module binds, for its inner functions. The result is cached."""
         if id(function) not in self._inside:
-            own = {argument.arg: Assigned() for argument in parameters(function.args)}
-            self._inside[id(function)] = {**bindings_of(function.body), **own}
+            bindings = {argument.arg: Assigned() for argument in parameters(function.args)}
+            self._inside[id(function)] = {**bindings_of(function.body), **bindings}
         return self._inside[id(function)]
 
 

@@ -171,8 +171,8 @@ class _Tracing(ast.NodeVisitor):
     def _check_dtype(self, value: ast.expr) -> None:
         dotted = self._scope.external(value) or ""
         if dotted in NUMPY_DTYPES:
-            own = dotted.removeprefix("numpy.")
-            instead = "a dtype of nki.language" if own == "float64" else f"nl.{own}"
+            short = dotted.removeprefix("numpy.")
+            instead = "a dtype of nki.language" if short == "float64" else f"nl.{short}"
             self._scope.report(value, "numpy-dtype", f"{dotted} is not a dtype of NKI: use {instead}")
 
     def visit_Compare(self, node: ast.Compare) -> None:

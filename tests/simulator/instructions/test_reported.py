@@ -50,7 +50,7 @@ def test_a_slot_of_16_bits_begins_with_a_word():
 
 def test_a_reshaped_view_has_more_than_one_partition():
     (message,) = told(lambda: sbuf(1, 8).reshape((1, 2, 4)))
-    assert message.startswith("reshape of sbuf[1, 8] float32 to [1, 2, 4]: the partition step of a reshaped view")
+    assert message.startswith("reshape of sbuf[1, 8] float32 to [1, 2, 4]: if a view of a single partition is reshaped")
     assert len(told(lambda: sbuf(4, 8)[2:3].reshape((1, 8)))) == 1
     for fine in (lambda: sbuf(2, 8).reshape((2, 2, 4)), lambda: sbuf(1, 8).reshape_dim(1, (2, 4))):
         assert told(fine) == []
