@@ -78,10 +78,7 @@ class Footprint:
         together = 2 if operation.is_fp8 and tiles > 1 else 1  # the rows of the tiles are interleaved
         if images > 1 and together * elements > MAX_STRIDE:
             return UNREACHABLE
-        return tiles * images * elements * self._itemsize(number)
-
-    def _itemsize(self, number: int) -> int:
-        return 1 if self._operations[number].is_fp8 else self._graph.itemsize
+        return tiles * images * elements * (1 if operation.is_fp8 else self._graph.itemsize)
 
     def _images(self, number: int, operation: Operation) -> int:
         """Return the number of images along the free axis of an operation's value."""

@@ -193,13 +193,10 @@ class Graph:
         """Return (channels, rows, columns) of the value of a node, or of an input."""
         return self.inputs[-1 - part] if part < 0 else self.nodes[part].operation.shape
 
-    def packed_of(self, part: int) -> int:
-        """Return the number of images packed along the partitions of a node's value, or of the input."""
-        return self.packed if part < 0 else self.nodes[part].operation.packed
-
     def packed_in(self, node: Node) -> int:
         """Return the number of images packed along the partitions of a node's first operand."""
-        return self.packed_of(node.sources[0][0])
+        part = node.sources[0][0]
+        return self.packed if part < 0 else self.nodes[part].operation.packed
 
     def free_images(self, node: Node) -> int:
         """Return the number of images along the free axis of a node's first operand for each image along the free axis

@@ -117,7 +117,7 @@ class Search:
         try:
             plan = self._pipeline.launch(decisions, self._pictures)
             least = self._least(plan)
-            if plan.program in self._spent or self._is_slower(least):
+            if plan.program in self._spent or (self.best is not None and least.nanoseconds >= self.best.nanoseconds):
                 self._left -= self._spent.get(plan.program, least.instructions)
                 return False
             if self.best is None and self._pictures > 1 and least.instructions > FAR_TOO_MANY * self._most:
@@ -160,10 +160,6 @@ class Search:
             zeros = added(zeros, more)
             yield with_zeros(best.decisions, zeros, best.emitted, best.graph)
             run = self._last
-
-    def _is_slower(self, least: Cost) -> bool:
-        """True if the costs of a launch's operations show that it takes at least as long as the best launch."""
-        return self.best is not None and least.nanoseconds >= self.best.nanoseconds
 
     def _least(self, plan: LaunchPlan) -> Cost:
         """Return a lower bound for the time of a launch (0 if there is none) and its approximate number of

@@ -57,12 +57,8 @@ def show_schedule(plan: LaunchPlan) -> tuple[str, ...]:
     lines, first = [], 0
     for stage, passes in zip(schedule.stages, plan.passes, strict=True):
         images = stage.at_once * plan.program.packed
-        lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {_counted(images, 'image')}")
+        lines.append(f"nodes {first} to {stage.end - 1}: {passes} x {images} image{'' if images == 1 else 's'}")
         first = stage.end
     for region in schedule.regions:
         lines.append(f"nodes {region.first} to {region.end - 1}: in {region.bands} bands of rows")
     return tuple(lines)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -343,25 +343,28 @@ def _is_mean(graph: Graph, number: int) -> bool:
 
 def can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:
     """True if a node can read groups of rows and compute groups or, if it is not packed, single rows."""
-    node, source = graph.nodes[reader], graph.nodes[number]
-    operation, is_packed = node.operation.convolved, reader in packed
+    node = graph.nodes[reader]
+    if node.operation.convolved is not None:
+        return _can_convolve(graph, packed, reader, number)
     if _is_row_pool(node):
-        return _is_positive(source)
+        return _is_positive(graph.nodes[number])
     if is_sum(node):
-        return is_packed
+        return reader in packed
     if node.operation.is_product:
-        return is_packed and node.sources[0] == (number,)
-    if node.operation.is_mean:
-        return node.sources == ((number,),) and _is_mean(graph, reader)
-    if operation is None or operation.dilation[0] > 1:
-        return False
-    parts, *addends = operation.sources
-    if any(len(addend) > 1 for addend in addends):
+        return reader in packed and node.sources[0] == (number,)
+    return node.sources == ((number,),) and _is_mean(graph, reader)
+
+
+def _can_convolve(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:
+    """True if a convolution can read groups of rows."""
+    node = graph.nodes[reader]
+    operation, (parts, *addends) = node.convolution, node.sources
+    if operation.dilation[0] > 1 or any(len(addend) > 1 for addend in addends):
         return False
     if len(parts) > 1 and (operation.groups > 1 or not _fill_alike(graph, packed, parts)):
         return False
     rows, stride = packed[number], operation.stride[0]
-    if is_packed:
+    if reader in packed:
         return stride * packed[reader] % rows == 0
     if operation.groups > 1 or (number,) in addends:
         return False

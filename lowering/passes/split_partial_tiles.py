@@ -15,7 +15,6 @@ from ...kernels.program import Memory, Parts
 from ...kernels.tiling.packing import copies_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..graph import Graph, Node
-from ..lazy import LazyArray
 
 
 def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Graph:
@@ -68,19 +67,15 @@ def _can_be_cut(graph: Graph, number: int) -> bool:
     return operation.groups == len(operation.sources) == len(graph.readers(number)) == 1
 
 
-def _some(filters: LazyArray, channels: slice) -> LazyArray:
-    count = channels.stop - channels.start
-    return filters.changed((count, *filters.shape[1:]), lambda array: array[channels])
-
-
 def _part(node: Node, channels: slice, parts: tuple[int, ...], name: str) -> Node:
     count = channels.stop - channels.start
     grouped = node.is_depthwise()
+    assert node.filters is not None
     part = replace(
         node,
         id=node.id.part(name),
         before=(count, *node.before[1:]) if grouped else node.before,
-        filters=None if node.filters is None else _some(node.filters, channels),
+        filters=node.filters.changed((count, *node.filters.shape[1:]), lambda array: array[channels]),
         numbers=tuple(numbers[channels] for numbers in node.numbers),
     )
     return part.changed(sources=(parts,), channels=count, groups=count if grouped else 1)
