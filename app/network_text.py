@@ -25,7 +25,8 @@ def describe_answers(named: NamedOutput, labelled: bool) -> str:
         classes = f"{len(named.labels)} class{'es' if len(named.labels) > 1 else ''}{names}"
         return f"a map of {named.shape[0]}x{named.shape[1]} pixels of {classes}; trninfer segment draws it"
     if named.output.kind == "values":
-        return f"{count} value{'s' if count > 1 else ''}, printed as they are"
+        sides = f" of {'x'.join(map(str, named.shape))}" if len(named.shape) > 1 else ""
+        return f"{count} value{'s' if count > 1 else ''}{sides}, printed as they are"
     kinds = {
         "": "independent probabilities (sigmoid)",
         "raw": "raw scores",
