@@ -46,9 +46,7 @@ def _with_numbers(importer: Importer, operation: str, view: View, values: np.nda
             raise ModelError("divides by zero")
         return affine_view(importer, view, 1 / values, zero)
     if values.size != 1:
-        raise ModelError(
-            f"cannot compute a {operation} with a constant of shape {list(values.shape)}; only scalars are supported"
-        )
+        return combine_views(importer, operation, view, affine_view(importer, view, zero, values))
     limit = float(values.ravel()[0])
     return clip(importer, view, *((limit, math.inf) if operation == "maximum" else (-math.inf, limit)))
 

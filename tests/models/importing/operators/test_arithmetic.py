@@ -11,7 +11,9 @@ from onnx_chain import Chain, assert_imports, ends
 WITH_NUMBERS = [(op, shape) for op in ("Add", "Sub", "Mul", "Div") for shape in ((), (5, 1, 1), (1, 5, 4, 3), (1, 3))]
 
 
-@pytest.mark.parametrize(("op", "shape"), [*WITH_NUMBERS, ("Max", ()), ("Min", ())])
+@pytest.mark.parametrize(
+    ("op", "shape"), [*WITH_NUMBERS, ("Max", ()), ("Min", ()), ("Max", (5, 1, 1)), ("Min", (4, 3)), ("Min", (5, 1, 3))]
+)
 def test_arithmetic_with_numbers(op: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     chain = Chain(5, 4, 3)
     numbers = chain.constant(np.random.default_rng(2).uniform(0.5, 2, shape))
