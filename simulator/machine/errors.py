@@ -33,6 +33,10 @@ class OperatorError(NkiValidationError, TypeError):
     """
 
 
+class ArgumentsError(NkiValidationError, TypeError):
+    """A call of a kernel does not match the kernel's parameters."""
+
+
 class ShapeError(NkiValidationError, ValueError):
     """An invalid shape, for which NKI documents a ValueError."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import itertools
 import os
 import warnings
@@ -19,7 +20,13 @@ from ..instructions.core import NeuronCore, active, is_active, running
 from ..machine.chip import default_target
 from ..machine.configs import NO_CONFIGS, CompileConfig, Configs, SpecializationConfig
 from ..machine.dtypes import Array, hold, lookup, name_of_array, release
-from ..machine.errors import EarlierNkiWarning, NkiValidationError, NotSimulatedError, UndefinedOnChipWarning
+from ..machine.errors import (
+    ArgumentsError,
+    EarlierNkiWarning,
+    NkiValidationError,
+    NotSimulatedError,
+    UndefinedOnChipWarning,
+)
 from ..machine.host import one_thread
 from ..machine.instruction import Instruction
 from ..machine.memory import MemoryRegion
@@ -166,6 +173,15 @@ def _check_programs(cores: list[NeuronCore], kernel: Kernel, returned: Any) -> N
         core.memory = check(core.program, core.target)
 
 
+def _check_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ArgumentsError if a kernel cannot be called with these arguments."""
+    signature = inspect.signature(kernel.function, follow_wrapped=False)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentsError(f"the call does not match {kernel.__name__}{signature}: {error}") from None
+
+
 def execute(
     core: NeuronCore,
     kernel: Callable[..., Any],
@@ -190,6 +206,7 @@ def execute(
         arguments.append((value, tensor))
         return tensor
 
+    _check_arguments(made, args, kwargs)
     cores = _cores(core, made)
     args, kwargs = _each(args, enter), _each(kwargs, enter)
 

@@ -1,5 +1,6 @@
 """Kernels: what makes one, what goes in and comes out, and what instructions wait for."""
 
+import traceback
 import warnings
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import pytest
 from small_kernels import A, accumulate, add
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.machine.errors import EarlierNkiWarning
+from trninfer.simulator.machine.errors import EarlierNkiWarning, without_ours
 
 
 @nki.jit
@@ -213,3 +214,22 @@ def test_options_of_an_earlier_jit_are_taken_with_a_note():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nki.jit()(lambda a: a)
+
+
+@nki.jit
+def scaled(a, *, factor=2.0):
+    return add(a, a)
+
+
+def test_a_call_that_does_not_match_the_parameters_is_named_without_frames_of_the_simulator():
+    for given, options, reason in [
+        ((), {}, "missing a required argument: 'a'"),
+        ((A, A), {}, "too many positional arguments"),
+        ((A,), {"by": 3}, "got an unexpected keyword argument 'by'"),
+    ]:
+        with pytest.raises(NkiValidationError) as caught:
+            scaled(*given, **options)
+        assert str(caught.value) == f"the call does not match scaled(a, *, factor=2.0): {reason}"
+        assert isinstance(caught.value, TypeError)
+        files = {frame.filename for frame in traceback.extract_tb(without_ours(caught.value))}
+        assert files == {__file__}
