@@ -38,6 +38,7 @@ class Importer:
         self.wanted = wanted  # names of the values that are read
         self.batch = batch or 1  # size of the batch axis, or 1 if it is not fixed
         self.is_open = batch is None  # True if the file does not fix the size of the batch axis
+        self.has_stacks = False  # True if axes of the file stack the inputs of a fixed batch
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to compute values, not scores
@@ -105,6 +106,7 @@ class Importer:
         if position < len(node.outputs) and node.outputs[position]:
             if isinstance(value, View) and self.stacks_batch(value) and node.op not in MOVES_AXES:
                 value = self._stacked_alike(node, value)
+            self.has_stacks |= isinstance(value, View) and self.stacks_batch(value)
             target: dict[str, View] | dict[str, np.ndarray] = self.views if isinstance(value, View) else self.constants
             target[node.outputs[position]] = value  # type: ignore[assignment]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
 from trninfer.models import Conv2d
 from trninfer.models.errors import ModelError
-from trninfer.models.importing import import_network
+from trninfer.models.importing import ImportOptions, import_network
 from trninfer.models.importing.onnx_file import Node
 from trninfer.models.importing.operators.rearranging import OPERATORS
 from trninfer.models.layers import ChannelShuffle, ChannelSlice, Concat
@@ -94,6 +95,16 @@ def test_windows_of_a_batch_that_the_file_fixes(batch: int, tmp_path: Path) -> N
     chain.add("Reshape", chain.constant([batch * 2, 4, 6]))
     chain.add("Reshape", chain.constant([-1, 8, 6]))
     ends(chain, 48, tmp_path)
+
+
+def test_stacked_inputs_are_always_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = windows_of_a_batch(2)
+    chain.add("Reshape", chain.constant([2, 48]))
+    path = chain.save(tmp_path)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ValueError, match="must be compared with ONNX Runtime, but ONNX Runtime is not installed"):
+        import_network(path)
+    assert import_network(path, options=ImportOptions(unchecked=True)).comparison.skipped
 
 
 @pytest.mark.parametrize("batch", [2, 3])
