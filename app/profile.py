@@ -158,7 +158,7 @@ def _beside(measured: MeasuredRun, run: Run) -> Iterator[str]:
         for d in compare(measured, run)
     ]
     yield from _table(("operation", "number", "median ns", "error", "would explain it"), rows)
-    yield "number and median: measured / predicted"
+    yield "number and median are shown as measured / predicted"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -208,7 +208,7 @@ class Adviser:
             shared = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
         after = shared.total_us / (CORES * self._setting.batch)
         finding = f"one of {find_target(self._target).cores} cores is used"
-        return self._all(finding, f"{CORES} cores with one batch each", f"--cores {CORES}", before, after)
+        return self._all(finding, f"one batch on each of {CORES} cores", f"--cores {CORES}", before, after)
 
     def _tables(self, before: float) -> Iterator[Advice]:
         """Yield advice on the time for loading activation tables on the Scalar Engine, estimated from a schedule in

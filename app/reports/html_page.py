@@ -145,7 +145,7 @@ def _tiles(report: Report) -> Markup | None:
         tiles.append((quantity(moved, "B"), f"HBM traffic, {quantity(moved / total * 1e6, 'B/s')}"))
     longest = max(layers, key=lambda layer: layer.latency_us)
     if len(layers) > 1 and total:
-        tiles.append((longest.name, f"takes longest, {percent(longest.latency_us / total)}"))
+        tiles.append((longest.name, f"longest layer, {percent(longest.latency_us / total)}"))
     items = [element("li", element("b", value), element("span", label)) for value, label in tiles]
     return element("ul", items, class_="tiles")
 
