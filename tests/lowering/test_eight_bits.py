@@ -10,14 +10,14 @@ from random_networks import labels, model_of, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.program import Convolution, DenseHead
 from trninfer.lowering.decisions import Choice, Decisions, Kind
-from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled, scales_of_weights
+from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, layers_with_weights, scaled, scales_of_weights
 from trninfer.lowering.graph import Graph, Node
 from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.lowering.pipeline import Pipeline
 from trninfer.lowering.schedule import Region
 from trninfer.lowering.weights import lay_out_weights
 from trninfer.models.golden import run_network
-from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.layers import Activation, Affine, Combine, Conv2d, Dense, Flatten, Layer, Pool, PRelu
 from trninfer.models.network import Network
 from trninfer.models.outputs import Output
 from trninfer.simulator.machine.chip import find_target
@@ -59,6 +59,11 @@ def names(graph: Graph, *, of_values: bool) -> list[str]:
 def test_weights_but_of_the_first_the_last_and_groups_are() -> None:
     assert sorted(names(graph_of(), of_values=False)) == ["a", "b", "c", "d", "e", "f"]
     assert sorted(names(graph_of(are_all=True), of_values=False)) == ["a", "b", "c", "d", "e", "f", "first", "last"]
+
+
+def test_layers_of_factors_have_no_weights() -> None:
+    layers = (LAYERS[0], PRelu("slopes", 16), Affine("factors", (16,)), Flatten("flat"), Dense("last", 16 * 64, 5))
+    assert layers_with_weights(Network("n", picture(3, 8, 8), layers, labels(5))) == ["first", "last"]
 
 
 def test_values_that_only_such_layers_read_are() -> None:

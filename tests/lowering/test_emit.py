@@ -154,6 +154,16 @@ def test_values_in_hbm_are_stored_and_loaded() -> None:
     assert (load.sources, pool.sources, store.sources, last.sources) == (((0,),), ((2,),), ((4,),), ((3,),))
 
 
+def test_the_loads_of_bands_have_the_margin_of_the_image_at_its_edges_alone() -> None:
+    graph = three()
+    first, *others = graph.nodes
+    first = replace(first, operation=replace(first.operation, margin=(1, 2, 3, 4)), memory=Memory.HBM)
+    program = emitted(graph.with_nodes([first, *others]), Schedule((StageOf(4, 1),), (Region(1, 2, 3),)))
+    loads = [operation for operation in program.operations if isinstance(operation, Load)]
+    assert [load.windows for load in loads] == [(((0, 8),),), (((8, 16),),), (((16, 20),),)]
+    assert [load.margin for load in loads] == [(1, 2, 0, 4), (0, 2, 0, 4), (0, 2, 3, 4)]
+
+
 def test_the_last_value_of_a_part_of_a_network_is_returned() -> None:
     first, last = three().nodes[:2]
     program = emitted(three().with_nodes([first, replace(last, output=0)]), Schedule((StageOf(2, 2),)))

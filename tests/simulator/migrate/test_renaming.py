@@ -64,6 +64,9 @@ STAY = {
     "part of an axis": MADE
     + LOOP
     + "    for j in range(n - 1):\n        t[:, j, :] = nl.load(a[i, j])\n    nl.store(b[i], t)",
+    "rows that may be none": MADE
+    + LOOP
+    + "    for j in range(n, 2 * n - n):\n        t[:, j, :] = nl.load(a[i, j])\n    nl.store(b[i], t)",
     "read as it fills": MADE + LOOP + "    for j in range(n):\n        t[:, j, :] = nl.load(a[i, j])\n"
     "        nl.store(b[i, j], t)",
     "its shape changes": MADE + "n = 4\n" + LOOP + "    t[...] = nl.load(a[i])\n    nl.store(b[i], t)",
