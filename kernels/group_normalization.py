@@ -102,23 +102,50 @@ def _statistics_by_image(same, sources, images):
     means of the channels and the mean of the group.
     """
     moments = [_moments(tile, images) for tile in sources]
+    if sources[0].dtype != nl.float32:
+        return _pooled(same, moments)
     means = _over_groups(same, [own[:, :, 0] for own in moments])
     spreads = []
     for own, mean in zip(moments, means):
         away, spread = (nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
         nisa.tensor_tensor(dst=away, data1=own[:, :, 0], data2=mean, op=nl.subtract)
-        for image in range(images.size):
-            one = slice(image, image + 1)
-            nisa.scalar_tensor_tensor(
-                dst=spread[:, one],
-                data=away[:, one],
-                op0=nl.multiply,
-                operand0=away[:, one],
-                op1=nl.add,
-                operand1=own[:, one, 1],
-            )
+        _square(spread, away, nl.add, own[:, :, 1])
         spreads.append(spread)
     return means, _over_groups(same, spreads)
+
+
+def _pooled(same, moments):
+    """Return the mean and variance of the groups of 16-bit pixels, for which one sum over each group suffices.
+
+    The variance of a group is the mean of its squares minus the square of its mean, at least 0. If the mean is large,
+    the difference has few digits, but still more than the pixels have in 16 bits.
+    """
+    for own in moments:
+        _square(own[:, :, 1], own[:, :, 0], nl.add, own[:, :, 1])
+    pairs = _over_groups(same, [own.flatten_dims(1, 2) for own in moments])
+    means = [pair[:, 0 : pair.shape[1] : 2] for pair in pairs]
+    variances = []
+    for pair, mean in zip(pairs, means):
+        variance = nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf)
+        _square(variance, mean, nl.subtract, pair[:, 1 : pair.shape[1] : 2])
+        nisa.tensor_scalar(dst=variance, data=variance, op0=nl.minimum, operand0=0.0, op1=nl.multiply, operand1=-1.0)
+        variances.append(variance)
+    return means, variances
+
+
+def _square(result, numbers, operation, others):
+    """Compute result = numbers * numbers `operation` others, all [P, images], with one instruction for each image."""
+    for image in range(numbers.shape[1]):
+        one = slice(image, image + 1)
+        nisa.tensor_scalar(
+            dst=result[:, one],
+            data=numbers[:, one],
+            op0=nl.multiply,
+            operand0=numbers[:, one],
+            op1=operation,
+            operand1=others[:, one],
+            engine=nisa.engine.vector,
+        )
 
 
 def _moments(tile, images):
