@@ -4,10 +4,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_programs import run_alone
 from numpy.typing import NDArray
+from onnx_layer import run_onnx
 from random_arrays import normal
 from trninfer.models.layers import GroupNorm
 
@@ -60,3 +62,16 @@ def test_a_large_mean_costs_no_digits() -> None:
     scale, shift = np.ones(200, np.float32), np.zeros(200, np.float32)
     result = run_alone(GroupNorm("l", 200, 25), x, tensors={"scale": scale, "shift": shift})
     np.testing.assert_allclose(result, golden(x, scale, shift, 25, 1e-5), atol=2e-3)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_16_bit_pixels_of_large_means(batch: int, dtype: Any) -> None:
+    """Their variance is a difference of two sums, which must not be negative for pixels that are all equal."""
+    x = (normal((batch, 140, 16, 16), np.float32) + np.float32(20)).astype(dtype)
+    x[0] = dtype(99.5)
+    scale, shift = np.ones(140, np.float32), np.zeros(140, np.float32)
+    expected = run_onnx("GroupNormalization", x.astype(np.float32), scale, shift, num_groups=2, epsilon=1e-5)
+    result = run_alone(GroupNorm("l", 140, 2), x, tensors={"scale": scale, "shift": shift})
+    np.testing.assert_allclose(result[1:].astype(np.float32), expected[1:], rtol=2 * ROUNDING[dtype], atol=1e-3)
+    assert np.abs(result[0].astype(np.float32)).max() < 0.01
