@@ -102,7 +102,7 @@ def _statistics_by_image(same, sources, images):
     means of the channels and the mean of the group.
     """
     moments = [_moments(tile, images) for tile in sources]
-    if sources[0].dtype != nl.float32:
+    if images.size == 1 and sources[0].dtype != nl.float32:
         return _pooled(same, moments)
     means = _over_groups(same, [own[:, :, 0] for own in moments])
     spreads = []
@@ -115,19 +115,19 @@ def _statistics_by_image(same, sources, images):
 
 
 def _pooled(same, moments):
-    """Return the mean and variance of the groups of 16-bit pixels, for which one sum over each group suffices.
+    """Return the mean and variance of the groups of one image of 16-bit pixels, for which one sum over each group
+    suffices.
 
     The variance of a group is the mean of its squares minus the square of its mean, at least 0. If the mean is large,
     the difference has few digits, but still more than the pixels have in 16 bits.
     """
     for own in moments:
         _square(own[:, :, 1], own[:, :, 0], nl.add, own[:, :, 1])
-    pairs = _over_groups(same, [own.flatten_dims(1, 2) for own in moments])
-    means = [pair[:, 0 : pair.shape[1] : 2] for pair in pairs]
-    variances = []
+    pairs = _over_groups(same, [own[:, 0] for own in moments])
+    means, variances = [pair[:, 0:1] for pair in pairs], []
     for pair, mean in zip(pairs, means):
         variance = nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf)
-        _square(variance, mean, nl.subtract, pair[:, 1 : pair.shape[1] : 2])
+        _square(variance, mean, nl.subtract, pair[:, 1:2])
         nisa.tensor_scalar(dst=variance, data=variance, op0=nl.minimum, operand0=0.0, op1=nl.multiply, operand1=-1.0)
         variances.append(variance)
     return means, variances
