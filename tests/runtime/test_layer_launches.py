@@ -202,6 +202,7 @@ def test_no_kind_is_left_out() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("first_plans")
 @pytest.mark.parametrize("activation", list(ACTIVATION_PARAMETERS))
 def test_every_activation_after_every_layer_that_takes_one(activation: str) -> None:
     numbers = NUMBERS.get(activation, (0.3,) * len(ACTIVATION_PARAMETERS[activation]))
