@@ -15,7 +15,7 @@ from .operand_limits import check_loop, check_operands, check_tile, declared_ope
 from .scope import FunctionScope
 from .source import parameters
 from .subscripts import check_subscript
-from .tensors import CREATORS, LocalTensors, Tensor
+from .tensors import CREATORS, ON_CHIP, LocalTensors, Tensor
 
 BYPASS = frozenset({"bypass"})  # op0 and op1; which instructions accept it is not documented
 INSTEAD = {"max": "maximum", "min": "minimum", "sum": "add", "prod": "multiply"}  # tile functions -> operators
@@ -196,7 +196,8 @@ class _Calls(ast.NodeVisitor):
     def visit_Subscript(self, node: ast.Subscript) -> None:
         tensor = self.tensors.of(node.value)
         if tensor is not None and tensor.shape and not self._conditions:
-            check_subscript(self._scope, tensor.shape, node, self.tensors.number)
+            on_chip = tensor.buffer in ON_CHIP
+            check_subscript(self._scope, tensor.shape, on_chip, node, self.tensors.number)
         self.generic_visit(node)
 
     def visit_If(self, node: ast.If | ast.IfExp) -> None:

@@ -35,7 +35,7 @@ RULES: dict[str, str] = {
     "operand-memory": "An operand in a memory that its instruction cannot access, such as HBM.",
     "operand-size": "An operand with too many elements for its instruction, or with a wrong size.",
     "operand-dtype": "An operand with a dtype that its instruction does not support.",
-    "index-range": "An index or a slice outside the shape of a tensor, or more indices than it has dimensions.",
+    "index-range": "An index or a slice outside the shape of a tensor, too many indices, or partitions with a step.",
     "access-pattern": "An access pattern with both scalar_offset and vector_offset.",
     "jit-option": "An option of nki.jit of a wrong type.",
     "launch-grid": "A launch grid other than 1 or 2 cores.",

@@ -37,8 +37,15 @@ def view_shape(shape: tuple[int, ...], on_chip: bool, view: ast.Subscript, numbe
     return tuple(extents)
 
 
-def check_subscript(scope: FunctionScope, shape: tuple[int, ...], view: ast.Subscript, number: Number) -> None:
-    """Report indices of a tensor that lie outside its shape."""
+def check_subscript(
+    scope: FunctionScope, shape: tuple[int, ...], on_chip: bool, view: ast.Subscript, number: Number
+) -> None:
+    """Report indices of a tensor that lie outside its shape, and partitions that are sliced with a step."""
+    first = next(iter(_each_index(view, len(shape)) or ()), None)
+    step = number(first.step) if on_chip and isinstance(first, ast.Slice) and first.step is not None else None
+    if step not in (None, 1):
+        message = f"{ast.unparse(view)}: partitions cannot be sliced with a step, got {step}"
+        scope.report(view, RULE, message)
     for message in _faults(shape, view, number):
         scope.report(view, RULE, f"{ast.unparse(view)} of a tensor {list(shape)}: {message}")
 

@@ -25,6 +25,9 @@ LINES = [
     ("h[300, 0:4]", "index 300 of dimension 0"),
     ("h[0:256, 3, 1]", ""),
     ("h[0:256, 4, 1]", "index 4 of dimension 1"),
+    ("t[0:128:2, 0:4]", "partitions cannot be sliced with a step, got 2"),
+    ("t[0:128:1, 0:4]", ""),
+    ("h[0:256:2, 0:4]", ""),
     ("t[-1, -64]", ""),
     ("t[-128:, -64:-1]", ""),
     ("t[..., 63]", ""),
@@ -54,7 +57,7 @@ def test_an_index_is_checked_as_the_simulator_does(line, message):
     space = {}
     exec(kernel(line), space)
     if message:
-        with pytest.raises(Exception, match=r"bounds|must lie in|indices"):
+        with pytest.raises(Exception, match=r"bounds|must lie in|indices|with a step"):
             simulator.run(space["kernel"], np.zeros((1, 1), np.float32))
     else:
         simulator.run(space["kernel"], np.zeros((1, 1), np.float32))
