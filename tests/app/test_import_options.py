@@ -105,7 +105,7 @@ def test_labels_that_cannot_be_read(tmp_path: Path, monkeypatch) -> None:
     Path("b.txt").write_bytes(b"cat\ndogs\n")
     Path("c.json").write_bytes(b"{")
     for name, message in (
-        ("b.txt", "more than 0 MiB; expected one line for each class"),
+        ("b.txt", "the file is larger than 0 MiB; expected one line for each class"),
         ("c.json", ""), ("none.txt", "no such file"), (".", "neither a regular file nor a pipe"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=f"^--labels {name}: {message}") as error:
