@@ -52,7 +52,7 @@ def test_what_is_no_source_file_is_told_and_never_waited_for(folder, capsys):
     assert told[:2] == [f"trninfer: {name}: not a regular file" for name in ("/dev/zero", "pipe.py")]
     assert told[2:] == [
         "trninfer: long.py: the file is larger than 512 KiB, the limit for checking",
-        "trninfer: lines.py: more than 20,000 lines, the limit for checking",
+        "trninfer: lines.py: the file has more than 20,000 lines, the limit for checking",
     ]
 
 
