@@ -74,6 +74,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-combinations", action="store_true", help="every dtype, target and batch in test_batches.py")
 
 
+class FolderAboveTests:
+    """Collect the repository's folder as a folder: it is also the package `trninfer`, which pytest would import by the
+    name of the folder, and that name may have a hyphen. A hook of this file itself sees only the folders in `tests`."""
+
+    @staticmethod
+    def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        return pytest.Dir.from_parent(parent, path=path) if path == Path(__file__).parents[1] else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(FolderAboveTests())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Leave what collecting made to the end of the process, and look for garbage as rarely as the program does."""
