@@ -33,7 +33,6 @@ OTHERS = {
     ("kernels/matmul.py", 16384): "columns from which warming up is worth its time",
     ("kernels/matmul_plan.py", 512): "columns of a tile, read on import, where the target is not known",
     ("lowering/weight_loads.py", 16384): "bytes of a load, chosen for the DMA engines",
-    ("lowering/weight_loads.py", 2048): "bytes of the loads that share a DMA",
     ("kernels/operation_fields.py", 128): "columns of zeros, chosen for what waits behind them",
     ("kernels/operations/softmax.py", 512): "numbers of a partition up to which powers are quicker than a table",
     ("kernels/pooling.py", 2048): "elements of a band of rows, chosen for the Vector Engine",

@@ -39,7 +39,7 @@ def sweep_columns(report: Report, points: Sequence[SweepPoint]) -> list[ReportCo
         ReportColumn("target", lambda point: point.target, rank=2),
         ReportColumn("dtype", lambda point: point.dtype, rank=2),
         number_column(f"{report.latency_kind} us", lambda point: point.total_us),
-        number_column("us per input", lambda point: point.us_per_input, rank=1),
+        number_column("us/input", lambda point: point.us_per_input, rank=1),
         number_column("inputs/s", lambda point: point.inputs_per_second, "{:,.0f}".format, kind="rate"),
         bound_column("bound by", lambda point: point.bound_by, 3),
         number_column("MFU", lambda point: point.mfu, percent, 4),

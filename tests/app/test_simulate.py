@@ -96,7 +96,7 @@ def test_the_flag_for_faults_may_say_which(folder):
     done = start(folder, "--sanitize=speed", "large.py")
     assert done.returncode == 2
     assert done.stderr == (
-        "trninfer: --sanitize=speed: allowed: --sanitize=memory, --sanitize=numeric, --sanitize=all\n"
+        "trninfer: --sanitize=speed: unknown option; use one of --sanitize=memory, --sanitize=numeric, --sanitize=all\n"
     )
 
 

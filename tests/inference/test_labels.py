@@ -80,7 +80,7 @@ def test_a_label_comes_before_the_number_of_one(write) -> None:
         ("y.json", "[" * 100000, "not valid JSON"),
         ("y.json", '["red", "pink", "red"]', "item 1: 'pink' is neither a label of the model"),
         ("y.csv", "red\npink\nred\n", "line 2: 'pink' is neither a label of the model nor a class number"),
-        ("y.csv", "red,1\n", "line 1: 2 values; expected one per line"),
+        ("y.csv", "red,1\n", "line 1: found 2 values; expected one per line"),
         ("y.csv", "red\n", "1 labels, but there are 3 rows"),
         ("y.csv", "label\nred\nred\n", "line 1: 'label' is neither a label"),
         ("y.csv", b"\xff\n", "not text in UTF-8"),

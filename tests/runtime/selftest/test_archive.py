@@ -43,7 +43,7 @@ def test_kernels_are_predicted_again_beside_what_the_archive_has(tmp_path: Path)
     assert estimated.aws_engines == {"tensor": 0.5, "gpsimd": 0.015, "SP": 0.03}  # percent there
     assert sum(estimated.critical.values()) == pytest.approx(estimated.predicted_us)
     assert f"AWS's estimate is {30 / estimated.predicted_us:.2f} times the prediction" in estimated.explanation
-    assert "tensor is busy for" in estimated.explanation and "and for 50% there" in estimated.explanation
+    assert "tensor is busy for" in estimated.explanation and "but 50% of AWS's" in estimated.explanation
     assert measured.explanation.startswith(f"measured is {12 / measured.predicted_us:.2f} times the prediction; ours: ")
 
 
