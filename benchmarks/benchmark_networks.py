@@ -1,4 +1,4 @@
-"""Compare the speed of the simulator for whole networks with PyTorch, and print the predicted speed of the chip.
+"""Compare the simulator's speed on whole networks with PyTorch's, and print the predicted speed on the chip.
 
     python benchmarks/benchmark_networks.py [--networks resnet18 ...] [--repeats 5] [--threads N] [--profile]
 

@@ -65,7 +65,7 @@ def find_boxes(
 ) -> Found:
     """Return the boxes of one picture.
 
-    `rows` is the leading output in its original shape, `others` contains the other outputs, keyed by name, and `size`
+    `rows` is the primary output in its original shape, `others` contains the other outputs, keyed by name, and `size`
     is the height and width of the network's image.
     """
     table = rows if head.layout == "rows" else rows.T

@@ -75,8 +75,8 @@ class OutputAnswer(Answer):
 class Prediction:
     """The prediction for an input, which is a file name, a row number, or `InputNames`.
 
-    It has the same fields as `Answer`. If there are several outputs, `outputs` contains all of them, leading output
-    first, and the other fields repeat the values of the leading output. For a network of boxes, `boxes` contains the
+    It has the same fields as `Answer`. If there are several outputs, `outputs` contains all of them, primary output
+    first, and the other fields repeat the values of the primary output. For a network of boxes, `boxes` contains the
     boxes of the picture in order of decreasing confidence, and `size` is its width and height. For a network of class
     maps, `map` is the map of the picture. In both cases, the label, class and probability are None. If the values
     are an array of several axes, such as a picture, `shape` is its shape in the original file.
@@ -131,7 +131,7 @@ def make_predictions(
 ) -> list[Prediction]:
     """Return a prediction for each input, with its `top_k` most probable labels.
 
-    `classes`, int32 [N], are the classes of the leading output, and `probabilities` [N, row_size] contains all outputs.
+    `classes`, int32 [N], are the classes of the primary output, and `probabilities` [N, row_size] contains all outputs.
     Without labels, the predictions are the values themselves.
     """
     rows = network.unpack(probabilities)

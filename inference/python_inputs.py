@@ -68,7 +68,7 @@ class PictureReader:
     """Iterates over (names, batch [B, *network.input.shape]) of pictures, `batch_size` at a time.
 
     Inputs are consumed lazily. `refuse` is called with the name of an unusable input and the reason. `sizes`, if given,
-    receives the width and height of each picture by name.
+    is filled with the width and height of each picture, keyed by name.
     """
 
     def __init__(

@@ -248,9 +248,9 @@ class ClassifierHead(Operation):
 class DenseHead(ClassifierHead, Filtered):
     """The last layer of a network: a dense layer with images on the partitions, and the argmax of its outputs.
 
-    If `by_columns`, which is used for a single picture, classes are on the partitions. The biases are then in columns
-    of 128 classes each, followed by a column of partition numbers. Otherwise, `bias` is the column of the first class,
-    and the scales of 8-bit weights follow the biases.
+    If `by_columns` is set (as it is for a single picture), classes are laid out along the partitions. The biases are
+    then in columns of 128 classes each, followed by a column of partition numbers. Otherwise, `bias` is the column of
+    the first class, and the scales of 8-bit weights follow the biases.
     """
 
     by_columns: bool = False

@@ -8,7 +8,7 @@
 A program (program.py) is plain data that `lowering/` generates from a network. If there are few channels, several
 images, several filter taps or groups of image rows are packed along the partitions, so that they fill the systolic
 array and the lanes of the other engines. One array contains the weights of all operations, and each operation specifies
-the loads of its weights. The name of a tensor refers to its operation (tensor_names.py), so that timelines can
+how its weights are loaded. The name of a tensor refers to its operation (tensor_names.py), so that timelines can
 attribute instructions to layers.
 """
 

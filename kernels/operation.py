@@ -141,11 +141,11 @@ class Operation:
         return 0
 
     def zeros_around(self, source: Operation) -> Sides:
-        """Return the width of the zeros around `source`, the first operand, that the operation reads."""
+        """Return the width of the zero padding that the operation reads around `source`, the first operand."""
         return NO_SIDES
 
     def widest_zeros(self, source: Operation) -> Sides:
-        """Return the largest width of the zeros around `source` that any form of the operation reads."""
+        """Return the largest width of the zero padding that any form of the operation reads around `source`."""
         return self.zeros_around(source)
 
     def folds_all(self, window: Pair) -> bool:
@@ -310,7 +310,7 @@ class Store(Operation):
 
 
 def aligned(rows: Rows, unit: int, count: int) -> Rows:
-    """Extend rows to multiples of `unit`, or to the last row."""
+    """Extend a range of rows to multiples of `unit` in both directions, but not beyond the last row."""
     return rows[0] // unit * unit, min(count, ceil_div(rows[1], unit) * unit)
 
 

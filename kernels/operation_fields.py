@@ -119,7 +119,7 @@ class WeightRun:
 
     @property
     def numbers(self) -> int:
-        """Total number of weights, including zeros on partitions that not all loads of the run use."""
+        """Total number of weights, including zeros on partitions that some loads of the run leave unused."""
         return self.rows * self.elements
 
     @property

@@ -50,7 +50,7 @@ def _add_columns(out, a, b, rows):
 
 
 def _add_placed(out, a, b, turn, tiles, place):
-    """Add two [partitions, free] windows of HBM, using the tiles of one turn: [ a places | b places | sum places ]."""
+    """Add two [partitions, free] windows of HBM, using the tiles of one turn: [ a slots | b slots | sum slots ]."""
     a_tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf, address=(0, turn * place))
     b_tile = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf, address=(0, (tiles + turn) * place))
     sum_tile = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf, address=(0, (2 * tiles + turn) * place))
@@ -152,12 +152,12 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     Args:
         a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
         free: numbers of each partition per tile.
-        tiles: number of places for each of a, b and the sum; 3 * tiles * free numbers must fit in an SBUF partition.
+        tiles: number of slots for each of a, b and the sum; 3 * tiles * free numbers must fit in an SBUF partition.
     Returns:
         [n] in HBM, with the dtype of a. The sum is computed in float32 and rounded once.
     Notes:
-        Tile i is stored in place i % tiles. Its load may begin as soon as tile i - tiles has been added, and its sum
-        waits for the store of that tile. With a single place, nothing overlaps. No other part of SBUF is used.
+        Tile i is stored in slot i % tiles. Its load may begin as soon as tile i - tiles has been added, and its sum
+        waits for the store of that tile. With a single slot, nothing overlaps. No other part of SBUF is used.
     """
     _check_vectors(a, b)
     assert free >= 1, f"free must be at least 1, got {free}"

@@ -25,8 +25,8 @@ class Kind(Enum):
 
     BANDS, set for the last node of a region: the first node of the region, and the number of bands. FORM: a form, and
     the number of bytes reserved for combined inputs. STAGE, set for the last node of a stage (for the launch if it is
-    the last stage): the number of images per pass along the free axis. FILL_TAPS: the distance in partitions between
-    adjacent taps of the input, all of which one DMA loads. WARM_UP: pairs (operation of the node, number of matmuls of
+    the last stage): the number of images per pass along the free axis. FILL_TAPS: the distance, in partitions, between
+    adjacent taps of the input; a single DMA loads all taps. WARM_UP: pairs (operation of the node, number of matmuls of
     zeros before it). The values of other kinds are numbers, or True.
     """
 

@@ -57,7 +57,7 @@ def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight
 
     `layers`: for each node whose value is the value of a layer, the name of the layer. The weights of convolutions and
     dense layers are stored in 8 bits; for grouped layers, this is optional. The value of a convolution is stored in 8
-    bits if all of its readers have, or may have, 8-bit weights.
+    bits if all of its consumers have, or may have, 8-bit weights.
     """
     names = layers_with_weights(network)
     kinds = {layer.name: layer.kind for layer in network.layers}
@@ -170,7 +170,7 @@ def _with_weights(graph: Graph, names: Sequence[str]) -> list[int]:
 
 def fp8_together(graph: Graph, number: int) -> set[int]:
     """Return the convolutions, including `number`, whose values must all be in 8 bits or none, because they are parts
-    of one operand. The set is empty if a reader cannot have 8-bit weights."""
+    of one operand. The set is empty if a consumer cannot have 8-bit weights."""
     together = {number}
     left = [number]
     while left:

@@ -153,18 +153,18 @@ class _Emission:
         return reader, parts.index(number)
 
     def _is_part(self, number: int, reader: int) -> bool:
-        """True if a node moves the elements of its value through HBM and packs as many images as its reader."""
+        """True if a node moves the elements of its value through HBM and packs as many images as its consumer."""
         if number < 0 or not self._is_alone(number, reader):
             return False
         operation = self._graph.nodes[number].operation
         return operation.moves_numbers and operation.packed == self._graph.nodes[reader].operation.packed
 
     def _is_phase(self, number: int, reader: int) -> bool:
-        """True if a node is a convolution outside of any region, and its only reader is in the same stage."""
+        """True if a node is a convolution outside of any region, and its only consumer is in the same stage."""
         return self._is_alone(number, reader) and self._graph.nodes[number].operation.convolved is not None
 
     def _is_alone(self, number: int, reader: int) -> bool:
-        """True if a node is outside of any region, and its only reader is in the same stage."""
+        """True if a node is outside of any region, and its only consumer is in the same stage."""
         node = self._graph.nodes[number]
         alone = [other for other, _ in self._graph.readers(number)] == [reader]
         same = self._schedule.stage_of(number) == self._schedule.stage_of(reader)

@@ -26,7 +26,7 @@ def find_gates(graph: Graph) -> Graph:
 
 
 def sum_means(graph: Graph) -> Graph:
-    """Replace means over whole images with sums if this changes only the filters of their readers.
+    """Replace means over whole images with sums if this changes only the filters of their consumers.
 
     Not used in float16, in which sums may overflow.
     """

@@ -186,7 +186,7 @@ class Graph:
         return readers
 
     def last_readers(self) -> dict[int, int]:
-        """Return the last reader of each node that is read."""
+        """Return the last consumer of each node that is read."""
         return {part: n for n, node in enumerate(self.nodes) for parts in node.sources for part in parts}
 
     def shape_of(self, part: int) -> Shape:

@@ -70,7 +70,7 @@ class LaunchPlan:
 
     @property
     def passes(self) -> tuple[int, ...]:
-        """The number of passes of each stage."""
+        """The number of passes in each stage."""
         free = self._images // self.program.packed
         return tuple(ceil_div(free, stage.at_once) for stage in self.program.stages)
 

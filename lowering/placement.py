@@ -149,7 +149,7 @@ def _closed_run(graph: Graph, decisions: Decisions, number: int) -> tuple[int, i
 
 
 def _is_closed(last: dict[int, int], first: int, end: int) -> bool:
-    """True if other nodes read only the last of nodes [first, end); `last`: the last reader of each node."""
+    """True if other nodes read only the last of nodes [first, end); `last`: the last consumer of each node."""
     return all(last.get(n, n) < end for n in range(first, end - 1))
 
 

@@ -69,7 +69,7 @@ def weight_loads(
     item_bytes: int,
     are_diagonal: Sequence[bool] = (),
 ) -> list[WeightLoad]:
-    """Return the loads of an operation's weights in the order in which they are needed.
+    """Return the DMAs that load an operation's weights, in the order in which they are needed.
 
     `rows`: the number of partitions of each input tile. `columns`: the number of channels of each output tile. `reads`:
     the input tiles that each output tile reads. `matrices`: the number of matrices per filter. `are_diagonal`: whether,

@@ -25,7 +25,7 @@ from .weight_loads import SHARED_BYTES, placed, tiles_read, weight_loads
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """A graph whose operations hold the loads of their weights and the positions of their constants.
+    """A graph whose operations specify how their weights are loaded and where their constants are.
 
     Arrays are copied only when they are requested.
 
@@ -54,7 +54,7 @@ class WeightLayout:
         return self.graph.packed, tuple(_arrangement(node) for node in self.graph.nodes)
 
     def operands(self, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
-        """Return the operands of `run_network` other than its inputs, by name; empty ones are omitted."""
+        """Return the operands of `run_network` other than its inputs, keyed by name; empty ones are omitted."""
         makers: dict[str, Callable[[], np.ndarray]] = {
             "weights": lambda: self.weights(dtype),
             "channel_constants": self.constants,
@@ -159,7 +159,7 @@ def numbers_of(loads: Sequence[WeightLoad]) -> int:
 
 
 def loads_at(node: Node) -> tuple[WeightLoad, ...]:
-    """Return the loads of a node whose weights were laid out, or none if it has no weights."""
+    """Return the weight loads of a node whose weights were laid out, or none if it has no weights."""
     filtered = node.operation.filtered
     return () if filtered is None else filtered.weights.loads
 
@@ -180,7 +180,7 @@ def steps_of(operation: Filtered) -> int:
 
 
 def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
-    """Return the loads of a node's weights, or none if it has no weights."""
+    """Return the weight loads of a node, or none if it has no weights."""
     if node.operation.filtered is None:
         return []
     node, rows = multiplied(graph, node)

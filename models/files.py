@@ -34,7 +34,7 @@ WEIGHTS_DIRECTORY = Path(__file__).resolve().parent.parent / "weights"
 
 @dataclass(frozen=True)
 class Model:
-    """A network with its tensors (float32, by name) and the metadata strings of its file."""
+    """A network with its tensors (float32, keyed by name) and the metadata strings of its file."""
 
     network: Network
     tensors: Mapping[str, np.ndarray]

@@ -48,7 +48,7 @@ class OutputRun(NamedTuple):
 
 
 class GoldenRun(NamedTuple):
-    """The results of a network for a batch: the leading output, followed by the others in order."""
+    """The results of a network for a batch: the primary output, followed by the others in order."""
 
     logits: np.ndarray  # [B, outputs], see `OutputRun`
     probabilities: np.ndarray
@@ -58,7 +58,7 @@ class GoldenRun(NamedTuple):
 
     @property
     def outputs(self) -> tuple[OutputRun, ...]:
-        """All outputs, starting with the leading one."""
+        """All outputs, with the primary one first."""
         return (OutputRun(self.logits, self.probabilities, self.scores), *self.others)
 
 

@@ -177,7 +177,7 @@ class SeveralInputs:
         raise KeyError(name)
 
     def pack(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Concatenate the batches of all inputs ([B, *shape], keyed by name) to rows [B, F]."""
+        """Concatenate the batches of all inputs ([B, *shape], keyed by name) into rows of shape [B, F]."""
         return np.concatenate([arrays[part.name].reshape(len(arrays[part.name]), -1) for part in self.parts], axis=1)
 
     def unpack(self, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,7 +1,8 @@
 """The "photo" preprocessing: torchvision's presets, implemented with Pillow and NumPy.
 
-The picture is resized with antialiasing and cropped to the network's image at the centre; values are scaled to 0..1.
-Sizes are rounded as in `torchvision.transforms.Resize` and `CenterCrop`, and colours are converted as in torchvision's
+The picture is resized with antialiasing and cropped to the network's image at the centre; values are scaled to the
+range [0, 1]. Sizes are rounded as in `torchvision.transforms.Resize` and `CenterCrop`, and colours are converted as in
+torchvision's
 `ImageFolder`: red, green, blue, without transparency.
 """
 

@@ -26,7 +26,7 @@ from .regular_files import describe, open_regular
 # Even with a thousand class labels and hundreds of tensors, a header is only a few tens of kilobytes.
 MAX_HEADER_BYTES = 4 << 20
 
-# Maps the safetensors names of types that convert to float32 without loss to their layout in the file.
+# For each type that converts losslessly to float32, maps its safetensors name to its layout in the file.
 _DTYPES: dict[str, npt.DTypeLike] = {"F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
 
 

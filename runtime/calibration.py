@@ -35,7 +35,7 @@ class Agreement(NamedTuple):
 
 class Trace(NamedTuple):
     """Results of the golden model for calibration inputs: the largest magnitude of each layer, the classes [N] of the
-    leading output, and all output values [N, row_size]."""
+    primary output, and all output values [N, row_size]."""
 
     largest: dict[str, float]
     classes: np.ndarray

@@ -43,7 +43,7 @@ Progress = Callable[[float], None]  # called with the completed fraction of a ba
 @dataclass(frozen=True)
 class BatchRun:
     """The result of one batch: the scores of all outputs [B, row_size] in the order of `named_outputs`, the classes of
-    the leading output as int32 [B] (-1 for values), and a time and a timeline for each row."""
+    the primary output as int32 [B] (-1 for values), and a time and a timeline for each row."""
 
     scores: np.ndarray
     classes: np.ndarray

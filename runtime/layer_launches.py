@@ -156,7 +156,7 @@ def row_of(step: LayerStep) -> Row:
 def plan_layers(model: Model, dtype: np.dtype[Any], config: LoweringConfig) -> tuple[LayerStep, ...]:
     """Return the launches of a network in order, with weights converted to `dtype` and laid out for the kernels.
 
-    The last launch is the argmax of the leading output, unless that output consists of values. Raises Unsupported if a
+    The last launch is the argmax of the primary output, unless that output consists of values. Raises Unsupported if a
     layer has no rule.
     """
     return tuple(_Chain(model, dtype, config).steps)
@@ -365,7 +365,7 @@ class _Chain:
             self.steps[place] = replace(step, answers=(*step.answers, number))
 
     def _add_argmax(self) -> None:
-        """Append the argmax of the leading output, unless it consists of values."""
+        """Append the argmax of the primary output, unless it consists of values."""
         if not self._network.output.is_labelled:
             return
         last = self._network.layers[-1].name

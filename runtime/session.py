@@ -44,7 +44,7 @@ class BatchAnswer:
     row_size] contains all outputs of the network, concatenated (`Network.unpack`). Both omit inputs that could not be
     processed; `failures` maps their positions in the batch to the reasons. `times` has an entry for each row of the
     session, and `timelines` has a timeline or None for each. `worker` is the number of the worker that processed the
-    batch. `raw` float32 [B, C] contains the scores of the leading output before the softmax, if the network ends in raw
+    batch. `raw` float32 [B, C] contains the scores of the primary output before the softmax, if the network ends in raw
     scores.
     """
 

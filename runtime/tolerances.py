@@ -47,9 +47,9 @@ SOURCES = (
 )
 # The output of a network accumulates the errors of several kernels. Errors of ten kernels are allowed in float32, and
 # fewer in 16 bits, where the rounding errors of many layers cancel. The errors of the networks in docs/networks.md are
-# at most a fifth of these sums. In 8 bits, even the errors of individual products cancel. Among 126 random networks of
-# up to six layers, the networks with the first and last layer in bfloat16 had errors of at most 0.15 relative to the
-# largest output; one network with all layers in 8 bits had an error of 0.26.
+# at most a fifth of these sums. With 8-bit values, the errors of the individual products also cancel. Among 126 random
+# networks of up to six layers, the networks with the first and last layer in bfloat16 had errors of at most 0.15
+# relative to the largest output; one network with all layers in 8 bits had an error of 0.26.
 _NETWORK = {"float32": 10.0, "float16": 2.0, "bfloat16": 1.25, "float8_e4m3": 2.5}
 
 

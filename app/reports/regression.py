@@ -210,14 +210,14 @@ def _total(times: Mapping[str, _Time]) -> _Time:
 
 
 def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield a description of each difference between this bench and the baseline, and whether it prevents a
+    """Yield a description of each difference between this benchmark run and the baseline, and whether it prevents a
     comparison."""
     if ("suite" in document) != ("suite" in baseline):
         yield "one is of a suite, the other is not", True
     pairs = [(key, document[key], baseline.get(key)) for key in ("latency_label", "model", "target", "dtype")]
     pairs += [(key, value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
-    # Suites define targets and dtypes, and kernels have no batch size. For these, a different target, dtype or batch
-    # size means that the benches cannot be compared.
+    # Suites define targets and dtypes, and kernels have no batch size. For these, runs that differ in target, dtype or
+    # batch size cannot be compared.
     networks = all("suite" not in side and side["bench"].get("kernel") is None for side in (document, baseline))
     others = False
     for key, here, there in pairs:

@@ -62,7 +62,7 @@ def transposes(a, count):
 
 @nki.jit
 def copies(a, unit, from_psum, dtype, count):
-    """Copy a [128, N] to `dtype` `count` times on the engine that `unit` names, from PSUM or SBUF.
+    """Copy a [128, N] tensor from PSUM or SBUF `count` times on the engine `unit`, converting it to `dtype`.
 
     Returns [128, count, N].
     """
@@ -139,7 +139,7 @@ def load_elements(a, size, software):
 
 @nki.jit
 def independent_loads(a, count):
-    """Load a [128, N] `count` times to separate places. Returns [128, count, N]."""
+    """Load a [128, N] tensor `count` times into separate tiles. Returns [128, count, N]."""
     tile = nl.ndarray((a.shape[0], count, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
     for i in range(count):
         nisa.dma_copy(dst=tile[:, i, :], src=a)

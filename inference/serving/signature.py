@@ -12,7 +12,7 @@ A network imported from ONNX uses the names in its file, such as `image` and `lo
 (or probabilities). The name `input` is always accepted in requests.
 
 A network with several inputs has a separately named tensor for each of them, and so does a network with several
-outputs, for which `class_index` and `label` refer to the leading output.
+outputs, for which `class_index` and `label` refer to the primary output.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Signature:
 
     @property
     def _own_output(self) -> str:
-        """Return the name of the leading output in the file, otherwise the name of the raw scores, or "" if neither has
+        """Return the name of the primary output in the file, otherwise the name of the raw scores, or "" if neither has
         a name."""
         is_taken = self.output_name in _TAKEN or self.network.others
         name = "" if is_taken else self.output_name

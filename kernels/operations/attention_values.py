@@ -79,8 +79,10 @@ class TurnedValues:
 
 
 class OnesOfHeads:
-    """Matrices [128, channels of a tile] with ones in the columns of a head, which sum the weights of the head onto the
-    partitions of its channels."""
+    """Matrices of shape [128, channels per tile], with ones in the columns that belong to a head.
+
+    Multiplying by one of them sums the weights of that head and writes the sum to the partitions of its channels.
+    """
 
     def __init__(self, dtype) -> None:
         self._dtype = dtype

@@ -5,8 +5,8 @@
         found[pixels] = index of the first of the largest numbers of each row           # max8, nc_find_index8
     transpose `found` of several blocks back, and store it in runs of 128
 
-16-bit values are transposed by a matmul with the identity, which is exact: the result in PSUM is float32, so that any
-number of channels fills whole words.
+16-bit values are transposed by a matmul with the identity, which is exact. The result in PSUM is float32, so there is
+no word-alignment constraint on the number of channels.
 
 | tile | shape | bounds |
 |---|---|---|

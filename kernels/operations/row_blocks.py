@@ -92,7 +92,7 @@ def _gather(launch, value, operation, geometry, block):
 
 
 def _scatter(output, place, result, operation, geometry, block):
-    """Copy the rows in the groups to a buffer, into the channels that the block covers."""
+    """Copy the rows of the groups into the channels of a buffer that the block covers."""
     whole = output.inside(block.tile)[block.first : block.first + block.size]
     (top, left), (down, across) = place.first, place.step
     columns = slice(left, left + (operation.columns - 1) * across + 1, across)

@@ -127,7 +127,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
 
 
 def find_answers(launch, number, operation: ClassifierHead, operands):
-    """Find the class of each image. The values are moved through HBM, which places images on the partitions."""
+    """Find the class of each image. The values are moved through HBM to put images on the partitions."""
     (value,) = operands
     pictures = value.images * value.packed
     numbers = stored_value(launch, value).reshape((pictures, operation.channels))

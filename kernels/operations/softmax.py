@@ -2,7 +2,7 @@
 
 A row is along the free axis, so its maximum and its sum require one instruction each. The channels of a pixel are on
 the partitions. Therefore the Tensor Engine transposes up to 128 pixels onto the partitions, and transposes the results
-back. If the channels of a run are on the same partition of several tiles, no transpose is needed.
+back. If the channels in a run occupy the same partition in several tiles, no transpose is needed.
 
     for some blocks of pixels:
         turned[pixel, block, channel] = data[channel, pixel]^T              # PSUM; SBUF if a bank is too small

@@ -1,4 +1,4 @@
-"""Reserve the zeros around each value that its readers require, regardless of their convolution form."""
+"""Reserve the zero padding that the consumers of each value require, regardless of their convolution form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Pass
 
 
 class AddMargins(Pass):
-    """Reserves the zeros around each value that its readers require in any of `forms`."""
+    """Reserves the zero padding that the consumers of each value require in any of `forms`."""
 
     name = "add_margins"
     needs = ("stream_input", "split_columns")
@@ -34,7 +34,7 @@ def add_margins(graph: Graph, with_forms: bool) -> Graph:
 
 
 def wanted_margins(graph: Graph, with_forms: bool = False) -> list[Sides]:
-    """Return the zeros around each value that its readers require, in any form or only in their current form."""
+    """Return the zero padding that the consumers of each value require in any form, or only in their current form."""
     margins: list[list[Sides]] = [[NO_SIDES] for _ in graph.nodes]
     for node in graph.nodes:
         wide = with_wide_weights(graph, node) if with_forms else None

@@ -105,8 +105,8 @@ def _is_without_overlap(pool: MaxPool) -> bool:
 
 
 def _packing(graph: Graph) -> RowPacking:
-    """Return the rows per group of each node that can be packed and whose readers support it, and the pools that follow
-    it."""
+    """Return the rows per group of each node that can be packed and whose consumers support it, and the pools that
+    follow it."""
     rows = {n: each for n, node in enumerate(graph.nodes) if (each := _first_rows(graph, n)) > 1}
     while True:
         halvings = _halvings(graph, rows)
@@ -132,7 +132,7 @@ def _first_rows(graph: Graph, number: int) -> int:
 def _is_infinite(node: Node) -> bool:
     """True if the zeros that fill up a group of 33 to 63 channels become infinite.
 
-    In that case, the reader would multiply infinity by 0.
+    In that case, the consumer would multiply infinity by 0.
     """
     channels, convolution = node.operation.channels, node.operation.convolved
     is_filled = channels > QUARTER and channels & (channels - 1) > 0
@@ -149,7 +149,7 @@ def _halvings(graph: Graph, rows: dict[int, int]) -> dict[int, int]:
 
 
 def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int) -> int:
-    """Return the largest number of rows per group that a node's sources and readers allow."""
+    """Return the largest number of rows per group that a node's sources and consumers allow."""
     node, each = graph.nodes[number], rows[number]
     source, *addends = (parts[0] for parts in node.sources)
     is_pool = node.operation.folded is not None
@@ -170,7 +170,7 @@ def _fitting(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
 
 
 def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], number: int, reader: int) -> int:
-    """Return the largest number of rows per group with which one of a node's readers can read the node's value."""
+    """Return the largest number of rows per group with which one of a node's consumers can read the node's value."""
     operation = graph.nodes[reader].operation
     if operation.folded is not None:
         return 2 * rows[reader] if reader in rows and halvings[number] == halvings[reader] + 1 else 1
@@ -178,4 +178,4 @@ def _read_by(graph: Graph, rows: dict[int, int], halvings: dict[int, int], numbe
         is_alone = len(operation.sources[0]) == 1
         return rows[number] if is_alone and can_read(graph, rows, reader, number) else 1
     read = rows[reader] * (1 if (number,) in operation.sources[1:] else graph.nodes[reader].convolution.stride[0])
-    return read & -read  # group sizes are powers of two, and each group of the reader begins with a group of its input
+    return read & -read  # sizes are powers of two, and each group of the consumer begins with a group of its input

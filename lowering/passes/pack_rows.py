@@ -7,13 +7,14 @@ require two rows of taps instead of three if the offset changes from input to ou
 filter; the added zeros occupy only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are
 then in use, which also keeps its clock at full rate, and the engines that finish the sums use all their lanes.
 
-An expansion is a convolution of a packed value whose only reader is a depthwise convolution. It may be packed too,
+An expansion is a convolution of a packed value whose only consumer is a depthwise convolution. It may be packed too,
 together with the depthwise convolution and its gate. It then has one tile per 32 (or 64) channels, and each tile holds
 four (or two) rows.
 
 Values that are added, and values of 32 or 64 channels that are concatenated, may also be packed, with a common offset.
 
-Rows above and below the image, which occur in groups with an offset, are set to zero: they are padding for the readers.
+Rows above and below the image, which occur in groups with an offset, are set to zero: they are padding for the
+consumers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .split_pools import POOLED, split_pools
 
 EXPANSIONS, FEW_CHANNELS = PACKED
 FEWEST_GROUPS = 2  # with fewer groups of rows, there would be little to gain
-MOST_FILLED = 1.125  # maximum ratio of rows in groups to rows of the image if a reader computes single rows
+MOST_FILLED = 1.125  # maximum ratio of rows in groups to rows of the image if a consumer computes single rows
 MOST_COMBINATIONS = 64  # maximum number of combinations of offsets that are tried
 
 
@@ -59,7 +60,7 @@ class PackRows(SwitchedPass):
         return has_packed_expansions(graph) if which == EXPANSIONS else not which or has_packed_rows(graph)
 
     def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
-        """See `Pass`. Packing the rows of expansions as well requires fewer matmuls than packing only other rows."""
+        """See `Pass`. Fewer matmuls are needed if the rows of expansions are packed too."""
         packed = {state.value(Kind.PACK_ROWS) for state in states}
         return [state for state in states if EXPANSIONS not in packed or state.value(Kind.PACK_ROWS) != FEW_CHANNELS]
 
@@ -149,7 +150,7 @@ def _is_positive(node: Node) -> bool:
 def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
     """Split off the tails of expansions that cannot be packed.
 
-    Tails that no reader supports are split off first, because others may then be packed. Return the graph, and the
+    Tails that no consumer supports are split off first, because others may then be packed. Return the graph, and the
     layers of the depthwise convolutions that can be packed.
     """
     names = {graph.nodes[n].name for n in _each(graph)}
@@ -175,7 +176,7 @@ def _each(graph: Graph, names: Collection[str] | None = None) -> list[int]:
 
 
 def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
-    """Return the rows per group of each node whose rows can be packed and whose readers all support packed rows.
+    """Return the rows per group of each node whose rows can be packed and whose consumers all support packed rows.
 
     `names`: the depthwise layers with more channels that may be included.
     """
@@ -194,7 +195,7 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
 def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
     """Return the rows per group of each node whose rows can be packed, provided that the rows of its sources and
-    readers can be packed too."""
+    consumers can be packed too."""
     rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
     expanded = _expansions(graph, rows, names)
     packable: dict[int, int] = {}
@@ -319,7 +320,7 @@ def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded:
 
 
 def _is_gated(graph: Graph, number: int) -> bool:
-    """True if a node multiplies each channel by a squeeze-and-excite gate, a convolution with no other reader."""
+    """True if a node multiplies each channel by a squeeze-and-excite gate, a convolution with no other consumer."""
     operation = graph.nodes[number].operation
     if not operation.is_product:
         return False

@@ -159,7 +159,7 @@ def _could_have_copies(graph: Graph, node: Node) -> bool:
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:
-    """True if a node can create these copies and all of its readers access its value partition by partition."""
+    """True if a node can create these copies and all of its consumers access its value partition by partition."""
     node = graph.nodes[number]
     if node.operation.copies_made not in (Copies(), copies) or node.memory is not Memory.SBUF or node.in_bands:
         return False

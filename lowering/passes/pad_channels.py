@@ -44,7 +44,7 @@ class PadChannels(SwitchedPass):
 
 
 def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None, which: str = ALL) -> Graph | None:
-    """Pad the channels of nodes whose readers all support more channels; return None if there are no such nodes.
+    """Pad the channels of nodes whose consumers all support more channels; return None if there are no such nodes.
 
     `zeros` returns the number of zeros for a number of channels; by default, up to a quarter or half of the partitions.
     `which`: ALL values, or values that are neither added nor stacked (ALONE).
@@ -103,7 +103,7 @@ def _may(node: Node) -> bool:
 
 
 def _fits(graph: Graph, wide: set[int], number: int) -> bool:
-    """True if all operands that a node combines elementwise have the same number of channels, and its readers support
+    """True if all operands that a node combines elementwise have the same number of channels, and its consumers support
     additional channels."""
     node = graph.nodes[number]
     mixes = node.operation.convolved is not None and not node.is_depthwise()

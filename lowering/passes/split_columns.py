@@ -1,4 +1,4 @@
-"""Store columns in phases if their only reader is a pool with a column stride above 1.
+"""Store columns in phases if their only consumer is a pool with a column stride above 1.
 
 The Vector Engine computes maxima of adjacent 16-bit elements at twice the rate of elements with a stride. Storing the
 columns in phases costs nothing, because sums can be copied from PSUM in any order.
@@ -17,7 +17,7 @@ ITEMSIZE = 2  # size in bytes of the elements that are processed at twice the ra
 
 
 class SplitColumns(Pass):
-    """Stores columns in phases if their only reader is a pool with a column stride above 1."""
+    """Stores columns in phases if their only consumer is a pool with a column stride above 1."""
 
     name = "split_columns"
     needs = ("assign_memory",)

@@ -45,7 +45,7 @@ def _whole_and_tail(node: Node, parts: Parts) -> list[Node]:
 
 
 def _pairs(graph: Graph) -> list[tuple[int, int]]:
-    """Return pairs of a convolution and its only reader, a depthwise convolution, that can be split."""
+    """Return pairs of a convolution and its only consumer, a depthwise convolution, that can be split."""
     pairs = []
     for n, node in enumerate(graph.nodes):
         operation = node.operation

@@ -50,7 +50,7 @@ def store_as_fp8(graph: Graph, ask: Ask) -> Graph:
 
 
 def _may_gain(graph: Graph, reader: int) -> bool:
-    """True if a reader of 8-bit values may contract over two taps or two tiles per matmul."""
+    """True if a consumer of 8-bit values may contract over two taps or two tiles per matmul."""
     node = graph.nodes[reader]
     kernel = getattr(node.operation, "kernel", (1, 1))
     heights = graph.heights(node.sources[0])

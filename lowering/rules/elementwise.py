@@ -25,7 +25,7 @@ Numbered = TypeVar("Numbered", Affine, PRelu)
 def combine(builder: GraphBuilder, layer: Combine) -> None:
     """Append an elementwise combination.
 
-    An addition is fused into a convolution if it is the only reader; the convolution then runs once both operands are
+    An addition is fused into a convolution if it is the only consumer; the convolution then runs once both operands are
     available.
     """
     activation = Function(layer.activation, layer.activation_parameters)

@@ -69,7 +69,7 @@ def _is_stored_by_parts(builder: GraphBuilder, name: str) -> bool:
 
 
 def _end_in_scores(builder: GraphBuilder, name: str) -> None:
-    """Convert the leading output to scores, if it has classes or is a dense layer."""
+    """Convert the primary output to scores, if it has classes or is a dense layer."""
     last = builder.nodes[-1] if builder.nodes else None
     if last is not None and last.operation.has_answers and builder.is_last(name):
         return

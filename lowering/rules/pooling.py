@@ -30,7 +30,7 @@ def pool(builder: GraphBuilder, layer: Pool) -> None:
 
 
 def _leave_out_unread(builder: GraphBuilder, layer: Pool, after: Shape) -> None:
-    """Omit the last rows and columns of a convolution if they depend on padding and the only reader, a pool, does not
+    """Omit the last rows and columns of a convolution if they depend on padding and the only consumer, a pool, does not
     read them."""
     source = layer.inputs[0]
     if not builder.is_alone(source):

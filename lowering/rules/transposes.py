@@ -202,7 +202,7 @@ def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray]
 def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray], after: Shape) -> None:
     """Append one value for each phase, and interleave the rows and columns of the values.
 
-    If these values are the only readers of a convolution, the convolution is split so that each phase has separate
+    If these values are the only consumers of a convolution, the convolution is split so that each phase has separate
     filters.
     """
     source = layer.inputs[0]

@@ -46,7 +46,7 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
 
 @lowers(Concat)
 def concat(builder: GraphBuilder, layer: Concat) -> None:
-    """Concatenate the parts, which the readers of the layer then read directly.
+    """Concatenate the parts, which the consumers of the layer then read directly.
 
     Flattened images that are concatenated with features are copied through HBM to become features.
     """

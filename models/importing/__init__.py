@@ -46,7 +46,7 @@ class ImportOptions:
     """The user's import options; options that were not given are None.
 
     `output_names`: the values of an ONNX graph to use as outputs, by default all suitable ones. `output_kind`: the
-    meaning of the leading output ("classes", "sigmoid", "values" or "map"). `boxes`: how to interpret the boxes of a
+    meaning of the primary output ("classes", "sigmoid", "values" or "map"). `boxes`: how to interpret the boxes of a
     detector. `activation` and `layers`: options for state dicts; see `state_dict.py`. `unchecked`: accept a file that
     ONNX Runtime cannot run. `preprocessor`: the file or folder that describes the preprocessing and the classes, to be
     used instead of the files next to the network. `ignores_beside`: whether to ignore the files next to the network.
@@ -64,12 +64,12 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class Imported:
-    """An imported network: its tensors (float32, by name), its origin, and the result of the check.
+    """An imported network: its tensors (float32, keyed by name), its origin, and the result of the check.
 
     `notes` contains messages about differences from the file, and `assumed` contains messages about preprocessing
     settings that neither the file nor the user specified. `labels_from` is the source of the labels of the leading
     output, or empty if the classes are numbered. `file_name` is the name of the file. `input_name` and `output_name`
-    are the names of the single input and the leading output of an ONNX graph.
+    are the names of the single input and the primary output of an ONNX graph.
     """
 
     network: Network
@@ -162,7 +162,7 @@ class _Properties:
         return replace(self, pictures=self.pictures.over(pictures))
 
     def labels_of(self, leading: BuiltOutput, graph: Graph | None) -> tuple[tuple[str, ...] | None, str]:
-        """Return the labels of the leading output, and their source: the user, files next to the network, or the
+        """Return the labels of the primary output, and their source: the user, files next to the network, or the
         network file."""
         if self.labels is not None:
             return self.labels, "the user"

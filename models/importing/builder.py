@@ -133,7 +133,7 @@ class NetworkBuilder:
     ) -> tuple[Network, dict[str, np.ndarray]]:
         """Return the network with these outputs, of which the first is the leading one, and its tensors.
 
-        `labels` are the labels of the leading output; by default, classes are numbered. A single probability with two
+        `labels` are the labels of the primary output; by default, classes are numbered. A single probability with two
         labels is the probability of the second.
         """
         outputs = [self._as_features(built) for built in outputs]

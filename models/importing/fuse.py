@@ -63,7 +63,7 @@ def fuse_layers(
 
 
 class _Fusing:
-    """The state of the passes: the layers in order, keyed by name, and the number of readers of each layer."""
+    """The state of the passes: the layers in order, keyed by name, and the number of consumers of each layer."""
 
     def __init__(
         self,
@@ -357,7 +357,7 @@ def _channels_of(state: _Fusing, name: str) -> tuple[str, np.ndarray] | None:
 
 
 def _are_picked_alone(state: _Fusing, source: str) -> bool:
-    """Return True if all readers of a convolution only select or reorder its channels, and none is an output."""
+    """Return True if all consumers of a convolution only select or reorder its channels, and none is an output."""
     if source in state.outputs:
         return False
     readers = [layer for layer in state.layers.values() if source in layer.inputs]

@@ -16,7 +16,7 @@ from ..layers import Affine, Combine, Conv2d, Layer
 
 
 class GatedSums:
-    """The layers in order, keyed by name, with their tensors, their shapes and the number of readers of each."""
+    """The layers in order, keyed by name, with their tensors, their shapes and the number of consumers of each."""
 
     def __init__(
         self,
@@ -87,5 +87,5 @@ class GatedSums:
         return affine
 
     def _alone(self, name: str, outputs: list[str]) -> Layer | None:
-        """Return the layer if it has only one reader."""
+        """Return the layer if it has only one consumer."""
         return self._layers.get(name) if self._reads[name] == 1 and name not in outputs else None

@@ -164,7 +164,7 @@ class Walk:
         self._blockers.setdefault((node.op, message), []).append(node)
 
     def _try_all(self) -> None:
-        """Convert the nodes in order, and release each value after its last reader."""
+        """Convert the nodes in order, and release each value after its last consumer."""
         readers = Counter(name for node in self._nodes for name in node.inputs)
         for node in self._nodes:
             if node.outputs[0] not in self.importer.constants:

@@ -71,7 +71,7 @@ class GraphSource:
         return max((part.batch for part in self.parts if part.batch is not None), default=None)
 
     def views(self, importer: Importer) -> dict[str, View]:
-        """Return the view of each input by name; if there are several inputs, they are slices of one row."""
+        """Return the view of each input, keyed by name; if there are several inputs, they are slices of one row."""
         source, views = self.input, {}
         for part in self.parts:
             view = part.view

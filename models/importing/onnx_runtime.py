@@ -36,8 +36,8 @@ _SATURATING = {"sigmoid": ("Sigmoid",), "hardsigmoid": ("HardSigmoid",), "tanh":
 _BEFORE_MAPS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # removed when maps are recognised (map_outputs.py)
 _SAME_ORDER = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast")  # keep the order of elements
 
-# Maximum difference, relative to the largest output: for sums in float32 in a different order, for files that compute
-# in float16, and for 8-bit integers, whose rounding after each layer is omitted in the imported network.
+# Maximum difference, relative to the largest output. It allows for float32 sums in a different order, for files that
+# compute in float16, and for 8-bit files, whose rounding after each layer the imported network omits.
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3, "float16": 3e-2}
 WHOLE_TOLERANCE = 0.25
 USUAL_ROUNDING = 1e-4  # larger differences in float32 are noted; those of measured networks are at most 7e-6

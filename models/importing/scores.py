@@ -254,7 +254,7 @@ def attend(importer: Importer, scores: Scores, values: View, batched: bool) -> V
 
 
 def _arranged(importer: Importer, view: View, shape: Shape) -> str:
-    """Return the layer that arranges a view in `shape`, reusing the layer of another reader of the same view."""
+    """Return the layer that arranges a view in `shape`, reusing the layer of another consumer of the same view."""
     with contextlib.suppress(ModelError):
         view = view.reshaped(shape, view.batched)
     return importer.builder.arrange(view, shape)

@@ -113,13 +113,13 @@ class _Sinking:
         return True
 
     def _behind_flatten(self, reader: Layer) -> Sequence[Layer]:
-        """Return the readers of a Flatten that is not an output, or else the reader itself."""
+        """Return the consumers of a Flatten that is not an output, or else the consumer itself."""
         if isinstance(reader, Flatten) and reader.name not in self.outputs:
             return self._readers(reader.name)
         return [reader]
 
     def _into_readers(self, affine: Affine, readers: Sequence[Layer]) -> bool:
-        """Fold an affine map into the weights of all its readers, if possible."""
+        """Fold an affine map into the weights of all its consumers, if possible."""
         _, shift = self._numbers(affine)
         behind = [self._behind_flatten(reader) for reader in readers]
         folded = list(itertools.chain.from_iterable(behind))
@@ -169,7 +169,7 @@ class _Sinking:
         return all(isinstance(each, (Conv2d, Dense)) for each in readers) and not padded
 
     def _fold(self, affine: Affine, readers: Sequence[Layer], constant: float | None) -> None:
-        """Fold an affine map into the weights of its readers.
+        """Fold an affine map into the weights of its consumers.
 
         `constant` is the value of an additional input channel inside the image, or None if there is none.
         """

@@ -4,7 +4,7 @@ of several sizes.
 A concatenated value (a stack) is stored in tiles, and each of its parts begins a new tile. A layer that needs other
 tiles, such as an elementwise product or a depthwise convolution, first has to rearrange the channels. Therefore, affine
 maps and activations of a stack of convolutions are moved into the convolutions, gates multiply each part, and slices
-that select a part read it directly. Convolutions of single pixels whose only reader is a stack of few channels become
+that select a part read it directly. 1x1 convolutions whose only consumer is a stack with few channels are merged into
 one convolution.
 """
 

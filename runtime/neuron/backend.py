@@ -32,7 +32,7 @@ def open_neuron_backend(
     progress: Note = lambda message: None,
     warn: Note = warn_user,
 ) -> CompiledKernels:
-    """Return the backend for this machine's chip, or raise BackendUnavailable with a list of what is missing.
+    """Return the backend for this machine's chip, or raise BackendUnavailable with a list of the missing requirements.
 
     If no target is given, NEURON_PLATFORM_TARGET_OVERRIDE determines it, else the instance type, else it is trn2.
     Kernels are compiled for and run on a logical core of `lnc` NeuronCores, which is fixed for the process. See

@@ -82,7 +82,7 @@ class Check:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """All arguments by name."""
+        """All arguments, keyed by name."""
         return {**self.named, **self.parameters}
 
     @property

@@ -127,7 +127,7 @@ class SharedSession:
     def _wait(self, futures: Iterable[concurrent.futures.Future[Any]]) -> set[concurrent.futures.Future[Any]]:
         """Wait a limited time for finished batches and return them.
 
-        If the pool gave up, raise the error that was the cause.
+        If the pool gave up, raise the error that caused it.
         """
         done, _ = concurrent.futures.wait([*futures, self._failure], _STEP_SECONDS, concurrent.futures.FIRST_COMPLETED)
         self._pass_on_lines()
@@ -147,7 +147,7 @@ class SharedSession:
                 level, line = self._said.get_nowait()
                 self._says[level](line)
 
-    # The methods below run in the thread of the event loop or in a thread of the pool.
+    # The methods below run in the event-loop thread or in a pool thread.
 
     async def _run(self, running: concurrent.futures.Future[asyncio.AbstractEventLoop]) -> None:
         """Keep the pool running until the session is closed."""

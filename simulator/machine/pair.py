@@ -66,7 +66,7 @@ class Pair:
         return results
 
     def shared(self, rank: int, place: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
-        """Return the storage that both cores create at one place in the program.
+        """Return the storage that both cores create at the same point in the program.
 
         The core that arrives first calls `make`. The n-th execution of that place by one core corresponds to the n-th
         execution by the other.

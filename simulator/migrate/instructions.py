@@ -110,14 +110,14 @@ GONE = {
 
 
 class Arguments(dict[str, ast.expr]):
-    """The arguments of a call by name. Reading one that is missing raises CannotError."""
+    """The arguments of a call, keyed by name. Reading one that is missing raises CannotError."""
 
     def __missing__(self, name: str) -> ast.expr:
         raise CannotError(f"the call lacks the argument {name}")
 
 
 def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
-    """Return the arguments of a call by name, in the order of the call."""
+    """Return the arguments of a call, keyed by name, in the order of the call."""
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
         raise CannotError("expanded arguments (*args, **kwargs) are not supported")
     if len(call.args) > len(parameters):

@@ -1,4 +1,4 @@
-"""`nki.compiler`: configurations of `nki.jit`. Names from the first version of NKI raise an error with the
+"""`nki.compiler`: configuration options for `nki.jit`. Names from the first version of NKI raise an error with the
 replacement."""
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     """Call body_fun with the condition as long as the condition is not 0. body_fun returns the next condition.
 
-    The condition is a register. Scalars are assumed to be allowed as well, which the documentation does not specify.
+    The condition is a register. Scalars are assumed to be allowed too, which the documentation does not specify.
     """
     core = active("nl.while_loop")
     condition = init

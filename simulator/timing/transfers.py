@@ -107,7 +107,7 @@ def _span(tensor: Any) -> int:
 
 
 def adding(target: Target, dst: Any, sources: Sequence[Any], dge: bool) -> Transfer:
-    """Return the transfer of a DMA that adds its sources. Each source moves like a separate copy."""
+    """Return the transfer of a DMA that adds its sources. Each source is transferred as if by a separate copy."""
     moved = [
         copying(target, dst, src, Generation(dge or indirect, indirect, indirect))
         for src in sources

@@ -147,8 +147,8 @@ def two_tones(rng: np.random.Generator, channels: int) -> tuple[np.ndarray, np.n
 
 
 def light_on(canvas: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Return the light on each pixel [H, W], 0 to 1: even, falling off to one side, the spot of a lamp, or a soft
-    shadow."""
+    """Return the illumination of each pixel, [H, W] from 0 to 1: uniform, falling off to one side, a spotlight, or a
+    soft shadow."""
     x, y = np.meshgrid(np.linspace(-1, 1, canvas[0]), np.linspace(-1, 1, canvas[1]))
     kind = rng.random()
     floor = rng.uniform(0.35, 0.9)

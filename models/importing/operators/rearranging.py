@@ -237,7 +237,7 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
 
 
 def _is_repeated_anyway(importer: Importer, node: Node, wide: View) -> bool:
-    """Return whether all readers of a node combine it with a value that has the shape of `wide`, which broadcasts
+    """Return whether all consumers of a node combine it with a value that has the shape of `wide`, which broadcasts
     it."""
     readers = importer.readers.get(node.outputs[0], ())
     for reader in readers:

@@ -1,4 +1,4 @@
-"""Source code of Jupyter notebooks, and the places of findings in their cells."""
+"""Source code of Jupyter notebooks, and the locations of findings in their cells."""
 
 from __future__ import annotations
 
