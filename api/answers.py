@@ -49,7 +49,7 @@ class Answers:
     `predictions` are in the order of the inputs; `errors` lists the inputs without a prediction if `on_error` is
     "collect". `layers` has a row for each layer (or kernel launch), with times summed over all batches; `total_us` is
     their total in microseconds, and `latency_kind` is "predicted" or "measured". `notes` report how files were read,
-    such as which line was the header. If labels were given, `score` contains the accuracy, the top-5 accuracy, the F1
+    such as which line is the header. If labels were given, `score` contains the accuracy, the top-5 accuracy, the F1
     score of each class and the confusions.
 
     The object is a sequence of its predictions.

@@ -174,8 +174,8 @@ def _bench(loaded: Model, arguments: RunArguments, verify: bool, began: float) -
 
 
 def _inputs(model: Model, arguments: RunArguments) -> np.ndarray:
-    """Return random inputs for a batch or, in 8 bits, the calibration inputs, since random inputs may exceed the
-    scales."""
+    """Return random inputs for a batch or, for 8-bit networks, the calibration inputs, since random inputs may exceed
+    the scales."""
     from ..runtime.backend import EIGHT_BITS
     from ..runtime.calibration import own_calibration
 

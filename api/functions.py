@@ -65,7 +65,7 @@ def classify(
     - an array of pixels, uint8 [H, W], [H, W, 3] or [H, W, 4], or of floating-point numbers in the form that the
       network reads; a NumPy array, or any object with `__array__` or `__dlpack__`, such as a PyTorch tensor. An array
       with an additional leading axis contains several pictures;
-    - for a network with several inputs, a dict that contains a picture or numbers for each input by name.
+    - for a network with several inputs, a dict that contains a picture or numbers for each input, keyed by name.
 
     `layout` is "CHW" or "HWC", channels first or last, for arrays of both kinds. By default, arrays of numbers have the
     layout of the model file, and pixels have channels last. The `input` of a prediction is the path, or the picture's
@@ -81,7 +81,7 @@ def classify(
     "all", and `calibrate` is a folder of pictures from which the scales are determined.
 
     If `labels` is given, the predictions are scored (`score` of the result). It is a folder with a subfolder for each
-    label, a .csv, .tsv or .json file with names and labels, or a pattern of names such as "{label}-*.png".
+    label, a .csv, .tsv or .json file with names and labels, or a filename pattern such as "{label}-*.png".
 
     If `on_error` is "raise", an InputError is raised for the first picture that cannot be used. If it is "collect",
     such pictures are listed in `errors` of the result, and the others are processed. Also raises ArgumentError,

@@ -49,7 +49,7 @@ def activate(dst, data, activation, parameters=(), bias=None, scale=None):
         P: partitions.
     Args:
         dst: a tile in SBUF, float32, bfloat16 or float16.
-        data: a tile in SBUF or PSUM with the shape of dst. Intermediate results are float32.
+        data: a tile in SBUF or PSUM with the same shape as dst. Intermediate results are float32.
         activation: identity, relu, gelu (exact), gelu_tanh, sigmoid, tanh, silu, softplus, mish, exp, abs,
             sqrt, log, reciprocal, hardswish, softsign, erf, sign, sin, cos, sigmoid_by_powers (a
             sigmoid without a table), or one that requires `parameters`: clip (low,

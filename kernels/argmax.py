@@ -96,7 +96,7 @@ def argmax(a):
 
     Dimensions:
         N: rows, any number.
-        C: columns, 1 to 2^24.
+        C: columns, from 1 to 2^24.
     Args:
         a: [N, C] in HBM; float32, bfloat16 or float16. Infinities are compared like other numbers.
     Returns:

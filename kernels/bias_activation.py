@@ -152,7 +152,7 @@ def bias_activation(a, bias, activation="identity", parameters=()):
         bias: [1, H] in HBM; float32 or the dtype of a.
         activation, parameters: softmax over each row, or an activation and its parameters as for `activate`.
     Returns:
-        [N, H] in HBM, with the dtype of a. Intermediate results are float32.
+        [N, H] in HBM, with the same dtype as a. Intermediate results are float32.
     Notes:
         Softmax is numerically stable: rows of large numbers neither overflow nor lose their sum.
     """

@@ -170,12 +170,12 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
         c: classes. All four are limited only by the selected matmul kernel.
     Args:
         x: [N, d] in HBM; float32, bfloat16 or float16.
-        w1, w2: [d, h] and [h, c] in HBM, with the dtype of x.
+        w1, w2: [d, h] and [h, c] in HBM, with the same dtype as x.
         b1, b2: [1, h] and [1, c] in HBM; float32 or the dtype of x.
         matmul: "fused", "tiled", "hoist_load", "block_free_dimension" or "fully_optimized". "fused" keeps hidden units
         in SBUF; if too few rows fit, or if there are more than 8,192 classes, "fully_optimized" is used instead.
     Returns:
-        [N, c] in HBM, with the dtype of x: the softmax of each row.
+        [N, c] in HBM, with the same dtype as x: the softmax of each row.
     Notes:
         Hidden units have the dtype of x. So do products, except in the fused version. Everything else is float32.
     """

@@ -207,8 +207,8 @@ def _turn(turned, x, part, columns):
 
     Several tiles share a PSUM bank.
 
-    In 16 bits, an odd number of rows is padded with a copy of the last row, because PSUM can only be written in whole
-    words.
+    With 16-bit values, an odd number of rows is padded with a copy of the last row, because PSUM can only be written in
+    whole words.
     """
     seen = x[:, part.start * PARTITIONS : min(x.shape[1], part.end * PARTITIONS)]
     rows, features = seen.shape

@@ -119,7 +119,7 @@ def _pooled(same, moments):
     suffices.
 
     The variance of a group is the mean of its squares minus the square of its mean, at least 0. If the mean is large,
-    the difference has few digits, but still more than the pixels have in 16 bits.
+    the difference has few digits, but still more than 16-bit pixels have.
     """
     for own in moments:
         _square(own[:, :, 1], own[:, :, 0], nl.add, own[:, :, 1])

@@ -95,9 +95,9 @@ def matmul_tiled(lhsT, rhs):
         M, N, K: any size.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
-        rhs: [K, N] in HBM, with the dtype of lhsT.
+        rhs: [K, N] in HBM, with the same dtype as lhsT.
     Returns:
-        [M, N] in HBM, with the dtype of lhsT; accumulated in float32 and rounded once.
+        [M, N] in HBM, with the same dtype as lhsT; accumulated in float32 and rounded once.
     Notes:
         Reads the left operand N / 512 times and the right operand M / 128 times. Needs almost no SBUF.
     """
@@ -126,9 +126,9 @@ def matmul_hoist_load(lhsT, rhs):
         K: limited because SBUF must hold 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
-        rhs: [K, N] in HBM, with the dtype of lhsT.
+        rhs: [K, N] in HBM, with the same dtype as lhsT.
     Returns:
-        [M, N] in HBM, with the dtype of lhsT; accumulated in float32 and rounded once.
+        [M, N] in HBM, with the same dtype as lhsT; accumulated in float32 and rounded once.
     Notes:
         Reads the left operand once and the right operand M / 128 times.
     """
@@ -151,11 +151,11 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
         K: limited because SBUF must hold 640 columns of all K tiles: up to 8,704 in float32, 17,664 in 16 bits on trn1.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
-        rhs: [K, N] in HBM, with the dtype of lhsT.
+        rhs: [K, N] in HBM, with the same dtype as lhsT.
         tiles_in_block_m, tiles_in_block_n: the number of tiles of 128 of M and of 512 of N per block. If SBUF cannot
             hold all of K for that many tiles, blocks are made smaller, along N first.
     Returns:
-        [M, N] in HBM, with the dtype of lhsT; accumulated in float32 and rounded once.
+        [M, N] in HBM, with the same dtype as lhsT; accumulated in float32 and rounded once.
     Notes:
         Reads the left operand once and the right operand once for each block of M.
     """
@@ -226,11 +226,11 @@ def matmul_fully_optimized(lhsT, rhs, tiles_in_block_m=0, tiles_in_block_n=0, ti
         M, N, K: any size.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
-        rhs: [K, N] in HBM, with the dtype of lhsT.
+        rhs: [K, N] in HBM, with the same dtype as lhsT.
         tiles_in_block_m, tiles_in_block_n, tiles_in_block_k: tiles of 128 of M, 512 of N and 128 of K per block.
             0 for all three selects the blocks that minimize HBM reads: each operand is read once if SBUF allows it.
     Returns:
-        [M, N] in HBM, with the dtype of lhsT; accumulated in float32 and rounded once.
+        [M, N] in HBM, with the same dtype as lhsT; accumulated in float32 and rounded once.
     Notes:
         If a block contains all of K, results accumulate only in PSUM; otherwise partial results are kept in SBUF in
         float32.

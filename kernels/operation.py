@@ -68,7 +68,7 @@ class Operation:
 
     `name` is the layer to which the operation belongs. `sources` contains the parts of each operand. `windows`
     contains, for each part of each operand, the rows [first, end) that are read, or None for all rows. `margin` is the
-    width of the zeros around the value, which the operations that read it require. `into` is a region of another buffer
+    width of the zero padding around the value that its consumers require. `into` is a region of another buffer
     that the operation writes instead of allocating a buffer. `is_fp8` is true if the value is stored in 8 bits, divided
     by a scale. The scale is part of the constants of the operations that compute and read the value. `column_phases` is
     the number of phases into which the columns are split; phases are stored consecutively (`ColumnPhases`).
@@ -214,7 +214,7 @@ class Operation:
 
     @property
     def columns_held(self) -> int:
-        """Number of columns that a row has in SBUF, including the zeros around them."""
+        """Number of columns of a row in SBUF, including zero padding."""
         return ColumnPhases(self.column_phases, self.columns, self.margin[1], self.margin[3]).total
 
     @property

@@ -212,7 +212,7 @@ def average_pool(
         count_include_pad: whether the mean of a window includes its taps in the padding, or only its taps in the image.
             Taps past the padding are never counted.
     Returns:
-        [B, C, H', W'] in HBM, with the dtype of x.
+        [B, C, H', W'] in HBM, with the same dtype as x.
     Notes:
         Sums are float32.
     Pseudocode:

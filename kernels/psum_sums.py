@@ -47,10 +47,10 @@ def psum_side_by_side(lhsT, rhs, slices=4):
         M: up to 128. N: up to 512. K: limited because SBUF must hold a column of K tiles.
     Args:
         lhsT: [K, M] in HBM, the left operand transposed; float32, bfloat16 or float16.
-        rhs: [K, N] in HBM, with the dtype of lhsT.
+        rhs: [K, N] in HBM, with the same dtype as lhsT.
         slices: number of slices of N, at most N.
     Returns:
-        [M, N] in HBM, with the dtype of lhsT; accumulated in float32 in one bank of PSUM.
+        [M, N] in HBM, with the same dtype as lhsT; accumulated in float32 in one bank of PSUM.
     Notes:
         `trninfer lint` rejects this kernel, because a trn2 device is reported to lose terms of such sums.
     """
@@ -79,7 +79,7 @@ def psum_within(lhsT, rhs):
     Dimensions and Args:
         See `psum_side_by_side`; N must be greater than twice the number of K tiles.
     Returns:
-        [M, N] in HBM, with the dtype of lhsT; accumulated in float32 in one tile of PSUM.
+        [M, N] in HBM, with the same dtype as lhsT; accumulated in float32 in one tile of PSUM.
     """
     _check(lhsT, rhs)
     columns = rhs.shape[1]

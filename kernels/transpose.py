@@ -63,7 +63,7 @@ def transpose(a):
     Args:
         a: [M, N] in HBM; float32, bfloat16 or float16.
     Returns:
-        [N, M] in HBM, with the dtype of a.
+        [N, M] in HBM, with the same dtype as a.
     Notes:
         Exact for finite numbers. On NeuronCore-v2 the Tensor Engine transposes by multiplying with the identity, so an
         infinity or NaN corrupts the other elements in the same row of the transposed 128x128 tile; later cores copy the

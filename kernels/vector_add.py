@@ -83,7 +83,7 @@ def vector_add_naive(a, b):
     Args:
         a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
     Returns:
-        [n] in HBM, with the dtype of a. The sum is computed in float32 and rounded once.
+        [n] in HBM, with the same dtype as a. The sum is computed in float32 and rounded once.
     Notes:
         The baseline for the other versions: three DMAs for every number.
     """
@@ -101,9 +101,9 @@ def vector_add_tiled(a, b, rows=128):
         n: length of the vectors; arbitrary.
     Args:
         a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
-        rows: numbers per tile, 1 to 128.
+        rows: numbers per tile, from 1 to 128.
     Returns:
-        [n] in HBM, with the dtype of a. The sum is computed in float32 and rounded once.
+        [n] in HBM, with the same dtype as a. The sum is computed in float32 and rounded once.
     Notes:
         Every number requires a separate DMA descriptor, which moves one element to one partition.
     """
@@ -124,7 +124,7 @@ def vector_add_stream(a, b, free=1000):
         a, b: [n] in HBM; float32, bfloat16 or float16, with the same dtype.
         free: numbers of each partition per tile; three tiles must fit in SBUF.
     Returns:
-        [n] in HBM, with the dtype of a. The sum is computed in float32 and rounded once.
+        [n] in HBM, with the same dtype as a. The sum is computed in float32 and rounded once.
     Notes:
         Long tiles make DMAs efficient; short tiles overlap better. At n = 256,000, two tiles of 1,000 are faster than
         one of 2,000.
@@ -154,7 +154,7 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
         free: numbers of each partition per tile.
         tiles: number of slots for each of a, b and the sum; 3 * tiles * free numbers must fit in an SBUF partition.
     Returns:
-        [n] in HBM, with the dtype of a. The sum is computed in float32 and rounded once.
+        [n] in HBM, with the same dtype as a. The sum is computed in float32 and rounded once.
     Notes:
         Tile i is stored in slot i % tiles. Its load may begin as soon as tile i - tiles has been added, and its sum
         waits for the store of that tile. With a single slot, nothing overlaps. No other part of SBUF is used.

@@ -14,8 +14,8 @@ from .graph import Graph, Node, Unsupported
 
 @dataclass(frozen=True)
 class Reach:
-    """The rows [first, end) of the first operand that an operation reads to compute a band; rows outside [0, rows) are
-    padding."""
+    """The rows [first, end) that an operation reads from its first operand to compute a band; rows outside [0, rows)
+    are padding."""
 
     first: int
     end: int
@@ -40,12 +40,12 @@ def can_band(node: Node) -> bool:
 
 
 def reach_of(node: Node, rows: Rows) -> Reach:
-    """Return the rows of its first operand that a node reads to compute `rows` of its value."""
+    """Return the rows that a node reads from its first operand to compute `rows` of its value."""
     return Reach(*node.operation.rows_read(rows), node.before[1])
 
 
 def operand_rows(node: Node, operand: int, own: Rows, reach: Reach) -> Rows:
-    """Return the rows of an operand that a node reads to compute the rows `own` of its value."""
+    """Return the rows that a node reads from an operand to compute the rows `own` of its value."""
     return node.operation.operand_rows(operand, own, reach.inside)
 
 
@@ -92,8 +92,7 @@ def is_by_row(graph: Graph, node: Node, part: int, operand: int) -> bool:
 
 
 def windows_of(graph: Graph, number: int, plan: BandPlan, first: int) -> tuple[Windows, ...]:
-    """Return the rows of each part of each operand that a node's band reads, relative to the first stored row of the
-    part.
+    """Return the rows that a node's band reads from each part of each operand, relative to the part's first stored row.
 
     Parts of one operand may start at different rows, because other nodes may read more rows of some parts than of
     others.

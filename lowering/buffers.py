@@ -8,7 +8,7 @@ from ..kernels.program import Buffer, Memory, Operation, Store, WriteRegion
 
 
 def outline(operation: Operation) -> dict[str, Any]:
-    """Return the fields that an operation has in common with the buffer and the store of its value."""
+    """Return the fields that an operation shares with the buffer and the store of its value."""
     names = ("name", "channels", "rows", "columns", "packed", "column_phases")
     return {name: getattr(operation, name) for name in names}
 
@@ -23,7 +23,7 @@ def buffer_of(operation: Operation, memory: Memory) -> Buffer:
 
 
 def store_of(operation: Operation, value: int, place: WriteRegion) -> Store:
-    """Return the store of the value of another operation."""
+    """Return the operation that stores another operation's value."""
     return Store(
         **outline(operation),
         is_fp8=operation.is_fp8,

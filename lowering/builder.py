@@ -87,7 +87,7 @@ class GraphBuilder:
     def add_by_channel(
         self, operation: type[Operation], layer: Layer, after: Shape, each: int = 1, **fields: Any
     ) -> None:
-        """Append an operation that computes `each` channels for every channel of its parts, in their stored order."""
+        """Append an operation that computes `each` output channels per channel of its parts, in their stored order."""
         read = layer.inputs[0]
         source, before = self.places[read], self.shapes[read]
         number = len(self.nodes)
@@ -271,7 +271,7 @@ class GraphBuilder:
         return self.places[source].spread(numbers, fill)
 
     def fits_columns(self, source: str) -> bool:
-        """True if SBUF can hold one number for each element of a value."""
+        """True if SBUF can hold one number per element of a value."""
         return math.prod(self.shapes[source][1:]) * len(self.heights(self.places[source])) <= MOST_COLUMNS
 
     def filters(self, layer: Layer) -> LazyArray:

@@ -40,7 +40,7 @@ class Candidates:
                     yield without_minimal_filtering(decisions)
 
     def shapes(self) -> list[Decisions]:
-        """Return the combinations of launch-wide choices for which a draft is worthwhile."""
+        """Return the combinations of launch-wide choices that are worth drafting."""
         states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
         reason = Unsupported("no part of it fits")
         for each in self._pipeline.passes:

@@ -38,7 +38,7 @@ class Channels:
 
     @property
     def total(self) -> int:
-        """The number of channels of all parts, whether read or not."""
+        """The total number of channels in all parts, whether they are read or not."""
         return sum(self.sizes)
 
     def tile_sizes(self) -> list[int]:
@@ -79,8 +79,7 @@ class Channels:
         return Channels(parts, sizes, _starts(sizes)[np.searchsorted(used_parts, part)] + within)
 
     def given_by(self, part: int, each: int = 1) -> Channels:
-        """Return the channels that an operation outputs if it computes `each` channels for every channel of the
-        parts."""
+        """Return the output channels of an operation that computes `each` channels per channel of the parts."""
         order = (self.order[:, None] * each + np.arange(each)).ravel()
         return Channels((part,), (self.total * each,), order)
 

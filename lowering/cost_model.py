@@ -103,7 +103,7 @@ def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> _K
 
 
 class CostModel:
-    """The cost model for one target and element size. Each distinct operation is simulated once per process.
+    """The cost model for a target and an element size. Each distinct operation is simulated once per process.
 
     With two `cores`, costs are for one core that shares its HBM stack with the other.
     """
@@ -136,7 +136,8 @@ class CostModel:
 
     def zeros(self, program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], float]:
         """Return the matmuls of zeros to add to a simulated program (see `warmup.zeros_of`), and the predicted time
-        with them as a fraction of the current time. If zeros would save no time, return no matmuls and a fraction of 1.
+        with these matmuls as a fraction of the current time. If zeros would save no time, return no matmuls and a
+        fraction of 1.
         """
         if not is_cold(run):
             return (), 1.0
@@ -256,7 +257,7 @@ class _Alone:
 
     @property
     def bands(self) -> list[int]:
-        """The numbers of bands to try; only one band is simulated."""
+        """The numbers of bands to try. Only one band is simulated."""
         if not can_band(self._node):
             return [1]
         return [bands for bands in BANDS if bands == BANDS[-1] or self._pixels <= MOST_PIXELS * bands]
@@ -305,7 +306,7 @@ class _Alone:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A key that contains everything on which the cost depends."""
+        """A key that contains everything that the cost depends on."""
         operands, sources = self._operands(None)
         return with_fields(self._operation, sources=sources), tuple(operands), self._packed, self._node.before
 

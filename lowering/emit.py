@@ -121,8 +121,8 @@ class _Emission:
         return WriteRegion(self._buffers[reader], divmod(part, step[1]), step)
 
     def _interleaved(self, number: int) -> tuple[int, int] | None:
-        """Return the node whose value contains the value of this node as a phase or as a contiguous run of elements,
-        and the index of the phase or run. Return None if there is no such node."""
+        """Return the node whose value contains this node's value as a phase or a contiguous run of elements, and the
+        index of that phase or run. Return None if there is no such node."""
         node, readers = self._graph.nodes[number], self._graph.readers(number)
         if len(readers) != 1 or self._memory(number) is not None:
             return None
@@ -153,7 +153,8 @@ class _Emission:
         return reader, parts.index(number)
 
     def _is_part(self, number: int, reader: int) -> bool:
-        """True if a node moves the elements of its value through HBM and packs as many images as its consumer."""
+        """True if a node moves the elements of its value through HBM and packs the same number of images as its
+        consumer."""
         if number < 0 or not self._is_alone(number, reader):
             return False
         operation = self._graph.nodes[number].operation
@@ -269,7 +270,7 @@ class _Emission:
         )
 
     def _memory(self, number: int) -> Memory | None:
-        """Return the memory of the buffer of a node's value, or None if the value does not require a buffer."""
+        """Return the memory that holds the buffer of a node's value, or None if the value does not require a buffer."""
         node = self._graph.nodes[number]
         is_returned = node.output is not None and not node.operation.has_answers
         if is_returned and (node.memory is Memory.HBM or not self._graph.readers(number)):

@@ -45,7 +45,7 @@ class Footprint:
 
     @cached_property
     def values_at_peak(self) -> dict[int, int]:
-        """Bytes per partition of the values that are live at the peak, keyed by operation."""
+        """Bytes per partition of each value that is live at the peak, keyed by operation."""
         return self._fullest[2]
 
     @cached_property

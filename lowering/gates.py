@@ -1,7 +1,7 @@
 """Optimize squeeze-and-excite gates and network heads, which compute only one number per channel but require many slow
 instructions.
 
-A mean over a whole image is replaced with a sum if only 1x1 convolutions of single pixels read it: their filters are
+A mean over a whole image is replaced with a sum if it is read only by 1x1 convolutions of 1x1 images: their filters are
 divided by the number of pixels instead. Gates are marked so that all channels can be computed at once
 (kernels/operations/gates.py).
 """

@@ -52,5 +52,5 @@ def as_image(shape: Shape) -> Shape:
 
 
 def computes_nothing(graph: Graph) -> bool:
-    """True if the value of a layer's graph is identical to its only input as stored in HBM, apart from the shape."""
+    """True if the value of a layer's graph is stored in HBM exactly like its only input, apart from the shape."""
     return len(graph.inputs) == 1 and all(node.operation.keeps_numbers(math.prod(node.before)) for node in graph.nodes)

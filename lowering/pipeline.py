@@ -115,7 +115,7 @@ class LaunchPlan:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def pictures_of(self, output: Any) -> np.ndarray:
-        """Return an output of the launch, or its classes, without padding: [pictures, ...]."""
+        """Return an output of the launch, or its classes, with the padding removed: [pictures, ...]."""
         whole = np.asarray(output)
         shares = whole.reshape(self._shares, -1, *whole.shape[1:])[:, : self.program.pictures]
         return shares.reshape(-1, *whole.shape[1:])
@@ -123,7 +123,7 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The parts of lowering a graph to a launch that are the same for all candidates.
+    """The steps of lowering a graph to a launch that all candidates share.
 
     `forms`: the forms of convolutions in addition to the direct one. `budget_bytes`: bytes of an SBUF partition.
     """
@@ -180,7 +180,8 @@ class Pipeline:
             check_margins(graph)
 
     def lower(self, decisions: Decisions, ask: Ask | None = None) -> WeightLayout:
-        """Run all passes and lay out the weights. The previous result is reused if it was for the same choices."""
+        """Run all passes and lay out the weights. If the choices are the same as in the previous call, its result is
+        reused."""
         if ask is not None:
             return lay_out_weights(self.run(decisions, ask)[-1][1])
         kinds = {kind for each in self.passes for kind in each.kinds}

@@ -203,7 +203,8 @@ def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions 
 
 
 def computed_again(graph: Graph, region: Region) -> float:
-    """Return the work of a band in the middle of a region, including halos, relative to its share of the rows."""
+    """Return the work of a band in the middle of a region, including its halo rows, relative to its share of the
+    rows."""
     rows = graph.nodes[region.end - 1].operation.rows
     bands = list(band_rows(rows, region.bands))
     plan = BandPlan(graph, region.first, region.end, bands[len(bands) // 2])
@@ -227,7 +228,7 @@ def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:
 
 
 def _reads_by_row(graph: Graph, node: Node, first: int) -> bool:
-    """True if a node of a region that begins at `first` reads none of the region's values as a whole."""
+    """True if a node in a region that begins at `first` reads none of the region's values as a whole."""
     return all(
         part < first or is_by_row(graph, node, part, operand)
         for operand, parts in enumerate(node.sources)

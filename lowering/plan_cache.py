@@ -1,4 +1,4 @@
-"""Cache plans on disk: the decisions about a launch, keyed by everything on which they depend.
+"""Cache plans on disk: the decisions about a launch, keyed by everything that they depend on.
 
 Each plan is a file in the folder `plans` of the TRNINFER_CACHE folder if that is set, else in the user's cache folder
 for trninfer. Files are written atomically, with a digest. If a file is damaged, unreadable or belongs to another
@@ -131,7 +131,7 @@ def key_of(graph: Graph, target: str, *settings: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _sources() -> str:
-    """Return a digest of the source files on which plans depend.
+    """Return a digest of the source files that plans depend on.
 
     Timestamps are not used, because they may coincide or lie in the future.
     """

@@ -44,7 +44,7 @@ def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
 
 
 def _matrices(filters: np.ndarray, shape: tuple[int, ...], channels: list[slice], geometry: RowBlocks) -> np.ndarray:
-    """Return filters [channels, 1, kh, kw] as filters of groups of rows: [outputs, inputs of a block, steps, kw]."""
+    """Convert filters [channels, 1, kh, kw] to filters for groups of rows: [outputs, inputs of a block, steps, kw]."""
     each = geometry.channels
     whole = np.zeros((len(channels), geometry.rows, each, geometry.rows, each, *shape[2:]), filters.dtype)
     for number, own in enumerate(channels):
@@ -55,7 +55,7 @@ def _matrices(filters: np.ndarray, shape: tuple[int, ...], channels: list[slice]
 
 
 def _on_partitions(numbers: np.ndarray, channels: list[slice], geometry: RowBlocks) -> np.ndarray:
-    """Return per-channel numbers as one number for each partition of each block."""
+    """Convert per-channel numbers to one number per partition of each block."""
     whole = np.zeros((len(channels), geometry.rows, geometry.channels), numbers.dtype)
     for number, own in enumerate(channels):
         whole[number, :, : own.stop - own.start] = numbers[own]

@@ -81,6 +81,6 @@ def with_stages(decisions: Decisions, graph: Graph, stages: Sequence[StageOf]) -
 
 
 def scaled(decisions: Decisions, more: int, less: int) -> Decisions:
-    """Return the decisions with the images per pass of each stage scaled by more / less, at least one image."""
+    """Return the decisions with the images per pass of each stage scaled by more / less, to at least one image."""
     stages = decisions.of(Kind.STAGE).items()
     return decisions.having(*(Choice(Kind.STAGE, node, max(1, each * more // less)) for node, each in stages))

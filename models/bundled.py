@@ -24,7 +24,7 @@ class Accuracy:
 
     @property
     def fraction(self) -> float:
-        """The fraction of correct answers, 0 to 1."""
+        """The fraction of correct answers, from 0 to 1."""
         return self.correct / self.total
 
 

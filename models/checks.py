@@ -27,7 +27,7 @@ INPUT = "input"  # the name that denotes the network's input among a layer's inp
 
 
 def describe_shape(shape: Shape) -> str:
-    """Describe a shape in words for error messages, such as '64 features' or 'an image of 1x32x32'."""
+    """Describe a shape in error messages, such as '64 features' or 'an image of 1x32x32'."""
     if len(shape) == 1:
         return f"{shape[0]} features"
     return f"an image of {'x'.join(map(str, shape))}"

@@ -42,12 +42,13 @@ class Model:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The assumptions about pictures made by the import, in words; empty if file and options specify everything."""
+        """The assumptions that the import made about pictures, as text; empty if file and options specify
+        everything."""
         return self._notes("assumed")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes recorded by the import, in words."""
+        """The notes recorded during import, as text."""
         return self._notes("notes")
 
     def _notes(self, key: str) -> tuple[str, ...]:

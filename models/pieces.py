@@ -49,7 +49,7 @@ class Pieces(NamedTuple):
         return np.maximum(self.right - self.left, self.bottom - self.top)
 
     def likeness(self, box: Box) -> np.ndarray:
-        """Return the overlap of each piece's box with this box as intersection over union, 0 to 1."""
+        """Return the overlap of each piece's box with this box as intersection over union, from 0 to 1."""
         shared = self._shared(box)
         return shared / ((self.right - self.left) * (self.bottom - self.top) + box.width * box.height - shared)
 
@@ -130,7 +130,7 @@ def _outline(mask: np.ndarray) -> np.ndarray:
 def _sharpness(
     ink: np.ndarray, ys: np.ndarray, xs: np.ndarray, of: np.ndarray, level: np.ndarray, sides: np.ndarray
 ) -> np.ndarray:
-    """Return the sharpness of each piece's outline, 0 to 1, [pieces]: 1 if ink changes by 0.8 times its `level`.
+    """Return the sharpness of each piece's outline, from 0 to 1, [pieces]: 1 if ink changes by 0.8 times its `level`.
 
     The outline is given by the positions of its pixels, and `of` is the piece of each pixel. The change is measured
     over a tenth of the piece's longer side: even blurred strokes end within this distance, but light and shadows do

@@ -203,7 +203,7 @@ class Adviser:
             )
 
     def _on_cores(self, before: float) -> Advice:
-        """Return advice on running the same batch on each of several cores that share HBM."""
+        """Return advice on running a batch of the same size on each of several cores that share HBM."""
         with what_if(shared_hbm(self._target, CORES), self._target):
             shared = self._open(self._setting, SimulatedBackend(self._target)).time(self._setting.batch)
         after = shared.total_us / (CORES * self._setting.batch)

@@ -32,7 +32,7 @@ class BackendUnavailable(TrninferError, RuntimeError):  # noqa: N818 (the condit
 
 
 class TargetError(TrninferError, ValueError):
-    """There is no such target. The message is one line for the user."""
+    """The target does not exist. The message is one line for the user."""
 
 
 class KernelError(TrninferError, ValueError):

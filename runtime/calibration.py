@@ -34,8 +34,8 @@ class Agreement(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Results of the golden model for calibration inputs: the largest magnitude of each layer, the classes [N] of the
-    primary output, and all output values [N, row_size]."""
+    """The results of the golden model for calibration inputs: the largest magnitude in each layer, the classes [N] of
+    the primary output, and all output values [N, row_size]."""
 
     largest: dict[str, float]
     classes: np.ndarray
@@ -62,7 +62,7 @@ class Calibration:
         return self._traced[1]
 
     def agreement(self, model: Model, classes: np.ndarray, probabilities: np.ndarray) -> Agreement:
-        """Compare the results of a session for the inputs with those of the golden model."""
+        """Compare a session's results for the inputs with the golden model's results."""
         golden = self.trace(model)
         if model.network.output.kind == "map":
             equal = probabilities == golden.numbers

@@ -55,10 +55,10 @@ def choose_backend(
     """Return the backend named "auto", "neuron" or "sim" for a target ("trn1", "trn2" or "trn3").
 
     If `target` is None, NEURON_PLATFORM_TARGET_OVERRIDE is used, else the chip of this machine, else trn2. The choice
-    also determines which `nki` the kernels of this process import, so it fails if the other one is already loaded. If
-    `keep_timelines`, the results of the simulator's launches include their timelines, which takes memory. `lnc` is the
-    number of NeuronCores in the logical core on which a network is launched. `neuron_options` are passed to
-    `neuron.open_neuron_backend` if the chip is chosen. Raises BackendUnavailable and TargetError.
+    also determines which `nki` package the kernels of this process import, so it fails if the other one is already
+    loaded. If `keep_timelines`, the results of the simulator's launches include their timelines, which takes memory.
+    `lnc` is the number of NeuronCores in the logical core on which a network is launched. `neuron_options` are passed
+    to `neuron.open_neuron_backend` if the chip is chosen. Raises BackendUnavailable and TargetError.
     """
     choice = decide(name)
     _LOG.info("backend %s: %s", choice.backend, choice.reason)

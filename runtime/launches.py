@@ -111,7 +111,7 @@ def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:
 
 
 def _in_eight_bits(model: Model, info: BackendInfo, options: LaunchOptions, batch: int) -> Launches:
-    """Return the launches of a network in 8 bits, with a note on its 8-bit layers.
+    """Return the launches of a network that uses 8-bit values, with a note on its 8-bit layers.
 
     Raise KernelError if this is impossible.
     """
@@ -238,7 +238,7 @@ class NetworkLaunches:
         self._work = row_operations(model.network, self.rows)
 
     def eight_bits_note(self, source: str) -> str:
-        """Describe which layers are in 8 bits; `source` is the origin of the scales."""
+        """Describe which layers use 8-bit values; `source` is the origin of the scales."""
         return self._plan.eight_bits_note(source)
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
@@ -353,6 +353,6 @@ def _no_classes(size: int) -> np.ndarray:
 
 
 def _shapes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shapes of a layer for its row; features are shown without image axes."""
+    """Return the shapes shown in a layer's row; features are shown without image axes."""
     shapes = [shape[:1] if shape[1:] == (1, 1) else shape for shape in (before, after)]
     return (BATCH, *shapes[0]), (BATCH, *shapes[1])

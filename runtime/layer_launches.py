@@ -296,8 +296,8 @@ class _Chain:
         self._values[layer.name] = self._append(self._program_step(layer, graph))
 
     def _with_few_inputs(self, layer: Concat) -> Concat:
-        """Split a concatenation that has too many inputs for one launch: first append concatenations of some of its
-        inputs."""
+        """Split a concatenation that has too many inputs for one launch by first appending concatenations of some of
+        its inputs."""
         reads = layer.inputs
         while len(reads) > MAX_INPUTS:
             groups = [reads[first : first + MAX_INPUTS] for first in range(0, len(reads), MAX_INPUTS)]

@@ -2,7 +2,7 @@
 
 Each instruction belongs to the layer of its operation (lowering/owners.py), except that instructions that keep the
 Tensor Engine warm (kernels/tiling/warm_up.py) belong to the launch. A layer's time is the time of its instructions on
-the critical path. The rows therefore add up to the time of the launch, exactly, in whole picoseconds. Work that is not
+the critical path. The rows therefore add up exactly to the time of the launch, in whole picoseconds. Work that is not
 on the critical path adds no time. The rates of a layer's operations and bytes refer to the time during which its own
 instructions ran, possibly concurrently with instructions of other layers.
 """

@@ -69,7 +69,7 @@ def best_lines(report: Report) -> list[str]:
 
 
 def _best_of(points: Sequence[SweepPoint], within: str) -> str:
-    """Describe the batch size with the highest throughput; `within` states the latency limit in words."""
+    """Describe the batch size with the highest throughput; `within` is the latency limit as text."""
     best = next((point for point in points if point.best), None)
     if best is None:
         least = min(point.total_us for point in points)

@@ -16,7 +16,7 @@ def matrix_transpose(a):
     Args:
         a: [M, N] in HBM.
     Returns:
-        [N, M] in HBM, with the dtype of a.
+        [N, M] in HBM, with the same dtype as a.
     Notes:
         Every DMA moves rows of 128 elements. The Scalar Engine evicts PSUM, as in the measured kernel.
     """

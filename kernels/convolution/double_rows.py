@@ -22,7 +22,7 @@ FREE_DIMENSIONS = 3  # number of free dimensions that most instructions can read
 
 @dataclass(frozen=True)
 class Matmul:
-    """A matmul of one input tile with the weights of one filter step, or a matmul over two planes.
+    """A matmul of one input tile and the weights of one filter step, or a matmul over two planes.
 
     The second plane starts `inputs_apart` and `weights_apart` elements of a partition after the first.
     """

@@ -9,9 +9,9 @@ and on the sums of each tile of output channels. With many channels, matmuls hid
 especially in float32, in which a column takes four cycles.
 
 Minimal filtering has larger errors than the direct form: in float32 by a factor of 1.3 (pairs) or 1.7 (squares), and in
-16 bits, to which combinations are rounded, by a factor of 1.9 (pairs). Squares are not used in 16 bits, because the
-errors would be two and a half times as large, and the Vector Engine would lose more time than the Tensor Engine would
-save (docs/convolutions.md). In float16 the sum of two inputs must not overflow.
+16-bit formats, to which combinations are rounded, by a factor of 1.9 (pairs). Squares are not used with 16-bit values,
+because the errors would be two and a half times as large, and the Vector Engine would lose more time than the Tensor
+Engine would save (docs/convolutions.md). In float16 the sum of two inputs must not overflow.
 
 In networks, depthwise filters of any size have additional forms. "Rows of 2" and "rows of 4" (row_blocks.py) compute
 the same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices can
@@ -66,7 +66,7 @@ def worthwhile(gen2: bool, item_bytes: int) -> tuple[Form, ...]:
     """Return the forms, other than the direct one, whose errors are small enough for the form to be chosen by default.
 
     NeuronCore-v2 takes two cycles to add two tiles, and its Vector Engine shares ports with other engines: there,
-    minimal filtering gains nothing in 16 bits, and squares gain nothing in float32.
+    minimal filtering gains nothing with 16-bit values, and squares gain nothing in float32.
     """
     if item_bytes == 2:
         return () if gen2 else (Form.PAIRS,)
@@ -74,14 +74,14 @@ def worthwhile(gen2: bool, item_bytes: int) -> tuple[Form, ...]:
 
 
 def matrices(form: Form, steps: int) -> int:
-    """Return the number of stationary matrices of a filter that takes `steps` matmuls in the direct form."""
+    """Return the number of stationary matrices for a filter that requires `steps` matmuls in the direct form."""
     if form is Form.PAIRS:
         return steps // 3 * 4
     return 16 if form is Form.SQUARES else steps
 
 
 def most_columns(form: Form, bank_columns: int) -> int:
-    """Return the maximum number of columns of a matmul: as many as a PSUM bank holds, or half as many for squares."""
+    """Return the maximum number of columns per matmul: as many as a PSUM bank holds, or half as many for squares."""
     return bank_columns // 2 if form is Form.SQUARES else bank_columns
 
 

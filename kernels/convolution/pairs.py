@@ -41,9 +41,10 @@ def pair_inputs(tile, plan):
 def _combine(combined, tile, from_host):
     """Compute the combinations [K, 4, images, rows, pairs] of [K, images, rows, 2 * pairs + 2].
 
-    In 16 bits, the columns are first split into even and odd columns, which the Vector Engine adds at two elements per
-    cycle (trainium2_arch). If the filters are rounded twice (before and after they are combined), the rounding error of
-    the input is partly compensated: (c1 + c2) / 2 and (c1 - c2) / 2 replace d2 and d1 in the other two combinations.
+    With 16-bit values, the columns are first split into even and odd columns, which the Vector Engine adds at two
+    elements per cycle (trainium2_arch). If the filters are rounded twice (before and after they are combined), the
+    rounding error of the input is partly compensated: (c1 + c2) / 2 and (c1 - c2) / 2 replace d2 and d1 in the other
+    two combinations.
     """
     partitions, images, rows, columns = tile.shape
     pairs = combined.shape[4]

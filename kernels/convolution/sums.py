@@ -6,8 +6,8 @@ activation.
             sums = accumulate(weights[tile], inputs[tile])      # a matmul for each step
         result[piece] = finish(sums)            # pool, scale, bias, activation
 
-Minimal filtering computes its sums in pairs.py and squares.py. In 8 bits, a matmul contracts over two input tiles or
-over two steps of the filter (double_rows.py).
+Minimal filtering computes its sums in pairs.py and squares.py. With 8-bit values, a matmul contracts over two input
+tiles or over two steps of the filter (double_rows.py).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class OutputTile:
 class Epilogue:
     """The epilogue of a tile of output channels: activation(sums * scale + bias), with float32 columns [channels, 1].
 
-    If there is an `addend` (in SBUF, with the shape of the result), pooling is not supported. The Vector Engine
+    If there is an `addend` (in SBUF, with the same shape as the result), pooling is not supported. The Vector Engine
     computes activation((sums * before + addend) * after + bias). Alternatively, the Tensor Engine adds, using a
     `diagonal` matrix of the column `inverse`: activation((sums + diagonal @ addend) * scale + bias). A column that is
     None represents ones. `bounds` contains columns that replace the parameters of the activation.

@@ -1,4 +1,4 @@
-"""Channel gates, which are convolutions of single pixels. All tiles of channels share one tensor.
+"""Channel gates, which are 1x1 convolutions of 1x1 images. All tiles of channels share one tensor.
 
 With one number per partition, issuing an instruction takes longer than executing it. Therefore the sums of all tiles
 are adjacent in one PSUM tile, and one instruction each adds the bias and applies the activation to all of them. Each

@@ -45,7 +45,7 @@ def pool_row_fold(launch, number, operation: RowFoldPool, operands):
 
     Bands of a few rows are pooled while the next rows are computed.
 
-    The values are nonnegative, so the zeros around them never exceed the maximum.
+    The values are nonnegative, so the zero padding never exceeds the maximum.
     """
     (value,) = operands
     output = launch.output_of(operation, [operation.channels])

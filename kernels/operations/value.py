@@ -1,4 +1,4 @@
-"""The value of an operation: tiles of up to 128 partitions in SBUF, with zeros around each image, or a tensor in
+"""The value of an operation: tiles of up to 128 partitions in SBUF, with zero padding around each image, or a tensor in
 HBM."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Value:
         return self.tiles[t][:, :, top:bottom, left:right]
 
     def in_phases(self, t: int) -> nl.NkiTensor:
-        """Return tile `t` as [partitions, images, rows, phases, columns of a phase], without the zeros around it."""
+        """Return tile `t` as [partitions, images, rows, phases, columns of a phase], without its zero padding."""
         phases = ColumnPhases(self.column_phases, self.columns, self.margins[t][1], self.margins[t][3])
         apart = self.inside(t).reshape_dim(3, (phases.count, phases.each))
         return apart[:, :, :, :, phases.lead : phases.lead + phases.inside]
@@ -150,8 +150,8 @@ def allocate_value(launch, operation, pictures, partitions, is_blank=True):
 def _tiles(launch, operation, shapes):
     """Allocate tiles for a value, and return the tiles and their pitches.
 
-    In 8 bits, two tiles of equal shape share a tensor, with their rows interleaved, so that a matmul can contract over
-    both. The two planes must be close to each other, because the strides of instructions are limited.
+    With 8-bit values, two tiles of equal shape share a tensor, with their rows interleaved, so that a matmul can
+    contract over both. The two planes must be close to each other, because the strides of instructions are limited.
     """
     tiles: list[nl.NkiTensor] = []
     pitches: list[int] = []

@@ -1,8 +1,8 @@
 """Columns in phases: columns that are a pool's stride apart are stored contiguously.
 
 With two phases, the even columns come first, followed by the odd columns. The taps of a window then read adjacent
-columns, which the Vector Engine processes at twice the rate in 16 bits. Each phase has zeros before and after its
-columns.
+columns, which the Vector Engine processes at twice the rate if they are 16-bit values. Each phase has zeros before and
+after its columns.
 
 The module is pure arithmetic and does not import `nki`.
 """
@@ -16,7 +16,7 @@ from .packing import ceil_div
 
 @dataclass(frozen=True)
 class ColumnPhases:
-    """`columns` columns in `count` phases, with `left` and `right` columns of zeros around them."""
+    """`columns` columns in `count` phases, padded with `left` and `right` columns of zeros."""
 
     count: int
     columns: int

@@ -182,7 +182,7 @@ def whole_words(columns, dtype):
 
 
 def several_columns(columns, dtype):
-    """Return the number of columns of a Tensor Engine operand, which is at least two in 16 bits."""
+    """Return the number of columns of a Tensor Engine operand, which is at least two for 16-bit dtypes."""
     return max(columns, 2) if itemsize(dtype) == 2 else columns
 
 

@@ -28,7 +28,7 @@ def check_tiles(graph: Graph) -> None:
 
 
 def check_margins(graph: Graph) -> None:
-    """Raise AssertionError if an operation reads more zeros around a value than are reserved."""
+    """Raise AssertionError if an operation reads more zero padding around a value than is reserved."""
     for node, required in zip(graph.nodes, wanted_margins(graph)):
         enough = all(reserved >= side for reserved, side in zip(node.operation.margin, required))
         assert enough, f"node {node.id} has margins {node.operation.margin}; its readers need {required}"

@@ -67,7 +67,7 @@ def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
 
 
 def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
-    """For each buffer size, return the node in a form, or None if the form does not support that size."""
+    """For each buffer size, return the node in the given form, or None if the form does not support that size."""
     if form is Form.MADE:
         return [_with_made_diagonals(graph, node)]
     if form is Form.PRODUCTS:
@@ -170,7 +170,7 @@ def _in_form(graph: Graph, node: Node, form: Form, combined_bytes: int) -> Node 
 
 
 def _fits_loaded(operation: Convolution, form: Form, element_bytes: int) -> bool:
-    """True if the buffer of an input in HBM can hold a few of its rows, combined twice, and output rows.
+    """True if the buffer of an input in HBM can hold a few input rows, combined twice, and the output rows.
 
     `element_bytes`: the bytes of one element in all tiles.
     """

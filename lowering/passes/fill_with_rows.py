@@ -43,7 +43,7 @@ class FillWithRows(SwitchedPass):
 
 
 def fill_with_rows(graph: Graph) -> Graph | None:
-    """Pack as many rows as fit; return None if no value has more rows per group than pack_rows.py would pack."""
+    """Pack as many rows as fit; return None if no value would have more rows per group than with pack_rows.py."""
     if not any(_most_rows(node, divides=False) > OTHERWISE for node in graph.nodes):
         return None
     padded = pad_channels(graph, _zeros) or graph
@@ -84,8 +84,8 @@ def _most_rows(node: Node, divides: bool) -> int:
 
 
 def _whole_or_zeroed(node: Node, each: int) -> int:
-    """Return the largest number of rows per group, up to `each`, that divides a node's rows or whose rows outside the
-    image can be set to zero."""
+    """Return the largest number of rows per group, up to `each`, that divides a node's number of rows, or for which the
+    rows outside the image can be set to zero."""
     while node.operation.rows % each > 0 and each <= OTHERWISE and node.operation.channels % QUARTER > 0:
         each //= 2
     return each

@@ -5,7 +5,7 @@ For a small image, the columns of the filter become channels; other inputs are l
 A convolution of C channels with filters that are kw columns wide is equivalent to a convolution of kw * C channels (the
 image and its copies, each shifted left by one more column) with filters of one column. The copies require no memory in
 HBM: because the host adds the zero padding, a DMA can read the same rows again starting at the next column, in
-contiguous runs that are as long as an image. A single DMA thus loads everything that a row of the filter reads.
+contiguous runs as long as an image. A single DMA thus loads everything that a row of the filter reads.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def pack_images(graph: Graph, images: int) -> Graph:
 
 
 def _ungrouped(graph: Graph, node: Node) -> Node:
-    """Return a convolution of packed images whose filters are zero for the channels of other groups, because the
-    diagonal blocks of the filters correspond to images instead of groups."""
+    """Return a convolution of packed images whose filters are zero for the channels of other groups: the diagonal
+    blocks of its filters correspond to images instead of groups."""
     filtered = node.operation.filtered
     if filtered is None or filtered.filter_groups == 1 or graph.packed_in(node) == 1:
         return node

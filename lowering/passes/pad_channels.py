@@ -1,9 +1,9 @@
 """Pad values of few channels with zeros to a quarter or half of the partitions, so that rows of an image can be packed.
 
-Engines can only write tiles that begin at a multiple of a quarter of the partitions. After a row of 40 channels, a
-second row that begins at such a partition does not fit; after a row padded to 64 channels, it does. The zeros are
-computed on rows and columns of the Tensor Engine that would otherwise be idle. Values that are added are padded in the
-same way; filters that read concatenated values have zeros between the channels of the parts.
+Engines can only write tiles that begin at a multiple of a quarter of the partitions. A second row that begins at such a
+partition does not fit after a row of 40 channels, but it does after a row padded to 64 channels. The zeros are computed
+on rows and columns of the Tensor Engine that would otherwise be idle. Values that are added are padded in the same way;
+filters that read concatenated values have zeros between the channels of the parts.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def rows_of(node: Node) -> int:
 
 
 def is_squeezed(node: Node) -> bool:
-    """True if a node is a convolution of a single pixel."""
+    """True if a node is a convolution of a 1x1 image."""
     operation, convolution = node.operation, node.operation.convolved
     if convolution is None:
         plain = operation.filtered is not None

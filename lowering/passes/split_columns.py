@@ -1,6 +1,6 @@
 """Store columns in phases if their only consumer is a pool with a column stride above 1.
 
-The Vector Engine computes maxima of adjacent 16-bit elements at twice the rate of elements with a stride. Storing the
+The Vector Engine computes maxima of adjacent 16-bit elements twice as fast as maxima of strided elements. Storing the
 columns in phases costs nothing, because sums can be copied from PSUM in any order.
 """
 

@@ -1,4 +1,4 @@
-"""Separate pools from the convolutions into which they are merged, as packed rows require (pack_rows.py)."""
+"""Separate pools from the convolutions that they are merged into, as packed rows require (pack_rows.py)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Store more values in 8 bits, with the weights of grouped layers that read them, if that is faster.
 
 On the Vector Engine, a clip takes up to four times as long for an 8-bit value as for a 16-bit value; other activations
-take equally long. However, a layer with 8-bit weights that reads the value contracts over two taps, or two tiles, per
-matmul.
+take the same time for both. However, a layer with 8-bit weights that reads the value contracts over two taps, or two
+tiles, per matmul.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Load a large input from HBM in groups of rows, each while the previous group is computed."""
+"""Load a large input from HBM in groups of rows, loading each group while the previous one is computed."""
 
 from __future__ import annotations
 

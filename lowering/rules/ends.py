@@ -34,7 +34,7 @@ def pixel_argmax(builder: GraphBuilder, layer: PixelArgmax) -> None:
 
 
 def end(builder: GraphBuilder) -> None:
-    """Mark the values that the network returns as outputs, and convert the leading one to scores if it has classes."""
+    """Mark the values that the network returns as outputs, and convert the primary one to scores if it has classes."""
     network = builder.model.network
     for number, named_output in enumerate(network.named_outputs):
         if number == 0:

@@ -41,8 +41,8 @@ def some_channels(node: Node, channels: np.ndarray) -> Node:
 
 
 def split_for_slices(builder: GraphBuilder, source: str) -> bool:
-    """Split a convolution that only slices read into one node per slice, if most slices would otherwise have to be
-    rearranged. Return True if it was split."""
+    """If only slices read a convolution, split it into one node per slice, provided that most slices would otherwise
+    have to be rearranged. Return True if it was split."""
     network, place = builder.model.network, builder.places[source]
     node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
     slices = [layer for layer in network.layers if source in layer.inputs]

@@ -22,7 +22,7 @@ def keep(builder: GraphBuilder, layer: Layer) -> None:
 
 @lowers(Flatten)
 def flatten(builder: GraphBuilder, layer: Flatten) -> None:
-    """Append nothing: the window of the dense layer that follows covers the whole image."""
+    """Append nothing, because the window of the dense layer that follows covers the whole image."""
     keep(builder, layer)
 
 
@@ -30,7 +30,7 @@ def flatten(builder: GraphBuilder, layer: Flatten) -> None:
 def reshape(builder: GraphBuilder, layer: Reshape) -> None:
     """Reshape an image.
 
-    Features are already images of one pixel. If the number of channels stays the same, pixels are copied to other rows;
+    Features are already 1x1 images. If the number of channels stays the same, pixels are copied to other rows;
     otherwise, the image is copied through HBM.
     """
     shape = builder.shapes[layer.inputs[0]]

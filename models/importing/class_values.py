@@ -31,7 +31,7 @@ def leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output
 
 
 def note_on_features(built: BuiltOutput) -> str:
-    """Return a note if the first output is read as values because of its name, otherwise ""."""
+    """Return a note if the first output is interpreted as values because of its name, otherwise ""."""
     if built.output.kind != "values" or not _are_features(built):
         return ""
     return (
@@ -47,8 +47,8 @@ def _are_features(leading: BuiltOutput) -> bool:
 
 
 def _are_named_chances(leading: BuiltOutput, graph: Graph) -> bool:
-    """Return True if the file contains a name for each element of an output that was read as values. The values are
-    then class probabilities."""
+    """Return True if the file contains a name for each element of an output that was interpreted as values. The values
+    are then class probabilities."""
     is_row = len(leading.shape) == 1 and leading.shape[0] > 1
     return leading.output.kind == "values" and is_row and labels_in(graph, leading.shape[0]) is not None
 

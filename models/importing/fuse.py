@@ -320,7 +320,7 @@ def _padding(state: _Fusing, layer: Layer) -> Layer | None:
 
 def _own_convolutions(state: _Fusing, layer: Layer) -> None:
     """Turn attention operands that select channels of a convolution into separate convolutions of these channels, so
-    that each operand has its own tiles. Other layers that select the same channels read the new convolution as well."""
+    that each operand has its own tiles. Other layers that select the same channels also read the new convolution."""
     if not isinstance(layer, Attention):
         return
     for name in dict.fromkeys(layer.inputs):

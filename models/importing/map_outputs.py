@@ -53,7 +53,7 @@ def looks_like_map(importer: Importer, outputs: Sequence[BuiltOutput], source: I
 
 
 def note_on_maps(importer: Importer, outputs: Sequence[BuiltOutput], source: Input) -> str:
-    """Return a note if the first output is read as values but may be a class map, otherwise ""."""
+    """Return a note if the first output is interpreted as values but may be a class map, otherwise ""."""
     built = outputs[0]
     if (
         not isinstance(source, ImageInput)

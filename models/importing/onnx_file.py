@@ -49,7 +49,7 @@ class Branch:
     outputs: tuple[str, ...]
 
     def captured(self) -> list[str]:
-        """Return the names of the values of the enclosing graph that the branch reads."""
+        """Return the names of the values that the branch reads from the enclosing graph."""
         defined = {name for node in self.nodes for name in node.outputs} | set(self.constants)
         read = [name for node in self.nodes for name in node.inputs]
         return [name for name in dict.fromkeys((*read, *self.outputs)) if name and name not in defined]

@@ -117,7 +117,7 @@ class _Stacks:
             first = last
 
     def merge_parts(self, name: str) -> None:
-        """Merge the stacked convolutions of single pixels into one convolution, with zeros between the parts."""
+        """Merge the stacked 1x1 convolutions into one convolution, with zeros between the parts."""
         stack = self.layers[name]
         if not isinstance(stack, Concat) or self._shapes[name][0] > MOST_CHANNELS:
             return

@@ -74,7 +74,7 @@ class RayWorker:
         self._ray.kill(self._actor)
 
     def close(self) -> None:
-        """Do nothing: Ray ends the process."""
+        """Do nothing, because Ray ends the process."""
 
     def _value(self, reference: Any) -> Any:
         """Wait for a reply and return its value. Raises the error in the reply, or WorkerEnded."""

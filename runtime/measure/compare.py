@@ -70,7 +70,7 @@ class ComparedLaunch:
 
 @dataclass(frozen=True)
 class BackendComparison:
-    """The result of the chip, and a comparison of its launches with the simulator's: one row for each kernel and set of
+    """The chip's result, and a comparison of its launches with the simulator's: one row per kernel and set of
     shapes."""
 
     result: Result

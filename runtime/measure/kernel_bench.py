@@ -22,7 +22,7 @@ class KernelBench(NamedTuple):
 
 
 def time_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> KernelBench:
-    """Time a kernel from its shapes only."""
+    """Time a kernel from its shapes alone."""
     data = NETWORK_DTYPES[dtype]
     specs = [ArraySpec(shape, case.dtype_of(position, data)) for position, shape in enumerate(case.shapes)]
     return _timed(name, case, backend.time(_kernel(case), *specs, **case.parameters), None)

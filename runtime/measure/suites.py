@@ -26,7 +26,7 @@ THEIRS = "published"
 
 
 class UnknownSuite(TrninferError, ValueError):  # noqa: N818 (the name is descriptive)
-    """There is no published suite with this name."""
+    """No published suite has this name."""
 
 
 @dataclass(frozen=True)

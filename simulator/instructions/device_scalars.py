@@ -21,7 +21,7 @@ from .tensor_operands import OneElement
 
 
 def _value_of_scalar(call: Call) -> None:
-    """value must be a scalar created by nisa.scalar_load, with the dtype of dst."""
+    """value must be a scalar created by nisa.scalar_load, with the same dtype as dst."""
     dst, value = call.dst, call.value
     if not isinstance(value, NkiScalar):
         raise OperatorError(

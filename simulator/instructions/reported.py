@@ -1,4 +1,4 @@
-"""Undocumented rules that kernels known to run on chips follow, or whose violation is reported to fail.
+"""Undocumented rules that kernels known to run on hardware follow, or whose violation is reported to fail.
 
 If a kernel violates such a rule, the simulator computes the result and issues a `ReportedOnChipWarning`, because the
 compiler may reject the kernel or the chip may compute a different result. Sources, as of October 2026:

@@ -56,7 +56,7 @@ def scalar_tensor_tensor(
     reduce_res: Annotated[NkiTensor | None, result("data")] = None,
     name: str | None = None,
 ) -> Instruction:
-    """Compute dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile with the size of data.
+    """Compute dst = (data <op0> operand0) <op1> operand1, where operand1 is a tile of the same size as data.
 
     If `reduce_op` is specified, dst is reduced over its free axes into the accumulators of the Vector Engine, which are
     then written to reduce_res. Otherwise, the accumulators are unchanged (the page of SDK 2.33 does not specify the

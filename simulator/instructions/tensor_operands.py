@@ -186,4 +186,4 @@ Output = Annotated[NkiTensor, Tile(written=True)]
 """A tile that the instruction writes."""
 FOUR = 4  # number of dimensions: the partition dimension and three free ones (pages of SDK 2.33)
 LikeDst = Annotated[NkiTensor, Tile(size_of="dst")]
-"""A tile with the size of dst."""
+"""A tile of the same size as dst."""

@@ -132,7 +132,7 @@ def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") -> Result:
     """Rewrite x <op> y if at least one operand is a tile.
 
-    Masked-out elements were undefined, so they may be computed as well.
+    Masked-out elements were undefined, so they may be computed too.
     """
     nl = ex.ctx.nl
     note_start(ex.ctx, x.tensor, y.tensor)
@@ -225,7 +225,7 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
 
 
 def _reduced_shape(shape: tuple[str, ...], reduced: list[int], left: list[int], keeps: bool) -> tuple[str, ...]:
-    """Return the shape of the result of a reduction. A tile keeps at least two dimensions."""
+    """Return the result shape of a reduction. A tile keeps at least two dimensions."""
     if keeps:
         return tuple("1" if at in reduced else extent for at, extent in enumerate(shape))
     if len(left) > 1 or not _are_last(reduced, len(shape)):

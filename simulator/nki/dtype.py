@@ -1,4 +1,4 @@
-"""`nki.dtype`: the data types by name, as used in annotations in AWS's kernels. In NKI, a dtype is a string."""
+"""`nki.dtype`: the data types under the names used in annotations of AWS's kernels. In NKI, a dtype is a string."""
 
 from __future__ import annotations
 

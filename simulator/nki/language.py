@@ -174,7 +174,7 @@ def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = 
 
 
 def empty_like(x: Any, dtype: Any = None, buffer: Any = None, name: str = "") -> Any:
-    """Allocate uninitialised memory with the shape of a tensor or a grid."""
+    """Allocate uninitialised memory with the same shape as a tensor or a grid."""
     if isinstance(x, grids.NkiGrid):
         return grids.like(x, dtype, buffer, name)
     return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)

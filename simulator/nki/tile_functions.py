@@ -98,7 +98,7 @@ def negative(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def logical_not(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return 1 where x is 0, and 0 where x is 1, computed as exclusive or with 1 (bitwise for integers)."""
+    """Return 1 where x is 0, and 0 where x is 1, computed as an exclusive OR with 1 (bitwise for integers)."""
     operator = np.bitwise_xor if x._dtype.is_integer else np.logical_xor
     return _combine(x, operator, 1, dtype or x.dtype)
 

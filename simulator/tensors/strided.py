@@ -171,7 +171,7 @@ class StridedMemory(NKIObject):
         return view
 
     def write(self, values: Array) -> None:
-        """Store values of the shape of this view, rounded to its dtype."""
+        """Store values that have the same shape as this view, rounded to its dtype."""
         for watcher in watchers:
             watcher.written(self, values)
         storage = self.storage

@@ -44,7 +44,7 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:
-    """Return the expected calibration error, 0 to 1."""
+    """Return the expected calibration error, from 0 to 1."""
     return sum(each.answers * abs(each.probability - each.accuracy) for each in bins) / sum(
         each.answers for each in bins
     )

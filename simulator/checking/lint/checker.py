@@ -182,7 +182,7 @@ class _Check:
     def _is_jit(self, scope: FunctionScope, decorator: ast.expr) -> bool:
         """Return True if a decorator is nki.jit, either bare, called with options, or in functools.partial.
 
-        The options are checked as well.
+        The options are also checked.
         """
         if not isinstance(decorator, ast.Call):
             return self._is_jit_name(scope, decorator)
