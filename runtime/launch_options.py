@@ -28,7 +28,7 @@ in the simulator. VGG-16 has 54,000 instructions for 16 pictures.
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How a network is divided into launches, and the limits of a launch.
+    """The division of a network into launches, and the limits of a launch.
 
     Launches are per "network" (as few as possible, with at most `instructions` each) or per "layer". `form`: "quickest"
     uses minimal filtering for 3x3 filters if that is predicted to be faster (docs/convolutions.md); "direct" never uses
