@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
+PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
 CHOICES = ("torch>=2.4", "torch==2.13.0")  # the newest version, else a version that some indexes provide for CPUs
 
 
