@@ -29,7 +29,7 @@ MAX_CORES = 4096
 class RunArguments:
     """Options for running a network. Raises ArgumentError if a value is not allowed.
 
-    `dtype` applies to weights and data; `target` is the chip (None: the default of the command line); `backend` is
+    `dtype` applies to weights and data; `target` is the chip (None for the default of the command line); `backend` is
     "auto", "neuron" or "sim". A launch processes at most `batch_size` inputs, and a prediction contains at most `top_k`
     labels. Batches are distributed over `cores` workers, or over the workers of the Ray `cluster` at the given address.
 

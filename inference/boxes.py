@@ -36,8 +36,8 @@ class Limits:
 
 
 def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
-    """Return the limits. Raises ArgumentError for a fraction outside of 0 to 1, or for a maximum number outside of 1 to
-    MAX_CANDIDATES."""
+    """Return the limits. Raises ArgumentError for a fraction outside the range [0, 1], or for a maximum number outside
+    the range [1, MAX_CANDIDATES]."""
     for name, share in (("confidence", confidence), ("iou", iou)):
         if type(share) not in (int, float) or not 0 <= share <= 1:
             raise ArgumentError(f"{name} is {str(share)[:60]}; expected a number from 0 to 1")
@@ -143,7 +143,7 @@ def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray
 
 
 def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (box, score, class) for the highest scores of the boxes with the highest maximum scores.
+    """Return (box, score, class) for the highest scores among the boxes with the highest maximum scores.
 
     An end-to-end YOLO makes the same selection: first `max_detections` boxes, then the same number of their scores, so
     that a box can be returned with two classes.
@@ -245,8 +245,8 @@ def move_to_picture(found: Found, frame: Frame) -> Found:
 def _outlines(oriented: np.ndarray, frame: Frame) -> np.ndarray:
     """Return the corners of oriented boxes [K, 5] in the picture, float32 [K, 4, 2].
 
-    Unless the picture was resized without preserving its aspect ratio, a box remains a rectangle whose sides are
-    divided by the scales, as in YOLO's implementation.
+    A box remains a rectangle unless the picture was resized without preserving its aspect ratio. The sides of the
+    rectangle are divided by the scales, as in YOLO's implementation.
     """
     scale, first = np.array(frame.scale, np.float32), np.array((frame.left, frame.top), np.float32)
     if frame.is_squashed:

@@ -34,7 +34,7 @@ class ClassArea:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Numbers of pixels of one class in a picture with known classes: predicted, correct, and both."""
+    """Pixel counts for one class in a picture with known classes: predicted, correct, and both."""
 
     class_index: int
     answered: int

@@ -65,7 +65,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected columns of a table by number: the features in order, and the id and the correct class, if any.
+    """The numbers of the selected columns of a table: the features in order, and the id and the correct class, if any.
     `is_found` is True if the id column was detected rather than named."""
 
     features: tuple[int, ...]

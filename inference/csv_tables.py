@@ -58,7 +58,7 @@ class _Table:
 
 
 def check_header(header: str) -> None:
-    """Raise ArgumentError unless it is "auto", "yes" or "no"."""
+    """Raise ArgumentError unless `header` is "auto", "yes" or "no"."""
     if header not in get_args(Header):
         raise ArgumentError(f"header is {header!r}; allowed: {', '.join(get_args(Header))}")
 
@@ -127,7 +127,7 @@ def _parse(text: TextIO, header: str, delimiter: str, columns: Columns | None, b
 
 
 def _is_before_rows(table: _Table, record: list[str], number: int, header: str) -> bool:
-    """Return True for a comment or the header, which are recorded. A note is added for a first row that could be a
+    """Return True for a comment or the header, which are recorded. A note is added if the first row could be a
     header."""
     if record[0].lstrip().startswith("#"):
         table.comments.append(number)
@@ -237,7 +237,7 @@ def _counts(cells: Sequence[str], first: int) -> bool:
 
 
 def _is_divided_otherwise(cells: Sequence[str]) -> bool:
-    """Return True for a line of numbers with a different separator."""
+    """Return True if a line contains numbers with a different separator."""
     for mark in (";", "\t", ",", None):
         parts = [part for cell in cells for part in cell.split(mark)]
         if len(parts) > len(cells) and all(_is_number(part.replace(",", ".")) for part in parts):

@@ -56,7 +56,7 @@ def is_any_alive() -> bool:
 
 
 class DaemonPool:
-    """Runs functions in `count` threads. Must be closed.
+    """Runs functions in `count` threads. A pool must be closed.
 
     A thread that reads from a stalled file system may never return. Unlike a thread of concurrent.futures, it delays
     neither Ctrl-C nor the exit of the program.

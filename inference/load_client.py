@@ -1,7 +1,7 @@
 """Load-test an Open Inference Protocol server: send requests from several threads and time each request.
 
-Works with any server of version 2 of the protocol (KServe, Triton, `trninfer serve`). Uses the standard library only:
-each thread holds one connection and sends its requests sequentially.
+Works with any server that implements version 2 of the protocol (KServe, Triton, `trninfer serve`). Uses the standard
+library only: each thread holds one connection and sends its requests sequentially.
 
 A latency is measured from before a request is sent until its response has been read. If a rate is given, the latency is
 measured from the time at which the request was due, so that delays caused by a slow server are included (this avoids

@@ -19,8 +19,8 @@ MODES = ("P", "L", "1", "I;16", "I")
 
 @dataclass(frozen=True)
 class ClassIou:
-    """The score of one class: the number of pixels of the class, of pixels predicted as the class, and of pixels in
-    both sets."""
+    """The score of one class: the numbers of pixels that belong to the class, that are predicted as the class, and that
+    are both."""
 
     label: str
     class_index: int

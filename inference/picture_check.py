@@ -170,7 +170,7 @@ def _read(
 
 
 def _label_in(table: Mapping[str, str], name: str, folder: Path) -> str | None:
-    """Return the label of a picture in a table by its path below the folder, its file name or its stem."""
+    """Look up the label of a picture in a table by its path below the folder, its file name or its stem."""
     path = Path(name)
     keys = (path.relative_to(folder).as_posix() if path.is_relative_to(folder) else name, path.name, path.stem)
     return next((table[key] for key in keys if key in table), None)
@@ -179,7 +179,8 @@ def _label_in(table: Mapping[str, str], name: str, folder: Path) -> str | None:
 def _classes_of(
     names: Sequence[str], folder: Path, expect: Path | None, labels: Sequence[str], problems: list[InputProblem]
 ) -> dict[str, int]:
-    """Return the class of each picture by name. Pictures without a known class are left out, with one problem each."""
+    """Return the class of each picture, keyed by name. Pictures without a known class are left out, with one problem
+    each."""
     known = {label: number for number, label in reversed(list(enumerate(labels)))}
     table = _read_table(expect) if expect is not None else None
     classes = {}

@@ -1,4 +1,4 @@
-"""The correct classes of pictures, from a table, the folder names, or a pattern of names."""
+"""The correct classes of pictures, from a table, the folder names, or a filename pattern."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class PictureBatches:
     """Iterates over (names, batch [B, C, H, W]) of readable pictures, ordered by name.
 
     While a batch is being processed, threads decode the next one; at most these two batches are in memory. `problems`
-    lists the pictures that have been unreadable so far, including those that take longer than `seconds` to decode. A
-    file of several arrays yields several inputs, FILE[0], FILE[1] and so on. Names in `answered` are skipped. `sizes`,
-    if given, receives the width and height of each picture by name.
+    lists the pictures found to be unreadable so far, including those that take longer than `seconds` to decode. A file
+    of several arrays yields several inputs, FILE[0], FILE[1] and so on. Names in `answered` are skipped. `sizes`, if
+    given, is filled with the width and height of each picture, keyed by name.
     """
 
     def __init__(

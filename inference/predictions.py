@@ -75,10 +75,10 @@ class OutputAnswer(Answer):
 class Prediction:
     """The prediction for an input, which is a file name, a row number, or `InputNames`.
 
-    It has the same fields as `Answer`. If there are several outputs, `outputs` contains all of them, primary output
-    first, and the other fields repeat the values of the primary output. For a network of boxes, `boxes` contains the
-    boxes of the picture in order of decreasing confidence, and `size` is its width and height. For a network of class
-    maps, `map` is the map of the picture. In both cases, the label, class and probability are None. If the values
+    It has the same fields as `Answer`. If there are several outputs, `outputs` contains all of them, with the primary
+    output first, and the other fields repeat the values of the primary output. For a network of boxes, `boxes` contains
+    the boxes of the picture in order of decreasing confidence, and `size` is its width and height. For a network of
+    class maps, `map` is the map of the picture. In both cases, the label, class and probability are None. If the values
     are an array of several axes, such as a picture, `shape` is its shape in the original file.
     """
 

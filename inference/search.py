@@ -42,7 +42,8 @@ class _Search:
     _folder: tuple[str, str] = ("", "")  # the folder of the last file, and its resolved path
 
     def add(self, path: str, is_link: bool | None = None) -> None:
-        """Add a file. Passing `is_link`, if it is known, saves a system call per file in large folders."""
+        """Add a file. If `is_link` is known, passing it saves a system call per file, which matters in large
+        folders."""
         identity = path if path == STANDARD_INPUT or "\0" in path else self._real_path(path, is_link)
         if identity not in self.seen:
             self.seen.add(identity)
@@ -156,8 +157,8 @@ def _entries(folder: str, name: str) -> list[str]:
 
 
 def _pictures_in(folder: str, search: _Search) -> Iterator[tuple[str, bool]]:
-    """Yield the pictures of a folder in sorted order, each with whether it is a link; with `recursive`, also the
-    pictures of nested folders."""
+    """Yield the pictures of a folder in sorted order, and whether each is a link. If `recursive`, include the pictures
+    of nested folders."""
     folders = [folder]
     while folders:
         folder_name = folders.pop()

@@ -39,7 +39,7 @@ class GivenInputs:
 
 
 def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float | None = PICTURE_SECONDS) -> GivenInputs:
-    """Read inputs by name: pictures, arrays (.npy, .npz), rows of features, or comma-separated numbers.
+    """Read inputs, keyed by name: pictures, arrays (.npy, .npz), rows of features, or comma-separated numbers.
 
     Raises InputError if the network has no input of a name, if an input is unusable (for example, because decoding
     takes longer than `seconds`), or if the inputs have different numbers of examples.
@@ -61,7 +61,7 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
 
 
 def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
-    """Return the input for which pictures are read, which is the only input that is not fixed, or None if all inputs
+    """Return the only input that is not fixed, for which pictures are read, or None if all inputs
     are fixed.
 
     Raises InputError if several inputs are missing, or if the missing input is not an image.

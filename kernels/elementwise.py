@@ -11,7 +11,7 @@ OPERATIONS = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 def combine_tiles(dst, a, b, operation):
     """Compute dst = a operation b elementwise.
 
-    Either a or b may be in PSUM. Axes of b with one element are repeated. Quotients are computed as products with
+    Either a or b may be in PSUM. Axes of b with one element are broadcast. Quotients are computed as products with
     1 / b.
     """
     if operation == "divide":

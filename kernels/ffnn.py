@@ -126,7 +126,7 @@ class Probabilities(Finish):
 
 
 class Classes(Finish):
-    """A `Finish` that finds the largest logit of each row; if several are equal, the first."""
+    """A `Finish` that finds the largest logit of each row, or the first of them if several are equal."""
 
     def __init__(self, out, classes):
         self.out = out
@@ -177,7 +177,8 @@ def ffnn_forward(x, w1, b1, w2, b2, matmul="fused"):
     Returns:
         [N, c] in HBM, with the same dtype as x: the softmax of each row.
     Notes:
-        Hidden units have the dtype of x. So do products, except in the fused version. Everything else is float32.
+        Hidden units have the dtype of x. Products also have this dtype, except in the fused version. Everything else is
+        float32.
     """
     _check_network(x, w1, b1, w2, b2)
     plan = _plan(x, w2, matmul)

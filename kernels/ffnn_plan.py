@@ -1,5 +1,5 @@
-"""Choose the row blocks of the fused feed-forward network (ffnn_fused.py): as many rows as fit in SBUF with their
-values.
+"""Choose the row blocks of the fused feed-forward network (ffnn_fused.py): as many rows as fit in SBUF together with
+their values.
 
 The module is pure arithmetic on compile-time integers; no instruction is issued.
 """

@@ -201,7 +201,7 @@ class Convolution(Filtered):
 
     @property
     def is_scaled(self) -> bool:
-        """True if the sums are multiplied by scales because the weights or the value have 8 bits."""
+        """True if the sums are multiplied by scales because the weights or the value are stored in 8 bits."""
         return self.weights.is_fp8 or self.is_fp8
 
     @property
@@ -228,8 +228,7 @@ class Convolution(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierHead(Operation):
-    """An operation that stores the values of each image to HBM as scores, and finds the class with the largest
-    score."""
+    """An operation that stores each image's values to HBM as scores, and finds the class with the largest score."""
 
     ending: Ending = Ending.RAW
 

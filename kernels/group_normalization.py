@@ -63,7 +63,7 @@ def _same_group(each, others, channels, images, share):
 
 
 def group_norm_tiles(targets, sources, parts, each, numbers):
-    """Normalize tiles of channels in SBUF by the statistics of their groups of `each` channels, for each image.
+    """For each image, normalize tiles of channels in SBUF by the statistics of their groups of `each` channels.
 
     targets, sources: [channels, images, rows, columns] for each tile. parts: the tiles. numbers: the scales and the
     shifts, each a list of float32 columns (one per tile) or None, and epsilon, a float32 column [128, 1].
@@ -85,7 +85,7 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
 
 
 def _statistics(same, sources, images):
-    """Return the mean and variance of the groups of several images, each as [P, images] for each tile of channels.
+    """Return the mean and the variance of each group in several images, both as [P, images] for each tile of channels.
 
     Each instruction processes all images together.
     """
@@ -115,7 +115,7 @@ def _statistics_by_image(same, sources, images):
 
 
 def _pooled(same, moments):
-    """Return the mean and variance of the groups of one image of 16-bit pixels, for which one sum over each group
+    """Return the mean and variance of each group in an image of 16-bit pixels, for which one sum over each group
     suffices.
 
     The variance of a group is the mean of its squares minus the square of its mean, at least 0. If the mean is large,
@@ -240,7 +240,7 @@ def _over_groups(same, sums):
 
 
 def _normalise(target, tile, some, means, factors, shift):
-    """Compute (x - mean) * factor + shift for several images of a tile of channels.
+    """Compute (x - mean) * factor + shift for several images in a tile of channels.
 
     `means` and `factors` are [P, images]. `shift` may be None.
     """

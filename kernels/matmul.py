@@ -119,7 +119,7 @@ def matmul_tiled(lhsT, rhs):
 
 @nki.jit
 def matmul_hoist_load(lhsT, rhs):
-    """Multiply matrices with the loads moved out of the loop over K.
+    """Multiply matrices, with the loads hoisted out of the loop over K.
 
     Dimensions:
         M, N: any size.

@@ -129,12 +129,12 @@ def run_network(
         C, H, W: size of one image.
         B': pictures, padded for each core to a multiple of the number of images packed in the output.
 
-    Pass operands by name, because TorchNeuron binds operands by name. Pass only operands that the program reads,
-    because the compiler removes tensors that no instruction reads.
+    Pass operands as keyword arguments, because TorchNeuron binds operands by name. Pass only operands that the program
+    reads, because the compiler removes tensors that no instruction reads.
 
     Args:
         x: [B, C, H, W] in HBM, float32, bfloat16 or float16; features are [B, F, 1, 1]. Images beyond B are not read.
-        weights: [numbers] of x's dtype: all weights that are not in 8 bits.
+        weights: [numbers], with the same dtype as x: all weights that are not stored in 8 bits.
         channel_constants: [128, columns] float32: biases, scales and shifts.
         weights_fp8: [numbers] uint8: the 8-bit weights, which are float8_e4m3 values, a dtype that PyTorch does not
             have.

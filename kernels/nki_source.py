@@ -54,7 +54,7 @@ def use_nki(backend: str = "auto") -> str:
 
 
 def _hold_back_warnings() -> None:
-    """Suppress warnings about reported chip behaviour in the kernels of this package.
+    """Suppress the warnings about reported chip behaviour for the kernels of this package.
 
     The tests cover this behaviour, and users cannot change it.
     """

@@ -102,7 +102,7 @@ def added(zeros: Sequence[Pair], more: Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def _cost(run: simulator.Run) -> tuple[float, float]:
-    """Return the time in nanoseconds of a matmul of zeros at the full and at half the clock rate."""
+    """Return the time in nanoseconds that a matmul of zeros takes at the full and at half the clock rate."""
     dtype = lookup("bfloat16")
     cost = Costs(run.prediction.target).matmul(PARTITIONS, ZERO_COLUMNS, dtype, dtype.itemsize)
     return cost.interval, cost.cold

@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(spec: ImageInput, width: int, height: int) -> Frame:
-    """Return the frame of a picture of this size in the image of a network that reads photos.
+    """Return the frame that a picture of this size occupies in the image of a network that reads photos.
 
     Sizes are rounded as in torchvision's `Resize` and `CenterCrop`. Padding follows YOLO's exporter, or YOLOX's in a
     corner.

@@ -101,7 +101,7 @@ def _blob_on(planes: np.ndarray, background: Background, expected: Box | None, r
 def _deviate(planes: np.ndarray, background: Background, deviation: np.ndarray) -> np.ndarray:
     """Write each channel's relative deviation from the background to `deviation`, which removes uneven light.
 
-    Returns the sums over all pixels of the products of each pair of channels' deviations, [channels, channels].
+    Returns, for each pair of channels, the product of their deviations summed over all pixels, [channels, channels].
     """
     products = np.zeros((len(planes), len(planes)), np.float32)
     for rows in bands(planes.shape[1]):

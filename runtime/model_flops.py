@@ -52,7 +52,7 @@ def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:
 
 
 def with_model_flops(time: LaunchTime, work: Operations, batch: int) -> LaunchTime:
-    """Return the time with `flops` set to the model's operations for a batch.
+    """Return the time with `flops` set to the number of operations that the model performs for a batch.
 
     MFU counts the operations of the PE array, limited to the number that it actually performed. Minimal filtering
     requires fewer multiplications than the shapes suggest, and other engines perform the rest.

@@ -1,4 +1,4 @@
-"""Test a network on the simulator before its file is written: plan it in 32 and 16 bits, and run batches.
+"""Test a network on the simulator before its file is written: plan it with 32-bit and 16-bit values, and run batches.
 
 The scores before a final softmax are compared with those of the golden model, since saturated probabilities would hide
 differences.
@@ -43,10 +43,10 @@ class NetworkCheck:
 
 
 def check_network(model: Model, sensitivity: float = 0.0) -> NetworkCheck:
-    """Run batches of random examples in float32, and plan the network in 32 and 16 bits.
+    """Run batches of random examples in float32, and plan the network with 32-bit and 16-bit values.
 
     `sensitivity` is the difference, as a fraction of the largest output, between two computations in float32 that are
-    known to be correct. Differences of up to three times this value are accepted, but none above MOST.
+    known to be correct. Differences of up to three times this value are accepted, unless they exceed MOST.
 
     Raises ModelError, with a one-line message, if the network cannot be planned or run.
     """
@@ -72,7 +72,7 @@ def batches_of(network: Network) -> tuple[int, ...]:
 def before_softmax(model: Model) -> Model:
     """Return the network without final softmaxes and other saturating functions; its scores become values.
 
-    A network whose output is a class map is not changed; its classes are compared by their scores.
+    A network whose output is a class map is unchanged; its classes are compared by their scores.
     """
     if model.network.output.kind == "map":
         return model

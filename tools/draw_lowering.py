@@ -52,7 +52,7 @@ def clause_of(described: str) -> str:
 
 
 def words_of(each: Pass) -> str:
-    """Return the description of a pass, from the docstring of its module or of the function with its name."""
+    """Return the description of a pass: the docstring of its module, or of the function with its name."""
     module = inspect.getmodule(type(each))
     is_own = module is not None and module.__name__.endswith(f".{each.name}")
     return clause_of(inspect.getdoc(module if is_own else getattr(module, each.name)) or "")

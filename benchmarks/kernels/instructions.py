@@ -95,7 +95,7 @@ def additions(a, b, count):
 
 @nki.jit
 def maxima(a, halves, count):
-    """Compute the maxima of pairs of elements of a [128, N], which are adjacent or in different halves, `count` times.
+    """Compute the maxima of pairs of elements in a [128, N] tensor, adjacent or from different halves, `count` times.
 
     Returns [128, count, N / 2].
     """

@@ -1,4 +1,4 @@
-"""Read request bodies, limiting the size of each body and the total size."""
+"""Read request bodies, and limit the size of each body and their total size."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class RequestedOutput:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A parsed request: its id (or None), its tensors by name, and the requested outputs."""
+    """A parsed request: its id (or None), its tensors, keyed by name, and the requested outputs."""
 
     id: str | None
     inputs: dict[str, np.ndarray]
@@ -134,7 +134,7 @@ def parse_request(
 
 @dataclass(frozen=True)
 class InferAnswer:
-    """The content of a response: its leading fields, the tensors by name, and their labels, if any."""
+    """The content of a response: its leading fields, the tensors, keyed by name, and their labels, if any."""
 
     head: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]

@@ -1,10 +1,10 @@
 """The geometry of the forms "rows of 2" and "rows of 4", in which one matrix covers several rows of a depthwise filter.
 
-With one diagonal matrix per tap, only one in 128 products of the Tensor Engine is useful. In these forms, a tile
-contains several rows of fewer channels, with (row of a group, channel) on the partition axis: 2 rows of 64 channels or
-4 rows of 32. A Toeplitz matrix of diagonals maps a group of input rows to a group of output rows. With groups of 4
-rows, 3x3 filters take 6 matmuls per output group instead of 9, 5x5 filters take 10 instead of 25, and 7x7 filters take
-21 instead of 49.
+With one diagonal matrix per tap, only one in 128 products computed by the Tensor Engine is useful. In these forms, a
+tile contains several rows of fewer channels, with (row of a group, channel) on the partition axis: 2 rows of 64
+channels or 4 rows of 32. A Toeplitz matrix of diagonals maps a group of input rows to a group of output rows. With
+groups of 4 rows, 3x3 filters take 6 matmuls per output group instead of 9, 5x5 filters take 10 instead of 25, and 7x7
+filters take 21 instead of 49.
 
 The first group begins with the padding above the image: row r of the padded input is row r % F of group r // F, where F
 is the number of rows per group.
@@ -84,7 +84,7 @@ class RowBlocks:
                 yield output, side, step, row
 
     def rows_in_place(self, row: int, rows: int) -> int:
-        """Return the number of groups in which row `row` of the group is one of the `rows` rows of the image."""
+        """Return the number of groups whose row `row` is one of the `rows` rows of the image."""
         return max(0, ceil_div(rows - row, self.rows))
 
 

@@ -1,4 +1,4 @@
-"""The inner part of a convolution, which only accesses SBUF and PSUM: the sums of an output tile, pooling, bias and
+"""The inner part of a convolution, which accesses only SBUF and PSUM: the sums of an output tile, pooling, bias and
 activation.
 
     for piece of up to 512 pixels:              # a PSUM bank
@@ -233,7 +233,7 @@ def _accumulate(sums, matmul, tile, columns, index, adds):
 
 
 def _finish(target, sums, epilogue, problem):
-    """Pool, scale, add the bias and apply the activation.
+    """Pool the sums, scale them, add the bias and apply the activation.
 
     sums: [channels, rows of all images, columns] in PSUM or SBUF. target: [channels, images, rows, columns] in SBUF.
     """

@@ -13,9 +13,9 @@ the partitions and tokens along the free axis.
         for unit:
             sums[c, q] += values[k, c]^T turned[k, unit, q]                 # PSUM; zeros for channels of other heads
 
-With 16 bits and 128 to 256 keys, or a single head with fewer keys, the weights are not divided by their sum. A third
-product, with ones in place of the values, sums the weights of each head onto the partitions of its channels. The result
-of the second product is divided by these sums.
+With 16-bit values and 128 to 256 keys, or a single head with fewer keys, the weights are not divided by their sum. A
+third product, with ones instead of the values, sums the weights of each head onto the partitions of its channels. The
+result of the second product is divided by these sums.
 
 | tile | shape | bounds |
 |---|---|---|
@@ -147,7 +147,7 @@ class _Image:
         ]
 
     def _multiply_values(self, units, block: Tile, weights, is_last):
-        """Multiply the values of a group of units by their weights, for each part of a block of queries."""
+        """For each part of a block of queries, multiply the values of a group of units by their weights."""
         parts = len(self._output.tiles) * (2 if self._divides_sums else 1)
         at_once = sequences_at_once(parts, block.size) if self._rows > 1 else 1
         transposed = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)

@@ -1,7 +1,7 @@
 """The scores of one picture with classes on the partitions (128 per column), and the first class with the largest
 score.
 
-A single picture is inefficient as a stationary operand: each matmul would stream up to 512 weights through one row of
+A single picture is inefficient as the stationary operand: each matmul would stream up to 512 weights through one row of
 the array, and all later instructions would use one partition. In this module, the weights are stationary:
 
     for tile of up to 128 classes:

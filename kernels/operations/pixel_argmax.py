@@ -2,7 +2,7 @@
 
     for block of 128 pixels:
         numbers[pixels, channels] = channels x pixels, transposed by the Tensor Engine
-        found[pixels] = index of the first of the largest numbers of each row           # max8, nc_find_index8
+        found[pixels] = index of the first maximum of each row           # max8, nc_find_index8
     transpose `found` of several blocks back, and store it in runs of 128
 
 16-bit values are transposed by a matmul with the identity, which is exact. The result in PSUM is float32, so there is

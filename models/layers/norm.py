@@ -92,7 +92,8 @@ class LayerNorm(Layer):
 
 @dataclass(frozen=True)
 class GroupNorm(Layer):
-    """(x - mean) / sqrt(variance + epsilon) * scale + shift over all pixels of each of `groups` groups of channels.
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift over all pixels of each group of channels; there are
+    `groups` groups.
 
     With as many groups as channels, this is instance norm; with one group, it is layer norm over the whole image.
     Tensors: `<name>.scale` [channels] and `<name>.shift` [channels].

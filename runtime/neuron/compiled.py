@@ -162,7 +162,7 @@ class CompiledKernels(ABC):
 
     @abstractmethod
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
-        """Return the time on the NeuronCore only. Raise DeviceTimingError if it is not available."""
+        """Return the time on the NeuronCore alone. Raise DeviceTimingError if it is not available."""
 
     def _tensors(self, executable: Executable) -> Mapping[str, Any]:
         """Return a description of the compiled kernel's operands and results, for reports."""
@@ -338,7 +338,7 @@ class CompiledKernels(ABC):
         )
 
     def _time_on_device(self, executable: Executable, operands: Operands) -> DeviceTime | None:
-        """Return the time on the NeuronCore only. If it is not available, warn with the reason and return None."""
+        """Return the time on the NeuronCore alone. If it is not available, warn with the reason and return None."""
         try:
             return self._device_time(executable, operands)
         except DeviceTimingError as error:

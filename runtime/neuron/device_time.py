@@ -1,4 +1,4 @@
-"""Read the time of a kernel on the NeuronCore only from a profile of the device: an NTFF file and its NEFF.
+"""Read the time that a kernel takes on the NeuronCore alone from a profile of the device: an NTFF file and its NEFF.
 
 Profiles are written by torch.profiler (TorchNeuron), or by `neuron-explorer capture`, which executes a NEFF on a free
 NeuronCore, with zeros for missing inputs. `neuron-explorer view` reads a profile. Its summary, or the Summary table of
@@ -35,7 +35,7 @@ _TOTAL = "total_time"
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Microseconds on the NeuronCore only: the median, the 99th percentile of several executions, and the tool that
+    """Microseconds on the NeuronCore alone: the median, the 99th percentile of several executions, and the tool that
     measured them."""
 
     p50_us: float

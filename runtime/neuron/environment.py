@@ -74,7 +74,7 @@ State = Literal["ready", "newer", "older", "missing", "placeholder", "too old"]
 
 @dataclass(frozen=True)
 class Package:
-    """A package and its state: "ready", "newer" or "older" than the versions for which trninfer was written (but used
+    """A package and its state: "ready", "newer" or "older" than the versions that trninfer was written for (but used
     anyway), "missing", "placeholder" (PyPI's stub) or "too old"."""
 
     name: str

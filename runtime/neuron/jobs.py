@@ -45,7 +45,7 @@ class Job:
         return f"{self.source.name} {shapes} {np.dtype(operands[0].dtype).name} for {self.target}"
 
     def material(self, way: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return everything on which the compiled kernel depends, as JSON values."""
+        """Return everything that the compiled kernel depends on, as JSON values."""
         return {
             "way": way,
             "kernel": self.source.name,

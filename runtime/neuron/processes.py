@@ -24,7 +24,7 @@ Waiting = Callable[[float], None]  # called with the elapsed seconds
 @dataclass(frozen=True)
 class Finished:
     """The result of a process: its exit status (None if it was terminated at the limit, negative for a signal), its
-    duration in seconds, and the largest resident memory in bytes of the process or any of its children."""
+    duration in seconds, and the peak resident memory, in bytes, of the process or any of its children."""
 
     status: int | None
     seconds: float

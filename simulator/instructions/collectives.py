@@ -126,7 +126,7 @@ def all_to_all(
     priority: int | None = None,
     name: str | None = None,
 ) -> Instruction:
-    """Concatenate the n-th parts of the srcs of all ranks of the group, and write them to the dst of the n-th rank."""
+    """Concatenate the n-th parts of all ranks' srcs in the group, and write them to the dst of the n-th rank."""
     group = _group("all_to_all", replica_group)
     for src, dst in _pairs("all_to_all", srcs, dsts, in_hbm=True):
         _check_dimension("all_to_all", collective_dim, 0)
@@ -178,7 +178,7 @@ def collective_permute_implicit(
     priority: int | None = None,
     name: str | None = None,
 ) -> Instruction:
-    """Copy the src of each rank to the dst of the next rank in the ring of the group."""
+    """Copy each rank's src to the dst of the next rank in the group's ring."""
     op = "collective_permute_implicit"
     group = _group(op, replica_group)
     srcs, dsts = _channels(op, channel_ids, srcs_by_channel, dsts_by_channel)
@@ -200,7 +200,7 @@ def collective_permute_implicit_reduce(
     priority: int | None = None,
     name: str | None = None,
 ) -> Instruction:
-    """Write op(src0, src1) of each rank to the dst of the next rank in the ring of the group."""
+    """Write each rank's op(src0, src1) to the dst of the next rank in the group's ring."""
     shown = "collective_permute_implicit_reduce"
     function = _reduction(shown, op)
     group = _group(shown, replica_group)

@@ -86,7 +86,7 @@ class _Layout:
 
 
 class NkiGrid:
-    """Base class of grids of tiles and of blocks (nki.language.NkiGrid).
+    """Base class for grids of tiles or blocks (nki.language.NkiGrid).
 
     Grids are created by `nl.tiles`, `nl.blocks`, `nl.alloc_tiles` and `nl.alloc_blocks`.
     """

@@ -109,7 +109,7 @@ class Run:
         return self.prediction.memory
 
     def memory_use(self, region: str = "sbuf") -> MemoryUse:
-        """Return the use of "sbuf" or "psum" over time on the core that finishes last, and the tiles that are live at
+        """Return the usage of "sbuf" or "psum" over time on the core that finishes last, and the tiles that are live at
         the peak."""
         require(region in REGIONS, f"memory_use: region must be one of {', '.join(REGIONS)}, got {region!r}")
         prediction = self.prediction

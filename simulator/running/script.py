@@ -150,7 +150,7 @@ def _size(count: float) -> str:
 
 
 def dmas(run: Run) -> list[int]:
-    """Return the number of bytes of each DMA of a launch."""
+    """Return the number of bytes that each DMA of a launch moves."""
     return [instruction.dma.bytes for instruction in run.program if instruction.dma is not None]
 
 

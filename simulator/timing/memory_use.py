@@ -1,4 +1,4 @@
-"""Determine which tiles SBUF and PSUM contain over the time of a schedule, and which tiles are live at the peak.
+"""Determine which tiles SBUF and PSUM contain over the course of a schedule, and which tiles are live at the peak.
 
 A tile occupies its bytes in each partition from its first write to its last access. If the compiler renames tiles, a
 tile that is completely rewritten moves to another buffer (dependencies.py). Tiles at explicit addresses occupy their
@@ -59,7 +59,7 @@ class _Life:
 def memory_use(
     program: Sequence[Instruction], schedule: Schedule, target: Target, region: str, renames: bool = False
 ) -> MemoryUse:
-    """Return the use of "sbuf" or "psum" over the time of one core's schedule. For `renames`, see dependencies.py."""
+    """Return the usage of "sbuf" or "psum" over one core's schedule. For `renames`, see dependencies.py."""
     capacity = target.usable_sbuf_bytes if region == "sbuf" else target.psum_bytes
     lives = _lives(program, schedule, REGIONS[region], renames)
     changes: dict[float, int] = {0.0: 0}

@@ -234,7 +234,7 @@ class PairTiming(ProgramTiming):
 
     @cached_property
     def engines(self) -> dict[str, EngineUse]:
-        """Return the use of each engine, averaged over both cores."""
+        """Return the utilization of each engine, averaged over both cores."""
         first, second = (_busy(s) for s in self.schedules)
         makespan = self.makespan
         mean = {name: (first[name] + second[name]) / 2 for name in first}

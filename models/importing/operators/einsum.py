@@ -156,7 +156,7 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
 
 
 def _with_axes(view: View, letters: str, result: str) -> View:
-    """Return a view with the axes of a result, with axes of size 1 in place of those that it does not have."""
+    """Return a view with the axes of a result, with axes of size 1 inserted for those that it lacks."""
     axes = tuple(view.axes[letters.index(letter)] if letter in letters else () for letter in result)
     return dataclasses.replace(view, axes=axes)
 

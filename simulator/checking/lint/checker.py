@@ -220,7 +220,7 @@ class _Check:
                 self._waiting.append(resolved)
 
     def _check_imports(self, module: Module) -> None:
-        """Check a module that a kernel needs for imports of the package of the first NKI."""
+        """Check whether a module that a kernel needs imports the package of the first NKI version."""
         if id(module) in self._seen:
             return
         self._seen.add(id(module))
