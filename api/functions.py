@@ -127,9 +127,9 @@ def detect(
 ) -> Answers:
     """Find objects in pictures.
 
-    Each prediction has `boxes`, most confident first, with `label`, `class_index`, `confidence` and `x1`, `y1`, `x2`,
-    `y2` in pixels of the picture, whose width and height are its `size`; also `mask` and `keypoints` if the network has
-    them. For arrays of preprocessed numbers, boxes are in pixels of the network's input.
+    Each prediction has `boxes`, in order of decreasing confidence, with `label`, `class_index`, `confidence` and `x1`,
+    `y1`, `x2`, `y2` in pixels of the picture, whose width and height are its `size`; also `mask` and `keypoints` if the
+    network has them. For arrays of preprocessed numbers, boxes are in pixels of the network's input.
 
     Boxes with a confidence of at most `confidence` are discarded, and so is the less confident of two boxes of the same
     class whose intersection over union exceeds `iou`. The number of boxes per picture is limited to `max_detections`.
@@ -187,8 +187,8 @@ def predict(
     file as for `trninfer ffnn --data`, or a glob; the content of such a file (bytes), or a binary file object; a list
     of these; or an iterator over rows or blocks of rows, which is consumed lazily. The `input` of a prediction is the
     number of its row, counted from 0 over all inputs. `header` specifies whether the first line of a .csv or .tsv file
-    is a header ("yes"), a row ("no"), or whichever its content suggests ("auto"); `notes` of the result report the
-    choice, and warn if it is ambiguous.
+    is a header ("yes") or a row ("no"), or whether this is inferred from its content ("auto"); `notes` of the result
+    report the choice, and warn if it is ambiguous.
 
     For a table (.csv, .tsv, .parquet), `columns` names the features in order, `drop` lists the columns to ignore,
     `id_column` is the column that identifies the rows in the predictions, and `label_column` contains the correct

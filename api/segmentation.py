@@ -29,7 +29,7 @@ def segment(
     on_error: OnError = "raise",
     lnc: int = 1,
 ) -> Answers:
-    """Find the class of each pixel of pictures.
+    """Find the class of each pixel in pictures.
 
     Each prediction has a `map`. Its `pixels` are the classes, uint8 [height, width] of the picture (uint16 for more
     than 255 classes), with the maximum value for pixels outside the network's input. Its `areas` are the classes that

@@ -140,7 +140,8 @@ class Classes(Finish):
 
 
 def _store_tiles(dst, src):
-    """Store [partitions, tiles, columns] to rows in HBM. All tiles have 128 rows, or there is a single smaller tile."""
+    """Store tiles [partitions, tiles, columns] to rows in HBM. All tiles have 128 rows, or there is a single smaller
+    tile."""
     if src.shape[1] > 1:
         store_rows(dst, src)
     else:

@@ -130,7 +130,7 @@ class WeightRun:
 
 @dataclass(frozen=True)
 class WeightLoad:
-    """Weights that arrive together: `elements` on each of `rows` partitions, starting at element `first` of each
+    """Weights that are loaded together: `elements` on each of `rows` partitions, starting at element `first` of each
     partition of `run`.
 
     The first output tile that needs its units is `out_tile`. `run`: the DMA that fetches the weights, which small loads

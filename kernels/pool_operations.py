@@ -50,7 +50,7 @@ class MaxPool(Pool):
         return self.reached(source.rows, source.columns) if source.column_phases > 1 else NO_SIDES
 
     def reached(self, rows: int, columns: int) -> Sides:
-        """Return the numbers of rows and columns around an image that the windows read."""
+        """Return how many rows and columns around an image the windows read."""
         sizes = [
             (outputs - 1) * stride - before + (kernel - 1) * dilation + 1 - extent
             for outputs, stride, before, kernel, dilation, extent in zip(
@@ -110,7 +110,7 @@ class RowFoldPool(Operation):
         return self.padding
 
     def reached(self, rows: int, columns: int) -> Sides:
-        """Return the numbers of rows and columns around an image that the windows read."""
+        """Return how many rows and columns around an image the windows read."""
         return self.padding
 
     @property

@@ -42,7 +42,7 @@ class Staging:
         return Footprint(plan.emitted, plan.layout).peak[0] <= self._pipeline.budget_bytes
 
     def whole(self, decisions: Decisions) -> Decisions:
-        """Return decisions with one stage that processes as many images per pass as fit."""
+        """Return decisions with a single stage that processes as many images per pass as fit."""
         return self._filled(decisions, ())
 
     def split(self, decisions: Decisions) -> Iterator[Decisions]:

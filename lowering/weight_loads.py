@@ -1,4 +1,4 @@
-"""Group the weights of an operation into DMA loads to SBUF.
+"""Group the weights of an operation into DMAs to SBUF.
 
 A unit consists of the weights between one tile of input channels and one tile of output channels: [partitions, steps,
 output channels]. A load is one DMA of several units: each partition reads one contiguous run of HBM that is long enough

@@ -140,7 +140,7 @@ def lay_out_weights(graph: Graph) -> WeightLayout:
 
 
 def _placed_loads(graph: Graph, every: Sequence[Sequence[WeightLoad]]) -> dict[int, list[WeightLoad]]:
-    """Return the loads of the nodes that have weights, with their positions. Small loads share a DMA, except for loads
+    """Return the weight loads of all nodes, with their positions. Small loads share a DMA, except for loads
     of 8-bit weights and the loads of the first node, which waits for them."""
     placed_loads: dict[int, list[WeightLoad]] = {}
     for is_fp8 in (False, True):
@@ -201,7 +201,7 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
     """Return, for each output tile, whether its weights are stored as one number for each channel and tap.
 
-    This is true for two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices, and of all
+    This is true for two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices, and for all
     tiles in `Form.PRODUCTS`.
     """
     return [form is Form.PRODUCTS or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]

@@ -40,7 +40,7 @@ class OverflowedError(InputError):
 class BatchAnswer:
     """The results for one batch of B inputs, and their times.
 
-    `classes` int32 [B] are from the argmax on the chip (-1 for a network of values). `probabilities` float32 [B,
+    `classes` int32 [B] are computed by the argmax on the chip (-1 for a network of values). `probabilities` float32 [B,
     row_size] contains all outputs of the network, concatenated (`Network.unpack`). Both omit inputs that could not be
     processed; `failures` maps their positions in the batch to the reasons. `times` has an entry for each row of the
     session, and `timelines` has a timeline or None for each. `worker` is the number of the worker that processed the

@@ -102,7 +102,7 @@ class OnesOfHeads:
 
 def sequences_at_once(sums, queries):
     """Return the number of sequences whose sums are stored together: a bank of them, or fewer if there are many tiles
-    of sums, because all tiles are open until the last head of the last of these sequences."""
+    of sums, because all tiles accumulate until the last head of the last sequence."""
     per_bank = ceil_div(sums, BANKS_OF_SUMS)
     return max(1, nl.tile_size.psum_bank_fmax // per_bank // queries)
 

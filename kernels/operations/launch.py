@@ -70,8 +70,7 @@ class LoadedWeights:
 
 
 class ArrivedWeights:
-    """The weights of one dtype that a pass has loaded: the flat array `w` in HBM, and the runs of it that are in
-    SBUF."""
+    """The weights of one dtype that a pass has loaded: the flat array `w` in HBM, and its runs that are in SBUF."""
 
     def __init__(self, w) -> None:
         self.w = w

@@ -1,4 +1,4 @@
-"""A depthwise convolution of small images that uses elementwise products instead of the Tensor Engine.
+"""A depthwise convolution of small images, computed with elementwise products instead of the Tensor Engine.
 
 for tile of channels, image, band of output rows:
     products = windows of the image * filter        # overlapping views; GpSimd takes some of them
@@ -57,7 +57,7 @@ def convolve_by_products(launch, number, operation: Convolution, value, plan):
 
 
 def _multiply(operation, data, numbers, band, engine):
-    """Return the products [channels, rows, columns, taps] of a band of output rows of an image."""
+    """Return the products [channels, rows, columns, taps] for a band of output rows in an image."""
     data = data[:, :, band.start * operation.stride[0] :]
     lanes, _, row, column = data.get_pattern()
     partition, tap, _ = numbers.get_pattern()

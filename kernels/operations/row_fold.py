@@ -1,8 +1,8 @@
 """Values whose rows are in groups of F along the partitions: [F C, images, groups, columns].
 
 Group r of a value with offset o contains the image rows starting at F r - o: the first row on partitions [0, C), the
-next on [C, 2 C), and so on. Convolutions of such values are ordinary convolutions. This module implements what is
-different: rows outside the image, and pooling over groups of two rows.
+next on [C, 2 C), and so on. Convolutions of such values are ordinary convolutions. This module implements the
+differences: rows outside the image, and pooling over groups of two rows.
 """
 
 from dataclasses import replace

@@ -5,7 +5,7 @@
             sums[image, class] = images^T @ weights             # PSUM; a matmul for each tile of inputs
             logits[image, block, class] = sums + bias           # SBUF
         scores = softmax or log-softmax of logits, if requested
-        classes = the first of the largest logits of each row   # max8, nc_find_index8
+        classes = the first maximum of each row of logits   # max8, nc_find_index8
 
 | tile | shape | bounds |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Collect the settings on which a compilation depends besides the kernel: versions of packages, and environment
+"""Collect the settings that a compilation depends on besides the kernel: versions of packages, and environment
 variables that AWS's packages read.
 
 The settings are part of the key of compiled kernels, of the name of TorchNeuron's cache folder, and of the self-test's
@@ -38,7 +38,7 @@ def package_versions() -> dict[str, str | None]:
 
 
 def compiler_settings() -> dict[str, Any]:
-    """Return, as JSON values, everything on which compiled kernels depend besides the kernel and its shapes."""
+    """Return, as JSON values, everything that compiled kernels depend on besides the kernel and its shapes."""
     return {
         "versions": package_versions(),
         "python": ".".join(map(str, sys.version_info[:2])),

@@ -81,7 +81,7 @@ def runtime_library() -> str | None:
 
 
 def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
-    """Return the numbers of the logical cores, of `lnc` physical cores each, that processes may use, or None if
+    """Return the numbers of the logical cores (of `lnc` physical cores each) that processes may use, or None if
     unknown.
 
     NEURON_RT_VISIBLE_CORES specifies these cores. If it is not set, they are all the cores that neuron-ls counts.
@@ -123,7 +123,7 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
-    """Return the first `count` logical cores, of `lnc` physical cores each, that may be used.
+    """Return the first `count` logical cores (of `lnc` physical cores each) that may be used.
 
     If the number of cores is unknown, the cores starting at 0 are returned; the runtime rejects cores that do not
     exist. Raises BackendUnavailable if there are too few cores.

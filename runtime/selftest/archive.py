@@ -119,7 +119,7 @@ class ArchivedKernel:
 
 
 def compare_archive(path: Path) -> list[ComparedKernel]:
-    """Predict the times of all kernels of an archive that have an estimate by AWS or a measured time.
+    """Predict the times of all kernels in an archive for which there is an estimate by AWS or a measured time.
 
     Raises ArchiveError, as `read_archive` does.
     """
@@ -127,7 +127,7 @@ def compare_archive(path: Path) -> list[ComparedKernel]:
 
 
 def read_archive(path: Path) -> list[ArchivedKernel]:
-    """Return the kernels of an archive that have an estimate by AWS or a measured time.
+    """Return the kernels in an archive for which there is an estimate by AWS or a measured time.
 
     Raises ArchiveError if the file is not an archive of the self-test, or if no kernel has either time.
     """

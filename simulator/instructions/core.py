@@ -148,7 +148,7 @@ class NeuronCore:
         return buffer
 
     def _place(self, storage: Storage, address: tuple[int, int]) -> None:
-        """Put a storage at an explicit address of SBUF or PSUM."""
+        """Assign an explicit address in SBUF or PSUM to a storage."""
         if not storage.on_chip:
             raise NkiValidationError(f"ndarray {storage.label}: only on-chip tensors accept an address")
         place(storage, integers(address, f"ndarray {storage.label}: address"), self._arena(storage.region))
@@ -230,8 +230,8 @@ class NeuronCore:
     def perform(self, compute: Callable[..., None], *operands: Any) -> None:
         """Call compute(*operands), which computes the values of the last issued instruction from the operands only.
 
-        The first operand is the tensor to write. All tensors to read must be operands as well, possibly nested in
-        tuples. Arrays may be scratch space, engine state, or constants.
+        The first operand is the tensor to write. All tensors to read must also be operands, possibly nested in tuples.
+        Arrays may be scratch space, engine state, or constants.
         """
         if self.functional:
             with np.errstate(all="ignore"):  # infinity and NaN are ordinary values, as on the chip

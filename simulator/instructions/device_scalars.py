@@ -49,7 +49,7 @@ def scalar_load(src: Annotated[NkiTensor, OneElement(tuple(WIDTHS))]) -> NkiScal
 
 @declared(engine.sync, cost=("register",), rules=(_value_of_scalar,))
 def scalar_store(dst: Annotated[NkiTensor, OneElement(tuple(WIDTHS), written=True)], value: NkiScalar) -> None:
-    """Store a scalar in the single element of `dst`, which is in SBUF or HBM and has the dtype of the scalar."""
+    """Store a scalar in the single element of `dst`, which is in SBUF or HBM and has the same dtype as the scalar."""
     core = active("scalar_store")
     _, cost, _, _ = DECLARATIONS["scalar_store"](core, dst, value)
     instruction = core.issue("scalar_store", engine.sync, (dst,), (), cost)

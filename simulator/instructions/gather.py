@@ -44,7 +44,8 @@ def nc_n_gather(
 
 
 def _indices_fill(call: Call) -> None:
-    """A group of 16 partitions must have 1 to 4096 indices, and dst must have the size of the gathered elements."""
+    """A group of 16 partitions must have 1 to 4096 indices, and dst must have the same size as the gathered
+    elements."""
     elements, most = call.num_elem_per_idx, CORE_PARTITIONS * call.index.free_size
     if elements not in _ELEMENTS:
         raise NkiValidationError(f"local_gather: num_elem_per_idx {elements} must be one of {_ELEMENTS}")

@@ -31,7 +31,7 @@ COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 class Call:
     """A call that is being checked.
 
-    Its attributes are `core`, `instruction` (the name), `unit` (the engine), and all operands by name.
+    Its attributes are `core`, `instruction` (the name), `unit` (the engine), and every operand under its name.
     """
 
     def __init__(self, core: NeuronCore, instruction: str, operands: Iterable[tuple[str, Any]]) -> None:
