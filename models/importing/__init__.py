@@ -67,7 +67,7 @@ class Imported:
     """An imported network: its tensors (float32, keyed by name), its origin, and the result of the check.
 
     `notes` contains messages about differences from the file, and `assumed` contains messages about preprocessing
-    settings that neither the file nor the user specified. `labels_from` is the source of the labels of the leading
+    settings that neither the file nor the user specified. `labels_from` is the source of the labels of the primary
     output, or empty if the classes are numbered. `file_name` is the name of the file. `input_name` and `output_name`
     are the names of the single input and the primary output of an ONNX graph.
     """
@@ -223,7 +223,7 @@ def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[s
 
 
 class _Meaning(NamedTuple):
-    """The outputs of a graph (the leading one first), its inputs, the known properties, and notes on boxes.
+    """The outputs of a graph (the primary one first), its inputs, the known properties, and notes on boxes.
 
     `guessed` is the kind of boxes that were recognised by their shape alone.
     """

@@ -162,7 +162,7 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
 
 
 def _with_parts(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """Recognise Ultralytics' networks as torch.onnx exports them: the table of boxes, followed by what it is made of
+    """Recognise Ultralytics' networks as torch.onnx exports them: the table of boxes, followed by its components
     (distances and scores of all cells) and the feature maps. The number of scores shows what else the table contains.
     """
     cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in GRIDS[0])

@@ -1,4 +1,4 @@
-"""`--boxes SPEC`: the supported kinds of detectors by name, and the parser for specifications of boxes."""
+"""`--boxes SPEC`: the supported kinds of detectors, keyed by name, and the parser for specifications of boxes."""
 
 from __future__ import annotations
 

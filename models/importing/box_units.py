@@ -23,9 +23,9 @@ def fit_to_values(
     """Return a head with the code and unit of boxes and the kind of scores indicated by the values, or None if the
     values are not boxes.
 
-    `outputs` are the names and values of the outputs for one example, the leading one first; values may be unknown.
-    `size` is the height and width of the image.
-    Corners in the wrong order, and corners whose values are unknown, are not treated as boxes.
+    `outputs` are the names and values of the outputs for one example, with the primary one first; values may be
+    unknown. `size` is the height and width of the image. Corners in the wrong order, and corners whose values are
+    unknown, are not treated as boxes.
     """
     rows = outputs[0][1] if outputs else None
     if head.code == "cells" and rows is not None:

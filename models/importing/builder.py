@@ -131,7 +131,7 @@ class NetworkBuilder:
     def finish(
         self, name: str, outputs: Sequence[BuiltOutput], labels: tuple[str, ...] | None
     ) -> tuple[Network, dict[str, np.ndarray]]:
-        """Return the network with these outputs, of which the first is the leading one, and its tensors.
+        """Return the network with these outputs, the first of which is the primary one, and its tensors.
 
         `labels` are the labels of the primary output; by default, classes are numbered. A single probability with two
         labels is the probability of the second.

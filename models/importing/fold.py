@@ -1,4 +1,4 @@
-"""Arithmetic on weights for folding layers into other layers without changing the result.
+"""Arithmetic on weights that folds layers into other layers without changing the result.
 
 Everything is computed in float64 and rounded once, to float32.
 """

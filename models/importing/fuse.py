@@ -1,8 +1,8 @@
 """The final passes of an import: they merge layers into preceding ones without changing the result.
 
 A pass examines one layer and its inputs, and applies if no other layer reads these inputs. Batch normalisations are
-folded into weights, activations into the preceding layer, 2x2 pools into plain convolutions, and zero padding into the
-layer that reads it; x * sigmoid(x) becomes silu.
+folded into weights, activations into the preceding layer, 2x2 pools into plain convolutions, and zero padding into its
+consumer; x * sigmoid(x) becomes silu.
 """
 
 from __future__ import annotations

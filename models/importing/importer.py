@@ -111,7 +111,8 @@ class Importer:
             target[node.outputs[position]] = value  # type: ignore[assignment]
 
     def _stacked_alike(self, node: Node, value: View) -> View:
-        """Return an output of a node with the inputs of a batch on the axis on which an operand stacks them."""
+        """Return an output of a node in which the inputs of a batch are on the axis along which an operand stacks
+        them."""
         given = [self.views[name] for name in node.inputs if name in self.views]
         stacked = [view for view in given if not view.batched]
         if node.op == "Gather" and stacked and value.rank == stacked[0].rank - 1:  # by a single index
@@ -175,7 +176,8 @@ class Importer:
     def of_one_input(self, view: View, values: np.ndarray) -> np.ndarray:
         """Return the part of a constant that belongs to one input, if a file with a fixed batch repeats it for each.
 
-        The constant has as many axes as the view has in the file. It is returned as it is if it differs among inputs.
+        The constant has as many axes as the view has in the file. It is returned unchanged if it differs between
+        inputs.
         """
         place = 0 if view.batched else view.place
         if self.batch == 1 or values.ndim != view.rank or not values.size or values.shape[place] % self.batch:
@@ -185,7 +187,7 @@ class Importer:
         return first if all(alike) else values  # angles differ by rounding: vector instructions compute most of them
 
     def with_axis(self, view: View, axis: int, node: Node) -> View:
-        """Return a view in which the axis of an operator is an ordinary one: an axis of size 1 if it is the batch."""
+        """Return a view in which an operator's axis is an ordinary axis. If it is the batch axis, its size is 1."""
         if not view.batched or axis not in (0, -view.rank):
             return view
         return self.own_batch(view, node) if self.is_open else self.single(view)

@@ -25,7 +25,7 @@ def imagenet_labels() -> tuple[str, ...]:
 def parse_labels(content: bytes, suffix: str = "") -> tuple[str, ...]:
     """Parse the labels in a file: JSON (a list, id2label, or names with numbers), a table, or one per line.
 
-    `suffix` is the suffix of the file name; only .csv and .tsv files are read as tables. The message of a ModelError
+    `suffix` is the suffix of the file name; only .csv and .tsv files are parsed as tables. The message of a ModelError
     does not include the file name.
     """
     try:

@@ -25,7 +25,7 @@ def needed(layers: Mapping[str, Layer], outputs: Iterable[str]) -> dict[str, Lay
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not taken: the given one, with as many primes as necessary."""
+    """Return an unused name: the given name, followed by as many primes as necessary."""
     while name in taken:
         name += "'"
     return name

@@ -98,7 +98,8 @@ class LinearLayers:
         return convolution
 
     def _is_linear(self, layer: Layer) -> bool:
-        """True if a layer of images of few channels is linear, with the same coefficients for all pixels."""
+        """True if a layer operates on images with few channels and is linear, with the same coefficients for all
+        pixels."""
         shapes = [self._shapes[name] for name in (layer.name, *layer.inputs)]
         if not all(len(each) == 3 and each[0] <= MOST_CHANNELS and each[1:] == shapes[0][1:] for each in shapes):
             return False

@@ -101,7 +101,7 @@ def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node |
 def _quotient(
     members: list[Node], readers: Readers, constants: Constants, shape: tuple[int, ...], counted: np.ndarray
 ) -> Node | None:
-    """Return the node that divides the sum of the pixels of a window by their number; append its nodes to `members`."""
+    """Return the node that divides the sum of the pixels in a window by their number; append its nodes to `members`."""
     sums: dict[str, Counter[tuple[int, int]]] = {}  # pixels of a window accumulated in each value, by name
     rows = {}  # the window row of each value
     source = members[-1].outputs[0]

@@ -72,7 +72,7 @@ class Folder:
         return results
 
     def release(self, name: str) -> None:
-        """Record that a computed value is no longer stored."""
+        """Record that a computed value has been released."""
         self._left += self._sizes.pop(name, 0)
 
     def _size(self, node: Node, inputs: Sequence[np.ndarray | None]) -> int:
@@ -176,7 +176,8 @@ def _model_of(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> on
 
 
 def _inferred_size(node: Node, inputs: Sequence[np.ndarray | None], opset: int, most: int) -> int:
-    """Return the number of elements of the outputs by ONNX's shape inference, or more than `most` if it is unknown."""
+    """Return the number of elements in the outputs according to ONNX's shape inference, or more than `most` if it is
+    unknown."""
     import onnx
     from onnx import numpy_helper
 

@@ -78,7 +78,7 @@ class Shadow:
 
 
 class _Part(NamedTuple):
-    """An operand of a sum of matmuls that each read only some of the operand's partitions."""
+    """An operand of a sum of matmuls, each of which reads only some of its partitions."""
 
     label: str
     line: str
@@ -158,7 +158,7 @@ class Sanitizer:
             self._unread(shadow)
 
     def _unread(self, shadow: Shadow) -> None:
-        """Report instructions that wrote results to a tile that were never read."""
+        """Report instructions whose results in a tile were never read."""
         waiting = shadow.unread & (shadow.writer > _ARGUMENT)
         for last in np.unique(shadow.writer[waiting]).tolist():
             own = shadow.writer == last

@@ -34,7 +34,7 @@ class OperatorError(NkiValidationError, TypeError):
 
 
 class ArgumentsError(NkiValidationError, TypeError):
-    """A call of a kernel does not match the kernel's parameters."""
+    """A kernel call does not match the kernel's parameters."""
 
 
 class ShapeError(NkiValidationError, ValueError):

@@ -2,7 +2,7 @@
 
 Only one core runs at any time, beginning with core 0, until it must wait for the other core. Runs are therefore
 reproducible. On-chip memory and private HBM belong to one core. If both cores create a tensor in shared HBM at the same
-place in the program, it is a single tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: both cores run the same
+point in the program, it is a single tensor (nki/get-started/about/lnc.rst of aws-neuron-sdk: both cores run the same
 program).
 """
 
@@ -68,8 +68,8 @@ class Pair:
     def shared(self, rank: int, place: tuple[Any, ...], make: Callable[[], Storage]) -> Storage:
         """Return the storage that both cores create at the same point in the program.
 
-        The core that arrives first calls `make`. The n-th execution of that place by one core corresponds to the n-th
-        execution by the other.
+        The core that arrives first calls `make`. The n-th time that one core reaches this point corresponds to the n-th
+        time that the other does.
         """
         count = self._made[rank][place] = self._made[rank].get(place, 0) + 1
         storage = self._shared.get((place, count))

@@ -99,12 +99,12 @@ class PsumWrites:
         return _OTHER if marks.any() else Written.nothing
 
     def by_matmul(self, view: Any) -> Array:
-        """Return a mask, in the shape of the view, of the elements last written by a matmul."""
+        """Return a mask, with the same shape as the view, of the elements last written by a matmul."""
         result: Array = self._marks(_key(view)) == _BY_MATMUL
         return result
 
     def _marks(self, key: Key) -> Array:
-        """Return the kind of the last write to each byte of a view, as marks in the shape of the view."""
+        """Return the kind of the last write to each element of a view, as marks with the same shape as the view."""
         row, row_end, byte, byte_end = key[:4]
         writes = [(k, w) for k, w in self._writes.items() if _overlap(k, key)]
         low = min([byte, *[k[2] for k, _ in writes]])

@@ -1,4 +1,4 @@
-"""Parsing of Python source, in one place for lint, migrate and simulate."""
+"""Parsing of Python source, shared by lint, migrate and simulate."""
 
 from __future__ import annotations
 

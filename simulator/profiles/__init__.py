@@ -2,7 +2,7 @@
 
 measured.py  the representation of a measured run
 read.py      reader of neuron-explorer's exports, in JSON or Parquet
-ntff.py      reader of raw profiles, to the extent that their layout can be inferred from public files
+ntff.py      reader of raw profiles, as far as their layout can be inferred from public files
 path.py      engine times and critical path of a measured run
 compare.py   comparison with the prediction of the same kernel, by instruction
 """

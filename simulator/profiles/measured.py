@@ -1,4 +1,4 @@
-"""A measured run, which is the common result of all readers of profiles."""
+"""A measured run, which every reader of profiles returns."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Reader of raw profiles (NTFF), as far as their layout can be inferred from public files.
 
 AWS does not document the format. It was inferred from public files of versions 5 and 6 (trn2) that were published
-together with neuron-explorer's JSON of the same run, by comparing instructions. The header has 128 bytes, of which the
-first is the version and the next seven are the length of a message. The header is followed by the message in Protocol
-Buffers encoding and by the payload, which consists of records of 16 bytes. The message describes the instructions of
-each engine, with 64 bytes per instruction, and the location of the records of each core.
+together with neuron-explorer's JSON of the same run, by comparing instructions. The header has 128 bytes: the first is
+the version, and the next seven are the length of a message. The header is followed by the message in Protocol Buffers
+encoding and by the payload, which consists of records of 16 bytes. The message describes the instructions of each
+engine, with 64 bytes per instruction, and the location of the records of each core.
 
 Every number is validated before use, since profiles come from other machines.
 """

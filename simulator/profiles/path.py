@@ -111,7 +111,7 @@ def _before(
     by_end: Sequence[MeasuredInstruction],
     ends: Sequence[int],
 ) -> MeasuredInstruction | None:
-    """Return the last instruction for which an instruction that started at `start` waited.
+    """Return the last instruction that an instruction that started at `start` waited for.
 
     The result always started earlier, so that tracing the path terminates. `waited_for` contains the instructions whose
     results the instruction waited for, and `previous` is the preceding instruction on the same engine.

@@ -4,7 +4,7 @@ constants/        every timing constant for each target, with its source and the
 costs.py          costs of instructions; the instruction declarations refer to its methods by name
 transfers.py      bytes and descriptors of a DMA instruction
 dma.py            time of a DMA on the 16 engines
-capacity.py       peak use of SBUF and PSUM, in program order
+capacity.py       peak usage of SBUF and PSUM, in program order
 dependencies.py   dependencies between instructions; writes that start a new version of a tile
 buffers.py        allocation of SBUF and PSUM buffers to tile versions
 ports.py          contention between engines for the ports of SBUF and PSUM

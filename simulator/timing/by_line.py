@@ -12,7 +12,7 @@ MOST_TEXT = 60  # maximum number of characters shown of a source line
 
 
 class LineTime(NamedTuple):
-    """Times of a source line of the kernel, in microseconds.
+    """Times of one source line of a kernel, in microseconds.
 
     `critical` is the time of each resource on the critical path that is spent on the line, and `critical_us` is the
     sum. `busy_us` is the total busy time of its instructions on engines and DMA queues.

@@ -1,4 +1,4 @@
-"""Determine the peak use of SBUF and PSUM in program order, and raise an error if it exceeds the capacity.
+"""Determine the peak usage of SBUF and PSUM in program order, and raise an error if it exceeds the capacity.
 
 A compiler may reorder independent instructions. A program that does not fit as written is therefore checked again, in
 an order that reads every tile in PSUM as soon as its sum is complete, and fills every tile in SBUF just before its
@@ -82,7 +82,7 @@ def check(program: list[Instruction], target: Target) -> Memory:
 
 
 def read_early(program: list[Instruction], successors: list[list[int]]) -> list[Instruction]:
-    """Return the program with readers of PSUM moved up to the point at which their operands are complete.
+    """Return the program with the instructions that read PSUM moved up to where their operands are complete.
 
     The order of the other instructions is unchanged. `successors`: see `Dependencies`.
     """
@@ -161,7 +161,7 @@ class Quadrants:
     """SBUF as four quadrants of 32 partitions.
 
     A tile of up to 32 partitions may be in any quadrant, and one of up to 64 partitions in either half
-    (trainium_inferentia2_arch.rst, "start_partition"). Each tile is allocated in the place with the most free bytes.
+    (trainium_inferentia2_arch.rst, "start_partition"). Each tile is allocated in the position with the most free bytes.
     """
 
     def __init__(self) -> None:

@@ -110,8 +110,8 @@ class Costs:
         return self.scalar(count * pace, src)
 
     def _scalar_pace(self, dst: Any, src: Any) -> float:
-        """Return the cycles per element of an operation that runs twice as fast on 16-bit data on the Scalar Engine of
-        NeuronCore-v4 (A3)."""
+        """Return the cycles per element of an operation that NeuronCore-v4's Scalar Engine runs twice as fast on 16-bit
+        data (A3)."""
         double = self.generation >= 4 and dst._dtype.itemsize == 2 == src._dtype.itemsize
         return self.machine.scalar_double_pace if double else 1.0
 
@@ -182,7 +182,7 @@ class Costs:
         return cost._replace(interval=cost.interval + read, latency=cost.latency + read)
 
     def exponential(self, data: Any, result: Any) -> Cost:
-        """Return the cost of exp on the Vector Engine of NeuronCore-v4 and, if `result` is not None, of reading the
+        """Return the cost of exp on NeuronCore-v4's Vector Engine and, if `result` is not None, of reading the
         accumulators into it."""
         cycles = data.free_size * self.machine.exponential_pace * self.target.vector_ghz / self.target.scalar_ghz
         return self.vector(cycles + (self.machine.vector_accumulator_cycles if result is not None else 0))

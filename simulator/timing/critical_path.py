@@ -5,7 +5,7 @@ The path is traced back from the instruction that ends last. Each step leads to 
 waited: an operand, the engine, a buffer, a DMA queue, or the other core. The time in between is attributed to an
 instruction and to one of these resources:
 
-tensor, vector,    execution on an engine, until the next instruction or the reader of the result can proceed; for the
+tensor, vector,    execution on an engine, until the next instruction or the consumer of the result can proceed; for the
 scalar, gpsimd     Scalar Engine, this includes table loads, and for GpSimd, generating descriptors in software
 dma_issue          the trigger of a DMA and the generation of its descriptors by hardware
 dma_latency        from the descriptors to the first byte, and from the last byte to the semaphore
@@ -55,7 +55,7 @@ MEETINGS = frozenset({"core_barrier"})  # instructions that only synchronise the
 
 
 class Step(NamedTuple):
-    """An interval of the critical path, which an instruction spent on one of RESOURCES.
+    """An interval of the critical path, spent by an instruction on one of RESOURCES.
 
     Times are in nanoseconds from the first trigger. `position` is the index of the instruction in the program, and
     `line` contains the file and line of the kernel. `waited` describes the last event for which the instruction waited:

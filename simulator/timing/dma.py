@@ -1,4 +1,4 @@
-"""Compute the time for which a DMA occupies each of the 16 DMA engines.
+"""Compute how long a DMA occupies each of the 16 DMA engines.
 
 An engine serves eight partitions of SBUF (DO: engine = partition // 8). Each descriptor takes a fixed time, and its
 bytes then move at the peak rate. The total throughput of all engines is limited to the rate that AWS documents as

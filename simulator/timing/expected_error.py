@@ -1,7 +1,7 @@
 """The likely error of a prediction, depending on the resource that bounds the kernel.
 
 The errors are computed, not chosen. Each published row of a target is predicted with its family excluded from all fits.
-The error for a bound is a value within which two thirds of every repository's rows with that bound lie.
+The error for a bound is a value that the errors of two thirds of every repository's rows with that bound do not exceed.
 benchmarks/expected_errors.py computes the errors from benchmarks/data/left-out.csv, and a test checks that they agree
 (docs/predictions.md).
 """
@@ -52,7 +52,7 @@ COUNTS = 1 / 6  # a kind is included in the error of a kernel if it has at least
 
 
 def expected_error(target: str, kind: str) -> float | None:
-    """Return the relative error within which two out of three measurements are.
+    """Return the relative error that two out of three measurements do not exceed.
 
     The result is NOT_VALIDATED if no kernel of this kind was measured on the target, and None if no kernel of any kind
     was.

@@ -36,7 +36,7 @@ class TileLife(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """The use of one memory over time.
+    """The usage of one memory over time.
 
     `points` contains (time, bytes): starting at each time, this many bytes per partition are in use. `owners` are the
     tiles that are live at the peak, the largest first.

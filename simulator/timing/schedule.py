@@ -11,7 +11,8 @@ The compiler's schedule is not visible in NKI. The model makes the following ass
 - GpSimd generates descriptors between its other instructions; a waiting store does not block a load (k07).
 - All other DMA triggers share one issue slot, as in the published profiles. The exception is triggers that the kernel
   assigns to the Scalar Engine, whose descriptor generator operates concurrently with the other one and with computation
-  (A2: two instances). DMAs then overlap as far as the 16 DMA engines allow; each engine serves them in issue order.
+  (A2: two instances). DMAs then overlap to the extent that the 16 DMA engines allow; each engine serves them in issue
+  order.
 - DMAs on GpSimd's dedicated DMA engines (sendrecv with dma_engine.gpsimd_dma) are not queued on the 16 engines (A2).
 - Every tile occupies a buffer from its first write to its last access (dependencies.py). Buffers are allocated in
   program order as far as SBUF and PSUM have space, which limits prefetching.

@@ -101,7 +101,7 @@ def keep_scratch(program: list[Instruction], returned: Iterable[Any]) -> None:
 
 
 def _span(tensor: Any) -> int:
-    """Return the number of bytes from the first element of a view to its last, inclusive."""
+    """Return the number of bytes from the first to the last element of a view, inclusive."""
     reach = sum([stride * (extent - 1) for stride, extent in zip(tensor.strides, tensor.shape)])
     return int(reach + 1) * int(tensor._dtype.itemsize)
 

@@ -119,7 +119,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
 
 
 def _base(expression: ast.expr) -> str:
-    """Return the name of the tensor of which an expression is a view."""
+    """Return the name of the tensor that an expression is a view of."""
     while isinstance(expression, (ast.Subscript, ast.Attribute, ast.Call)):
         expression = expression.func if isinstance(expression, ast.Call) else expression.value
     return expression.id if isinstance(expression, ast.Name) else ""

@@ -163,7 +163,7 @@ def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, boun
 
 
 def _function(scope: FunctionScope, name: ast.expr) -> FunctionNode | None:
-    """Return the function to which a name refers, in the checked function or its module."""
+    """Return the function that a name refers to in the checked function or its module."""
     if isinstance(name, ast.Name):
         for node in ast.walk(scope.function):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name.id:

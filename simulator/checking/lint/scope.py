@@ -88,7 +88,7 @@ class FunctionScope:
         return resolved.dotted if isinstance(resolved, External) else None
 
     def changed_global(self, name: str) -> int | None:
-        """Return the line that changes the global variable to which a name refers, if any."""
+        """Return the line that changes the global variable that a name refers to, if any."""
         shadowed = name in self.locals or any(name in bindings for bindings in self._outer)
         return None if shadowed else self.module.changed.get(name)
 

@@ -267,7 +267,7 @@ def parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def local_names(function: FunctionNode | ast.Lambda) -> set[str]:
-    """Return the names that are local to a function, or to a nested function or comprehension."""
+    """Return the names that are local to a function, or to a function or comprehension nested in it."""
     names = {argument.arg for argument in parameters(function.args)} | set(stored_names(function))
     shared: set[str] = set()
     for node in ast.walk(function):

@@ -27,7 +27,7 @@ OF_TILES = frozenset(
     for name in (*ALU, *ACTIVATIONS, *tile_functions.__all__, "sum", "max", "min", "prod", "transpose", "matmul")
     if name not in ("prelu", "random_seed", "rand")
 )
-"""Functions that return a new tile, which is in SBUF except for the functions of IN_PSUM."""
+"""Functions that return a new tile, which is in SBUF, or in PSUM for the functions in IN_PSUM."""
 REGISTERS = frozenset({"nki.isa.register_alloc"})
 SCALARS = frozenset({"nki.isa.scalar_load"})
 LOOPS = frozenset({"nki.language.fori_loop", "nki.language.while_loop"})
