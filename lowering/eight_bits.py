@@ -11,7 +11,7 @@ operands and of the value; the bounds of a clip are divided by the value's scale
 activations, no instruction can scale the result: the value is stored with a scale of 1 if the magnitudes observed
 during calibration permit it.
 
-For some tensors, 8 bits may cost more time than they save. They are stored in 8 bits only if that is faster
+For some tensors, 8-bit storage may cost more time than it saves. They are stored in 8 bits only if that is faster
 (passes/store_as_fp8.py): values that follow a clip or an activation that cannot be scaled, weights of grouped layers,
 and the values that these layers compute and read.
 """

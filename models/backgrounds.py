@@ -65,8 +65,8 @@ def bands(height: int) -> Iterator[slice]:
 
 
 def coarsen(planes: np.ndarray) -> np.ndarray:
-    """Reduce a picture to at most COARSE_CELLS cells per side, each of which is the mean of its pixels; float64, 0 to
-    1."""
+    """Reduce a picture to at most COARSE_CELLS cells per side, each of which is the mean of its pixels; float64, from 0
+    to 1."""
     rows, columns = (np.linspace(0, n, min(n, COARSE_CELLS) + 1).astype(int) for n in planes.shape[1:])
     kind, white = (np.uint32, 255) if planes.dtype == np.uint8 else (np.float32, 1)
     sums = np.stack([planes[:, start:end].sum(axis=1, dtype=kind) for start, end in itertools.pairwise(rows)], axis=1)

@@ -52,7 +52,7 @@ class BoxHead:
     scores: str = "probabilities"
     """"logits": a sigmoid is applied to each score; "softmax": a softmax is applied to all scores of a box."""
     objectness: bool = False
-    """True if a row contains an additional score for "any object", by which the class scores are multiplied."""
+    """True if a row contains an additional score for "any object", which multiplies the class scores."""
     background: bool = False
     """True if one of the scores represents the background (no object), which has no label."""
     background_last: bool = False
@@ -62,7 +62,7 @@ class BoxHead:
     ended: bool = False
     """True if rows are already selected: x1, y1, x2, y2, score, class, then masks and keypoints."""
     masks: int = 0
-    """Number of mask coefficients of each box, by which the mask prototypes are multiplied."""
+    """Number of mask coefficients per box, which multiply the mask prototypes."""
     keypoints: int = 0
     keypoint_size: int = 0
     """Values per keypoint: 2 (x, y), or 3 including its confidence."""
@@ -154,7 +154,7 @@ class BoxHead:
         return tuple(filter(None, (self.scores_from, self.keypoints_from, self.prototypes)))
 
     def box_count(self, height: int, width: int) -> int | None:
-        """Return the number of boxes of all grids for an image of this size; None if there are no grids."""
+        """Return the total number of boxes in all grids for an image of this size; None if there are no grids."""
         if not self.strides:
             return None
         counts = self.prior_counts or (1,) * len(self.strides)

@@ -56,7 +56,7 @@ def _opened_again(file: BinaryIO) -> Image.Image:
 
 
 def _is_flat_at_the_end(image: Image.Image) -> bool:
-    """Return True if the last block of a picture has a uniform value, as blocks without coefficients have."""
+    """Return True if the last block of a picture has a uniform value, as do blocks without coefficients."""
     left, top = (side - 1 - (side - 1) % BLOCK for side in image.size)
     block = image.crop((left, top, *image.size)).convert("L")  # upsampled colours may blend with those of other blocks
     low, high = block.getextrema()

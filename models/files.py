@@ -69,7 +69,7 @@ class Header:
 
 
 def resolve(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the path of a model given by bundled name or path; raise ModelError if there is none."""
+    """Return the path of a model, given its bundled name or path; raise ModelError if there is none."""
     text = os.fspath(name_or_path)
     bundled = WEIGHTS_DIRECTORY / f"{text}.safetensors"
     path = Path(text)
@@ -196,7 +196,7 @@ class MappedTensors(Mapping[str, np.ndarray]):
     """Float32 tensors of a file, memory-mapped on each access so that they do not occupy memory permanently."""
 
     def __init__(self, path: Path, shapes: Mapping[str, Shape], places: Mapping[str, int]) -> None:
-        """Open a file with tensors at the byte offsets `places`; it may be renamed or removed afterwards."""
+        """Open a file that contains tensors at the byte offsets `places`; it may be renamed or removed afterwards."""
         self._file = open_regular(path)
         self._shapes, self._places = dict(shapes), dict(places)
 
@@ -212,7 +212,7 @@ class MappedTensors(Mapping[str, np.ndarray]):
 
 
 def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:
-    """Raise ModelError unless `tensors` match the network's in names and shapes, and are finite."""
+    """Raise ModelError unless `tensors` are finite and match the network's tensors in names and shapes."""
     _check_names_and_shapes(network, {name: tensor.shape for name, tensor in tensors.items()})
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():

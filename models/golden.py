@@ -63,7 +63,7 @@ class GoldenRun(NamedTuple):
 
 
 def _logits_of(network: Network) -> dict[str, str]:
-    """Return, for the layer of each output, the layer that computes its values before the last softmax or argmax."""
+    """Map the layer of each output to the layer that computes its values before the last softmax or argmax."""
     layers = {layer.name: layer for layer in network.layers}
     endings = (PixelArgmax, Softmax)
     answers = [output.layer for output in network.named_outputs]

@@ -1,8 +1,8 @@
 """Detect ink on an unevenly lit background, and find its main blob. Requires only NumPy.
 
 Three models of the background are tried (one colour, a smooth surface, a local median; see backgrounds.py), because no
-single model handles tight crops, light from the side and the edges of shadows. Each model yields a blob; the blob that
-accounts for the largest share of the ink is chosen. Models that can no longer yield the best blob are skipped.
+single model handles tight crops, light from the side and shadow edges. Each model yields a blob; the blob that accounts
+for the largest share of the ink is chosen. Models that can no longer yield the best blob are skipped.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Network:
     except the last must be read. Construction fills in the `inputs` of each layer. If `output` is not given, it follows
     from the last layer: probabilities after a softmax, raw class scores otherwise.
 
-    If a network has several outputs, the leading one is computed by the last layer and described by `labels`, `output`,
+    If a network has several outputs, the primary one is computed by the last layer and described by `labels`, `output`,
     `output_name` and `output_shape` (see `NamedOutput`). The remaining outputs are listed in `others`, each with the
     name of the layer that computes it.
     """
@@ -151,7 +151,7 @@ class Network:
 
     @cached_property
     def named_outputs(self) -> tuple[NamedOutput, ...]:
-        """All outputs, starting with the leading one; packed rows contain their values in this order."""
+        """All outputs, with the primary one first; packed rows contain their values in this order."""
         shape = self.output_shape or (self.outputs,)
         return (NamedOutput(self.output_name, self.layers[-1].name, shape, self.output, self.labels), *self.others)
 

@@ -93,7 +93,7 @@ class Walk:
         self._blockers: dict[tuple[str, str], list[Node]] = {}
 
     def run(self) -> list[BuiltOutput]:
-        """Return the outputs, the leading one first; raise ModelError that lists all unsupported nodes."""
+        """Return the outputs, with the primary one first; raise ModelError that lists all unsupported nodes."""
         for node in filter(_is_constant, self._cut.nodes):
             self._try(node)
         self._nodes = join_patterns(self._cut.nodes, self.importer.constants, self._cut.outputs)

@@ -262,7 +262,7 @@ def _first(nodes: Sequence[Node], weights: dict[str, tuple[int, ...]], name: str
 
 def _first_reader(nodes: Sequence[Node], name: str, between: Collection[str]) -> tuple[Node | None, set[str]]:
     """Return the first node that reads more of a value than its shape, skipping the operators in `between`, and all
-    names by which the value is passed on."""
+    names under which the value is passed on."""
     names = {name}
     for node in nodes:
         if names.isdisjoint(node.inputs) or node.op in ("Shape", "Size"):
@@ -296,7 +296,7 @@ def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, flo
     """Return the range of pixel values that the graph expects, if it starts with preprocessing arithmetic.
 
     A graph expects pixels from 0 to 255 if they are integers (uint8), or if its arithmetic subtracts more than 2 or
-    divides by more than 2. Otherwise, it expects 0 to 1.
+    divides by more than 2. Otherwise, it expects pixels from 0 to 1.
     """
     if given.dtype is not None and given.dtype.kind in "iu":
         return (-128.0, 127.0) if given.dtype == np.int8 else (0.0, 255.0)

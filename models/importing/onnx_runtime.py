@@ -187,7 +187,7 @@ def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequ
 
 
 def _model_to_run(imported: ImportedGraph, names: Sequence[str]) -> str | bytes:
-    """Return the path or content of the file, or the content of its imported part, that computes the values `names`."""
+    """Return the path or content of the file that computes the values `names`, or the content of its imported part."""
     graph, part = imported.graph, imported.part
     is_whole = len(part.nodes) == len(graph.nodes) and set(names) <= set(graph.outputs)
     is_whole = is_whole and not any(node.op in MISSING for node in part.nodes)

@@ -1,7 +1,7 @@
 """Estimate of the memory that a decoded ONNX file requires, computed without decoding it.
 
 In a protobuf file, two bytes may represent a message that takes hundreds of bytes in memory, and one byte may represent
-an 8-byte number. Therefore, the fields are first traversed by their lengths, and their decoded size is charged to a
+an 8-byte number. Therefore, the fields are first traversed using their lengths, and their decoded size is charged to a
 `Budget`.
 """
 

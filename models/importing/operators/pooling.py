@@ -66,7 +66,7 @@ def _pooled(importer: Importer, node: Node, view: View, method: str) -> View:
 
 def _within_image(node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]) -> tuple[Node, tuple[int, ...]]:
     """Limit the window of a pool to the padded image if it is larger and `ceil_mode` keeps it; return the pool and its
-    window. The EfficientNet of transformers averages whole images with such windows."""
+    window. The EfficientNet in the transformers package averages whole images with such windows."""
     if text(node, "auto_pad", "NOTSET").startswith("SAME"):
         return node, kernel
     rank = len(sides)
