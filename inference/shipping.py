@@ -32,9 +32,9 @@ class PictureSources:
     """Iterates over (names, sources) of pictures, `batch_size` at a time, ordered by name.
 
     Sources are absolute paths, or file contents with `as_bytes` and for standard input. Array files are read in this
-    process, since one file may contain several inputs. `problems` lists the files that have been unreadable so far;
-    names in `answered` are skipped. `sizes`, if given, receives the width and height of each picture by name, as read
-    from its header.
+    process, since one file may contain several inputs. `problems` lists the files found to be unreadable so far;
+    names in `answered` are skipped. `sizes`, if given, is filled with the width and height of each picture, keyed by
+    name, as read from its header.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Kernels that deliberately break undocumented rules, to find out whether a compiler or a chip enforces them.
 
 `psum_half_word` writes an odd number of 16-bit columns to PSUM. `single_column` uses 16-bit tiles with a single column
-in SBUF. `sbuf_without_fallback` fills most of SBUF and is compiled with `nki_alloc_fallback=False`: if the allocation
-by NKI does not fit, compilation fails instead of falling back to the allocator of neuronx-cc. `trninfer doctor
+in SBUF. `sbuf_without_fallback` fills most of SBUF and is compiled with `nki_alloc_fallback=False`: if NKI's allocation
+does not fit, compilation fails instead of falling back to the allocator of neuronx-cc. `trninfer doctor
 --selftest` runs them for information; no other kernel of this package breaks these rules.
 """
 

@@ -13,8 +13,7 @@ SEARCHED_BYTES = 8 * 1024  # bytes of a partition that hold the pixels whose cla
 
 
 def products_bytes(operation: Operation, around: Surroundings) -> int:
-    """Return the bytes per partition of two float32 values of the size of an operation's value, or 0 if it writes to a
-    buffer."""
+    """Return the bytes per partition of two float32 copies of an operation's value, or 0 if it writes to a buffer."""
     if operation.into is not None:
         return 0
     top, _, bottom, _ = operation.margin
@@ -90,7 +89,7 @@ class Scaling(Numbered):
 class Affine(Scaling):
     """activation(x * scale + shift).
 
-    The constants start at column `constants`: scale and shift of each tile of channels, alternating.
+    The constants start at column `constants`: the scale and the shift of each tile of channels, alternating.
     """
 
     activation: Activation = IDENTITY
@@ -114,7 +113,7 @@ class Norm(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerNorm(Norm):
-    """A normalization with the statistics of each pixel over its channels.
+    """A normalization that uses the statistics of each pixel over its channels.
 
     If `is_centred`, the mean of the operand's channels is zero at each pixel.
     """
@@ -126,7 +125,7 @@ class LayerNorm(Norm):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupNorm(Norm):
-    """A normalization with the statistics of groups of channels over an image."""
+    """A normalization that uses the statistics of each group of channels over an image."""
 
     groups: int = 1
 

@@ -1,7 +1,7 @@
 """Vector addition, c = a + b, in four versions, from one number per tile to explicit SBUF addresses.
 
-1. `vector_add_naive`: one number per tile. Each number requires two loads, an addition and a store; the time is
-   entirely spent on issuing DMAs.
+1. `vector_add_naive`: one number per tile. Each number requires two loads, an addition and a store; all of the time is
+spent issuing DMAs.
 2. `vector_add_tiled`: `rows` numbers per tile, one per partition. With 128 rows every lane is used, but each
    instruction processes only one number per lane.
 3. `vector_add_stream`: the vector is folded over the 128 partitions and each tile contains `free` numbers of each
@@ -145,7 +145,7 @@ def vector_add_stream(a, b, free=1000):
 
 @nki.jit
 def vector_add_direct_allocation(a, b, free=1000, tiles=4):
-    """Add two vectors through tiles at explicit SBUF addresses, with `tiles` tiles of each operand in rotation.
+    """Add two vectors through tiles at explicit SBUF addresses, with `tiles` tiles per operand in rotation.
 
     Dimensions:
         n: length of the vectors; arbitrary; the remaining n % 128 numbers are added in a separate row.

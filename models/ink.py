@@ -65,7 +65,7 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
     with contextlib.suppress(InkError):
         best = _blob_on(planes, rim_colour(cells), expected, room)
     # With the one-colour model, uneven light on an empty page looks like a perfect blob. Therefore the curved surface
-    # is tried as well, unless a blob is expected and a good one was found.
+    # is also tried, unless a blob is expected and a good one was found.
     if expected is None or best is None or best.quality < TRUST_SURFACE:
         try:
             blob = _blob_on(planes, Stretched(fit_surface(cells), planes.shape), expected, room)

@@ -46,7 +46,7 @@ class LaunchTime:
     Unknown values are None, and unknown counts are 0.
 
     The `latency_label` of the backend describes how `latency_us` was obtained. `device_us` is the time on the device
-    only, if it was measured too, and `device_by` names the tool that measured it. Both may have a 99th percentile.
+    alone, if it was also measured, and `device_by` names the tool that measured it. Both may have a 99th percentile.
     `flops` counts the model's operations: 2 for a multiply-accumulate, 1 for an elementwise operation. `hardware_flops`
     counts all operations of the PE array, including multiplications by zero, warm-up and transposes. `hbm_bytes` is the
     number of bytes moved to and from HBM.

@@ -31,7 +31,7 @@ class LayerTiming:
     The batch axis of each shape has the total number of inputs. Flops, bytes, microseconds and the parts of `critical`
     are sums over the batches; `bound_by` is the largest part. `share` is the row's share of the total, and `mfu` and
     `hfu` are relative to `active_us`, the time during which the row's own instructions and DMAs ran. `device_us` is the
-    time on the device only, if its measurement was requested, and `device_by` names the tool that measured it;
+    time on the device alone, if its measurement was requested, and `device_by` names the tool that measured it;
     `latency_us` is then the round trip of the host. `latency_error` is the expected relative error of a predicted time,
     and `form` is the convolution algorithm. Both values are taken from the batch with the longest time.
     """

@@ -278,7 +278,7 @@ async def _report(server: Server, names: list[str], answers: list[Answer], make:
 
 @_own.get("/about")
 async def about(request: Request, model: str | None = None) -> JSONResponse:
-    """Return the served model, or one of several by name, and its backend."""
+    """Return the served model (selected by name if there are several) and its backend."""
     server = _server(request) if model is None else _model(request, model, VERSION)
     if not server.is_ready:
         raise HTTPException(503, "the model is not ready yet", {"Retry-After": "1"})
@@ -297,7 +297,7 @@ async def metrics(request: Request) -> Response:
 
 @_own.get("/", include_in_schema=False)
 async def page() -> HTMLResponse:
-    """Return a page that accepts dropped pictures."""
+    """Return a page with drag-and-drop upload of pictures."""
     text = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     return HTMLResponse(text.replace("/* palette */", palette.css(), 1), headers={"Content-Security-Policy": _POLICY})
 

@@ -115,7 +115,7 @@ class Signature:
         return list(spec.pack(arrays) if isinstance(spec, SeveralInputs) else next(iter(arrays.values())))
 
     def arrays(self, answers: Sequence[InputAnswer]) -> dict[str, np.ndarray]:
-        """Return the tensors of the predictions by name; BYTES tensors are arrays of objects."""
+        """Return the tensors of the predictions, keyed by name; BYTES tensors are arrays of objects."""
         rows = np.stack([answer.scores for answer in answers])
         outputs = zip(self._output_names, self.network.named_outputs, self.network.unpack(rows))
         tensors = {name: values.reshape(len(rows), *output.shape) for name, output, values in outputs}

@@ -10,8 +10,8 @@ several taps. Blocks that would fill less than half of the partitions are spread
 between. Each DMA engine serves eight partitions (nki-dma-overview), so adjacent blocks would be loaded through only a
 few of the sixteen engines. Moreover, the Tensor Engine's clock stays low while half of its rows are idle.
 
-Channel groups share the axis too: the filters of as many groups as fit form the diagonal blocks of one matrix, called a
-section. Sections are convolved separately.
+Channel groups also share the axis: the filters of as many groups as fit form the diagonal blocks of one matrix, called
+a section. Sections are convolved separately.
 """
 
 from __future__ import annotations

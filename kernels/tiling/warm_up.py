@@ -19,7 +19,7 @@ LEAST_WORK = 4  # a kernel warms up only if it multiplies at least this many col
 
 
 def is_worth_warming(columns, item_bytes):
-    """True if matmuls with `columns` columns in total are enough work for a warm-up to be worthwhile."""
+    """True if matmuls with `columns` columns in total are enough work to make a warm-up worthwhile."""
     return columns >= LEAST_WORK * COLUMNS * item_bytes
 
 

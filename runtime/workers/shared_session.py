@@ -250,11 +250,11 @@ def share_out(
 ) -> Iterator[SharedSession]:
     """Yield a session that uses `workers` workers on this machine, or on the Ray cluster at `address`.
 
-    The workers end with the block. On a cluster, None for `workers` means as many as its resources allow. `backend` and
-    `target` are as for `choose_backend`, except that on a cluster its resources determine the meaning of "auto". On a
-    chip, each worker has a separate logical core of `lnc` NeuronCores. `opener`, if given, opens the workers' backends
-    instead. `prepare` converts the sources sent to workers to inputs. Raises BackendUnavailable if no backend can be
-    opened, or if there is no cluster at the address.
+    The workers end with the block. On a cluster, `workers` may be None, which starts as many as its resources allow.
+    `backend` and `target` are as for `choose_backend`, except that on a cluster its resources determine the meaning of
+    "auto". On a chip, each worker has a separate logical core of `lnc` NeuronCores. `opener`, if given, opens the
+    workers' backends instead. `prepare` converts the sources sent to workers to inputs. Raises BackendUnavailable if no
+    backend can be opened, or if there is no cluster at the address.
     """
     resolved = resolve_target(target)  # report an invalid target here instead of in each worker
     check_cores(resolved, lnc)

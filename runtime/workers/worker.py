@@ -26,7 +26,7 @@ EXPECTED_ERRORS = (BackendUnavailable, KernelError, OverflowedError)
 
 
 class BackendOpener(Protocol):
-    """Opens a backend. It must be picklable: a module-level function or a functools.partial of one."""
+    """Opens a backend. An opener must be picklable: a module-level function or a functools.partial of one."""
 
     def __call__(self, *, progress: Note, warn: Note) -> Backend:
         """Open the backend, whose messages are passed to `progress` and `warn`."""
@@ -38,7 +38,7 @@ Prepare = Callable[[Sequence[Any]], tuple[np.ndarray, Mapping[int, str]]]
 
 
 class WorkerFault(RuntimeError):  # noqa: N818 (a bug of the program, not an error of the user)
-    """A bug of the program that occurred in a worker, with its traceback."""
+    """A bug in the program that occurred in a worker, with its traceback."""
 
 
 @dataclass(frozen=True)

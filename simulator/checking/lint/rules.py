@@ -46,7 +46,7 @@ RULES: dict[str, str] = {
     "reused-tile": "Warning: a tile whose reuse takes time, with the gain from separate tiles, found by running the "
     "kernel.",
     "tile-output": "Warning: a jitted function that returns a tile; kernels may call it, but the host must not.",
-    # Rules that kernels known to run on chips follow, and rules from reports (simulator/instructions/reported.py)
+    # Rules that kernels known to run on hardware follow, and rules from reports (simulator/instructions/reported.py)
     "interleaved-sums": "Interleaved sums of matmuls in one bank of PSUM.",
     "psum-words": "Warning: a 16-bit tile in PSUM of an odd number of columns, which ends within a word.",
     "psum-slot": "Warning: a 16-bit view in PSUM that begins within a word, which the back end rejects.",
