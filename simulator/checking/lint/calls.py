@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...instructions.operands import Function, Named, Operator, Scalar
 from ...instructions.tensor_operands import Moved, Tile
@@ -26,6 +26,7 @@ SIMULATED_ONLY = {  # release notes of NKI, known issues of nki.language
 }
 INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
 OUTPUT_BUFFER = "shared_hbm"
+RANGES = ("range", "affine_range", "sequential_range", "static_range")
 OFFSETS = ("scalar_offset", "vector_offset")  # of an access pattern
 
 
@@ -33,9 +34,10 @@ def check_calls(scope: FunctionScope) -> None:
     """Check the use of the NKI API in a function."""
     visitor = _Calls(scope)
     arguments = scope.function.args
-    for part in (*arguments.defaults, *arguments.kw_defaults, *scope.function.body):
+    for part in (*arguments.defaults, *arguments.kw_defaults):
         if part is not None:
             visitor.visit(part)
+    visitor.visit_all(scope.function.body)
 
 
 def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
@@ -125,6 +127,16 @@ def _base(expression: ast.expr) -> str:
     return expression.id if isinstance(expression, ast.Name) else ""
 
 
+def _may_leave(statement: ast.AST, in_loop: bool = False) -> bool:
+    """Return True if a compound statement contains a `return`, or a `break` or `continue` of an outer loop."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+        return False
+    if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
+        return isinstance(statement, ast.Return) or not in_loop
+    in_loop = in_loop or isinstance(statement, (ast.For, ast.While))
+    return any(_may_leave(part, in_loop) for part in ast.iter_child_nodes(statement))
+
+
 class _Calls(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
@@ -200,16 +212,56 @@ class _Calls(ast.NodeVisitor):
             check_subscript(self._scope, tensor.shape, on_chip, node, self.tensors.number)
         self.generic_visit(node)
 
-    def visit_If(self, node: ast.If | ast.IfExp) -> None:
-        self.visit(node.test)
-        self._conditions += 1  # the shape may be the reason why a branch does not run
+    def visit_If(self, node: ast.If | ast.IfExp | ast.While | ast.Match) -> None:
+        """Visit a statement whose branches may not run because of the shape of a tensor."""
         for name, value in ast.iter_fields(node):
-            for part in (value if isinstance(value, list) else [value]) if name != "test" else []:
-                self.visit(part)
-        self._conditions -= 1
+            if name in ("test", "subject"):
+                self.visit(value)
+            else:
+                self.visit_all(value if isinstance(value, list) else [value], conditions=1)
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
         self.visit_If(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        self.visit_If(node)
+
+    def visit_Match(self, node: ast.Match) -> None:
+        self.visit_If(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        self.visit(node.values[0])
+        self.visit_all(node.values[1:], conditions=1)
+
+    def visit_For(self, node: ast.For) -> None:
+        self.visit(node.target)
+        self.visit(node.iter)
+        self.visit_all(node.body, conditions=int(self._has_no_turns(node.iter)))
+        self.visit_all(node.orelse)
+
+    def _has_no_turns(self, turns: ast.expr) -> bool:
+        """Return True for a range whose bounds are known and leave no turn."""
+        dotted = self._scope.external(turns.func) if isinstance(turns, ast.Call) else None
+        if not isinstance(turns, ast.Call) or (dotted or "").rpartition(".")[2] not in RANGES or not turns.args:
+            return False
+        bounds = [self.tensors.number(bound) for bound in turns.args]
+        start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+        step = bounds[2] if len(bounds) > 2 else 1
+        return None not in (start, stop, step) and step != 0 and not range(start, stop, step)  # type: ignore[arg-type]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for name, value in ast.iter_fields(node):
+            parts = value if isinstance(value, list) else [value]
+            self.visit_all([part for part in parts if isinstance(part, ast.AST)] if name != "body" else parts)
+
+    def visit_all(self, parts: Sequence[ast.AST], conditions: int = 0) -> None:
+        """Visit nodes, or the statements of a block; those after a statement that may leave the block may not run."""
+        outer = self._conditions
+        self._conditions += conditions
+        for part in parts:
+            self.visit(part)
+            self._conditions += _may_leave(part)
+        self._conditions = outer
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)

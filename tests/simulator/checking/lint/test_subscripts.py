@@ -70,6 +70,14 @@ def test_an_index_is_checked_as_the_simulator_does(line, message):
         "if W > 64:\n        t[0:8, W : W + 64]",
         "x = t[0:8, W : W + 64] if W > 64 else t",
         "for i in range(4):\n        t[0:8, 0:8][i + 4 - i]",
+        "for i in range(W // 128):\n        t[0:8, 64:128]",
+        "for i in nl.affine_range(1, W - 31):\n        t[0:8, 64:128]",
+        "while W > 64:\n        t[0:8, 64:128]",
+        "W > 64 and t[0:8, 64:128]",
+        "match W:\n        case 64:\n            t[0:8, 64:128]",
+        "if W <= 64:\n        return a\n    t[0:8, 64:128]",
+        "for i in range(4):\n        if W <= 64:\n            continue\n        t[0:8, 64:128]",
+        "for i in range(4):\n        if W <= 64:\n            return a\n    t[0:8, 64:128]",
         "t[0:8][nl.ds(0, 8)]",
         "t[(0, 1)[0], 0]",
         "[1, 2][5 - 4]",
@@ -78,6 +86,21 @@ def test_an_index_is_checked_as_the_simulator_does(line, message):
 )
 def test_no_finding_if_a_value_is_unknown_or_a_branch_may_not_run(line):
     assert not [each for each in check_source(kernel(line)) if each.rule == "index-range"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for i in range(W // 16):\n        t[0:8, 64:128]",
+        "for i in range(a.shape[0]):\n        t[0:8, 64:128]",
+        "for i in range(4):\n        if i:\n            break\n    t[0:8, 64:128]",
+        "if W > 64:\n        raise ValueError\n    t[0:8, 64:128]",
+        "def body(i):\n        t[0:8, 64:128]\n    nl.fori_loop(0, 4, body)",
+        "def body(i):\n        return i\n    t[0:8, 64:128]",
+    ],
+)
+def test_findings_in_loops_and_after_guards(line):
+    assert [each.rule for each in check_source(kernel(line))].count("index-range") == 1
 
 
 @pytest.mark.parametrize(
