@@ -110,7 +110,7 @@ def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> N
     if not report.kernels:
         checked.without.append(path)
     elif not static and path.suffix == ".py":
-        checked.findings.update(_tried(path, shapes, report.lines))
+        checked.findings.update(_tried(path, shapes, report.lines, checked))
 
 
 def _python_files(folder: Path) -> list[Path]:
@@ -125,9 +125,9 @@ def _python_files(folder: Path) -> list[Path]:
     return found
 
 
-def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]]) -> set[Finding]:
+def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]], checked: _Checked) -> set[Finding]:
     """Return the findings from running a file's kernels in a subprocess, except on lines that already have a
-    finding."""
+    finding. If they could not run, a file for which shapes are given counts as unusable."""
     from ..simulator.checking.lint import Finding
     from ..simulator.running.trial import has_example, read_shapes
 
@@ -141,10 +141,11 @@ def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]]) ->
     options = ["--shapes", shapes] if shapes is not None else []
     command = python_command("trninfer.simulator.running.trial", "print_refusals", str(path), *options)
     try:
-        completed = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        completed = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=shapes is not None)
         findings = [Finding(*each) for each in json.loads(completed.stdout)] if completed.returncode == 0 else []
-    except (subprocess.TimeoutExpired, OSError, ValueError):
+    except (subprocess.SubprocessError, OSError, ValueError):
         complain(f"{path}: running its kernels failed or took more than {_SECONDS:.0f} s")
+        checked.unusable |= shapes is not None
         return set()
     return {finding for finding in findings if (finding.path, finding.line) not in known}
 

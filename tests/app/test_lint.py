@@ -140,6 +140,13 @@ def test_kernels_run_on_the_shapes_that_are_found(folder, capsys):
     assert "--shapes: the shape '4by4'" in capsys.readouterr().err
 
 
+def test_kernels_that_could_not_run_on_the_given_shapes_are_unchecked(folder, capsys):
+    source = "import os\nimport nki\n\n\n@nki.jit\ndef kernel(a):\n    os._exit(3)\n"
+    (folder / "ends.py").write_text(source)
+    assert run(["lint", "--shapes", "128x4", "ends.py"]) == 2
+    assert "ends.py: running its kernels failed" in capsys.readouterr().err
+
+
 def test_a_silenced_finding_does_not_come_back_from_the_run(folder, capsys):
     text = (
         "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n@nki.jit\ndef kernel(a):\n"
