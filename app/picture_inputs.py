@@ -32,7 +32,7 @@ MAX_LIST_BYTES = 256 << 20  # limit for a list of files; enough for several mill
 
 
 class PictureInputs:
-    """Pictures by name, and names that match no picture. `sizes`, if given, receives the sizes of the pictures."""
+    """Pictures, keyed by name, and names that match no picture. `sizes`, if given, is filled with their sizes."""
 
     def __init__(
         self,

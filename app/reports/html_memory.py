@@ -118,7 +118,7 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
 
 
 def _spent(critical: Mapping[str, float]) -> str:
-    """Return the resources on which the time of a source line was spent, in order of decreasing time."""
+    """Return the resources that a source line spent its time on, in order of decreasing time."""
     return ", ".join(f"{short(name)} {time:.2f}" for name, time in sorted(critical.items(), key=lambda pair: -pair[1]))
 
 

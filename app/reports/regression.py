@@ -1,6 +1,6 @@
 """`bench --compare`: compare the times of a bench with an earlier one, and detect regressions.
 
-Both benches are JSON documents of schema_version 1. Their times must both be measured or both be predicted, and they
+Both runs are JSON documents of schema_version 1. Their times must both be measured or both be predicted, and they
 must cover networks, a suite, or one kernel at one shape. If networks, targets, dtypes or batch sizes differ, the
 differences are listed and nothing is considered a regression.
 """

@@ -158,8 +158,10 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
 
 
 def _adds_by_matmul(operation, plan, reads, out):
-    """True if the Tensor Engine adds the addend to scaled sums. If there are few matmuls, it would otherwise wait for
-    the Vector Engine. A diagonal matrix is worth its cost if there is at least one bank of outputs.
+    """True if the Tensor Engine adds the addend to scaled sums.
+
+    If there are few matmuls, it would otherwise wait for the Vector Engine. A diagonal matrix is worth its cost if
+    there is at least one bank of outputs.
     """
     if not operation.is_scaled or len(operation.sources) == 1:
         return False

@@ -62,8 +62,9 @@ def transpose(builder: GraphBuilder, layer: Transpose) -> None:
 
 
 def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
-    """True if a layer transposes matrices that are then only reshaped, concatenated and returned. Such matrices are
-    written to HBM in any case.
+    """True if a layer transposes matrices that are then only reshaped, concatenated and returned.
+
+    Such matrices are written to HBM in any case.
     """
     network = builder.model.network
     if not builder.is_whole or network.output.is_labelled or not are_matrices(layer.split, layer.order):

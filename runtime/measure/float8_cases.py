@@ -70,8 +70,9 @@ class Float8Convolution(KernelCase):
 
 
 def float8_case(name: str, shape: Mapping[str, str]) -> KernelCase:
-    """Return the float8_e4m3 case of a family, as `kernel_case` does. Also raises ShapeError if the family has no such
-    case.
+    """Return the float8_e4m3 case of a family, as `kernel_case` does.
+
+    Also raises ShapeError if the family has no such case.
     """
     if name != "conv2d" and name in kernel_names():
         raise ShapeError(f"{name} supports only 32-bit and 16-bit dtypes; use conv2d for float8_e4m3")

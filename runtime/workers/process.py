@@ -46,8 +46,9 @@ class AskedWorker(Protocol):
 
 
 class WorkerProcess:
-    """A process in which an object of class `kind` answers messages, the first of them with `begin`. The process must
-    be closed.
+    """A process in which an object of class `kind` answers messages, the first of them with `begin`.
+
+    The process must be closed.
 
     `kind` is a module-level class that is constructed without arguments. `variables` are environment variables set only
     in the process. Numerical libraries use one thread in it, unless the environment of the parent process specifies
