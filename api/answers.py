@@ -173,7 +173,7 @@ class Answers:
             raise ArgumentError(str(error).replace("--output ", "")) from None
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the page of `--report`: predictions, layers, and (on the simulator) the timeline of one batch.
+        """Write the same page as `--report`: predictions, layers, and (on the simulator) the timeline of one batch.
 
         Raises ArgumentError if the file is not writable.
         """

@@ -95,7 +95,7 @@ class Pictures(PicturePaths):
             "--input",
             metavar="NAME=FILE",
             help="File for one of the network's inputs (a picture, an array or features), or numbers such as 0.5. The "
-            "input that is not specified by this option is read from PATH.",
+            "other input is read from PATH.",
         ),
     ] = None
     labels: Annotated[
@@ -104,7 +104,7 @@ class Pictures(PicturePaths):
             "--labels",
             metavar="SOURCE",
             help="Correct labels, for scoring the answers: a folder with one subfolder per label, a .csv, .tsv or "
-            ".json file of names and labels, or a pattern of names such as '{label}-*.png'.",
+            ".json file of names and labels, or a filename pattern such as '{label}-*.png'.",
         ),
     ] = None
 

@@ -34,8 +34,8 @@ def models(
     With show, describe one model: its input, preprocessing, outputs, labels, layers and parameters, and the assumptions
     made when it was imported, with the options that change them.
 
-    The names can be passed to --model of other commands. The accuracy was measured in float32, as described in the card
-    of each model in weights/. To add your own networks, use trninfer import.
+    The names can be passed to --model of other commands. Accuracy was measured in float32, as described in each model's
+    card in weights/. To add your own networks, use trninfer import.
 
     \b
     Examples:

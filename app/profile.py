@@ -48,7 +48,7 @@ def profile(
 ) -> None:
     """Show a profile that was measured on a chip, and compare it with the prediction of the same kernel (--kernel).
 
-    The command shows the total measured time, the work of each engine and of the DMA engines, how descriptors were
+    The command shows the total measured time, how busy each engine and the DMA engines were, how descriptors were
     generated, and the critical path. With --kernel, it compares each kind of operation on each engine with the
     prediction, and names the constant of the timing model that would explain a difference; bench --set can change it.
 

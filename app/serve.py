@@ -32,7 +32,7 @@ INSTALL_HINT = "pip install 'trninfer[serve]'"
 HELP = """Answer pictures and tensors over HTTP.
 
 Implements version 2 of the Open Inference Protocol (like KServe and Triton), with tensors as JSON or raw bytes. Also
-accepts pictures at /classify, shows a page for dropping pictures at /, and provides metrics for Prometheus at /metrics.
+accepts pictures at /classify, serves a drag-and-drop upload page at /, and exposes Prometheus metrics at /metrics.
 
 \b
 Addresses:

@@ -30,8 +30,8 @@ HELP = """Run a script that imports nki on a simulated NeuronCore, and print a l
 
 Runs the script like `python FILE ARGS`, but with its kernels on the simulator; no Neuron package is needed. Options
 must precede FILE. The line of a launch shows the kernel, its arguments, the predicted time, the limiting resource, the
-MFU and the DMAs. It is followed by the source lines that take most of the critical path, with the resources that they
-use. The last line shows the findings of `trninfer lint`: code that runs on the simulator but that the NKI compiler
+MFU and the DMAs. It is followed by the source lines that account for most of the critical path, and the resources that
+they use. The last line shows the findings of `trninfer lint`: code that runs on the simulator but that the NKI compiler
 would reject.
 
 Scripts for older versions of NKI, and the modules in their folder that they import, are migrated in memory;

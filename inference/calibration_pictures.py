@@ -32,7 +32,7 @@ def read_pictures(folder: str | os.PathLike[str], model: Model) -> tuple[Calibra
     examples = list(itertools.chain.from_iterable(batch for _, batch in batches))[:MOST_PICTURES]
     problems += batches.problems
     if not examples:
-        raise InputError(f"{name}: contains no readable picture; expected a folder of pictures")
+        raise InputError(f"{name}: contains no readable pictures; expected a folder of pictures")
     inputs = np.stack(examples)
     plural = "" if len(inputs) == 1 else "s"
     return Calibration(lambda: inputs, f"{len(inputs)} picture{plural} of {name}"), problems

@@ -256,7 +256,7 @@ def alloc_blocks(
     block = _shape("alloc_blocks", "block_shape", block_shape)
     layout, dimensions, shape = _allocated("alloc_blocks", tile_shape, element_shape, (buffer, dtype, address, name))
     if len(block) != len(shape):
-        raise ShapeError(f"nl.alloc_blocks: block_shape {block} must have the rank of tile_shape {shape}")
+        raise ShapeError(f"nl.alloc_blocks: block_shape {block} must have the same rank as tile_shape {shape}")
     extents = tuple(count * extent for count, extent in zip(block, shape))
     return NkiBlockGrid(layout, _steps("alloc_blocks", dimensions, extents), shape, block)
 

@@ -74,4 +74,4 @@ def test_what_is_refused_in_one_line(cli, arguments, told) -> None:
 
 def test_a_folder_without_pictures_is_refused(cli, tmp_path) -> None:
     outcome = cli("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--calibrate", tmp_path)
-    assert outcome.status == 2 and "no readable picture; expected a folder of pictures" in outcome.err
+    assert outcome.status == 2 and "no readable pictures; expected a folder of pictures" in outcome.err
