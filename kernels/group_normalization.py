@@ -246,14 +246,14 @@ def _normalise(target, tile, some, means, factors, shift):
     """
     is_large = tile.shape[2] * tile.shape[3] >= MANY_PIXELS
     for part in even_tiles(some.size, 1 if is_large else some.size):
-        channels = slice(part.start, part.end)
+        columns = slice(part.start, part.end)
         images = Tile(some.index, some.start + part.start, part.size, some.start + part.end)
         for piece in _pieces(tile):
             data, result = (_piece(each, images, piece) for each in (tile, target))
             normal = result
             if shift is not None:
                 normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-            mean, factor = means[:, channels], factors[:, channels]
+            mean, factor = means[:, columns], factors[:, columns]
             if part.size == 1:
                 nisa.tensor_scalar(
                     dst=normal, data=data, op0=nl.subtract, operand0=mean, op1=nl.multiply, operand1=factor
