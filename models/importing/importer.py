@@ -12,11 +12,10 @@ from ..checks import Shape
 from ..errors import ModelError
 from ..layers import Layer
 from .builder import NetworkBuilder
-from .onnx_attributes import integer
 from .onnx_file import Node
 from .view import View
 
-MOVES_AXES = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")  # operators that determine `View.place` themselves
+MOVES_AXES = ("Gather", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # they determine `View.place` themselves
 
 
 class Importer:
@@ -114,11 +113,7 @@ class Importer:
         """Return an output of a node in which the inputs of a batch are on the axis along which an operand stacks
         them."""
         given = [self.views[name] for name in node.inputs if name in self.views]
-        stacked = [view for view in given if not view.batched]
-        if node.op == "Gather" and stacked and value.rank == stacked[0].rank - 1:  # by a single index
-            axis, place = integer(node, "axis", 0) % stacked[0].rank, stacked[0].place
-            return replace(value, place=place - (axis < place), outside=stacked[0].outside)
-        alike = [view for view in stacked if view.rank == value.rank]
+        alike = [view for view in given if not view.batched and view.rank == value.rank]
         like = max(alike, key=lambda view: (view.place, view.outside), default=value)
         return replace(value, place=like.place, outside=like.outside)
 

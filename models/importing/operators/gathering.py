@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -56,7 +57,11 @@ def _gather(importer: Importer, node: Node) -> None:
     indices = constant_indices(importer, node)
     _check_count(indices)
     entries = _in_range(indices, view.shape[axis])
-    importer.give(node, _selected(importer, view, axis, entries))
+    result = _selected(importer, view, axis, entries)
+    if importer.stacks_batch(view):  # the axes of the indices replace the selected one
+        place = view.place + (entries.ndim - 1 if axis < view.place else 0)
+        result = dataclasses.replace(result, place=place, outside=view.outside)
+    importer.give(node, result)
 
 
 def _gather_nd(importer: Importer, node: Node) -> None:
