@@ -45,10 +45,11 @@ def find_head(
         found = guess(outputs, size, labels)
         if found is not None:
             kind, fields = found
+            used = outputs
             if guess is _with_parts:
-                outputs = [built for built in outputs if built is outputs[0] or built.name == fields.get("prototypes")]
+                used = [built for built in outputs if built is outputs[0] or built.name == fields.get("prototypes")]
             try:
-                built = _as_boxes(outputs, dataclasses.replace(kind, fields={**kind.fields, **fields}), size, labels)
+                built = _as_boxes(used, dataclasses.replace(kind, fields={**kind.fields, **fields}), size, labels)
             except ModelError:
                 continue
             shape = list(built.outputs[0].shape)
