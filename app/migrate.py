@@ -135,7 +135,9 @@ def _migrated(path: Path) -> tuple[str, tuple[Part, ...]]:
 
 def _fault(path: Path, line: int, message: str) -> str:
     """Format a message about an internal error of trninfer."""
-    return f"{path}{f':{line}' if line else ''}: an internal error of trninfer; please report it: {message}"
+    from ..simulator.machine.errors import internal_error
+
+    return f"{path}{f':{line}' if line else ''}: {internal_error(message)}"
 
 
 def _describe_lint(findings: list[Finding], found: Check | None) -> str:

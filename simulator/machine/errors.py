@@ -85,6 +85,11 @@ def require(condition: object, message: str) -> None:
         raise NkiValidationError(message)
 
 
+def internal_error(message: str) -> str:
+    """Return a message that says that an error is a bug of ours, not a fault of the user's file."""
+    return f"an internal error of trninfer; please report it: {message}"
+
+
 @cache
 def ours(filename: str) -> bool:
     """Return True if a file is part of the simulator."""

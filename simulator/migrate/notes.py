@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..machine.errors import internal_error
+
 CANNOT = "cannot"  # left unchanged, with a comment; must be rewritten by hand
 CHECK = "check"  # rewritten; should be checked
 MARK = "# migrate: "  # prefix of comments addressed to the author
@@ -40,7 +42,7 @@ def reason_of(error: Exception) -> str:
     """Return one line that states why a statement could not be migrated, for an author or for a report of a bug."""
     if isinstance(error, CannotError):
         return str(error)
-    return " ".join(f"an internal error of trninfer; please report it: {type(error).__name__}: {error}".split())
+    return " ".join(internal_error(f"{type(error).__name__}: {error}").split())
 
 
 @dataclass

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...machine.errors import internal_error
 from ...nki.dialect import old_argument
 from .api import modern
 from .calls import check_calls, check_outputs, takes_tiles
@@ -104,8 +105,8 @@ class _Check:
         except (SourceError, MemoryError):
             raise
         except Exception as error:
-            fault = f"{type(error).__name__}: {error}"
-            raise SourceError(f"{module.shown}: an internal error of trninfer; please report it: {fault}") from error
+            fault = internal_error(f"{type(error).__name__}: {error}")
+            raise SourceError(f"{module.shown}: {fault}") from error
 
     def _run(self, module: Module) -> Examination:
         kernels = list(self._kernels(module))

@@ -51,10 +51,10 @@ def check_subscript(
 
 
 def _faults(shape: tuple[int, ...], view: ast.Subscript, number: Number) -> Iterator[str]:
-    given = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
-    counted = [index for index in given if not _is_ellipsis(index)]
-    if len(counted) > len(shape) and not any(isinstance(index, ast.Starred) for index in given):
-        yield f"{len(counted)} indices for {len(shape)} dimensions"
+    given = _indices(view)
+    count = sum(not _is_ellipsis(index) for index in given)
+    if count > len(shape) and not any(isinstance(index, ast.Starred) for index in given):
+        yield f"{count} indices for {len(shape)} dimensions"
         return
     for dimension, (index, extent) in enumerate(zip(_each_index(view, len(shape)) or (), shape)):
         if isinstance(index, ast.Slice):
@@ -79,13 +79,17 @@ def _bounds(index: ast.Slice, extent: int, number: Number) -> tuple[int, int, in
 
 def _each_index(view: ast.Subscript, rank: int) -> list[ast.expr] | None:
     """Return one index for each dimension, or None for a subscript that the simulator refuses or that is expanded."""
-    given = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
-    counted = [index for index in given if not _is_ellipsis(index)]
-    if len(counted) > rank or len(given) - len(counted) > 1 or any(isinstance(each, ast.Starred) for each in given):
+    given = _indices(view)
+    count = sum(not _is_ellipsis(index) for index in given)
+    if count > rank or len(given) - count > 1 or any(isinstance(each, ast.Starred) for each in given):
         return None
     at = next((position for position, index in enumerate(given) if _is_ellipsis(index)), len(given))
-    filling: list[ast.expr] = [ast.Slice() for _ in range(rank - len(counted))]
+    filling: list[ast.expr] = [ast.Slice() for _ in range(rank - count)]
     return [*given[:at], *filling, *given[at + 1 :]]
+
+
+def _indices(view: ast.Subscript) -> list[ast.expr]:
+    return view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
 
 
 def _is_ellipsis(index: ast.expr) -> bool:
