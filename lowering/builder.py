@@ -14,9 +14,9 @@ from ..kernels.program import LAUNCH_INPUT, ClassifierHead, Convolution, DenseHe
 from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Layer
-from .channels import Channels, joined
-from .graph import Graph, Node, Unsupported
-from .lazy import LazyArray
+from .graph.channels import Channels, joined
+from .graph.graph import Graph, Node, Unsupported
+from .graph.lazy import LazyArray
 
 MOST_COLUMNS = 4096  # maximum number of per-element float32 constants in a partition: 16 KiB
 MOST_GATHERED = 2048  # maximum number of channels that a matmul rearranges: 8 MiB of 16-bit filters

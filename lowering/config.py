@@ -8,9 +8,9 @@ from functools import cached_property
 from ..kernels.convolution.forms import Form
 from ..kernels.tiling.packing import IDENTITY_BYTES
 from ..simulator.machine.chip import find_target
-from .cost_model import CostModel
 from .eight_bits import EightBits
 from .plan_cache import PlanCache, plan_folder
+from .search.cost_model import CostModel
 
 FREE = 12  # percent of an SBUF partition reserved for the compiler, whose allocator does not spill (docs/chip.md)
 

@@ -18,8 +18,8 @@ import numpy as np
 from ..child_python import python_command
 from ..kernels.nki_source import VARIABLE
 from .config import LoweringConfig
-from .graph import Graph, Node, Unsupported
-from .lazy import LazyArray
+from .graph.graph import Graph, Node, Unsupported
+from .graph.lazy import LazyArray
 from .plan_cache import PlanCache, TuningRecord
 
 

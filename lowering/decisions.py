@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from .graph import Graph, Node, NodeId
+from .graph.graph import Graph, Node, NodeId
 
 PADDED = ("all", "alone")  # values whose channels are padded: all, or only those that are neither added nor stacked
 PACKED = ("expansions", "few_channels")  # values whose rows are packed: also the expansions of depthwise convolutions

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..kernels.convolution.forms import Form
 from ..models.checks import Shape
-from .graph import Graph, Node
+from .graph.graph import Graph, Node
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ import numpy as np
 
 from ..kernels.program import Memory, WeightsAt
 from ..models.network import Network
-from .graph import Graph, Node
-from .lazy import LazyArray
+from .graph.graph import Graph, Node
+from .graph.lazy import LazyArray
 
 FP8 = np.dtype(ml_dtypes.float8_e4m3)
 LARGEST = float(ml_dtypes.finfo(FP8).max)  # type: ignore[no-untyped-call]

@@ -13,13 +13,13 @@ import numpy as np
 from ..kernels.nki_source import use_nki
 from ..kernels.tiling.packing import ceil_div
 from ..simulator.machine.host import uncollected
-from .candidates import Candidates
 from .config import LoweringConfig
 from .decide import PlanRequest, decide_elsewhere
-from .graph import Graph
+from .graph.graph import Graph
 from .pipeline import LaunchPlan, Pipeline
 from .plan_cache import TuningRecord, key_of
-from .search import UNBOUNDED, Search
+from .search.candidates import Candidates
+from .search.search import UNBOUNDED, Search
 from .show import LAYERS, ShownLaunch, show_passes, show_schedule
 
 

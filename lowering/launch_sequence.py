@@ -17,17 +17,17 @@ from ..kernels.tiling.packing import ceil_div
 from ..models.checks import Shape
 from ..models.files import Model
 from . import rules  # noqa: F401 (registers them)
-from .arrangement import image_of
 from .builder import RULES, GraphBuilder
 from .config import LoweringConfig
-from .copies import copies_first
 from .eight_bits import EightBits, layers_with_weights, quantize_graph
-from .gates import find_gates, sum_means
-from .graph import Graph, Node, Unsupported
+from .graph.arrangement import image_of
+from .graph.copies import copies_first
+from .graph.gates import find_gates, sum_means
+from .graph.graph import Graph, Node, Unsupported
+from .graph.tables import spare_tables
 from .launch_plan import LaunchPlanner
 from .rules.ends import end
 from .show import ShownLaunch
-from .tables import spare_tables
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from ..models.files import Model
 from ..models.layers import Layer
 from . import rules  # noqa: F401 (registers them)
 from .builder import RULES, GraphBuilder
-from .channels import Channels
-from .graph import Graph, Node, Unsupported
+from .graph.channels import Channels
+from .graph.graph import Graph, Node, Unsupported
 
 
 def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[str, Shape]) -> Graph:

@@ -12,16 +12,16 @@ from ..kernels.convolution.forms import Form
 from ..kernels.program import Memory, Program
 from ..kernels.tiling.packing import ceil_div, round_up
 from ..models.checks import Shape
-from .arrangement import AS_GIVEN, Arrangement
 from .decisions import Ask, Choice, Decisions
-from .emit import LoweredProgram, emit
-from .graph import Graph
+from .emission.emit import LoweredProgram, emit
+from .emission.schedule import Schedule
+from .emission.warmup import zeros_by
+from .emission.weights import WeightLayout, lay_out_weights
+from .graph.arrangement import AS_GIVEN, Arrangement
+from .graph.graph import Graph
 from .passes import all_passes
 from .passes.base import Pass
 from .passes.check import check_margins, check_order, check_tiles
-from .schedule import Schedule
-from .warmup import zeros_by
-from .weights import WeightLayout, lay_out_weights
 
 
 @dataclass(frozen=True)

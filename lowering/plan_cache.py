@@ -23,7 +23,7 @@ from ..simulator.timing.constants import overrides
 from ..version import __version__
 from .cache_folder import user_cache
 from .decisions import Decisions
-from .graph import Graph
+from .graph.graph import Graph
 
 _FOLDERS = ("kernels", "lowering", "simulator")  # folders of the source files on which plans depend
 _LARGEST = 16 << 20  # maximum size of a plan in bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .graph import Graph
+from .emission.schedule import Schedule
+from .graph.graph import Graph
 from .pipeline import LaunchPlan
-from .schedule import Schedule
 
 LAYERS = "layers"  # name of the graph before any pass
 

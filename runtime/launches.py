@@ -19,7 +19,7 @@ from ..kernels.convolution.forms import DEPTHWISE, QUICKEST, worthwhile
 from ..lowering.config import LoweringConfig
 from ..lowering.describe import forms_by_layer, rows_of
 from ..lowering.eight_bits import EightBits
-from ..lowering.graph import Unsupported
+from ..lowering.graph.graph import Unsupported
 from ..lowering.launch_sequence import LaunchSequence
 from ..lowering.pipeline import LaunchPlan
 from ..lowering.show import ShownLaunch as ShownLaunch  # re-exported for app, which imports runtime only

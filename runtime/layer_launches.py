@@ -19,7 +19,7 @@ import numpy as np
 from ..kernels.convolution.forms import Form
 from ..kernels.program import MAX_INPUTS, input_name
 from ..lowering.config import LoweringConfig
-from ..lowering.graph import Graph, Unsupported
+from ..lowering.graph.graph import Graph, Unsupported
 from ..lowering.launch_plan import LaunchPlanner
 from ..lowering.layer_graph import computes_nothing, lower_layer
 from ..lowering.pipeline import LaunchPlan

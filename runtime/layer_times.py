@@ -1,6 +1,6 @@
 """Determine the time of each layer from the schedule of the single launch that runs all layers.
 
-Each instruction belongs to the layer of its operation (lowering/owners.py), except that instructions that keep the
+Each instruction belongs to the layer of its operation (lowering/emission/owners.py). Only instructions that keep the
 Tensor Engine warm (kernels/tiling/warm_up.py) belong to the launch. A layer's time is the time of its instructions on
 the critical path. The rows therefore add up exactly to the time of the launch, in whole picoseconds. Work that is not
 on the critical path adds no time. The rates of a layer's operations and bytes refer to the time during which its own
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .. import simulator
-from ..lowering.owners import name_of, owners_of
+from ..lowering.emission.owners import name_of, owners_of
 from ..simulator.machine.instruction import Instruction
 from ..simulator.running.run import Parts
 from ..simulator.timing.critical_path import RESOURCES, critical_times

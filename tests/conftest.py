@@ -61,8 +61,8 @@ def one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def first_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the first launch that fits, where a test asks for answers alone; other tests do not get these plans."""
-    monkeypatch.setattr("trninfer.lowering.search.WALKED_INSTRUCTIONS", 0)
-    monkeypatch.setattr("trninfer.lowering.search.FEWEST_WALKED", 1)
+    monkeypatch.setattr("trninfer.lowering.search.search.WALKED_INSTRUCTIONS", 0)
+    monkeypatch.setattr("trninfer.lowering.search.search.FEWEST_WALKED", 1)
     monkeypatch.setenv("TRNINFER_CACHE", os.path.join(os.environ["TRNINFER_CACHE"], "first"))
 
 

@@ -62,11 +62,11 @@ def boxes() -> Iterator[Box]:
     """Yield the rows of the picture from top to bottom."""
     yield Box("layers", "a network as data (models/layers/)", "data")
     yield Box("rules", "one operation or a few for each layer (lowering/rules/)", "pass")
-    yield Box("graph", "operations, what each reads, where its value is (lowering/graph.py)", "data")
+    yield Box("graph", "operations, what each reads, where its value is (lowering/graph/)", "data")
     for each in all_passes(()):
         yield Box(each.name, words_of(each), "pass", _named(each.kinds))
-    yield Box("lay_out_weights", "Give weights and biases their places in two arrays (lowering/weights.py)", "pass")
-    yield Box("emit", "Put operations into stages and bands of rows (lowering/emit.py)", "pass", _named(LAST))
+    yield Box("lay_out_weights", "Assign weights and biases their places in two arrays (lowering/emission/)", "pass")
+    yield Box("emit", "Put operations into stages and bands of rows (lowering/emission/)", "pass", _named(LAST))
     yield Box("program", "hashable operations (kernels/program.py)", "data")
     yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")
 

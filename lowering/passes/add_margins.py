@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...kernels.convolution.forms import Form
 from ...kernels.program import NO_SIDES, Sides
 from ..decisions import Ask, Decisions
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import Pass
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ...kernels.operation_fields import with_fields
 from ...kernels.program import LAUNCH_INPUT, Memory
 from ..decisions import Ask, Decisions, Kind
-from ..graph import Graph, Node, NodeId
+from ..graph.graph import Graph, Node, NodeId
 from .base import Pass
 from .stream_input import GROUP_BYTES
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from ..decisions import Ask, Choice, Decisions, Kind
-from ..graph import Graph, Unsupported
+from ..graph.graph import Graph, Unsupported
 
 
 class Pass(ABC):

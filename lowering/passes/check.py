@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kernels.tiling.packing import tile_sizes
 from ...simulator.machine.chip import PARTITIONS
-from ..graph import Graph, Unsupported
+from ..graph.graph import Graph, Unsupported
 from .add_margins import wanted_margins
 
 

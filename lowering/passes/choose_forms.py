@@ -20,7 +20,7 @@ from ...kernels.program import Convolution, Memory
 from ...kernels.tiling.packing import Taps, ceil_div, tile_sizes
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .add_margins import with_wide_weights
 from .base import Pass
 from .pack_taps import foresee_taps, loaded_taps

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from ...kernels.program import NO_SIDES, MaxPool, Memory
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Choice, Decisions, Kind
-from ..graph import Graph, Node, NodeId
+from ..graph.graph import Graph, Node, NodeId
 from .base import SwitchedPass
 from .lanes import HALF, QUARTER
 from .pack_rows import FEWEST_GROUPS, best_packing, can_read, is_plain

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from ...kernels.program import LAUNCH_INPUT, NO_SIDES, Load, TapsLoad
 from ...simulator.machine.chip import PARTITIONS
-from ..arrangement import Arrangement
 from ..decisions import Ask, Decisions
-from ..graph import Graph, Node, prepend
+from ..graph.arrangement import Arrangement
+from ..graph.graph import Graph, Node, prepend
 from .base import Pass
 from .stream_input import WHOLE_BYTES
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from ...kernels.program import Packing
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
 from ..decisions import Ask, Choice, Decisions, Kind
-from ..filters import ungrouped
-from ..graph import Graph, Node
+from ..graph.filters import ungrouped
+from ..graph.graph import Graph, Node
 from .base import Pass
 
 MOST_IMAGES = 16

@@ -25,11 +25,11 @@ from ...kernels.program import NO_SIDES, Memory
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import PACKED, Choice, Decisions, Kind
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import SwitchedPass
 from .lanes import HALF, QUARTER
 from .pad_channels import NOT_OF_ZERO
-from .row_packing import Offsets, RowPacking, is_squeezed, is_sum, rows_of
+from .row_packing import Offsets, RowPacking, is_sum, rows_of
 from .split_partial_tiles import split_partial_tiles
 from .split_pools import POOLED, split_pools
 
@@ -330,7 +330,7 @@ def _is_gated(graph: Graph, number: int) -> bool:
     if gate < 0 or len(graph.readers(gate)) > 1:
         return False
     node = graph.nodes[gate]
-    return is_squeezed(node) and node.operation.convolved is not None and node.memory is Memory.SBUF
+    return node.is_squeezed and node.operation.convolved is not None and node.memory is Memory.SBUF
 
 
 def _is_mean(graph: Graph, number: int) -> bool:
@@ -339,7 +339,7 @@ def _is_mean(graph: Graph, number: int) -> bool:
     operation = node.operation
     if not operation.is_mean or not operation.folds_all((node.before[1], node.before[2])):
         return False
-    return all(is_squeezed(graph.nodes[n]) for n, _ in graph.readers(number))
+    return all(graph.nodes[n].is_squeezed for n, _ in graph.readers(number))
 
 
 def can_read(graph: Graph, packed: dict[int, int], reader: int, number: int) -> bool:

@@ -15,7 +15,7 @@ from ...kernels.program import Copies, Memory
 from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Ask, Choice, Decisions, Kind, Option, Question, one_of
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import Pass
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..decisions import PADDED, Choice, Decisions, Kind
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import SwitchedPass
 from .lanes import HALF, QUARTER
 from .row_packing import is_sum

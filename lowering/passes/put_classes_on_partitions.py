@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...kernels.program import DenseHead, Ending
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import Pass
 
 

@@ -20,9 +20,9 @@ from ...kernels.program import (
 )
 from ...kernels.tiling.packing import ceil_div, filter_steps, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
-from ..filters import ungrouped
-from ..graph import Graph, Node
-from ..lazy import LazyArray
+from ..graph.filters import ungrouped
+from ..graph.graph import Graph, Node
+from ..graph.lazy import LazyArray
 from .lanes import HALF, QUARTER, Lanes
 
 ZERO_AT_ZERO = ("identity", "relu", "silu")  # activations that map 0 to 0
@@ -36,16 +36,6 @@ def rows_of(node: Node) -> int:
     if channels == HALF:
         return 2
     return 4 if channels <= QUARTER else 1
-
-
-def is_squeezed(node: Node) -> bool:
-    """True if a node is a convolution of a 1x1 image."""
-    operation, convolution = node.operation, node.operation.convolved
-    if convolution is None:
-        plain = operation.filtered is not None
-    else:
-        plain = convolution.groups == convolution.pool_size == 1 and not any(convolution.padding)
-    return plain and node.before[1:] == (1, 1) and len(operation.sources) == len(operation.sources[0]) == 1
 
 
 def is_sum(node: Node) -> bool:
@@ -175,7 +165,7 @@ class RowPacking:
             return _pack_pool(node, operation, offsets[source], given)
         if (is_sum(node) or operation.is_product or operation.is_mean) and source in offsets:
             return _pack_values(node, self.lanes(source), offsets[source])
-        if is_squeezed(node):
+        if node.is_squeezed:
             return self._pack_squeezed(offsets, number)
         if operation.convolved is None or (given is None and source not in offsets):
             return node

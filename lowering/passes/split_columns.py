@@ -10,7 +10,7 @@ from ...kernels.program import Memory
 from ...kernels.tiling.windows import LONG_FOLD
 from ...simulator.machine.chip import PSUM_BANK_FLOATS
 from ..decisions import Ask, Decisions
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import Pass
 
 ITEMSIZE = 2  # size in bytes of the elements that are processed at twice the rate

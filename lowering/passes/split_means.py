@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..decisions import Decisions, Kind
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import SwitchedPass
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...kernels.program import Memory, Parts
 from ...kernels.tiling.packing import copies_in_partitions
 from ...simulator.machine.chip import PARTITIONS
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 
 
 def split_partial_tiles(graph: Graph, only: Collection[int] | None = None) -> Graph:

@@ -14,9 +14,9 @@ import numpy as np
 
 from ...kernels.program import LAUNCH_INPUT
 from ...kernels.tiling.packing import ceil_div
-from ..arrangement import Arrangement
 from ..decisions import Choice, Decisions, Kind
-from ..graph import Graph
+from ..graph.arrangement import Arrangement
+from ..graph.graph import Graph
 from .base import SwitchedPass
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...kernels.program import MaxPool, Memory
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 
 POOLED = 2  # rows and columns of the windows of pools that are split off
 

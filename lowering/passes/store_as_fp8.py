@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..eight_bits import fp8_together
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import Pass
 from .pack_taps import foresee_taps
 

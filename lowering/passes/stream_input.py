@@ -6,7 +6,7 @@ from ...kernels.program import LAUNCH_INPUT
 from ...kernels.tiling.packing import ceil_div
 from ...simulator.machine.chip import PARTITIONS
 from ..decisions import Ask, Decisions
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from .base import Pass
 
 WHOLE_BYTES = 8 * 1024  # maximum bytes per partition of an image that is loaded as a whole

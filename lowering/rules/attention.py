@@ -3,7 +3,7 @@
 from ...kernels.attention_operation import Attention as AttentionOperation
 from ...models.layers import Attention
 from ..builder import GraphBuilder, lowers
-from ..lazy import LazyArray
+from ..graph.lazy import LazyArray
 
 
 @lowers(Attention)

@@ -10,7 +10,7 @@ from ...kernels.attention_operation import ReshapePixels
 from ...kernels.program import Activation, Beside
 from ...models.layers import Combine, Layer, Pad, Reshape
 from ..builder import GraphBuilder
-from ..graph import Node
+from ..graph.graph import Node
 
 ACTIVATIONS = ("identity", "sigmoid")  # activations that take one instruction per value
 

@@ -8,7 +8,7 @@ from ...kernels.tiling.packing import ceil_div
 from ...models.layers import Conv2d, Dense
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
-from ..filters import ungrouped
+from ..graph.filters import ungrouped
 
 
 @lowers(Conv2d)

@@ -7,7 +7,7 @@ from ...kernels.program import PixelArgmax as PixelArgmaxOperation
 from ...models.layers import PixelArgmax, Softmax
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import MOST_SCORES, GraphBuilder, lowers
-from ..graph import Node, Unsupported
+from ..graph.graph import Node, Unsupported
 from .views import keep
 
 SCORES_BYTES = 136 * 1024  # bytes per partition for the weights of the last layer, all of which are resident

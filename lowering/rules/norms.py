@@ -7,7 +7,7 @@ from ...kernels.program import LayerNorm as LayerNormOperation
 from ...kernels.program import LocalResponseNorm as LocalResponseNormOperation
 from ...models.layers import GroupNorm, LayerNorm, LocalResponseNorm
 from ..builder import GraphBuilder, lowers
-from ..graph import Unsupported
+from ..graph.graph import Unsupported
 
 
 @lowers(LayerNorm)

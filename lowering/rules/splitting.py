@@ -10,7 +10,7 @@ from ...kernels.tiling.packing import ceil_div
 from ...models.layers import Activation, Affine, ChannelShuffle, ChannelSlice, Concat, Conv2d, Pool, PRelu
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder
-from ..graph import Node
+from ..graph.graph import Node
 
 
 def can_split(node: Node, channels: np.ndarray) -> bool:

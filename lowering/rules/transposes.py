@@ -14,8 +14,8 @@ from ...models.checks import INPUT, Shape
 from ...models.layers import Concat, Flatten, Reshape, Transpose
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from ..builder import GraphBuilder, lowers
-from ..graph import Node
-from ..lazy import LazyArray
+from ..graph.graph import Node
+from ..graph.lazy import LazyArray
 from .splitting import can_split, some_channels
 from .views import keep
 

@@ -9,8 +9,8 @@ from ...models.checks import INPUT
 from ...models.layers import ChannelShuffle, ChannelSlice, Concat, Flatten, Layer, Reshape
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
-from ..channels import joined
-from ..graph import Unsupported
+from ..graph.channels import joined
+from ..graph.graph import Unsupported
 from .splitting import split_for_slices
 
 

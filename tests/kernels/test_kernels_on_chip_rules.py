@@ -22,9 +22,9 @@ from random_networks import KINDS_OF_LAYERS, conv, labels, model_of, of_kind, pi
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import ROW_BLOCKS, Form
 from trninfer.lowering.decisions import Decisions, Kind
-from trninfer.lowering.graph import NodeId
+from trninfer.lowering.emission.schedule import Region, StageOf
+from trninfer.lowering.graph.graph import NodeId
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES
-from trninfer.lowering.schedule import Region, StageOf
 from trninfer.models import Model, load_model
 from trninfer.models.layers import Dense, Flatten
 from trninfer.models.layout import pack_conv2d

@@ -10,7 +10,7 @@ import pytest
 from trninfer.kernels.operation import Operation
 from trninfer.kernels.operation_fields import Border, WeightsAt, with_fields
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.graph import Node
+from trninfer.lowering.graph.graph import Node
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from random_networks import conv, ending_in_dense
 from trninfer.lowering import rules  # noqa: F401 (registers them)
 from trninfer.lowering.builder import RULES
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding.md"
 BLOCK = re.compile(r"^`((?:\w+/)+\w+)\.py`[:;].*?\n+```python\n(.*?)^```", re.M | re.S)

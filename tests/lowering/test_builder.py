@@ -8,7 +8,7 @@ from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.program import Convolution, MaxPool
 from trninfer.lowering import rules  # noqa: F401 (registers them)
 from trninfer.lowering.builder import RULES, GraphBuilder
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.models.layers import LAYER_KINDS, ChannelShuffle, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network

@@ -19,7 +19,7 @@ from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.decide import PlanRequest, decide_elsewhere, hollow_graph, main
 from trninfer.lowering.eight_bits import EightBits
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.plan_cache import PlanCache, TuningRecord
 

@@ -10,8 +10,8 @@ from lowered import assert_right, graph_of, pipeline_of, planned
 from random_networks import conv, ending_in_dense, residual
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.decisions import PACKED, PADDED, Choice, Decisions, Kind, Option, Question, one_of
-from trninfer.lowering.graph import NodeId
-from trninfer.lowering.schedule import Schedule, StageOf
+from trninfer.lowering.emission.schedule import Schedule, StageOf
+from trninfer.lowering.graph.graph import NodeId
 from trninfer.models import load_model
 
 COUNT = st.integers(1, 300)

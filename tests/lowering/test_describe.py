@@ -7,7 +7,7 @@ from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, MaxPool, Operation, RowFold, RowFoldPool, TapsLoad
 from trninfer.kernels.tiling.packing import Taps
 from trninfer.lowering.describe import LayerRow, forms_by_layer, rows_of
-from trninfer.lowering.graph import Graph, Node
+from trninfer.lowering.graph.graph import Graph, Node
 
 ALIKE: dict[str, Any] = {"name": "a", "channels": 8, "rows": 6, "columns": 5}
 CONV = Convolution(**ALIKE)

@@ -11,11 +11,11 @@ from trninfer import kernels, simulator
 from trninfer.kernels.program import Convolution, DenseHead
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, layers_with_weights, scaled, scales_of_weights
-from trninfer.lowering.graph import Graph, Node
+from trninfer.lowering.emission.schedule import Region
+from trninfer.lowering.emission.weights import lay_out_weights
+from trninfer.lowering.graph.graph import Graph, Node
 from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.lowering.pipeline import Pipeline
-from trninfer.lowering.schedule import Region
-from trninfer.lowering.weights import lay_out_weights
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Activation, Affine, Combine, Conv2d, Dense, Flatten, Layer, Pool, PRelu
 from trninfer.models.network import Network

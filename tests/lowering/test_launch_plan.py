@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import trninfer.lowering.candidates
+import trninfer.lowering.search.candidates
 from lowered import answers, convolution_of, decide, graph_of, id_of, nanoseconds
 from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.candidates import Candidates
 from trninfer.lowering.config import LoweringConfig
-from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Decisions, Kind
-from trninfer.lowering.graph import Graph, Unsupported
+from trninfer.lowering.graph.graph import Graph, Unsupported
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.lowering.plan_cache import PlanCache, TuningRecord
-from trninfer.lowering.search import Search
+from trninfer.lowering.search.candidates import Candidates
+from trninfer.lowering.search.cost_model import CostModel
+from trninfer.lowering.search.search import Search
 from trninfer.models.golden import run_network
 from trninfer.models.layers import Conv2d, Dense, Flatten, Pool
 from trninfer.models.network import Network
@@ -230,5 +230,5 @@ def test_drafts_that_are_far_slower_are_left_out(monkeypatch: pytest.MonkeyPatch
     candidates = Candidates(Pipeline(GRAPH, (), ROOM), CostModel("trn2", 4), 4)
     times = [draft.nanoseconds for draft in candidates._drafts()]
     assert times == sorted(times) and times[-1] > 1.01 * times[0]
-    monkeypatch.setattr(trninfer.lowering.candidates, "FAR_SLOWER", 1.01)
+    monkeypatch.setattr(trninfer.lowering.search.candidates, "FAR_SLOWER", 1.01)
     assert [draft.nanoseconds for draft in candidates._drafts()] == [time for time in times if time <= 1.01 * times[0]]

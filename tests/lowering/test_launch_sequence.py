@@ -8,7 +8,7 @@ import pytest
 from random_networks import model_of, residual
 from trninfer.kernels.program import Memory
 from trninfer.lowering.config import LoweringConfig
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.graph.graph import Graph
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.plan_cache import PlanCache

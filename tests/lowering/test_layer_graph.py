@@ -6,7 +6,7 @@ from random_networks import conv, ending_in_dense, model_of
 from trninfer.kernels.program import Combine as CombineOperation
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.builder import RULES
-from trninfer.lowering.graph import Graph, Unsupported
+from trninfer.lowering.graph.graph import Graph, Unsupported
 from trninfer.lowering.layer_graph import as_image, computes_nothing, lower_layer
 from trninfer.models.layers import ChannelShuffle, Combine, Concat, Layer, Pool, Reshape
 

@@ -10,7 +10,7 @@ from lowered import decide, decided, pipeline_of
 from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.lowering.passes.base import in_order
 from trninfer.lowering.passes.pack_images import PackImages
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline

@@ -12,7 +12,7 @@ from lowered import decide, graph_of
 from random_networks import conv, ending_in_dense
 from trninfer.lowering.cache_folder import CACHE_VARIABLE
 from trninfer.lowering.config import LoweringConfig
-from trninfer.lowering.graph import NodeId
+from trninfer.lowering.graph.graph import NodeId
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.plan_cache import PlanCache, TuningRecord, _digest, digest_of, key_of, plan_folder
 

@@ -16,10 +16,10 @@ import onnxruntime
 import pytest
 from batched_networks import RandomNetwork
 from trninfer.lowering.decisions import Choice, Decisions, Kind
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.lowering.passes.pack_taps import strides_of_filled
 from trninfer.lowering.pipeline import LaunchPlan
-from trninfer.lowering.search import Search
+from trninfer.lowering.search.search import Search
 from trninfer.models import Model
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.runtime.backend import NETWORK_DTYPES

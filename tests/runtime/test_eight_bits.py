@@ -12,10 +12,10 @@ import pytest
 from batched_networks import BoundedNetwork, RandomNetwork
 from random_networks import model_of, picture
 from trninfer.inference.running import PatientSession
-from trninfer.lowering import weights as laid_out
-from trninfer.lowering.cheapest_options import CheapestOptions
 from trninfer.lowering.decisions import Kind, Option, Question
 from trninfer.lowering.eight_bits import scaled
+from trninfer.lowering.emission import weights as laid_out
+from trninfer.lowering.search.cheapest_options import CheapestOptions
 from trninfer.models import Model
 from trninfer.models.golden import run_network
 from trninfer.models.importing import ImportOptions, import_network

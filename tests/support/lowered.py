@@ -10,18 +10,18 @@ from random_networks import labels, model_of, picture
 from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, Operation
-from trninfer.lowering.arrangement import image_of
 from trninfer.lowering.config import LoweringConfig
-from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.describe import rows_of
 from trninfer.lowering.eight_bits import EightBits
-from trninfer.lowering.graph import Graph, Node, NodeId, Unsupported
+from trninfer.lowering.emission.schedule import Region, Schedule, StageOf
+from trninfer.lowering.graph.arrangement import image_of
+from trninfer.lowering.graph.graph import Graph, Node, NodeId, Unsupported
 from trninfer.lowering.launch_sequence import LaunchSequence, lower_layers
 from trninfer.lowering.passes.pack_images import choices_of
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
 from trninfer.lowering.plan_cache import PlanCache
-from trninfer.lowering.schedule import Region, Schedule, StageOf
+from trninfer.lowering.search.cost_model import CostModel
 from trninfer.models.checks import INPUT, Shape
 from trninfer.models.files import Model
 from trninfer.models.golden import probabilities_of, run_network

@@ -24,7 +24,7 @@ from trninfer.kernels.program import (
     WriteRegion,
     input_name,
 )
-from trninfer.lowering.weight_loads import placed, weight_loads
+from trninfer.lowering.emission.weight_loads import placed, weight_loads
 from trninfer.simulator.machine.chip import PARTITIONS
 
 

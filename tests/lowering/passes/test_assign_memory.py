@@ -4,7 +4,7 @@ import pytest
 from lowered import assert_right, decide, graph_of, nodes_of, number_of
 from random_networks import conv, ending_in_dense
 from trninfer.kernels.program import Memory
-from trninfer.lowering.graph import NodeId
+from trninfer.lowering.graph.graph import NodeId
 from trninfer.lowering.passes.assign_memory import assign_memory
 from trninfer.lowering.passes.stream_input import GROUP_BYTES
 from trninfer.models.layers import Concat

@@ -23,7 +23,7 @@ from lowered import (
 from random_networks import conv, few_channels, labels, model_of, picture
 from trninfer.kernels.convolution.forms import Form
 from trninfer.lowering.decisions import Choice, Decisions, Kind, Option, Question
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.graph.graph import Graph
 from trninfer.lowering.passes import choose_forms as choosing
 from trninfer.lowering.passes.add_margins import add_margins
 from trninfer.lowering.passes.choose_forms import COMBINED_BYTES, choose_forms

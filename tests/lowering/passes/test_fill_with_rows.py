@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from lowered import assert_right, convolution_of, decide, decided, graph_of, nanoseconds, nodes_of
 from random_networks import labels, picture
 from trninfer.kernels.program import RowFold, RowFoldPool
-from trninfer.lowering.candidates import Candidates
-from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Kind
 from trninfer.lowering.passes.fill_with_rows import fill_with_rows
 from trninfer.lowering.passes.lanes import Lanes
 from trninfer.lowering.pipeline import Pipeline
+from trninfer.lowering.search.candidates import Candidates
+from trninfer.lowering.search.cost_model import CostModel
 from trninfer.models.errors import ModelError
 from trninfer.models.layers import Affine, Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network

@@ -7,8 +7,8 @@ from lowered import ALL, applicable, assert_right, decide, decided, graph_of
 from random_networks import conv, ending_in_dense, labels, picture, two_of_few_channels
 from trninfer.kernels.program import Convolution, Copies, Load, TapsLoad
 from trninfer.kernels.tiling.packing import Taps
-from trninfer.lowering.arrangement import Arrangement
 from trninfer.lowering.decisions import Choice, Decisions, Kind
+from trninfer.lowering.graph.arrangement import Arrangement
 from trninfer.lowering.passes.load_taps import load_input, load_taps
 from trninfer.lowering.passes.pack_taps import strides_of_filled
 from trninfer.models import load_model

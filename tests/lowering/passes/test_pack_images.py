@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lowered import after, applicable, assert_right, decide, decided, graph_of, nanoseconds
 from random_networks import chains, ending_in_dense, graphs, joined_channels, of_kind
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.graph.graph import Graph
 from trninfer.lowering.passes.load_taps import load_input, load_taps
 from trninfer.lowering.passes.pack_images import MOST_IMAGES, choices_of, pack_images
 from trninfer.models import load_model

@@ -19,9 +19,9 @@ from lowered import (
 from random_networks import conv, few_channels, labels, picture
 from trninfer.kernels.program import RowFold, RowFoldPool
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.emission.schedule import Region
+from trninfer.lowering.graph.graph import Graph
 from trninfer.lowering.passes.pack_rows import has_packed_rows, pack_rows
-from trninfer.lowering.schedule import Region
 from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 

@@ -23,15 +23,15 @@ from lowered import (
 from onnx_chain import run_onnx
 from random_networks import conv, ending_in_dense, labels, model_of, picture
 from trninfer.kernels.program import Activation, Convolution
-from trninfer.lowering import search as searching
-from trninfer.lowering.candidates import Candidates
-from trninfer.lowering.cost_model import CostModel
 from trninfer.lowering.decisions import Decisions, Kind
-from trninfer.lowering.graph import Graph, Node
-from trninfer.lowering.lazy import LazyArray
+from trninfer.lowering.graph.graph import Graph, Node
+from trninfer.lowering.graph.lazy import LazyArray
 from trninfer.lowering.passes.pack_rows import pack_rows
 from trninfer.lowering.passes.pad_channels import PadChannels, pad_channels
-from trninfer.lowering.search import Search
+from trninfer.lowering.search import search as searching
+from trninfer.lowering.search.candidates import Candidates
+from trninfer.lowering.search.cost_model import CostModel
+from trninfer.lowering.search.search import Search
 from trninfer.models.files import Model
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool

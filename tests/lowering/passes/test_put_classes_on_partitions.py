@@ -9,7 +9,7 @@ from lowered import applicable, assert_right, decide, decided, graph_of, nanosec
 from random_networks import chains, conv, few_channels, graphs, labels, picture
 from trninfer.kernels.program import DenseHead
 from trninfer.lowering.decisions import Kind
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.graph.graph import Graph
 from trninfer.lowering.passes.put_classes_on_partitions import put_classes_on_partitions
 from trninfer.models.layers import Dense, Flatten, Softmax
 from trninfer.models.network import Network

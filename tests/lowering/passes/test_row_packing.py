@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from trninfer.kernels.program import AveragePool, Combine, Convolution, MaxPool, Operation, RowFold, RowFoldPool
-from trninfer.lowering.graph import Graph, Node
-from trninfer.lowering.lazy import LazyArray
+from trninfer.lowering.graph.graph import Graph, Node
+from trninfer.lowering.graph.lazy import LazyArray
 from trninfer.lowering.passes.lanes import Lanes
-from trninfer.lowering.passes.row_packing import RowPacking, is_squeezed, rows_of
+from trninfer.lowering.passes.row_packing import RowPacking, rows_of
 
 
 def test_lanes_are_blocks_of_rows_of_channels() -> None:
@@ -276,14 +276,13 @@ def test_how_many_rows_fill_the_partitions(channels: int, rows: int) -> None:
 
 def test_what_is_a_number_for_each_channel() -> None:
     one = convolution((5, 1, 1), 7, (1, 1), padding=(0, 0))
-    assert is_squeezed(one)
+    assert one.is_squeezed
     for field in ({"groups": 5}, {"pool_size": 2}, {"padding": (0, 0, 1, 0)}, {"sources": ((0, 1),)}):
-        assert not is_squeezed(one.changed(**field)), field
-    assert not is_squeezed(one.changed(sources=((0,), (1,))))
-    assert not is_squeezed(convolution((5, 1, 2), 7, (1, 1), padding=(0, 0)))
-    assert not is_squeezed(
-        node(MaxPool(name="p", sources=((0,),), channels=5, rows=1, columns=1, kernel=(1, 1)), (5, 1, 1))
-    )
+        assert not one.changed(**field).is_squeezed, field
+    assert not one.changed(sources=((0,), (1,))).is_squeezed
+    assert not convolution((5, 1, 2), 7, (1, 1), padding=(0, 0)).is_squeezed
+    pool = MaxPool(name="p", sources=((0,),), channels=5, rows=1, columns=1, kernel=(1, 1))
+    assert not node(pool, (5, 1, 1)).is_squeezed
 
 
 @pytest.mark.parametrize(

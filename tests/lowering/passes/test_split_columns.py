@@ -21,10 +21,10 @@ from lowered import (
 from random_networks import labels, picture
 from trninfer.kernels.program import MaxPool
 from trninfer.lowering.decisions import Kind
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.emission.schedule import Region
+from trninfer.lowering.graph.graph import Graph
 from trninfer.lowering.passes import split_columns as module
 from trninfer.lowering.passes.split_columns import split_columns
-from trninfer.lowering.schedule import Region
 from trninfer.models.errors import ModelError
 from trninfer.models.layers import Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network

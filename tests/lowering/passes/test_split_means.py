@@ -7,7 +7,7 @@ import pytest
 from lowered import assert_right, decide, graph_of, nodes_of
 from random_networks import labels, picture
 from trninfer.lowering.decisions import Choice, Kind
-from trninfer.lowering.graph import NodeId
+from trninfer.lowering.graph.graph import NodeId
 from trninfer.lowering.passes.split_means import is_of_whole_image, split_means
 from trninfer.models.files import Model
 from trninfer.models.layers import Conv2d, Dense, Flatten, Pool

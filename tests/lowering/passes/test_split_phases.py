@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowered import applicable, assert_right, convolution_of, decide, decided, graph_of, nanoseconds, planned
 from random_networks import conv, labels, picture
-from trninfer.lowering.arrangement import Arrangement
 from trninfer.lowering.decisions import Decisions, Kind
+from trninfer.lowering.graph.arrangement import Arrangement
 from trninfer.lowering.passes.split_phases import split_phases
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten
 from trninfer.models.network import Network

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from lowered import ALL, MAGNITUDE, answers, assert_right, decide, decided, pipeline_of
 from random_networks import labels, model_of, picture
 from trninfer.kernels.convolution.forms import DEPTHWISE
-from trninfer.lowering import weights as laid_out
 from trninfer.lowering.decisions import Decisions, Option, Question
 from trninfer.lowering.eight_bits import HEADROOM, LARGEST, EightBits, scaled
-from trninfer.lowering.graph import Graph, Node
+from trninfer.lowering.emission import weights as laid_out
+from trninfer.lowering.graph.graph import Graph, Node
 from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.lowering.passes.store_as_fp8 import store_as_fp8
 from trninfer.models.golden import run_network

@@ -7,7 +7,7 @@ import pytest
 from lowered import graph_of
 from onnx_chain import Chain, run_onnx
 from trninfer.kernels.program import Beside, Combine, Pad, Rearrange
-from trninfer.lowering.graph import Graph
+from trninfer.lowering.graph.graph import Graph
 from trninfer.models.files import Model
 from trninfer.models.importing import ImportOptions, import_network
 from trninfer.runtime.session import Session

@@ -10,7 +10,7 @@ from onnx_chain import Chain, run_onnx
 from random_networks import conv, labels, model_of, picture
 from trninfer.kernels.program import Buffer, ClassifierHead, Convolution, DenseHead, Ending, Store
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.lowering.launch_sequence import lower_layers
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network

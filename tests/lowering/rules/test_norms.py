@@ -4,7 +4,7 @@ import pytest
 from lowered import assert_right, graph_of, kinds_of
 from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.models.inputs import FeatureInput
 from trninfer.models.layers import (
     ChannelShuffle,

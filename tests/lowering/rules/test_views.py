@@ -5,7 +5,7 @@ from lowered import applicable, assert_right, decide, graph_of, kinds_of
 from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
-from trninfer.lowering.graph import Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.lowering.passes.pack_rows import has_packed_rows
 from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import (

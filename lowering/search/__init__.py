@@ -1,0 +1,1 @@
+"""The search for the fastest launch: candidates, the memory they need, and their costs."""
