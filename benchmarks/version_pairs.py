@@ -29,7 +29,7 @@ CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
         ("k03", "k04"): "200 columns instead of two",
         ("k12", "k13"): "a load of two columns instead of two loads",
         ("k13", "k16"): "40 columns instead of two",
-        ("k34", "k35"): "one operand loaded once a row of tiles",
+        ("k34", "k35"): "one operand loaded once per row of tiles",
         ("o02", "o03"): "gate and up rows at once",
         ("o02", "o04"): "four tiles of the down projection at once",
         ("o03", "o06"): "four tiles of the down projection at once",
@@ -41,12 +41,12 @@ CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
         ("k22", "k23"): "1,000 columns instead of 2,000",
         ("k05", "k06"): "1,000 columns instead of 2,000",
     },
-    "another maker of descriptors": {
+    "another method of descriptor generation": {
         ("o20", "o21"): "hardware for all DMAs",
         ("o38", "o39"): "hardware for the scales",
         ("o39", "o40"): "hardware for the weights too",
     },
-    "a DMA in place of compute engines": {
+    "a DMA instead of compute engines": {
         ("o21", "o22"): "transposes of cached keys",
         ("o21", "o23"): "broadcasts that read an element several times",
         ("o31", "o32"): "two transposes of the token",
@@ -58,14 +58,14 @@ CHANGES: Mapping[str, Mapping[tuple[str, str], str]] = {
         ("o12", "o13"): "keys transposed once",
         ("o31", "o33"): "eight experts loaded at once",
     },
-    "phases fused": {
+    "fused phases": {
         ("p01", "p05"): "512 keys, bfloat16",
         ("p02", "p06"): "1,024 keys, bfloat16",
         ("p03", "p07"): "512 keys, float32",
         ("p04", "p08"): "1,024 keys, float32",
     },
     "fewer instructions": {
-        ("o34", "o35"): "two scales joined",
+        ("o34", "o35"): "two scales combined",
         ("o35", "o36"): "all columns scaled at once",
         ("o14", "o16"): "softmax over whole rows",
         ("o26", "o24"): "no masks",
@@ -164,7 +164,7 @@ def families_table(predictions: Sequence[PredictedRow]) -> tuple[Sequence[str], 
 
 
 def changes_table(predictions: Sequence[PredictedRow]) -> tuple[Sequence[str], list[Sequence[str]]]:
-    header = ("kind of change", "from", "to", "what changed", "measured", "predicted", "chosen right")
+    header = ("kind of change", "from", "to", "what changed", "measured", "predicted", "order predicted correctly")
     return header, [
         (
             c.kind,

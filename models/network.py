@@ -113,7 +113,7 @@ class Network:
     def _check_map(self, shapes: Mapping[str, Shape]) -> None:
         """Raise ModelError unless a map is the primary output, refers to an image, and has a label for each class."""
         if any(other.output.kind == "map" for other in self.others):
-            raise ModelError("a map must be the leading output")
+            raise ModelError("a map must be the primary output")
         if self.output.kind != "map":
             return
         last = self.layers[-1]
@@ -129,7 +129,7 @@ class Network:
     def _check_boxes(self) -> None:
         """Raise ModelError unless boxes are the primary output, refer to an image, and all outputs they need exist."""
         if any(other.output.kind == "boxes" for other in self.others):
-            raise ModelError("boxes must be the leading output")
+            raise ModelError("boxes must be the primary output")
         head = self.output.boxes
         if head is None:
             return
