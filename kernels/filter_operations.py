@@ -106,6 +106,7 @@ class Convolution(Filtered):
     group_bytes: int = 0
     is_gate: bool = False
 
+    can_use_powers: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
@@ -255,6 +256,11 @@ class DenseHead(ClassifierHead, Filtered):
     by_columns: bool = False
 
     cuts_channels: ClassVar[bool] = True
+
+    @property
+    def can_put_classes_on_partitions(self) -> bool:
+        """See `Operation`."""
+        return self.ending is Ending.RAW and self.activation.is_identity and not self.weights.is_fp8
 
     @property
     def has_outputs_on_partitions(self) -> bool:

@@ -16,7 +16,7 @@ from .tiling.packing import ceil_div
 if TYPE_CHECKING:
     from .attention_operation import Attention
     from .filter_operations import Convolution, Filtered
-    from .pool_operations import MaxPool, RowFoldPool
+    from .pool_operations import AveragePool, MaxPool, RowFoldPool
     from .value_operations import Numbered
 
 Sides = tuple[int, int, int, int]  # (top, left, bottom, right)
@@ -98,6 +98,7 @@ class Operation:
     has_scores: ClassVar[bool] = False  # the operation outputs scores and classes, not only classes
     moves_numbers: ClassVar[bool] = False  # the operation moves the numbers of each image through HBM
     reads_hbm: ClassVar[bool] = False  # the operation can read the first operand from HBM
+    can_use_powers: ClassVar[bool] = False  # the activation can be a sigmoid that is computed without a lookup table
 
     def can_cut_rows(self, window: Pair) -> bool:
         """Return True if a subset of the rows can be computed, by reading windows of (rows, columns)."""
@@ -163,6 +164,21 @@ class Operation:
         return False
 
     @property
+    def adds(self) -> bool:
+        """True if the operation adds its two operands element by element, and sums of zeros remain zero."""
+        return False
+
+    @property
+    def joins_columns(self) -> bool:
+        """True if the operation only writes its operands next to each other, without an activation."""
+        return False
+
+    @property
+    def can_put_classes_on_partitions(self) -> bool:
+        """True if the operation computes scores that may also be laid out with one class per partition."""
+        return False
+
+    @property
     def can_be_combined(self) -> bool:
         """True if minimal filtering can be applied to the operation's filters."""
         return False
@@ -190,6 +206,11 @@ class Operation:
     @property
     def folded(self) -> MaxPool | RowFoldPool | None:
         """The operation itself if it computes maxima of windows, else None."""
+        return None
+
+    @property
+    def averaged(self) -> AveragePool | None:
+        """The operation itself if it computes means or sums of windows, else None."""
         return None
 
     @property

@@ -188,6 +188,11 @@ class Activation:
         """True if the activation leaves its input unchanged."""
         return self.name == "identity"
 
+    @property
+    def keeps_zero(self) -> bool:
+        """True if the activation maps 0 to 0."""
+        return self.name in ("identity", "relu", "silu")
+
 
 IDENTITY = Activation()
 

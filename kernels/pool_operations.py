@@ -75,6 +75,11 @@ class AveragePool(Pool):
 
     is_mean: ClassVar[bool] = True
 
+    @property
+    def averaged(self) -> AveragePool:
+        """See `Operation`."""
+        return self
+
     def can_cut_rows(self, window: Pair) -> bool:
         """Return False if means at the border cover fewer elements, since their number depends on the position of the
         row."""

@@ -27,6 +27,7 @@ class Combine(Operation):
     arithmetic: str = "add"
     activation: Activation = IDENTITY
 
+    can_use_powers: ClassVar[bool] = True
     cuts_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = True
@@ -40,6 +41,11 @@ class Combine(Operation):
     def is_product(self) -> bool:
         """See `Operation`."""
         return self.arithmetic == "multiply"
+
+    @property
+    def adds(self) -> bool:
+        """See `Operation`."""
+        return self.arithmetic == "add" and self.activation.keeps_zero
 
     def scratch_bytes(self, around: Surroundings) -> int:
         """See `Operation`: products in float32."""
@@ -93,6 +99,8 @@ class Affine(Scaling):
     """
 
     activation: Activation = IDENTITY
+
+    can_use_powers: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +262,11 @@ class Beside(Operation):
     cuts_channels: ClassVar[bool] = False
     packing: ClassVar[Packing] = Packing.ANY
     cuts_rows: ClassVar[bool] = False
+
+    @property
+    def joins_columns(self) -> bool:
+        """See `Operation`."""
+        return self.activation.is_identity
 
 
 @dataclass(frozen=True, kw_only=True)

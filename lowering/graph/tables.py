@@ -9,31 +9,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...kernels.program import Affine, Combine, Convolution
+from ...kernels.operation_fields import IDENTITY, Activation
 from .graph import Graph, Node
 
 OTHER_TABLES = ("silu", "gelu", "gelu_tanh", "mish", "softplus", "exp")  # do not share a table with sigmoid
-ACTIVATING = (Affine, Combine, Convolution)  # operations that end with an activation
 BY_POWERS = "sigmoid_by_powers"
 
 
 def spare_tables(graph: Graph) -> Graph:
     """Compute gates without a lookup table if other functions of the graph use a different table."""
-    if not any(_activation(node) in OTHER_TABLES for node in graph.nodes):
+    if not any(_activation(node).name in OTHER_TABLES for node in graph.nodes):
         return graph
     return graph.with_nodes(_by_powers(node) if _is_gate(node) else node for node in graph.nodes)
 
 
-def _activation(node: Node) -> str:
-    operation = node.operation
-    return operation.activation.name if isinstance(operation, ACTIVATING) else ""
-
-
 def _is_gate(node: Node) -> bool:
-    return _activation(node) == "sigmoid" and node.operation.rows == node.operation.columns == 1
+    operation = node.operation
+    is_sigmoid = operation.can_use_powers and _activation(node).name == "sigmoid"
+    return is_sigmoid and operation.rows == operation.columns == 1
 
 
 def _by_powers(node: Node) -> Node:
-    operation = node.operation
-    assert isinstance(operation, ACTIVATING)
-    return node.changed(activation=replace(operation.activation, name=BY_POWERS))
+    return node.changed(activation=replace(_activation(node), name=BY_POWERS))
+
+
+def _activation(node: Node) -> Activation:
+    activation: Activation = getattr(node.operation, "activation", IDENTITY)
+    return activation

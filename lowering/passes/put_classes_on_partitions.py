@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...kernels.program import DenseHead, Ending
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_BYTES
 from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
 from ..graph.graph import Graph, Node
@@ -34,7 +33,5 @@ def put_classes_on_partitions(graph: Graph, ask: Ask) -> Graph:
 def _can_turn(graph: Graph, node: Node) -> bool:
     """True if a node computes raw scores of more classes than a tile can hold, and the columns fit in one PSUM bank."""
     operation = node.operation
-    if not isinstance(operation, DenseHead) or graph.packed > 1:
-        return False
-    plain = operation.ending is Ending.RAW and operation.activation.is_identity and not operation.weights.is_fp8
-    return plain and PARTITIONS < operation.channels <= PARTITIONS * PSUM_BANK_BYTES // 4
+    can = operation.can_put_classes_on_partitions and graph.packed == 1
+    return can and PARTITIONS < operation.channels <= PARTITIONS * PSUM_BANK_BYTES // 4

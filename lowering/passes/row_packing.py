@@ -12,9 +12,6 @@ import numpy as np
 
 from ...kernels.program import (
     LAUNCH_INPUT,
-    AveragePool,
-    Combine,
-    MaxPool,
     RowFold,
     RowFoldPool,
 )
@@ -24,8 +21,6 @@ from ..graph.filters import ungrouped
 from ..graph.graph import Graph, Node
 from ..graph.lazy import LazyArray
 from .lanes import HALF, QUARTER, Lanes
-
-ZERO_AT_ZERO = ("identity", "relu", "silu")  # activations that map 0 to 0
 
 Offsets = dict[int, int]  # offset of each node whose rows are packed
 
@@ -41,10 +36,8 @@ def rows_of(node: Node) -> int:
 def is_sum(node: Node) -> bool:
     """True if a node adds two values of the same shape and maps rows of zeros to zero."""
     operation = node.operation
-    if not isinstance(operation, Combine) or operation.arithmetic != "add" or operation.shape != node.before:
-        return False
     alone = all(len(parts) == 1 and parts[0] >= 0 for parts in operation.sources)
-    return alone and operation.activation.name in ZERO_AT_ZERO
+    return operation.adds and operation.shape == node.before and alone
 
 
 def _groups(rows: int, each: int, offset: int) -> int:
@@ -159,10 +152,10 @@ class RowPacking:
         node = self.graph.nodes[number]
         operation = node.operation
         given, source = offsets.get(number), node.sources[0][0]
-        if isinstance(operation, MaxPool) and source in offsets:
-            if self.is_halved(number):
-                return self._pack_halves(node, number, given)
-            return _pack_pool(node, operation, offsets[source], given)
+        if operation.folded is not None and source in offsets:
+            return (
+                self._pack_halves(number, given) if self.is_halved(number) else _pack_pool(node, offsets[source], given)
+            )
         if (is_sum(node) or operation.is_product or operation.is_mean) and source in offsets:
             return _pack_values(node, self.lanes(source), offsets[source])
         if node.is_squeezed:
@@ -177,17 +170,17 @@ class RowPacking:
         lanes = [self.lanes(part) for part in node.sources[0]]
         return _from_groups(_dense(node), lanes, offsets[source], given_lanes, given or 0)
 
-    def _pack_halves(self, node: Node, number: int, given: int | None) -> Node:
+    def _pack_halves(self, number: int, given: int | None) -> Node:
         """Return a pool that compares the two halves of the partitions, each of which becomes a row of many
         channels."""
+        node = self.graph.nodes[number]
         source, rows = node.sources[0][0], self.rows.get(number, 1)
         half = self.rows[source] // 2
         channels, count = node.operation.channels * half, node.operation.rows // half
         before = (channels, 2 * count, node.before[2])
         wide = replace(node.changed(channels=channels, rows=count), before=before)
-        assert isinstance(wide.operation, MaxPool)
         offset = None if given is None or rows == half else given // half
-        return _pack_pool(wide, wide.operation, 0, offset)
+        return _pack_pool(wide, 0, offset)
 
     def _pack_squeezed(self, offsets: Offsets, number: int) -> Node:
         """Return a convolution that averages the means of packed rows, or one that computes gates for packed rows."""
@@ -195,9 +188,10 @@ class RowPacking:
         pool_number = node.sources[0][0]
         pool = self.graph.nodes[pool_number] if pool_number >= 0 else node
         source = pool.sources[0][0]
-        if isinstance(pool.operation, AveragePool) and source in offsets:
+        mean = pool.operation.averaged
+        if mean is not None and source in offsets:
             lanes, high = self.lanes(source), pool.before[1]
-            share = 1.0 if pool.operation.is_sum else _groups(high, lanes.rows, offsets[source]) / high
+            share = 1.0 if mean.is_sum else _groups(high, lanes.rows, offsets[source]) / high
             node = replace(node, before=(lanes.count, 1, 1), filters=_tiled(node.filters, lanes, 1, share))
         gated = [n for n in offsets if self.graph.nodes[n].sources[1:] == ((number,),)]
         if gated and self.graph.nodes[gated[0]].operation.is_product:
@@ -359,8 +353,10 @@ def _pack_values(node: Node, lanes: Lanes, taken: int) -> Node:
     return packed.changed(channels=before[0], kernel=before[1:])
 
 
-def _pack_pool(node: Node, operation: MaxPool, taken: int, given: int | None) -> Node:
+def _pack_pool(node: Node, taken: int, given: int | None) -> Node:
     """Return a pool over groups of two rows; its padding is counted in groups."""
+    operation = node.operation.folded
+    assert operation is not None
     start = taken - operation.padding[0]
     groups = _groups(node.before[1], 2, taken)
     bottom = operation.rows - 1 + (start + operation.kernel[0] - 1) // 2 - (groups - 1)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...kernels.attention_operation import ReshapePixels
 from ...kernels.program import Activation, Beside
 from ...models.layers import Combine, Layer, Pad, Reshape
 from ..builder import GraphBuilder
@@ -27,27 +26,42 @@ def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) 
     """If `layer` adds values after padding them with zeros, concatenate the values instead and return True."""
     if layer.operation != "add" or activation.name not in ACTIVATIONS:
         return False
-    pieces_of_inputs = [_pieces(builder, name) for name in layer.inputs]
-    pieces = [each for each in pieces_of_inputs if each is not None]
-    starts = {name: start for each in pieces for name, start in each.starts.items()}
-    names, after = sorted(starts, key=lambda name: starts[name]), builder.shapes[layer.inputs[0]]
-    if len(pieces) < 2 or len(starts) < sum(len(each.starts) for each in pieces) or not _are_alike(builder, names):
+    pieces = [each for each in (_pieces(builder, name) for name in layer.inputs) if each is not None]
+    after = builder.shapes[layer.inputs[0]]
+    starts = _starts_in_order(builder, pieces)
+    gaps = _gaps(builder, starts, after[2])
+    if len(pieces) < 2 or not starts or min(gaps) < 0 or (any(gaps) and not activation.is_identity):
         return False
-    ends = [starts[name] + math.prod(builder.shapes[name][1:]) for name in names]
-    borders = [*(starts[name] for name in names), after[2]]
-    gaps = [start - end for start, end in zip(borders, [0, *ends], strict=True)]
-    if min(gaps) < 0 or (any(gaps) and not activation.is_identity):
-        return False
-    merged: list[str] = []
-    for name in (name for each in pieces for name in each.merged):
-        own = builder.places[name].parts
-        merged += [other for other, place in builder.places.items() if place.parts == own]
-        builder.move_to_end(own[0])
-        builder.nodes.pop()
+    merged = _removed(builder, [name for each in pieces for name in each.merged])
     fields: dict[str, Any] = {"kind": layer.kind, "shown": (after, after), "activation": activation}
-    builder.add(Beside, layer.name, tuple(names), after, starts=tuple(borders[:-1]), **fields)
+    builder.add(Beside, layer.name, tuple(starts), after, starts=tuple(starts.values()), **fields)
     builder.places.update(dict.fromkeys(merged, builder.places[layer.name]))
     return True
+
+
+def _starts_in_order(builder: GraphBuilder, pieces: Sequence[_Pieces]) -> dict[str, int]:
+    """Return the first column of each value, in ascending order; empty if the values cannot be concatenated."""
+    starts = {name: start for each in pieces for name, start in each.starts.items()}
+    is_each_once = len(starts) == sum(len(each.starts) for each in pieces)
+    ordered = dict(sorted(starts.items(), key=lambda item: item[1]))
+    return ordered if ordered and is_each_once and _are_alike(builder, list(ordered)) else {}
+
+
+def _gaps(builder: GraphBuilder, starts: dict[str, int], columns: int) -> list[int]:
+    """Return the number of empty columns before each value and after the last one; negative if values overlap."""
+    ends = [start + math.prod(builder.shapes[name][1:]) for name, start in starts.items()]
+    return [start - end for start, end in zip([*starts.values(), columns], [0, *ends], strict=True)]
+
+
+def _removed(builder: GraphBuilder, names: Sequence[str]) -> list[str]:
+    """Remove the nodes of layers, and return all layers whose values they compute."""
+    layers: list[str] = []
+    for name in names:
+        own = builder.places[name].parts
+        layers += [other for other, place in builder.places.items() if place.parts == own]
+        builder.move_to_end(own[0])
+        builder.nodes.pop()
+    return layers
 
 
 def _pieces(builder: GraphBuilder, name: str) -> _Pieces | None:
@@ -56,7 +70,7 @@ def _pieces(builder: GraphBuilder, name: str) -> _Pieces | None:
     layer = builder.layers.get(name)
     if node is None or layer is None:
         return None
-    if isinstance(node.operation, Beside) and node.operation.activation.is_identity:
+    if node.operation.joins_columns:
         return _Pieces(_starts(builder, layer), (name,))
     if not isinstance(layer, Pad) or layer.mode != "constant" or layer.value or layer.padding[::2] != (0, 0):
         return None
@@ -82,10 +96,10 @@ def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
     if not isinstance(layer, Reshape):
         return None
     part = builder.places[layer.name].parts[0]
-    if part >= 0 and isinstance(builder.nodes[part].operation, Beside):  # already concatenated
+    if part >= 0 and builder.nodes[part].operation.joins_columns:  # already concatenated
         return layer
     node = _node_of(builder, layer.name)
-    is_copy = node is not None and isinstance(node.operation, ReshapePixels) and not node.operation.split
+    is_copy = node is not None and node.operation.keeps_numbers(0) and not node.operation.moves_numbers
     return layer if is_copy else None
 
 
