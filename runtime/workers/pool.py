@@ -27,7 +27,7 @@ from .process import WorkerEnded
 from .worker import WorkerFault
 
 MAX_DEATHS = 2  # number of workers that may end because of one input
-MAX_FAILED_STARTS = 3  # maximum number of consecutive failures to start a worker of a run
+MAX_FAILED_STARTS = 3  # consecutive failures to start a worker of a run while no worker is ready
 END_SECONDS = 10.0  # seconds to wait for killed workers to end
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between attempts to start a worker
 
@@ -65,8 +65,9 @@ class PoolWorker(Protocol):
 class PoolRules:
     """The number of workers, and the rules for grouping inputs into batches. Times are in seconds.
 
-    A pool for a run over files (`for_run`) starts a worker when there is an input for it, and fails if a worker cannot
-    start. A server's pool starts all workers at once, and keeps trying after at least one of them has been ready.
+    A pool for a run over files (`for_run`) starts a worker when there is an input for it. It fails if several workers
+    in a row end before they are ready while no other worker is ready, or at once if a worker reports that it cannot
+    work. A server's pool starts all workers at once, and keeps trying after at least one of them has been ready.
     """
 
     workers: int
@@ -208,27 +209,35 @@ class WorkerPool:
         """Run the worker with this number, and start a new one whenever it ends."""
         pause = FIRST_PAUSE
         while await self._is_needed(number):
-            worker: PoolWorker = await self._in_thread(self._start_worker, number)
-            self._started.add(worker)
-            try:
-                if await self._begin(number, worker):
-                    pause = FIRST_PAUSE
-                    await self._serve(number, worker)
-                    continue
-            except WorkerEnded as error:
-                self._observer.worker_ended(number, str(error))
-                continue
-            except _NobodyWaits:
-                continue
-            finally:
-                self._ready.discard(number)
-                self._started.discard(worker)
-                worker.kill()
-                with contextlib.suppress(RuntimeError):  # the thread pool has been shut down
-                    await asyncio.shield(self._in_thread(worker.close))
-            if not self._stopping and not self._rules.for_run:
+            if await self._run_worker(number):
+                pause = FIRST_PAUSE
+            elif not self._stopping and (self._ready or not self._rules.for_run):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _run_worker(self, number: int) -> bool:
+        """Start a worker and run it until it ends or the pool stops. Return False if it did not start."""
+        try:
+            worker: PoolWorker = await self._in_thread(self._start_worker, number)
+        except WorkerEnded as error:
+            self._note_failed_start(number, error)
+            return False
+        self._started.add(worker)
+        try:
+            if not await self._begin(number, worker):
+                return False
+            await self._serve(number, worker)
+        except WorkerEnded as error:
+            self._observer.worker_ended(number, str(error))
+        except _NobodyWaits:
+            pass
+        finally:
+            self._ready.discard(number)
+            self._started.discard(worker)
+            worker.kill()
+            with contextlib.suppress(RuntimeError):  # the thread pool has been shut down
+                await asyncio.shield(self._in_thread(worker.close))
+        return True
 
     async def _is_needed(self, number: int) -> bool:
         """Wait until there is work for the worker with this number. Return False if the pool stops."""
@@ -244,11 +253,7 @@ class WorkerPool:
         try:
             description = await self._in_thread(worker.begin)
         except (WorkerEnded, BackendUnavailable, KernelError, OverflowedError, WorkerFault) as error:
-            self._observer.note("error", "the worker did not start", worker=number, reason=str(error))
-            self._failed_starts += 1
-            if (final := self._final(error)) is not None and not self._stopping:
-                self._stopping = True
-                self._failed(final)
+            self._note_failed_start(number, error)
             return False
         finally:
             self._pass_on_notes(number, worker)
@@ -257,6 +262,14 @@ class WorkerPool:
         self._was_ready = True
         self._observer.note("info", "worker ready", worker=number, process=description)
         return True
+
+    def _note_failed_start(self, number: int, error: Exception) -> None:
+        """Log that a worker could not start, and give up if the error is final."""
+        self._observer.note("error", "the worker did not start", worker=number, reason=str(error))
+        self._failed_starts = 0 if self._ready else self._failed_starts + 1
+        if (final := self._final(error)) is not None and not self._stopping:
+            self._stopping = True
+            self._failed(final)
 
     def _final(self, error: Exception) -> Exception | None:
         """Return the error to raise after a worker could not start, or None to try again."""

@@ -18,12 +18,14 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from ...child_python import python_command
-from .worker import Reply
+from .worker import Reply, WorkerFault
 
 _GRACE_SECONDS = 5.0  # seconds for the process to exit after its input is closed
 _IDLE_SECONDS = 0.5  # seconds for an idle process to exit after its last message; a busy process is killed
@@ -48,7 +50,7 @@ class AskedWorker(Protocol):
 class WorkerProcess:
     """A process in which an object of class `kind` answers messages, the first of them with `begin`.
 
-    The process must be closed.
+    The process must be closed. Raises WorkerEnded if the system cannot start it.
 
     `kind` is a module-level class that is constructed without arguments. `variables` are environment variables set only
     in the process. Numerical libraries use one thread in it, unless the environment of the parent process specifies
@@ -57,13 +59,16 @@ class WorkerProcess:
 
     def __init__(self, kind: type[AskedWorker], variables: Mapping[str, str] = MappingProxyType({})) -> None:
         self._said: list[tuple[str, str]] = []
-        self._process = subprocess.Popen(
-            python_command(__name__, "serve", kind.__module__, kind.__name__),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**_ONE_THREAD, **os.environ, **variables},
-            **_out_of_reach(),
-        )
+        try:
+            self._process = subprocess.Popen(
+                python_command(__name__, "serve", kind.__module__, kind.__name__),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**_ONE_THREAD, **os.environ, **variables},
+                **_out_of_reach(),
+            )
+        except OSError as error:  # too many processes or open files
+            raise WorkerEnded(f"a worker process could not be started: {error.strerror}") from None
 
     def ask(self, message: Any) -> Any:
         """Send a message and return the value of its reply. Raises the error in the reply, or WorkerEnded."""
@@ -141,9 +146,13 @@ def serve(module: str, kind: str) -> None:
     """Run the main loop of the process: answer messages with an instance of a module's class until there are no
     more."""
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(messages,), daemon=True).start()
+    threading.Thread(target=_receive, args=(os.dup(0), messages), daemon=True).start()
     with os.fdopen(os.dup(1), "wb") as replies:
-        os.dup2(2, 1)  # libraries print to standard error, since the pipe is for replies
+        # The pipes are for messages and replies alone: libraries print to standard error, and the children of this
+        # process do not hold the end of a pipe after this process was killed.
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
         try:
             worker: AskedWorker = getattr(importlib.import_module(module), kind)()
             ask: Callable[[Any], Reply] = worker.begin
@@ -152,19 +161,24 @@ def serve(module: str, kind: str) -> None:
                 replies.flush()
                 ask = worker.answer
                 del message  # release its contents while waiting for the next message
+            if message.fault:
+                pickle.dump(Reply(None, WorkerFault(message.fault), (), ()), replies, pickle.HIGHEST_PROTOCOL)
         except MemoryError:
             os._exit(_NO_MEMORY)  # the process is no longer usable; the caller starts another
         except OSError:  # the parent process has closed the pipe
             os._exit(0)
 
 
+@dataclass(frozen=True)
 class _End:
-    """Marks the end of the messages."""
+    """Marks the end of the messages. `fault`: the traceback of the error if the last message is unreadable."""
+
+    fault: str = ""
 
 
-def _receive(messages: queue.SimpleQueue[Any]) -> None:
+def _receive(descriptor: int, messages: queue.SimpleQueue[Any]) -> None:
     """Read messages into a queue. When there are no more, end the process, even if it is busy."""
-    with os.fdopen(os.dup(0), "rb") as pipe:
+    with os.fdopen(descriptor, "rb") as pipe:
         try:
             while True:
                 messages.put(pickle.load(pipe))
@@ -172,5 +186,7 @@ def _receive(messages: queue.SimpleQueue[Any]) -> None:
             os._exit(_NO_MEMORY)
         except (EOFError, OSError, pickle.UnpicklingError):
             messages.put(_End())
+        except Exception:  # a class of the message cannot be imported here
+            messages.put(_End(traceback.format_exc()))
     time.sleep(_IDLE_SECONDS)
     os._exit(0)

@@ -191,7 +191,8 @@ class SharedSession:
         return self._start_worker(number, greet)
 
     def _failed(self, error: Exception) -> None:
-        self._failure.set_exception(error)
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # another worker failed first
+            self._failure.set_exception(error)
 
     def batch_answered(self, size: int, waited: Any, seconds: float) -> None:
         """Do nothing, because the results contain the times."""
@@ -206,7 +207,9 @@ class SharedSession:
         self._said.put((level, f"worker {number}: {line}"))
 
     def note(self, level: str, event: str, **fields: Any) -> None:
-        """Do nothing, because these lines are for the log of a server."""
+        """Warn the user of a worker that did not start while others run. Other lines are for the log of a server."""
+        if level == "error" and "worker" in fields and self._hellos:
+            self._said.put(("warning", f"worker {fields['worker']} did not start: {fields['reason']}"))
 
 
 class LocalWorker(ProcessWorker):

@@ -20,6 +20,7 @@ from traps import set_traps, sprung
 from trninfer.models import save_model
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.workers import shared_session
+from trninfer.runtime.workers.shared_session import WINDOW
 
 SIM_JSON = ("--backend", "sim", "--format", "json")
 FOLDERS = (Path(__file__).parent / "stand_ins", Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins")
@@ -276,9 +277,11 @@ def processes_with(word: str) -> list[int]:
     return found
 
 
-def wait_for(condition, seconds: float = 120) -> None:
+def wait_for(condition, process: subprocess.Popen | None = None, seconds: float = 120) -> None:
+    """Wait for a condition, at most until the process ends, if one is given."""
     deadline = time.monotonic() + seconds
     while not condition():
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -308,8 +311,7 @@ def running(tmp_path, feature_model):
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: process.poll() is not None or (partial.exists() and partial.stat().st_size > 1000))
-    assert process.poll() is None, process.stderr.read()
+    wait_for(lambda: partial.exists() and partial.stat().st_size > 1000, process)
     yield process, partial
     process.kill()
     process.communicate()
@@ -333,7 +335,7 @@ def test_no_process_outlives_a_run_and_no_row_is_lost(running, tmp_path, number,
     assert process.returncode == status and out == ""
     told = ["trninfer"] * 2 if status > 0 else []
     assert [line.partition(":")[0] for line in err.splitlines()] == told
-    wait_for(lambda: not processes_with(f"MARK={tmp_path}"), 10)
+    wait_for(lambda: not processes_with(f"MARK={tmp_path}"), seconds=10)
     answered = answered_rows(partial)
     assert answered == list(range(len(answered))) and answered  # in order, none lost, none twice
 
@@ -342,13 +344,12 @@ def test_no_process_outlives_a_run_and_no_row_is_lost(running, tmp_path, number,
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 def test_killed_workers_lose_no_row(running, tmp_path) -> None:
     process, partial = running
-    killed = 0
-    while killed < 6:
+    held = 2 * WINDOW * 8  # rows that may be written after their workers ended
+    for killed in range(6):
         seen = len(answered_rows(partial))
         workers = [each for each in processes_with(f"MARK={tmp_path}") if each != process.pid]
         os.kill(workers[killed % len(workers)], signal.SIGKILL)
-        killed += 1
-        wait_for(lambda: len(answered_rows(partial)) > seen + 16)  # noqa: B023
+        wait_for(lambda: len(answered_rows(partial)) > seen + held, process)  # noqa: B023
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     answered = answered_rows(partial)

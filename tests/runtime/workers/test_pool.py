@@ -240,3 +240,56 @@ def test_a_worker_that_comes_back_late_is_waited_for(monkeypatch: pytest.MonkeyP
 
     results, _, _, failures = run(lambda pool: gathered(pool, "deadly", 2), start=lambda number: Slow(seen))
     assert isinstance(results[0], WorkerEnded) and results[1] == 2 and len(started) >= 4 and not failures
+
+
+FOR_RUN = PoolRules(workers=2, max_batch=1, max_delay=0.0, timeout=None, for_run=True)
+
+
+class Weak(Echo):
+    """Ends before it is ready."""
+
+    def begin(self) -> str:
+        raise WorkerEnded("killed")
+
+
+def test_a_run_goes_on_with_the_worker_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trninfer.runtime.workers.pool.FIRST_PAUSE", 0.001)
+    seen: list[list[Any]] = []
+    weak: list[int] = []
+
+    def start(number: int) -> Echo:
+        if number == 0:
+            return Echo(seen)
+        weak.append(number)
+        return Weak(seen)
+
+    async def work(pool: WorkerPool) -> list[Any]:
+        results = []
+        while len(weak) < 6:
+            results += await asyncio.wait_for(gathered(pool, *range(4)), 60)  # it stopped for good
+        return results
+
+    results, _, _, failures = run(work, FOR_RUN, start)
+    assert not failures and results == list(range(4)) * (len(results) // 4)
+
+
+def test_a_run_ends_if_workers_end_before_they_are_ready_and_there_is_no_other() -> None:
+    async def work(pool: WorkerPool) -> None:
+        pass
+
+    _, _, _, failures = run(work, FOR_RUN, lambda number: Weak([]))
+    assert [str(error) for error in failures] == ["3 workers in a row ended before they were ready: killed"]
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trninfer.runtime.workers.pool.FIRST_PAUSE", 0.001)
+    tries = []
+
+    def start(number: int) -> Echo:
+        tries.append(number)
+        if len(tries) in (2, 3):
+            raise WorkerEnded("too many processes")
+        return Echo([])
+
+    results, *_, failures = run(lambda pool: gathered(pool, "deadly", 2), start=start)
+    assert isinstance(results[0], WorkerEnded) and results[1] == 2 and not failures and len(tries) >= 4

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import os
+import signal
 import subprocess
 import sys
+import threading
+import types
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +20,7 @@ from trninfer.runtime.neuron.backend import open_neuron_backend
 from trninfer.runtime.session import OverflowedError, Session
 from trninfer.runtime.simulated import open_for_worker, open_simulated_backend
 from trninfer.runtime.workers.process import WorkerEnded, WorkerProcess
-from trninfer.runtime.workers.worker import Setup, Worker
+from trninfer.runtime.workers.worker import Reply, Setup, Worker, WorkerFault
 
 SIMULATOR = functools.partial(open_for_worker, "trn2")
 
@@ -52,6 +57,58 @@ def test_an_end_is_told_whenever_it_comes(feature_model: Path) -> None:
     process.close()
     with pytest.raises(WorkerEnded):
         process.ask(None)
+
+
+def test_a_message_that_the_process_cannot_read_is_an_error_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = types.ModuleType("a_module_of_this_process_alone")
+    exec("class Message: pass", here.__dict__)
+    monkeypatch.setitem(sys.modules, here.__name__, here)
+    process = WorkerProcess(Worker)
+    guard = threading.Timer(30, process.kill)  # it waited forever
+    guard.start()
+    try:
+        with pytest.raises(WorkerFault, match="No module named 'a_module_of_this_process_alone'"):
+            process.ask(here.Message())
+        with pytest.raises(WorkerEnded):
+            process.ask(None)
+    finally:
+        guard.cancel()
+        process.close()
+
+
+class Parent:
+    """A worker that starts a process of its own, which inherits what it may, and tells its number."""
+
+    def begin(self, setup: object) -> Reply:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        return Reply(child.pid, None, (), ())
+
+    answer = begin
+
+
+def test_a_message_to_a_killed_process_ends_although_its_children_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    process = WorkerProcess(importlib.import_module("test_process").Parent)
+    child = process.ask(None)
+    process.kill()
+    guard = threading.Timer(30, os.kill, (child, signal.SIGKILL))  # the pipe was never read, nor closed
+    guard.start()
+    try:
+        with pytest.raises(WorkerEnded, match="signal 9"):
+            process.ask(bytes(1 << 20))
+        os.kill(child, signal.SIGKILL)  # raises if the guard had to end it
+    finally:
+        guard.cancel()
+        process.close()
+
+
+def test_a_process_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(WorkerEnded, match=r"^a worker process could not be started: Resource temporarily unavailable$"):
+        WorkerProcess(Worker)
 
 
 def test_a_backend_that_is_not_there_is_told(feature_model: Path) -> None:
