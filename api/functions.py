@@ -213,10 +213,10 @@ def predict(
         eight_bits=eight_bits,
     )
     check_header(header)
-    chosen = choose_columns(columns, drop, id_column, label_column)
+    selection = choose_columns(columns, drop, id_column, label_column)
     loaded = load_for_rows(model, arguments)
     with arguments.open(loaded) as session:
-        return answer_rows(inputs, loaded, session, arguments, header, chosen)
+        return answer_rows(inputs, loaded, session, arguments, header, selection)
 
 
 async def classify_async(inputs: Picture | Iterable[Picture], *arguments: Any, **options: Any) -> Answers:
@@ -278,11 +278,11 @@ def choose_columns(
 ) -> Columns:
     """Return the selected columns of a table; raise ArgumentError for values that are not names."""
     for name, value in (("columns", columns), ("drop", drop)):
-        if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
             raise ArgumentError(f"{name} is {value!r:.60}; expected a list of column names")
-    for name, one in (("id_column", id_column), ("label_column", label_column)):
-        if one is not None and not isinstance(one, str):
-            raise ArgumentError(f"{name} is {one!r:.60}; expected a column name, or None")
+    for name, column in (("id_column", id_column), ("label_column", label_column)):
+        if column is not None and not isinstance(column, str):
+            raise ArgumentError(f"{name} is {column!r:.60}; expected a column name, or None")
     return Columns(tuple(columns), tuple(drop), id_column, label_column)
 
 

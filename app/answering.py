@@ -130,7 +130,7 @@ def answer_inputs(context: RunContext, model: Model, inputs: Inputs, right_class
     `right_class` returns the index of the correct class of a prediction, or None if it is unknown. If it is given, the
     predictions are scored.
     """
-    labels = max((named.answer_labels for named in model.network.named_outputs), key=len)
+    labels = max((output.answer_labels for output in model.network.named_outputs), key=len)
     top_k = _top_k(context.options.top_k, labels)
     if context.options.fail_under is not None and right_class is None:
         raise UsageError("--fail-under checks the accuracy, so it requires --labels")

@@ -142,11 +142,11 @@ def _begin(options: RunOptions) -> str:
     options that have no effect."""
     from ..runtime.choose import decide
 
-    chosen = decide(options.backend).backend
-    if chosen == "neuron":
+    backend = decide(options.backend).backend
+    if backend == "neuron":
         if options.trace is not None:
             raise UsageError("--trace requires the simulator, because the chip provides no timeline; add --backend sim")
-        return chosen
+        return backend
     options_given = {
         "--warmup": options.warmup is not None,
         "--iters": options.iterations is not None,
@@ -156,7 +156,7 @@ def _begin(options: RunOptions) -> str:
     without_effect = [option for option, is_given in options_given.items() if is_given]
     if without_effect and not options.quiet:
         complain(f"{', '.join(without_effect)}: no effect on the simulator, which predicts times")
-    return chosen
+    return backend
 
 
 def progress_printer(options: RunOptions) -> Callable[[str], None]:

@@ -46,7 +46,7 @@ def agreement_of(session: BatchSession, calibration: Calibration | None, batch_s
     from ..runtime.calibration import own_calibration
     from ..runtime.session import split_batches
 
-    used = calibration or own_calibration(session.model.network)
-    answers = list(session.stream(split_batches(used.inputs, batch_size)))
+    source = calibration or own_calibration(session.model.network)
+    answers = list(session.stream(split_batches(source.inputs, batch_size)))
     classes = np.concatenate([answer.classes for answer in answers])
-    return used.agreement(session.model, classes, np.concatenate([answer.probabilities for answer in answers]))
+    return source.agreement(session.model, classes, np.concatenate([answer.probabilities for answer in answers]))

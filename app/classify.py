@@ -125,7 +125,7 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
     from .answering import answer_inputs, begin
     from .backends import load
 
-    begun = begin(options, started)  # reports a missing backend before any input is read
+    run = begin(options, started)  # reports a missing backend before any input is read
     names, problems = pictures.find()
     options.check_kept(model, pictures.from_list, pictures.labels, *names)
     loaded = load(model, options.quiet)
@@ -137,7 +137,7 @@ def classify(pictures: Pictures, model: ModelOption = "digits-cnn", *, options: 
     ignore_warnings()
     right_class = _right_class(pictures.labels, loaded, names)
     opened = _open_inputs(loaded, pictures.inputs or [], names, problems, options)
-    raise typer.Exit(answer_inputs(begun, loaded, opened, right_class))
+    raise typer.Exit(answer_inputs(run, loaded, opened, right_class))
 
 
 def _right_class(source: str | None, model: Model, names: list[str]) -> RightClass | None:

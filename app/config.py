@@ -40,10 +40,10 @@ def read_config(path: Path, command: str, commands: dict[str, Options]) -> dict[
     for key, value in document.items():
         if isinstance(value, dict):
             _check_known(path, key, commands, "command")
-            for option, own in value.items():
+            for option, nested in value.items():
                 name = _check_known(path, option, commands[key], f"option of {key}")
                 if key == command:
-                    values[commands[key][name]] = _value(path, f"[{key}] {option}", own)
+                    values[commands[key][name]] = _value(path, f"[{key}] {option}", nested)
             continue
         name = _check_known(path, key, everything, "option")
         if name in commands[command]:

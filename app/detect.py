@@ -164,21 +164,21 @@ def _task(
     limits = options.limits
     annotations = _annotations(model, labels)
     scorer = None if labels is None else BoxScorer(annotations)
-    drawn = None if options.save is None else DrawnPictures(options.save, names)
+    drawings = None if options.save is None else DrawnPictures(options.save, names)
 
     def watch(answer: Prediction) -> None:
         if scorer is not None:
             scorer.add(answer)
-        if drawn is not None:
-            drawn.add(answer)
+        if drawings is not None:
+            drawings.add(answer)
 
     def complete(report: Report) -> None:
         report.coco = annotations
         report.box_score = None if scorer is None else scorer.score
         report.limits = limits
-        if drawn is not None:
-            report.errors = report.errors + drawn.problems
-            drawn.report(options.quiet)
+        if drawings is not None:
+            report.errors = report.errors + drawings.problems
+            drawings.report(options.quiet)
 
     return Task(Detector(limits, sizes), dataclasses.asdict(limits), watch, complete)
 

@@ -100,7 +100,7 @@ def doctor(
         _check_selftest_only(archive, target, compile_timeout, compile_only)
         _print_checks(_checks(), form, output)
         return
-    chosen = options.RunOptions(
+    run_options = options.RunOptions(
         dtype=dtype,
         backend=backend,
         target=target,
@@ -109,7 +109,7 @@ def doctor(
         output=output,
         quiet=quiet,
     )
-    raise typer.Exit(_run(chosen, archive, compile_only))
+    raise typer.Exit(_run(run_options, archive, compile_only))
 
 
 def _check_selftest_only(
@@ -255,8 +255,8 @@ def _target(backend: str) -> dict[str, Any]:
 
 def _list(cores: tuple[int, ...]) -> str:
     """Format core numbers as text, such as `0 to 15` if there are no gaps."""
-    whole = len(cores) > 2 and cores == tuple(range(cores[0], cores[-1] + 1))
-    return f"{cores[0]} to {cores[-1]}" if whole else ", ".join(map(str, cores))
+    is_range = len(cores) > 2 and cores == tuple(range(cores[0], cores[-1] + 1))
+    return f"{cores[0]} to {cores[-1]}" if is_range else ", ".join(map(str, cores))
 
 
 def _found(check: str, detail: str | None, otherwise: str) -> dict[str, Any]:

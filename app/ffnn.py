@@ -210,7 +210,7 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
     from .row_inputs import RowInputs
 
     columns = given.choose()
-    begun = begin(options, started)  # reports a missing backend before any input is read
+    run = begin(options, started)  # reports a missing backend before any input is read
     loaded = given.load(options.quiet)
     with given.open(loaded.network.input.shape[0], columns) as rows:
         truth = given.read_truth(rows, loaded.network.labels)
@@ -219,5 +219,5 @@ def ffnn(given: RowData, *, options: RowOptions) -> None:
                 complain(f"{rows.name}: {note}")
         inputs = RowInputs(given.data, rows, given.header, columns)
         right_class = None if truth is None else partial(inputs.right_class, truth)
-        status = answer_inputs(begun, loaded, inputs, right_class)
+        status = answer_inputs(run, loaded, inputs, right_class)
     raise typer.Exit(status)

@@ -134,13 +134,13 @@ def summary(imported: Imported, output: Path | None, trial: NetworkCheck | None)
     inputs = [("", spec)]
     if isinstance(spec, SeveralInputs):
         inputs = [(f"{part.name}: ", part.input) for part in spec.parts]
-    for prefix, each in inputs:
-        lines.append(("input", prefix + describe_shape(each.shape)))
-        lines += [("pictures", describe_preprocessing(each))] if isinstance(each, ImageInput) else []
-    for named in network.named_outputs:
-        name = f"{named.name} {list(named.shape)}: " if network.others else ""
-        labelled = bool(imported.labels_from) and named is network.named_outputs[0]
-        lines.append(("output", name + describe_answers(named, labelled)))
+    for prefix, input_spec in inputs:
+        lines.append(("input", prefix + describe_shape(input_spec.shape)))
+        lines += [("pictures", describe_preprocessing(input_spec))] if isinstance(input_spec, ImageInput) else []
+    for output_spec in network.named_outputs:
+        name = f"{output_spec.name} {list(output_spec.shape)}: " if network.others else ""
+        labelled = bool(imported.labels_from) and output_spec is network.named_outputs[0]
+        lines.append(("output", name + describe_answers(output_spec, labelled)))
     if imported.labels_from not in ("", "the user"):
         lines.append(("labels", f"{first_labels(network.labels)}, from {imported.labels_from}"))
     for title, notes in (("noted", imported.notes), ("assumed", imported.assumed)):

@@ -116,13 +116,13 @@ def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> N
 def _python_files(folder: Path) -> list[Path]:
     """Return the Python files and notebooks in a folder, except in hidden subfolders. Raises UsageError if there are
     none."""
-    found = []
+    paths = []
     for parent, names, files in os.walk(folder):
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
-        found += [Path(parent, name) for name in sorted(files) if name.endswith((".py", ".ipynb"))]
-    if not found:
+        paths += [Path(parent, name) for name in sorted(files) if name.endswith((".py", ".ipynb"))]
+    if not paths:
         raise UsageError(f"{folder}: contains no Python files or notebooks")
-    return found
+    return paths
 
 
 def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]], checked: _Checked) -> set[Finding]:
@@ -142,7 +142,7 @@ def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]], ch
     command = python_command("trninfer.simulator.running.trial", "print_refusals", str(path), *options)
     try:
         completed = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=shapes is not None)
-        findings = [Finding(*each) for each in json.loads(completed.stdout)] if completed.returncode == 0 else []
+        findings = [Finding(*record) for record in json.loads(completed.stdout)] if completed.returncode == 0 else []
     except (subprocess.SubprocessError, OSError, ValueError):
         complain(f"{path}: running its kernels failed or took more than {_SECONDS:.0f} s")
         checked.unusable |= shapes is not None
@@ -159,8 +159,8 @@ def _line(finding: Finding) -> str:
 def _check_all(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
     """Check a file, or the files in a folder, and report files that cannot be checked."""
     try:
-        for each in _python_files(path) if path.is_dir() else [path]:
-            _check(each, checked, shapes, static)
+        for file in _python_files(path) if path.is_dir() else [path]:
+            _check(file, checked, shapes, static)
     except UsageError as error:
         complain(str(error))
         checked.unusable = True

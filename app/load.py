@@ -212,8 +212,8 @@ def _write(address: Address, model: str, results: list[LoadResult], options: Loa
         rows = [{"url": str(address), "model": model or None, **dataclasses.asdict(result)} for result in results]
         emit_rows(rows, "load", options.form, options.output)
         return
-    what = f"{model}, {count(options.batch_size, 'input')} per request" if model else "pictures"
-    title = f"load on {address}: {what}"
+    subject = f"{model}, {count(options.batch_size, 'input')} per request" if model else "pictures"
+    title = f"load on {address}: {subject}"
     stream = stream_of(options.output)
     write_output(to_text(lambda console: print_load(console, title, results), stream), options.output)
 

@@ -33,7 +33,7 @@ def log_to_stderr(verbose: int) -> None:
         logger.removeHandler(handler)
     if not verbose or sys.stderr is None:
         return
-    shown = logging.StreamHandler()
-    shown.setFormatter(_Lines())
-    logger.addHandler(shown)
+    stderr_handler = logging.StreamHandler()
+    stderr_handler.setFormatter(_Lines())
+    logger.addHandler(stderr_handler)
     logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)

@@ -162,15 +162,15 @@ def _report(path: Path, part: Part, check: bool) -> bool:
     findings = [part.located(finding) for finding in found_in]
     counts = {kind: sum(note.kind == kind for note in migration.notes) for kind in (CANNOT, CHECK)}
     lines = list(difflib.unified_diff(old.splitlines(), migration.text.splitlines(), lineterm="", n=0))
-    changed = sum(line.startswith("-") for line in lines[2:])
-    parts = [f"{changed} lines changed" if changed else "nothing to change"]
+    changed_lines = sum(line.startswith("-") for line in lines[2:])
+    parts = [f"{changed_lines} lines changed" if changed_lines else "nothing to change"]
     tasks = {CANNOT: "left to do by hand", CHECK: "to look at"}
     parts += [f"{counts[kind]} {task}" for kind, task in tasks.items() if counts[kind]]
     well = not findings and not counts[CANNOT]
-    found, old_run = compare(old, migration.text, path) if check else (None, "")
-    parts.append(_describe_lint(findings, found))
-    if found is not None:
-        parts += filter(None, [f"check: {found.shown}", old_run])
-        well &= found.well
+    comparison, old_run = compare(old, migration.text, path) if check else (None, "")
+    parts.append(_describe_lint(findings, comparison))
+    if comparison is not None:
+        parts += filter(None, [f"check: {comparison.shown}", old_run])
+        well &= comparison.well
     write_stderr(f"{printable(f'{path}{part.within}')}: {printable('; '.join(parts))}\n")
     return well

@@ -70,8 +70,8 @@ def _parameters(command: Callable[..., None]) -> dict[str, tuple[Any, list[inspe
     """Return (dataclass, parameters of its fields) for each parameter of a function, or (None, the parameter itself) if
     the parameter is not a group."""
     hints = {name: _annotation(kind) for name, kind in get_type_hints(command, include_extras=True).items()}
-    found: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
-    used: set[str] = set()
+    groups: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
+    names: set[str] = set()
     for name, parameter in inspect.signature(command).parameters.items():
         group: Any = hints[name] if is_dataclass(hints[name]) else None
         kinds = {name: hints[name]} if group is None else get_type_hints(group, include_extras=True)
@@ -79,11 +79,11 @@ def _parameters(command: Callable[..., None]) -> dict[str, tuple[Any, list[inspe
         options = [
             inspect.Parameter(key, parameter.KEYWORD_ONLY, default=default, annotation=kinds[key])
             for key, default in defaults.items()
-            if key not in used
+            if key not in names
         ]
-        used.update(defaults)
-        found[name] = group, options
-    return found
+        names.update(defaults)
+        groups[name] = group, options
+    return groups
 
 
 def _annotation(hint: Any) -> Any:

@@ -37,8 +37,8 @@ def check_output(path: Path | None, option: str = "--output") -> None:
         raise UsageError(f"{option} {path}: this is a folder; pass the name of a file")
     if not target.parent.is_dir():
         raise UsageError(f"{option} {path}: the folder {target.parent} does not exist")
-    place = target if is_special(path) else target.parent
-    if not os.access(place, os.W_OK):
+    folder = target if is_special(path) else target.parent
+    if not os.access(folder, os.W_OK):
         raise UsageError(f"{option} {path}: no permission to write there")
 
 

@@ -57,13 +57,13 @@ class PictureInputs:
         # may hold many inputs, which are distributed one by one.
         has_arrays = any(is_array_file(name) for name in names)
         self.count = None if has_arrays else len(names)
-        here = options.verify or has_arrays
+        reads_locally = options.verify or has_arrays
         self.prepare: Prepare | None = (
-            decoder(spec, options.picture_timeout) if options.is_shared and not here else None
+            decoder(spec, options.picture_timeout) if options.is_shared and not reads_locally else None
         )
         self._answered: Set[str | int] = frozenset()
-        kept = options.output is not None and not is_special(options.output)
-        self.states = FileStates(names, options.resume_check) if kept else None
+        is_resumable = options.output is not None and not is_special(options.output)
+        self.states = FileStates(names, options.resume_check) if is_resumable else None
 
     @property
     def problems(self) -> list[InputProblem]:

@@ -56,7 +56,7 @@ def answer_pictures(
     from .backends import load
     from .picture_inputs import PictureInputs
 
-    begun = begin(options, started)  # reports a missing backend before any input is read
+    run = begin(options, started)  # reports a missing backend before any input is read
     names, problems = pictures.find()
     options.check_kept(model, pictures.from_list, *kept, *names)
     loaded = load(model, options.quiet)
@@ -67,7 +67,7 @@ def answer_pictures(
     ignore_warnings()
     sizes: Sizes = {}
     inputs = PictureInputs(names, problems, spec, options, command, sizes)
-    return answer_task(begun, loaded, inputs, make_task(loaded, names, sizes))
+    return answer_task(run, loaded, inputs, make_task(loaded, names, sizes))
 
 
 def _other_command(network: Network, kind: str) -> str:

@@ -56,7 +56,9 @@ def _process(convert: Convert, parameter: Any, kind: Any, context: Any, value: A
 def _read(parameter: Any, kind: Any, value: Any) -> Any:
     """Return the value of a parameter, or _UNREAD if typer has to convert or reject it."""
     base, *settings = get_args(kind)
-    parser = next((found for found in (getattr(each, "parser", None) for each in settings) if found), None)
+    parser = next(
+        (candidate for candidate in (getattr(setting, "parser", None) for setting in settings) if candidate), None
+    )
     several = parameter.multiple or parameter.nargs != 1
     if value is None and not parameter.required:
         return () if several else None
@@ -78,4 +80,4 @@ def _is_plain(value: Any, kind: Any) -> bool:
         return value in get_args(kind)
     if kind in (str, int, float, bool):
         return type(value) is kind
-    return any(_is_plain(value, each) for each in get_args(kind) if each is not type(None))
+    return any(_is_plain(value, member) for member in get_args(kind) if member is not type(None))

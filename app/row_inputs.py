@@ -77,8 +77,8 @@ class RowInputs:
 
     def right_class(self, truth: np.ndarray, answer: Prediction) -> int | None:
         """Return the correct class of a prediction, or None if it is unknown (negative)."""
-        found = int(truth[self._row_of(answer.input)])
-        return found if found >= 0 else None
+        index = int(truth[self._row_of(answer.input)])
+        return index if index >= 0 else None
 
     def _row_of(self, name: str | int) -> int:
         return int(name) if self._ids is None else self._rows_of[str(name)]

@@ -91,15 +91,15 @@ def run_compile_only(options: RunOptions, archive: Path | None, machine: list[di
 def _run(test: SelfTest, backend: Backend, quiet: bool) -> BaseException | None:
     """Run the checks and the networks and add their results to `test`. Return the exception that interrupted them, if
     any; results obtained before it are still useful."""
-    beside = SimulatedBackend(backend.info.target) if test.on_chip else None
+    simulator = SimulatedBackend(backend.info.target) if test.on_chip else None
     verb = "compiling" if isinstance(backend, CompileOnlyBackend) else "checking"
     try:
         with progress_bar(f"{verb} kernels", count_checks(test.dtype), quiet) as progress:
-            for checked in check_kernels(backend, test.dtype, beside):
+            for checked in check_kernels(backend, test.dtype, simulator):
                 test.kernels.append(checked)
                 progress(len(test.kernels))
         for model, names, x in _samples():
-            for outcome in check_network(model, names, x, backend, test.dtype, beside):
+            for outcome in check_network(model, names, x, backend, test.dtype, simulator):
                 test.networks.append((model, outcome))
     except BackendUnavailable as error:
         test.stopped = str(error)
@@ -148,8 +148,10 @@ def _written(log: Path | None) -> float:
 
 def _installed() -> str:
     """Return the list of installed packages in pip's format."""
-    found = {(each.metadata["Name"], each.version) for each in importlib.metadata.distributions()}
-    return "".join(f"{name}=={version}\n" for name, version in sorted(found, key=lambda item: str(item[0]).lower()))
+    packages = {
+        (distribution.metadata["Name"], distribution.version) for distribution in importlib.metadata.distributions()
+    }
+    return "".join(f"{name}=={version}\n" for name, version in sorted(packages, key=lambda item: str(item[0]).lower()))
 
 
 def _samples() -> Iterator[tuple[Model, tuple[str, ...], np.ndarray]]:

@@ -204,12 +204,12 @@ def serve(
     try:
         app = create_application(_settings(model, options), failed)
         _log_to_stderr(options)
-        names, port = [each.name for each in app.state.repository.servers], bound.getsockname()[1]
+        names, port = [entry.name for entry in app.state.repository.servers], bound.getsockname()[1]
         server = run_server(app, bound, lambda: _announce(",".join(names), options.host, port))
     finally:
         bound.close()
-    for each in app.state.repository.servers:
-        for pool in each.pools:
+    for entry in app.state.repository.servers:
+        for pool in entry.pools:
             pool.kill()
     _log_summary(app.state.server.metrics.quantiles())
     if failures:
@@ -238,11 +238,11 @@ def parse_models(text: str) -> list[tuple[str, str]]:
 
 def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
     """Return the settings of each model. Raises UsageError for values that are out of range."""
-    named = parse_models(model)
-    if named[0][0] and told.name:
+    models = parse_models(model)
+    if models[0][0] and told.name:
         raise UsageError(f"--name {told.name}: --model already specifies the names of the models")
     token = _access(told)
-    return [_settings_of(path, name or told.name, told, token) for name, path in named]
+    return [_settings_of(path, name or told.name, told, token) for name, path in models]
 
 
 def _access(told: ServeOptions) -> str | None:

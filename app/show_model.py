@@ -54,13 +54,13 @@ def to_record(model: Model, name: str) -> dict[str, Any]:
         ],
         "outputs": [
             {
-                "name": named.name,
-                "shape": list(named.shape),
-                "kind": named.output.kind,
-                "scores": named.output.scores,
-                "labels": list(named.labels),
+                "name": output.name,
+                "shape": list(output.shape),
+                "kind": output.output.kind,
+                "scores": output.output.scores,
+                "labels": list(output.labels),
             }
-            for named in network.named_outputs
+            for output in network.named_outputs
         ],
         "parameters": sum(sizes.values()),
         "layers": [
@@ -93,12 +93,12 @@ def _facts(model: Model, name: str) -> list[tuple[str, str]]:
         facts.append(("input", (f"{part_name}: " if several else "") + describe_shape(part.shape)))
         if isinstance(part, ImageInput):
             facts.append(("pictures", describe_preprocessing(part)))
-    for named in network.named_outputs:
-        title = f"{named.name} {list(named.shape)}: " if network.others else ""
-        facts.append(("output", title + describe_answers(named, not _is_numbered(named))))
-        if named.labels and named.output.kind != "values":
-            more = len(named.labels) - SHOWN_LABELS
-            labels = ", ".join(named.labels[:SHOWN_LABELS]) + (f", ... and {more} more" if more > 0 else "")
+    for output in network.named_outputs:
+        title = f"{output.name} {list(output.shape)}: " if network.others else ""
+        facts.append(("output", title + describe_answers(output, not _is_numbered(output))))
+        if output.labels and output.output.kind != "values":
+            more = len(output.labels) - SHOWN_LABELS
+            labels = ", ".join(output.labels[:SHOWN_LABELS]) + (f", ... and {more} more" if more > 0 else "")
             facts.append(("labels", labels))
     facts.append(("parameters", f"{sum(_sizes(network).values()):,} in {len(network.layers)} layers"))
     for title in ("imported_from", "trained_on", "license"):
@@ -116,13 +116,13 @@ def _facts(model: Model, name: str) -> list[tuple[str, str]]:
 def _advice(model: Model, name: str) -> str:
     """Return instructions for changing the displayed properties; empty for networks that were not imported."""
     if name.lower().endswith((".onnx", ".onnx.gz")):
-        told = f"trninfer import {name} -o FILE.safetensors"
+        command = f"trninfer import {name} -o FILE.safetensors"
     elif model.metadata.get("imported_from"):
-        told = "trninfer import of its original file"
+        command = "trninfer import of its original file"
     else:
         return ""
     options = "the options in parentheses" if model.assumed else "options"
-    return f"{told}, with {options} (labels: --labels, meaning of outputs: --output-kind)"
+    return f"{command}, with {options} (labels: --labels, meaning of outputs: --output-kind)"
 
 
 def _inputs(network: Network) -> list[tuple[str, Any]]:

@@ -131,12 +131,12 @@ class SimulateCommand(PlainValues):
         valued = {name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
-            option, given, kind = args[at].partition("=")
-            if option == "--sanitize" and given:
+            option, value, kind = args[at].partition("=")
+            if option == "--sanitize" and value:
                 if kind not in SANITIZERS:
                     raise UsageError(
                         f"{args[at]}: unknown option; use one of "
-                        f"{', '.join(f'--sanitize={each}' for each in SANITIZERS)}"
+                        f"{', '.join(f'--sanitize={sanitizer}' for sanitizer in SANITIZERS)}"
                     )
                 args[at] = f"--sanitize-for={kind}"
             at += 2 if args[at] in valued else 1
@@ -224,16 +224,16 @@ class _Launches:
         """Print a launch, and store it for later reports."""
         from ..simulator.running.script import line_of, lines_of, summary
 
-        found = [f"  {finding}".replace(str(self.source), self.name) for finding in run.findings]
-        _show([line_of(run, shapes), *lines_of(run, self.lines), *found])
+        lines = [f"  {finding}".replace(str(self.source), self.name) for finding in run.findings]
+        _show([line_of(run, shapes), *lines_of(run, self.lines), *lines])
         self.findings += len(run.findings)
         self.summaries.append(summary(run, shapes))
         if self.keeps:
             self.kept.append(run)
         alike = [
-            each
-            for each in self.archived
-            if (each.check.kernel, each.target, each.operands) == (run.name, run.target, shapes)
+            archived
+            for archived in self.archived
+            if (archived.check.kernel, archived.target, archived.operands) == (run.name, run.target, shapes)
         ]
         if len(alike) == 1:  # layers of a network may have launches that differ only in their program
             self.matched += 1
@@ -250,10 +250,12 @@ class _Launches:
             write_stderr(render_compared(printable(title), self.compared, sys.stderr))
         missing = len(self.summaries) - self.matched
         if missing:
-            kernels = ", ".join(sorted({each.check.kernel for each in self.archived}))
+            kernels = ", ".join(sorted({archived.check.kernel for archived in self.archived}))
             counted = "1 launch is" if missing == 1 else f"{missing} launches are"
-            told = f"{archive}: {counted} not found by name, shapes, dtypes and target; the archive contains {kernels}"
-            write_stderr(f"{shorten(printable(told))}\n")
+            message = (
+                f"{archive}: {counted} not found by name, shapes, dtypes and target; the archive contains {kernels}"
+            )
+            write_stderr(f"{shorten(printable(message))}\n")
 
     def as_json(self, is_compared: bool) -> str:
         """Return the launches, and the comparison if there is one, as a JSON document."""
@@ -372,8 +374,10 @@ def _write_files(source: str, runs: list[Run], seconds: float, trace: Path | Non
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write(path)
         except (OSError, UsageError) as error:
-            told = f"{option} {path}: cannot be written: {reason(error)}" if isinstance(error, OSError) else str(error)
-            complain(told)
+            message = (
+                f"{option} {path}: cannot be written: {reason(error)}" if isinstance(error, OSError) else str(error)
+            )
+            complain(message)
             well = False
     return well
 

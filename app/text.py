@@ -21,8 +21,8 @@ def printable(text: str, encoding: str = "utf-8") -> str:
     JSON allows, including lone surrogates.
     """
     known = spell(text)
-    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
-    return shown.encode(encoding, "backslashreplace").decode(encoding)
+    escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in known)
+    return escaped.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def shorten(text: str, most: int = LONGEST) -> str:
@@ -36,12 +36,12 @@ def lines_of(message: str) -> list[str]:
     Longer messages are split at semicolons, so that each of several problems is on a separate line. Semicolons in
     quoted commands are kept.
     """
-    shown = printable(message)
-    if len(shown) <= LONGEST:
-        return [shown]
+    escaped = printable(message)
+    if len(escaped) <= LONGEST:
+        return [escaped]
     lines: list[str] = []
-    kept = _QUOTED.sub(lambda quoted: quoted[0].replace("; ", "\0"), shown)  # never in printable text
-    for part in (part.replace("\0", "; ") for part in kept.split("; ")):
+    protected = _QUOTED.sub(lambda quoted: quoted[0].replace("; ", "\0"), escaped)  # never in printable text
+    for part in (part.replace("\0", "; ") for part in protected.split("; ")):
         if lines and len(lines[-1]) + 2 + len(part) <= LONGEST:
             lines[-1] += f"; {part}"
         else:
@@ -57,9 +57,9 @@ def wrapped(line: str, width: int) -> list[str]:
     """
     import textwrap
 
-    kept = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), _UNBROKEN.sub("\0", line))
+    protected = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), _UNBROKEN.sub("\0", line))
     lines = textwrap.wrap(
-        kept, max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
+        protected, max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
         drop_whitespace=True,
     )  # fmt: skip
     return [part.replace("\0", " ") for part in lines] or [""]
@@ -67,8 +67,8 @@ def wrapped(line: str, width: int) -> list[str]:
 
 def spell(name: str) -> str:
     """Return a file name in the spelling used in JSON and CSV, with non-UTF-8 bytes and lone surrogates escaped."""
-    whole = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", name)
-    return whole.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    spelled = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", name)
+    return spelled.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def parse_number(text: str) -> float:

@@ -44,24 +44,24 @@ def started(arguments: Sequence[str], bytecode: str) -> tuple[float, float]:
     process = subprocess.Popen(
         [sys.executable, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(arguments)} ended with exit status {process.returncode}")
-    return wall, used.ru_utime + used.ru_stime
+    return wall, usage.ru_utime + usage.ru_stime
 
 
 def print_starts(repeats: int) -> None:
     """Print the minimum times of the commands, and their ratios to the time of importing NumPy."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as bytecode:
         for arguments in COMMANDS.values():
             started(arguments, bytecode)
         for _ in range(repeats):
             for name, arguments in COMMANDS.items():
-                found[name].append(started(arguments, bytecode))
-    least = {name: np.min(times, axis=0) for name, times in found.items()}
+                samples[name].append(started(arguments, bytecode))
+    least = {name: np.min(times, axis=0) for name, times in samples.items()}
     print(f"{'command':<20} {'wall s':>8} {'processor s':>12} {'wall ratio':>11} {'processor ratio':>16}")
     for name, (wall, processor) in least.items():
         ratios = least[name] / least[NUMPY]
@@ -78,11 +78,11 @@ def print_preprocessing(repeats: int) -> None:
             continue
         times = []
         for _ in range(repeats):
-            begun = time.process_time()
+            start = time.process_time()
             image = open_image(path)
             decoded = time.process_time()
             preprocess(image, spec)
-            times.append((decoded - begun, time.process_time() - decoded))
+            times.append((decoded - start, time.process_time() - decoded))
         decoding, preparing = 1000 * np.min(times, axis=0)
         print(f"{path.name:<26} {decoding:12.2f} {preparing:17.2f}")
 

@@ -89,20 +89,20 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--model", default="digits-cnn")
     parser.add_argument("--max-batch", type=int, default=16)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        draw_pictures(Path(folder), given.pictures, given.side)
-        batch = classify_rate(Path(folder), given.model, given.max_batch)
+        draw_pictures(Path(folder), options.pictures, options.side)
+        batch = classify_rate(Path(folder), options.model, options.max_batch)
         pictures = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
-    process, port = start_server(given.model, given.max_batch)
+    process, port = start_server(options.model, options.max_batch)
     try:
-        rate, latencies, size = serve_rate(port, pictures, given.clients)
+        rate, latencies, size = serve_rate(port, pictures, options.clients)
     finally:
         process.terminate()
         process.wait(60)
     cuts = statistics.quantiles(latencies, n=100)
-    print(f"classify, batches of {given.max_batch}: {batch:.1f} pictures/s")
-    print(f"serve, {given.clients} clients: {rate:.1f} pictures/s, {rate / batch:.2f} times; {size:.1f} in a batch")
+    print(f"classify, batches of {options.max_batch}: {batch:.1f} pictures/s")
+    print(f"serve, {options.clients} clients: {rate:.1f} pictures/s, {rate / batch:.2f} times; {size:.1f} in a batch")
     print(f"latency of a request: median {1e3 * cuts[49]:.0f} ms, 99th percentile {1e3 * cuts[98]:.0f} ms")
 
 

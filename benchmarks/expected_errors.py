@@ -65,15 +65,15 @@ def expected_errors(records: Sequence[Record]) -> dict[str, dict[str, float]]:
     rests = {device: _share(rows) for device, rows in worst.items()}
     least_sure = max(rests.values(), default=0.0)
     rests = {device: rest if len(worst[device]) >= FEW_FAMILIES else least_sure for device, rest in rests.items()}
-    found: dict[str, dict[str, float]] = {}
+    errors: dict[str, dict[str, float]] = {}
     for device in devices:
-        found[device] = {}
+        errors[device] = {}
         for kind in KINDS:
             members = [record for record in records if record.device == device and record.kind == kind]
             if members:
-                found[device][kind] = _whoever_measured(members, rests[device])
-        found[device][REST] = rests[device]
-    return found
+                errors[device][kind] = _whoever_measured(members, rests[device])
+        errors[device][REST] = rests[device]
+    return errors
 
 
 def differences(records: Sequence[Record]) -> dict[str, float]:
@@ -82,7 +82,7 @@ def differences(records: Sequence[Record]) -> dict[str, float]:
     Targets with few families are omitted.
     """
     families = {row.id: family(row) for row in load_all_kernel_rows()}
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for device in sorted({record.device for record in records}):
         ratios: dict[tuple[str, str, str], list[float]] = {}
         for first, second in itertools.combinations([r for r in records if r.device == device], 2):
@@ -93,8 +93,8 @@ def differences(records: Sequence[Record]) -> dict[str, float]:
             counted = [
                 [e for other, errors in ratios.items() if other != one for e in errors] for one in (None, *ratios)
             ]
-            found[device] = max(_two_thirds(errors) for errors in counted)
-    return found
+            limits[device] = max(_two_thirds(errors) for errors in counted)
+    return limits
 
 
 def _two_thirds(errors: Sequence[float]) -> float:
@@ -141,11 +141,11 @@ def inside(record: Record, errors: dict[str, dict[str, float]]) -> bool:
 def coverage_by_kind(records: Sequence[Record]) -> dict[str, tuple[int, int]]:
     """Return, for each kind of a target ("trn2 tensor"), the number of rows that are within the error derived from all
     other repositories, and the total number of rows."""
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for record, is_inside in zip(records, _unseen(records)):
-        within, count = found.get(f"{record.device} {record.kind}", (0, 0))
-        found[f"{record.device} {record.kind}"] = within + is_inside, count + 1
-    return found
+        within, count = counts.get(f"{record.device} {record.kind}", (0, 0))
+        counts[f"{record.device} {record.kind}"] = within + is_inside, count + 1
+    return counts
 
 
 def coverage(records: Sequence[Record]) -> tuple[int, int]:
@@ -161,13 +161,13 @@ def _unseen(records: Sequence[Record]) -> list[bool]:
     without = {
         one: expected_errors([r for r in records if repositories[r.id] != one]) for one in set(repositories.values())
     }
-    found = []
+    rows = []
     for record in records:
         errors = without[repositories[record.id]]
         # If a target has no measurements from other repositories, the errors of the least certain target are used.
         least_sure = {REST: max((by_kind[REST] for by_kind in errors.values()), default=0.0)}
-        found.append(inside(record, {record.device: errors.get(record.device, least_sure)}))
-    return found
+        rows.append(inside(record, {record.device: errors.get(record.device, least_sure)}))
+    return rows
 
 
 def coverage_line(records: Sequence[Record]) -> str:

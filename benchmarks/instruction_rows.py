@@ -44,11 +44,11 @@ def predict_instructions(rows: Sequence[Measurement]) -> list[InstructionPredict
     """Predict every row."""
     predictions = []
     for row in rows:
-        found = ROWS[row.id]
-        if isinstance(found, str):
-            predictions.append(InstructionPrediction(row, None, found))
+        kernel = ROWS[row.id]
+        if isinstance(kernel, str):
+            predictions.append(InstructionPrediction(row, None, kernel))
         else:
-            predictions.append(InstructionPrediction(row, found() / 1000, REMARKS.get(row.id, "")))
+            predictions.append(InstructionPrediction(row, kernel() / 1000, REMARKS.get(row.id, "")))
     return predictions
 
 
@@ -81,8 +81,8 @@ def _interval(events: Sequence[Event]) -> float:
 
     Earlier instructions are not in steady state.
     """
-    found = _intervals(events)
-    return statistics.median(found[len(found) // 2 :])
+    intervals = _intervals(events)
+    return statistics.median(intervals[len(intervals) // 2 :])
 
 
 def _duration(events: Sequence[Event]) -> float:

@@ -56,11 +56,11 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--sources", metavar="DIR", help="predict the kernels again, from checkouts in this folder")
     parser.add_argument("--save", action="store_true", help="save the predictions of kernels to data/left-out.csv")
-    given = parser.parse_args()
-    markdown = given.markdown
+    options = parser.parse_args()
+    markdown = options.markdown
 
-    records = load() if given.sources is None else predicted_records(given.sources)
-    if given.save:
+    records = load() if options.sources is None else predicted_records(options.sources)
+    if options.save:
         save(records)
     measured_rows = {row.id: row for row in load_all_kernel_rows()}
     rows = [predicted_row(measured_rows[record.id], record) for record in records]
@@ -82,9 +82,9 @@ def main() -> None:
         print(show(*table))
         print()
     compared = [(p.predicted_us, p.row.latency_us) for p in instructions if p.predicted_us is not None]
-    found = summarize(*zip(*compared))
-    print(f"instructions compared: {found.rows} of {len(instructions)}, largest error {found.largest:.1f} %")
-    print(f"instructions, mean absolute percentage error: {found.mean:.2f} %")
+    statistics = summarize(*zip(*compared))
+    print(f"instructions compared: {statistics.rows} of {len(instructions)}, largest error {statistics.largest:.1f} %")
+    print(f"instructions, mean absolute percentage error: {statistics.mean:.2f} %")
     errors = [abs(row.error) for row in measured if row.predicted_ns is not None]
     print(f"measured instructions compared: {len(errors)} of {len(measured)}, median error: {median(errors):.1f} %")
     others = [p for p in rows if is_others(p.row)]
@@ -156,11 +156,11 @@ def summary_table(predictions: Sequence[PredictedRow], families: Sequence[float]
         for i, prediction in enumerate(predictions):
             groups.setdefault(label(prediction), []).append(i)
         for name, members in groups.items():
-            found = _summary([predictions[i] for i in members])
+            statistics = _summary([predictions[i] for i in members])
             without = _mean_magnitude([families[i] for i in members])
-            order = "" if found.rows == 1 else f"{found.rank_correlation:.3f}"
-            figures = (f"{found.mean:.1f}", f"{found.largest:.1f}", order)
-            lines.append((name, str(found.rows), *figures, f"{without:.1f}"))
+            order = "" if statistics.rows == 1 else f"{statistics.rank_correlation:.3f}"
+            figures = (f"{statistics.mean:.1f}", f"{statistics.largest:.1f}", order)
+            lines.append((name, str(statistics.rows), *figures, f"{without:.1f}"))
     errors = ("mean absolute error %", "largest %", "Spearman's rank correlation")
     return ("rows", "number", *errors, "family left out, mean %"), lines
 
@@ -172,10 +172,12 @@ def constant_table() -> Table:
     lines: list[Sequence[str]] = []
     for target in TARGETS:
         for name, constant in constants(target).items():
-            own = [i for i in constant.rows if constant.mark != "scaled" and i in rows and rows[i].device == target]
-            if own:
+            rows_of_target = [
+                i for i in constant.rows if constant.mark != "scaled" and i in rows and rows[i].device == target
+            ]
+            if rows_of_target:
                 value = f"{constant.value:g} {constant.unit}".strip()
-                lines.append((target, name, value, constant.mark, ", ".join(own), constant.source))
+                lines.append((target, name, value, constant.mark, ", ".join(rows_of_target), constant.source))
     return ("device", "constant", "value", "mark", "depends on", "source"), lines
 
 

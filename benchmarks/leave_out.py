@@ -60,10 +60,10 @@ def leave_out(
 
 
 def _groups(rows: Sequence[PredictedRow], group: Callable[[PredictedRow], Hashable]) -> list[list[int]]:
-    found: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for i, prediction in enumerate(rows):
-        found.setdefault(group(prediction), []).append(i)
-    return list(found.values())
+        groups.setdefault(group(prediction), []).append(i)
+    return list(groups.values())
 
 
 class Study:
@@ -79,23 +79,23 @@ class Study:
 
     def without(self, members: list[int], names: list[str]) -> list[float]:
         """Return the latencies of `members` when the constants `names` are fitted to all other rows."""
-        kept = np.setdiff1d(np.arange(len(self.rows)), members)
+        remaining = np.setdiff1d(np.arange(len(self.rows)), members)
         latencies = self.predicted.copy()
         for name in names:
             if self.constants[name].unit in WHOLE:
-                latencies += self._best_whole(name, kept) - self.predicted
+                latencies += self._best_whole(name, remaining) - self.predicted
         continuous = [name for name in names if self.constants[name].unit not in WHOLE]
         slopes = [(self.changed(name, 1 + STEP) - self.predicted) / STEP for name in continuous]
         free = []
         for name, slope in zip(continuous, slopes):
-            if np.linalg.norm((slope / self.measured)[kept]) < DETERMINED:
+            if np.linalg.norm((slope / self.measured)[remaining]) < DETERMINED:
                 latencies += self.changed(name, self._undetermined(name)) - self.predicted
             else:
                 free.append(slope)
         if free:
             columns = np.stack(free, axis=1)
-            residuals = (1 - latencies / self.measured)[kept]
-            shifts = np.linalg.lstsq(columns[kept] / self.measured[kept, None], residuals, rcond=None)[0]
+            residuals = (1 - latencies / self.measured)[remaining]
+            shifts = np.linalg.lstsq(columns[remaining] / self.measured[remaining, None], residuals, rcond=None)[0]
             latencies += columns @ np.maximum(shifts, -1.0)
         return [float(latencies[i]) for i in members]
 
@@ -109,18 +109,18 @@ class Study:
 
         If that value was not determined independently, return the factor that removes the constant.
         """
-        own = self.constants[name]
-        if own.value == 0:
+        constant = self.constants[name]
+        if constant.value == 0:
             return 1.0  # the constant already has no effect
         if name in PRIORS:
-            return PRIORS[name](machine(self.device)) / own.value
+            return PRIORS[name](machine(self.device)) / constant.value
         if self.device in OTHER_DEVICE:
             elsewhere = constants(OTHER_DEVICE[self.device])[name]
             if elsewhere.mark != "scaled" and elsewhere.value != 0:
-                return elsewhere.value / own.value
-        if own.unit == "of the rate":
-            return 1 / own.value
-        return UNLIMITED if own.unit == "B/ns" else 0.0
+                return elsewhere.value / constant.value
+        if constant.unit == "of the rate":
+            return 1 / constant.value
+        return UNLIMITED if constant.unit == "B/ns" else 0.0
 
     def changed(self, name: str, factor: float) -> Floats:
         """Return the latencies of all rows with one constant multiplied by `factor`."""

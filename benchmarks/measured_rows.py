@@ -82,7 +82,7 @@ def compare_measured() -> list[MeasuredRow]:
     If the model has no cost for a row, return it once with a remark.
     """
     with FILE.open(newline="", encoding="utf-8") as file:
-        return [found for row in csv.DictReader(file) for found in _compared(row)]
+        return [comparison for row in csv.DictReader(file) for comparison in _compared(row)]
 
 
 def _compared(row: Row) -> Iterator[MeasuredRow]:
@@ -134,9 +134,9 @@ def _cost(row: Row) -> Cost | str:
         return "the sequencer's own, or an opcode whose meaning is not known"
     core = NeuronCore(find_target("trn2"), functional=False)
     with running(core):
-        found = build(row)
-        if found is not None:
-            return found
+        operation = build(row)
+        if operation is not None:
+            return operation
         return core.program[-1].cost
 
 
@@ -148,9 +148,9 @@ def _operands(row: Row) -> tuple[list[NkiTensor], NkiTensor]:
     dtypes = row["in_dtype"].split(",")
     partitions = int(row["partitions"])
     tiles = []
-    for place, shape in enumerate(shapes):
-        region = regions[min(place, len(regions) - 1)] if regions else "SBUF"
-        tiles.append(_tile(partitions, shape, dtypes[min(place, len(dtypes) - 1)], region))
+    for position, shape in enumerate(shapes):
+        region = regions[min(position, len(regions) - 1)] if regions else "SBUF"
+        tiles.append(_tile(partitions, shape, dtypes[min(position, len(dtypes) - 1)], region))
     return tiles, _tile(partitions, output or inputs, row["out_dtype"] or row["in_dtype"], row["dst"])
 
 
@@ -213,10 +213,10 @@ def _matmul_cost(columns: int, moving: int, dtype: str, transposes: bool, stride
     core = NeuronCore(find_target("trn2"), functional=False)
     from trninfer.simulator.machine.dtypes import lookup
 
-    found = lookup(DTYPES[dtype])
+    dtype_info = lookup(DTYPES[dtype])
     if transposes:
-        return core.costs.transpose(moving, columns, found, stride)
-    return core.costs.matmul(columns, moving, found, stride)
+        return core.costs.transpose(moving, columns, dtype_info, stride)
+    return core.costs.matmul(columns, moving, dtype_info, stride)
 
 
 def _matmul(row: Row) -> Cost:

@@ -103,23 +103,23 @@ def slower_in_bfloat16(kernel: Kernel) -> Iterator[Violation]:
 def wrong_with_one_more(kernel: Kernel) -> Iterator[Violation]:
     before = kernel.time()
     alone = replace(kernel, together=1)
-    for what, larger, adds in (
+    for addition, larger, adds in (
         ("a column", replace(kernel, columns=kernel.columns + 1), replace(alone, columns=1)),
         ("a row", replace(kernel, rows=kernel.rows + 1), replace(alone, rows=1)),
     ):
         after, added = larger.time(), adds.time()
         if after < before * (1 - FASTER_WITH_MORE) or after > before * (1 + SLOWER_WITH_MORE) + added:
-            yield Violation(kernel, f"{what} more", before, after)
+            yield Violation(kernel, f"{addition} more", before, after)
 
 
 def faster_with_more_work(kernel: Kernel) -> Iterator[Violation]:
     before = kernel.time()
     longer = replace(kernel, steps=(*kernel.steps, "add"))
     more = replace(kernel, rows=kernel.rows + 128)
-    for what, larger in (("a step", longer), ("a tile", more)):
+    for addition, larger in (("a step", longer), ("a tile", more)):
         after = larger.time()
         if after < before * (1 - FASTER_WITH_MORE_WORK):
-            yield Violation(kernel, f"{what} more", before, after)
+            yield Violation(kernel, f"{addition} more", before, after)
 
 
 def slower_with_twice(kernel: Kernel) -> Iterator[Violation]:
@@ -147,17 +147,17 @@ def violations(count: int, seed: int) -> dict[str, list[Violation]]:
     """Return the violations of each rule over `count` random kernels."""
     rng = random.Random(seed)
     kernels = [draw(rng) for _ in range(count)]
-    return {rule: [found for kernel in kernels for found in check(kernel)] for rule, check in RULES.items()}
+    return {rule: [violation for kernel in kernels for violation in check(kernel)] for rule, check in RULES.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100, help="number of random kernels (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
-    given = parser.parse_args()
-    for rule, found in violations(given.count, given.seed).items():
-        print(f"{len({violation.kernel for violation in found}):4} of {given.count} kernels: {rule}")
-        for violation in found:
+    options = parser.parse_args()
+    for rule, kernels in violations(options.count, options.seed).items():
+        print(f"{len({violation.kernel for violation in kernels}):4} of {options.count} kernels: {rule}")
+        for violation in kernels:
             print(
                 f"       {violation.what}: {violation.before_us:.1f} -> {violation.after_us:.1f} us, {violation.kernel}"
             )

@@ -58,8 +58,11 @@ def fitted_to(row: Measurement) -> tuple[str, ...]:
 
 def predict_all(rows: list[Measurement]) -> list[PredictedRow]:
     """Predict every row, using all processor cores."""
-    found = _predict((row, None) for row in rows)
-    return [PredictedRow(row, latency, fitted_to(row), error, kind) for row, (latency, error, kind) in zip(rows, found)]
+    predictions = _predict((row, None) for row in rows)
+    return [
+        PredictedRow(row, latency, fitted_to(row), error, kind)
+        for row, (latency, error, kind) in zip(rows, predictions)
+    ]
 
 
 def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[float]:
@@ -71,11 +74,11 @@ def predict_latencies(tasks: Iterable[tuple[Measurement, Change | None]]) -> lis
 
 
 def _predict(tasks: Iterable[tuple[Measurement, Change | None]]) -> list[tuple[float, float | None, str]]:
-    given = [(row.id, change) for row, change in tasks]
-    for row_id, _ in given:
+    arguments = [(row.id, change) for row, change in tasks]
+    for row_id, _ in arguments:
         _kernel(row_id)  # migrated once: processes are forked from this one
     with Pool(maxtasksperchild=1) as pool:
-        return pool.map(_latency, given, chunksize=1)
+        return pool.map(_latency, arguments, chunksize=1)
 
 
 def _latency(task: tuple[str, Change | None]) -> tuple[float, float | None, str]:

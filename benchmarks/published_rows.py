@@ -27,13 +27,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=Path, metavar="DIR", help="predict again, from checkouts in this folder")
     parser.add_argument("--save", action="store_true", help="save the predictions to data/published-kernels.csv")
-    given = parser.parse_args()
-    if given.sources is None:
+    options = parser.parse_args()
+    if options.sources is None:
         predicted = saved()
     else:
-        kernels = [each for each in published_kernels() if each.is_predicted]
-        predicted = {key_of(each): predict_published(each, given.sources) for each in kernels}
-        if given.save:
+        kernels = [kernel for kernel in published_kernels() if kernel.is_predicted]
+        predicted = {key_of(kernel): predict_published(kernel, options.sources) for kernel in kernels}
+        if options.save:
             save(predicted)
     print("\n".join(table(predicted)))
 
@@ -58,19 +58,19 @@ def table(predicted: dict[str, float]) -> list[str]:
     """Return the lines of a Markdown table, and the mean error over the rows that can be compared."""
     lines = ["| row | published kernel | published us | predicted us | error % | |", "|---|---|---|---|---|---|"]
     errors = []
-    for each in published_kernels():
-        microseconds = predicted.get(key_of(each))
+    for kernel in published_kernels():
+        microseconds = predicted.get(key_of(kernel))
         shown, error = "", "not counted"
         if microseconds is not None:
             shown = f"{microseconds:,.1f}"
-        if microseconds is not None and each.is_comparable:
-            errors.append(abs(percentage_error(microseconds, each.published_us)))
-            error = f"{percentage_error(microseconds, each.published_us):+.1f}"
-        options = ("" if each.dge else ", --disable-dge") + ("" if each.cores == 1 else f", {each.cores} cores")
-        changed = "".join(f", {name} = {value}" for name, value in each.constants.items())
-        what = f"{each.repository} {each.file}: {each.kernel}{changed}{options}"
-        row = each.row or "-"
-        lines.append(f"| {row} | {what} | {each.published_us:g} | {shown} | {error} | {each.note} |")
+        if microseconds is not None and kernel.is_comparable:
+            errors.append(abs(percentage_error(microseconds, kernel.published_us)))
+            error = f"{percentage_error(microseconds, kernel.published_us):+.1f}"
+        options = ("" if kernel.dge else ", --disable-dge") + ("" if kernel.cores == 1 else f", {kernel.cores} cores")
+        constants = "".join(f", {name} = {value}" for name, value in kernel.constants.items())
+        description = f"{kernel.repository} {kernel.file}: {kernel.kernel}{constants}{options}"
+        row = kernel.row or "-"
+        lines.append(f"| {row} | {description} | {kernel.published_us:g} | {shown} | {error} | {kernel.note} |")
     return [*lines, "", f"Mean absolute error over {len(errors)} published kernels: {mean(errors):.1f} %."]
 
 

@@ -117,15 +117,15 @@ def ranked_families(predictions: Sequence[PredictedRow]) -> list[Ranked]:
             continue
         key = (*family(row), row.shapes, row.dtype, row.metric.split()[0])
         groups.setdefault(key, []).append(prediction)
-    found = []
+    families = []
     for members in groups.values():
         if len(members) >= FEWEST:
             row = members[0].row
             name = f"{kernel_name(row)}, {row.device} ({row.id} to {members[-1].row.id})"
             summary = summarize([p.predicted_us for p in members], [p.row.latency_us for p in members])
             ratios = mean(ratio_errors(members))
-            found.append(Ranked(name, len(members), summary.mean, ratios, summary.rank_correlation))
-    return found
+            families.append(Ranked(name, len(members), summary.mean, ratios, summary.rank_correlation))
+    return families
 
 
 def ratio_errors(members: Sequence[PredictedRow]) -> Iterator[float]:
@@ -145,12 +145,12 @@ def changes(predictions: Sequence[PredictedRow]) -> list[Changed]:
             kind,
             before,
             after,
-            what,
+            description,
             percentage_error(rows[after].row.latency_us, rows[before].row.latency_us),
             percentage_error(rows[after].predicted_us, rows[before].predicted_us),
         )
         for kind, pairs in CHANGES.items()
-        for (before, after), what in pairs.items()
+        for (before, after), description in pairs.items()
         if before in rows and after in rows
     ]
 

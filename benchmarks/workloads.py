@@ -66,11 +66,11 @@ def residual_network(side: int, width: int = 64) -> Model:
 
 def _block(name: str, source: str, channels: int, out: int, stride: int) -> list[Layer]:
     """Return two 3x3 convolutions and a residual connection, which is convolved if its shape differs."""
-    around = (1, 1, 1, 1)
+    padding = (1, 1, 1, 1)
     first = Conv2d(
-        f"{name}.1", channels, out, (3, 3), around, activation="relu", stride=(stride, stride), inputs=(source,)
+        f"{name}.1", channels, out, (3, 3), padding, activation="relu", stride=(stride, stride), inputs=(source,)
     )
-    layers: list[Layer] = [first, Conv2d(f"{name}.2", out, out, (3, 3), around)]
+    layers: list[Layer] = [first, Conv2d(f"{name}.2", out, out, (3, 3), padding)]
     if (channels, stride) != (out, 1):
         layers.append(Conv2d(f"{name}.shortcut", channels, out, (1, 1), stride=(stride, stride), inputs=(source,)))
         source = f"{name}.shortcut"

@@ -76,8 +76,8 @@ class RunArguments:
     def _check_eight_bits(self) -> None:
         if self.calibrate is not None and not isinstance(self.calibrate, (str, os.PathLike)):
             raise ArgumentError(f"calibrate is {_shown(self.calibrate)}; expected the path of a folder of pictures")
-        changed = {"calibrate": self.calibrate is not None, "eight_bits": self.eight_bits != "inner"}
-        for name, is_given in changed.items():
+        options = {"calibrate": self.calibrate is not None, "eight_bits": self.eight_bits != "inner"}
+        for name, is_given in options.items():
             if is_given and self.dtype != EIGHT_BITS:
                 raise ArgumentError(f"{name} requires dtype {EIGHT_BITS!r}, not {self.dtype!r}")
         if self.lnc > 1 and self.launches == "layer":
@@ -135,16 +135,16 @@ def in_layout(model: Model, layout: Layout) -> Model:
     """Return the model with this layout for arrays of images. Raises ModelError for a model that reads features."""
     spec = model.network.input
     if isinstance(spec, ImageInput):
-        changed: ImageInput | SeveralInputs = replace(spec, layout=layout)
+        new_spec: ImageInput | SeveralInputs = replace(spec, layout=layout)
     elif isinstance(spec, SeveralInputs):
         parts = tuple(
             NamedInput(part.name, replace(part.input, layout=layout)) if isinstance(part.input, ImageInput) else part
             for part in spec.parts
         )
-        changed = replace(spec, parts=parts)
+        new_spec = replace(spec, parts=parts)
     else:
         raise ModelError(f"model {model.network.name!r} reads features; layout applies only to pictures")
-    network: Network = replace(model.network, input=changed)
+    network: Network = replace(model.network, input=new_spec)
     return replace(model, network=network)
 
 

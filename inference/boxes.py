@@ -70,30 +70,32 @@ def find_boxes(
     """
     table = rows if head.layout == "rows" else rows.T
     if head.ended:
-        chosen, confidences, classes = _ended(head, table, limits)
+        candidates, confidences, classes = _ended(head, table, limits)
     else:
         scores = _scores(head, table, others)
         if head.suppress:
             classes = scores.argmax(axis=1)
             confidences = scores[np.arange(len(scores)), classes]
-            chosen = np.flatnonzero(confidences > limits.confidence)
+            candidates = np.flatnonzero(confidences > limits.confidence)
         else:
-            chosen, confidences, classes = (_likeliest if head.scores == "softmax" else _highest)(scores, limits)
+            candidates, confidences, classes = (_likeliest if head.scores == "softmax" else _highest)(scores, limits)
     if head.ended or not head.suppress:
-        corners = _corners(head, size, table, chosen)
+        corners = _corners(head, size, table, candidates)
     else:
-        best = chosen[np.argsort(-confidences[chosen], kind="stable")[:MAX_CANDIDATES]]
+        best = candidates[np.argsort(-confidences[candidates], kind="stable")[:MAX_CANDIDATES]]
         corners = _corners(head, size, table, best)
         if head.angle:
             oriented = _oriented(head, corners, table, best)
-            kept = suppress_oriented(oriented, confidences[best], classes[best], limits.iou)[: limits.max_detections]
+            survivors = suppress_oriented(oriented, confidences[best], classes[best], limits.iou)[
+                : limits.max_detections
+            ]
         else:
-            kept = suppress(corners, confidences[best], classes[best], limits.iou, limits.max_detections)
-        chosen, corners = best[kept], corners[kept]
-        confidences, classes = confidences[chosen], classes[chosen]
-    masks = np.asarray(table[chosen, head.columns.masks], np.float32)
-    boxes = Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, chosen))
-    return boxes._replace(oriented=_oriented(head, corners, table, chosen)) if head.angle else boxes
+            survivors = suppress(corners, confidences[best], classes[best], limits.iou, limits.max_detections)
+        candidates, corners = best[survivors], corners[survivors]
+        confidences, classes = confidences[candidates], classes[candidates]
+    masks = np.asarray(table[candidates, head.columns.masks], np.float32)
+    boxes = Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, candidates))
+    return boxes._replace(oriented=_oriented(head, corners, table, candidates)) if head.angle else boxes
 
 
 def suppress(
@@ -111,15 +113,15 @@ def suppress(
     boxes = corners[order].astype(np.float32) + classes[order, None].astype(np.float32) * np.float32(offset)
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     remaining = np.arange(len(order))
-    kept: list[int] = []
-    while len(remaining) and (most is None or len(kept) < most):
+    survivors: list[int] = []
+    while len(remaining) and (most is None or len(survivors) < most):
         first, rest = remaining[0], remaining[1:]
-        kept.append(int(first))
+        survivors.append(int(first))
         overlap = _intersections(boxes[first], boxes[rest])
         with np.errstate(divide="ignore", invalid="ignore"):
             is_close = overlap / (areas[first] + areas[rest] - overlap) > np.float32(iou)
         remaining = rest[~is_close]
-    return order[kept]
+    return order[survivors]
 
 
 def _intersections(box: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -137,9 +139,9 @@ def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray
     scores = table[:, start]
     classes = np.rint(table[:, start + 1]).astype(np.int64)
     is_good = (scores > limits.confidence) & (classes >= 0) & (classes < head.classes)
-    chosen = np.flatnonzero(is_good)
-    chosen = chosen[np.argsort(-scores[chosen], kind="stable")[: limits.max_detections]]
-    return chosen, scores[chosen].astype(np.float32), classes[chosen]
+    rows = np.flatnonzero(is_good)
+    rows = rows[np.argsort(-scores[rows], kind="stable")[: limits.max_detections]]
+    return rows, scores[rows].astype(np.float32), classes[rows]
 
 
 def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -198,7 +200,7 @@ def _corners(head: BoxHead, size: tuple[int, int], table: np.ndarray, chosen: np
     if head.code == "centre":
         middle, sides = (numbers * unit)[:, :2], (numbers * unit)[:, 2:]
     else:
-        origins, sizes = (each[chosen] for each in head.grid(height, width))
+        origins, sizes = (cells[chosen] for cells in head.grid(height, width))
         steps, logarithms = numbers[:, :2], numbers[:, 2:]
         if head.code == "priors":
             steps, logarithms = steps * np.float32(head.variances[0]), logarithms * np.float32(head.variances[1])
@@ -223,7 +225,7 @@ def _keypoints(
     source = others[head.keypoints_from] if head.keypoints_from else table[:, head.columns.keypoints]
     points = source[chosen].astype(np.float32).reshape(len(chosen), head.keypoints, head.keypoint_size)
     if head.code == "priors":
-        origins, sizes = (each[chosen, None] for each in head.grid(*size))
+        origins, sizes = (cells[chosen, None] for cells in head.grid(*size))
         points[..., :2] = origins + points[..., :2] * np.float32(head.variances[0]) * sizes
     elif head.unit == "fraction":
         points[..., :2] *= np.array((size[1], size[0]), np.float32)

@@ -73,16 +73,16 @@ def to_picture(classes: np.ndarray, frame: Frame, size: tuple[int, int], count: 
     """
     dtype = np.dtype(np.uint8 if count <= VOID else np.uint16)
     rows, columns = (
-        _nearest(pixels, scale, first, side, own)
-        for pixels, scale, first, side, own in (
+        _nearest(pixels, scale, first, side, map_side)
+        for pixels, scale, first, side, map_side in (
             (frame.height, frame.scale[1], frame.top, size[0], classes.shape[0]),
             (frame.width, frame.scale[0], frame.left, size[1], classes.shape[1]),
         )
     )
-    whole = classes.astype(dtype)[np.maximum(rows, 0)][:, np.maximum(columns, 0)]
-    whole[rows < 0] = void_of(dtype)
-    whole[:, columns < 0] = void_of(dtype)
-    return np.asarray(whole)
+    enlarged = classes.astype(dtype)[np.maximum(rows, 0)][:, np.maximum(columns, 0)]
+    enlarged[rows < 0] = void_of(dtype)
+    enlarged[:, columns < 0] = void_of(dtype)
+    return np.asarray(enlarged)
 
 
 def _nearest(pixels: int, scale: float, first: int, side: int, own: int) -> np.ndarray:

@@ -114,8 +114,10 @@ def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
             raise InputError(f"{path}: {error}") from None
         raise InputError(f"{path}: not COCO annotations (images, annotations, categories)") from None
     if not set(categories) & set(labels):
-        told = ", ".join(list(categories)[:5])
-        raise InputError(f"{path}: none of its classes ({told}) is a class of the network ({', '.join(labels[:5])})")
+        examples = ", ".join(list(categories)[:5])
+        raise InputError(
+            f"{path}: none of its classes ({examples}) is a class of the network ({', '.join(labels[:5])})"
+        )
     pictures = {name: Truth(number, tuple(boxes[number])) for number, name in names.items()}
     return Annotations(categories, pictures, labels=tuple(labels))
 
@@ -195,8 +197,8 @@ def compress_counts(mask: RunLengths) -> str:
     """Encode run lengths in COCO's compressed text format: differences from the run before the previous one, with 5
     bits per character, lowest bits first."""
     text = []
-    for place, count in enumerate(mask.counts):
-        value = count - (mask.counts[place - 2] if place > 2 else 0)
+    for index, count in enumerate(mask.counts):
+        value = count - (mask.counts[index - 2] if index > 2 else 0)
         while True:
             bits, value = value & 31, value >> 5
             more = value != (-1 if bits & 16 else 0)
@@ -272,9 +274,9 @@ class BoxScorer:
         images = [{"id": number} for number in range(1, len(self._images) + 1)]
         with contextlib.redirect_stdout(io.StringIO()):
             truth, results = coco(), coco()
-            for each, entries in ((truth, right), (results, _with_areas(self._found))):
-                each.dataset = {"images": images, "annotations": entries, "categories": categories}
-                each.createIndex()
+            for dataset, entries in ((truth, right), (results, _with_areas(self._found))):
+                dataset.dataset = {"images": images, "annotations": entries, "categories": categories}
+                dataset.createIndex()
             evaluation = evaluate(truth, results, "bbox")
             evaluation.evaluate()
             evaluation.accumulate()
@@ -286,9 +288,9 @@ class BoxScorer:
         labels = {number: label for label, number in self._annotations.categories.items()}
         classes = tuple(
             ClassPrecision(
-                labels[number], counts[number], _mean(precision[:1, :, place]), _mean(precision[:, :, place])
+                labels[number], counts[number], _mean(precision[:1, :, index]), _mean(precision[:, :, index])
             )
-            for place, number in enumerate(evaluation.params.catIds)
+            for index, number in enumerate(evaluation.params.catIds)
             if counts[number]
         )
         return BoxScore(

@@ -149,8 +149,8 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
     expected = table.width or header_width
     if not table.width and len(record) == expected:
         _select(table, record)
-    chosen = table.selection if len(record) == expected else None
-    columns = range(len(record)) if chosen is None else chosen.features
+    selection = table.selection if len(record) == expected else None
+    columns = range(len(record)) if selection is None else selection.features
     row = [_number(record[column]) for column in columns]
     is_uneven = bool(table.width) and len(record) != table.width
     if None in row and not (is_uneven and table.selection is not None):
@@ -158,8 +158,8 @@ def _add_row(table: _Table, record: list[str], line: int, delimiter: str) -> Non
         raise ValueError(f"line {line}{_what_is_wrong(record, columns[row.index(None)], delimiter, hint)}")
     _check_width(table, record, line, expected)
     table.width = len(record)
-    if chosen is not None and table.sides is not None:
-        _add_sides(table.sides, chosen, record, table.budget)
+    if selection is not None and table.sides is not None:
+        _add_sides(table.sides, selection, record, table.budget)
     table.budget.take(table.values.itemsize * len(row), f"a table up to line {line}")
     table.values.extend(row)  # type: ignore[arg-type]  # no element is None
 
@@ -197,14 +197,14 @@ def _select(table: _Table, record: list[str]) -> None:
 
     if not table.columns.is_given and not any(map(is_text, range(len(record)))):
         return
-    table.selection = chosen = table.columns.select(names, is_text)
-    if chosen.id is not None or chosen.label is not None:
+    table.selection = selection = table.columns.select(names, is_text)
+    if selection.id is not None or selection.label is not None:
         table.sides = Sides(
-            id_name="" if chosen.id is None else names[chosen.id],
-            ids=None if chosen.id is None else [],
-            labels=None if chosen.label is None else [],
+            id_name="" if selection.id is None else names[selection.id],
+            ids=None if selection.id is None else [],
+            labels=None if selection.label is None else [],
         )
-    note = chosen.note(names)
+    note = selection.note(names)
     if note is not None:
         table.notes.append(note)
 

@@ -73,14 +73,14 @@ class Detector:
         answers = []
         for number, name in enumerate(names):
             rows, *others = (
-                part[number].reshape(named.shape) for part, named in zip(parts, network.named_outputs, strict=True)
+                part[number].reshape(output.shape) for part, output in zip(parts, network.named_outputs, strict=True)
             )
-            by_name = {named.name: array for named, array in zip(network.others, others)}
-            found = find_boxes(head, (spec.height, spec.width), rows, by_name, self.limits)
+            by_name = {output.name: array for output, array in zip(network.others, others)}
+            picture_boxes = find_boxes(head, (spec.height, spec.width), rows, by_name, self.limits)
             size = self.sizes.pop(name, None)
             is_photo = size is not None and spec.preprocess == "photo"
             frame = frame_of(spec, *size) if size is not None and is_photo else own_frame(spec)
-            boxes = _boxes(head, network.labels, move_to_picture(found, frame), frame, spec, by_name)
+            boxes = _boxes(head, network.labels, move_to_picture(picture_boxes, frame), frame, spec, by_name)
             answers.append(Prediction(name, None, None, None, (), boxes=boxes, size=(frame.width, frame.height)))
         return answers
 
@@ -186,7 +186,7 @@ def encode_mask(inside: np.ndarray, left: int, top: int, width: int, height: int
     """Return the run lengths of a complete picture for a mask [h, w] at (left, top), or None if the mask is empty."""
     step = max(1, _BAND_PIXELS // max(1, len(inside)))
     parts = [_runs(inside[:, begin : begin + step], begin) for begin in range(0, inside.shape[1], step)]
-    columns, starts, ends = (np.concatenate(each) for each in zip(*parts, strict=True))
+    columns, starts, ends = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     if not len(starts):
         return None
     first = (columns + left) * height + top + starts

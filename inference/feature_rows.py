@@ -160,10 +160,10 @@ def usable_rows(
     """Return the rows of [N, M] that are finite in float32 and not in `answered`, preceded by their numbers. `first`
     is the number of the first row. `refuse` is called with the number of a row that is not finite, and the reason."""
     finite = _finite(rows)
-    whole = finite.all(axis=1)
-    for row in np.flatnonzero(~whole):
+    is_usable = finite.all(axis=1)
+    for row in np.flatnonzero(~is_usable):
         refuse(first + int(row), _not_finite(rows, int(row), int(finite[row].argmin())))
-    left = [int(row) for row in np.flatnonzero(whole) if first + int(row) not in answered]
+    left = [int(row) for row in np.flatnonzero(is_usable) if first + int(row) not in answered]
     return [first + row for row in left], rows if len(left) == len(rows) else rows[left]
 
 

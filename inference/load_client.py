@@ -189,8 +189,8 @@ def run_load(
             worker.join(max(0.0, end - time.monotonic()))
     after = os.times()
     spent = after.user + after.system - before.user - before.system
-    whole = max(clock() - schedule.began, 1e-9)
-    return _summary(plan, workers, max(schedule.ended - schedule.counted_from, 1e-9), spent / whole)
+    duration = max(clock() - schedule.began, 1e-9)
+    return _summary(plan, workers, max(schedule.ended - schedule.counted_from, 1e-9), spent / duration)
 
 
 def _summary(plan: LoadPlan, workers: Sequence[_Worker], seconds: float, client_share: float) -> LoadResult:
@@ -300,16 +300,16 @@ class _Worker(threading.Thread):
     def _send(self, connection: http.client.HTTPConnection, message: Message) -> str | None:
         """Send a message; return None for a response with status 200, otherwise the kind of failure."""
         headers = {**self._address.headers, **message.headers}
-        self._sent = sent = time.monotonic()
+        self._sent = start = time.monotonic()
         try:
             connection.request("POST", self._address.prefix + message.path, message.body, headers)
             if connection.sock is not None and connection.sock.family in (socket.AF_INET, socket.AF_INET6):
                 connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             answer = connection.getresponse()
-            body = read_answer(answer, MOST_ANSWER_BYTES, sent + self._timeout)
+            body = read_answer(answer, MOST_ANSWER_BYTES, start + self._timeout)
         except (OSError, ValueError, http.client.HTTPException) as error:
             connection.close()
-            return describe_failure(TimeoutError() if time.monotonic() >= sent + self._timeout else error)
+            return describe_failure(TimeoutError() if time.monotonic() >= start + self._timeout else error)
         finally:
             self._sent = None
         if len(body) > MOST_ANSWER_BYTES:

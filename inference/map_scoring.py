@@ -51,7 +51,7 @@ class MapScore:
     @property
     def mean_iou(self) -> float:
         """Return the mean intersection over union of the classes, or 0 if nothing is scored."""
-        return sum(each.iou for each in self.classes) / len(self.classes) if self.classes else 0.0
+        return sum(score.iou for score in self.classes) / len(self.classes) if self.classes else 0.0
 
     @property
     def pixel_accuracy(self) -> float:
@@ -75,10 +75,10 @@ class MapScorer:
             self._unlabelled += 1
             return
         self._pictures += 1
-        for each in found.overlaps:
-            self._answered[each.class_index] += each.answered
-            self._right[each.class_index] += each.right
-            self._both[each.class_index] += each.both
+        for overlap in found.overlaps:
+            self._answered[overlap.class_index] += overlap.answered
+            self._right[overlap.class_index] += overlap.right
+            self._both[overlap.class_index] += overlap.both
 
     @property
     def score(self) -> MapScore:
@@ -101,7 +101,7 @@ class MapLabels:
             raise InputError(
                 f"{folder}: not a folder; expected a folder of class maps, with STEM.png for a picture STEM.jpg"
             )
-        self._files = {each.stem: each for each in sorted(path.iterdir()) if each.suffix.lower() in SUFFIXES}
+        self._files = {file.stem: file for file in sorted(path.iterdir()) if file.suffix.lower() in SUFFIXES}
         if not self._files:
             raise InputError(f"{folder}: contains no class maps ({', '.join(SUFFIXES)})")
 

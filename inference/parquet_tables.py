@@ -129,17 +129,17 @@ class ParquetReader:
         file: IO[bytes] = io.BytesIO(source) if isinstance(source, bytes) else open_regular(source)
         parquet = pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 16)
         schema = parquet.schema_arrow
-        chosen = _select(pyarrow.types, schema, named)
-        columns = chosen.features
+        selection = _select(pyarrow.types, schema, named)
+        columns = selection.features
         kinds = _number_types(pyarrow, schema, columns, "" if named is None else HINT)
         dtype = np.result_type(*(np.dtype(kind.to_pandas_dtype()) for kind in kinds))
         is_list = hasattr(schema.field(columns[0]).type, "value_type")
         width = _list_width(parquet.metadata, columns[0]) if is_list else len(columns)
         Budget(LIMIT_BYTES).take(8 * width, f"a row of {width:,} values")
         batch_rows = max(1, BATCH_BYTES // max(1, 8 * width))
-        names = list(dict.fromkeys((*columns, *chosen.texts)))
-        self._batches = _read(parquet.iter_batches(batch_rows, columns=names, use_threads=False), chosen, dtype)
-        return _Table(parquet.metadata.num_rows, width, dtype, chosen.notes, chosen.id_name, chosen.label_name)
+        names = list(dict.fromkeys((*columns, *selection.texts)))
+        self._batches = _read(parquet.iter_batches(batch_rows, columns=names, use_threads=False), selection, dtype)
+        return _Table(parquet.metadata.num_rows, width, dtype, selection.notes, selection.id_name, selection.label_name)
 
     def _reply(self, work: Any) -> Reply:
         try:
@@ -162,8 +162,8 @@ def limit_memory(size: int) -> None:
     import resource
 
     with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_DATA, (used + size, resource.RLIM_INFINITY))
+        bytes_used = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_DATA, (bytes_used + size, resource.RLIM_INFINITY))
 
 
 @dataclass(frozen=True)
@@ -194,16 +194,16 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     names = list(schema.names)
     notes: list[str] = []
     if named is None:
-        chosen = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
+        selection = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
     else:
-        chosen, notes = _select_named(types, schema, named)
-    _check_texts(types, schema, chosen.texts)
+        selection, notes = _select_named(types, schema, named)
+    _check_texts(types, schema, selection.texts)
     dropped = () if named is None else named.drop
-    used = {*chosen.features, *chosen.texts, *dropped}
-    left = [name for name in names if name.startswith(INDEX) and name not in used]
+    selected_names = {*selection.features, *selection.texts, *dropped}
+    left = [name for name in names if name.startswith(INDEX) and name not in selected_names]
     if left:
         notes.insert(0, f"skipped as the pandas index:  {', '.join(left)}")
-    return replace(chosen, notes=tuple(notes))
+    return replace(selection, notes=tuple(notes))
 
 
 def _select_named(types: Any, schema: Any, named: Columns) -> tuple[_Chosen, list[str]]:

@@ -73,31 +73,31 @@ def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCh
     spec = network.input
     if not isinstance(spec, ImageInput) or spec.preprocess != "photo" or not network.answer_labels:
         raise InputError("--check-pictures requires a network that reads photos and outputs classes")
-    names, found = find_pictures([str(folder)], recursive=True)
-    problems = list(found)
+    names, not_found = find_pictures([str(folder)], recursive=True)
+    problems = list(not_found)
     classes = _classes_of(names, folder, expect, network.labels, problems)
-    named = [name for name in names if name in classes]
-    if not named:
+    labelled = [name for name in names if name in classes]
+    if not labelled:
         detail = f": {problems[0].input}: {problems[0].message}" if problems else ""
         raise InputError(f"--check-pictures {folder}: no picture of a known class{detail}")
     ways = _ways(spec)
     shapes = network.shapes()
-    chosen = _sample(named, network, len(ways))
+    sample = _sample(labelled, network, len(ways))
     bytes_per_picture = max(math.prod(shape) for shape in (*shapes.values(), spec.shape)) * FLOAT_BYTES
     at_once = max(1, min(AT_ONCE, BATCH_BYTES // (bytes_per_picture * len(ways))))
     right = dict.fromkeys(range(len(ways)), 0)
-    tried: list[str] = []
+    read_names: list[str] = []
     total = 0
-    for part, batches in _read(chosen, [way for *_, way in ways], at_once, problems, tried):
-        wanted = np.array([classes[name] for name in part], np.int32)
+    for part, batches in _read(sample, [way for *_, way in ways], at_once, problems, read_names):
+        labels = np.array([classes[name] for name in part], np.int32)
         total += len(part)
         for number, batch in enumerate(batches):
             answers = argmax(run_network(network, model.tensors, batch).scores)
-            right[number] += int((answers == wanted).sum())
+            right[number] += int((answers == labels).sum())
     if not total:
         raise InputError(f"--check-pictures {folder}: {problems[0].input}: {problems[0].message}")
     results = tuple(Way(name, options, right[number], total) for number, (name, options, _) in enumerate(ways))
-    return PictureCheck(results, tuple(problems), len(named) - len(tried))
+    return PictureCheck(results, tuple(problems), len(labelled) - len(read_names))
 
 
 def _sample(names: Sequence[str], network: Network, ways: int) -> list[str]:
@@ -105,9 +105,9 @@ def _sample(names: Sequence[str], network: Network, ways: int) -> list[str]:
     shapes = network.shapes()
     work = sum(layer.multiply_accumulates(*(shapes[read] for read in layer.inputs)) for layer in network.layers)
     count = min(len(names), max(FEWEST, MAX_WORK // max(1, work * ways)))
-    chosen = [names[place] for place in np.linspace(0, len(names) - 1, count).round().astype(int)]
-    Random(0).shuffle(chosen)  # the pictures that run before the time limit then cover all classes
-    return chosen
+    sample = [names[index] for index in np.linspace(0, len(names) - 1, count).round().astype(int)]
+    Random(0).shuffle(sample)  # the pictures that run before the time limit then cover all classes
+    return sample
 
 
 def _ways(spec: ImageInput) -> list[tuple[str, str, ImageInput]]:
@@ -150,7 +150,7 @@ def _read(
         return np.stack([preprocess(image, spec) for spec in specs])
 
     began = time.monotonic()
-    used: list[str] = []
+    batch_names: list[str] = []
     values: list[np.ndarray] = []
     threads = min(MAX_THREADS, os.cpu_count() or 1, at_once)
     decoded = decode_ahead(names, decode, at_once, threads)
@@ -159,12 +159,12 @@ def _read(
         if isinstance(value, InputError):
             problems.append(InputProblem(name, str(value)))
         else:
-            used.append(name)
+            batch_names.append(name)
             values.append(value)
         is_late = time.monotonic() - began > MAX_SECONDS
-        if used and (len(used) == at_once or len(tried) == len(names) or is_late):
-            yield used, np.stack(values, axis=1)
-            used, values = [], []
+        if batch_names and (len(batch_names) == at_once or len(tried) == len(names) or is_late):
+            yield batch_names, np.stack(values, axis=1)
+            batch_names, values = [], []
         if is_late:
             break
 

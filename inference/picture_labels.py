@@ -68,7 +68,7 @@ class PictureLabels:
     def _check_children(self) -> None:
         assert self._folder is not None
         try:
-            children = sorted(each.name for each in self._folder.iterdir() if each.is_dir() and each.name[0] != ".")
+            children = sorted(entry.name for entry in self._folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
         except OSError as error:
             raise InputError(f"{self._source}: {describe(error)}") from None
         if not children:
@@ -155,8 +155,8 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
         document = [{"input": name, "label": label} for name, label in document.items()]
     if not isinstance(document, list):
         raise ValueError("expected an object that maps names to labels, or a list of objects with input and label")
-    for number, each in enumerate(document):
-        yield f"item {number}", *_name_and_label(number, each)
+    for number, entry in enumerate(document):
+        yield f"item {number}", *_name_and_label(number, entry)
 
 
 def _name_and_label(number: int, item: object) -> tuple[str, str]:

@@ -102,8 +102,8 @@ class Prediction:
             return f"Prediction(input={name!r}, map={self.map!r})"
         if self.values is None:
             return f"Prediction(input={name!r}, label={self.label!r}, probability={self.probability})"
-        shown = ", ".join(f"{value:.6g}" for value in self.values[:4])
-        return f"Prediction(input={name!r}, values=({shown}{', ...' if len(self.values) > 4 else ''}))"
+        values = ", ".join(f"{value:.6g}" for value in self.values[:4])
+        return f"Prediction(input={name!r}, values=({values}{', ...' if len(self.values) > 4 else ''}))"
 
     @property
     def text(self) -> str:
@@ -140,7 +140,8 @@ def make_predictions(
         shape = network.named_outputs[0].shape
         return [_prediction(name, answer, (), shape) for name, answer in zip(inputs, leading, strict=True)]
     found = [leading] + [
-        _answers(named.answer_labels, part.argmax(axis=1), part, top_k) for named, part in zip(network.others, rows[1:])
+        _answers(output.answer_labels, part.argmax(axis=1), part, top_k)
+        for output, part in zip(network.others, rows[1:])
     ]
     predictions = []
     for name, *answers in zip(inputs, *found, strict=True):
@@ -151,11 +152,11 @@ def make_predictions(
                 probability=answer.probability,
                 top=answer.top,
                 values=answer.values,
-                name=named.name,
-                kind=named.output.kind,
-                shape=named.shape,
+                name=output.name,
+                kind=output.output.kind,
+                shape=output.shape,
             )
-            for answer, named in zip(answers, network.named_outputs)
+            for answer, output in zip(answers, network.named_outputs)
         )
         predictions.append(_prediction(name, answers[0], outputs, network.named_outputs[0].shape))
     return predictions

@@ -115,8 +115,8 @@ def _of_file(
             yield from _of_path(os.fsdecode(value), features, header, columns)
             return
         content = read_content(value) if hasattr(value, "read") else bytes(value)
-        told = getattr(value, "name", None)
-        yield read_feature_bytes(told if isinstance(told, str) else name, content, features, header, columns)
+        file_name = getattr(value, "name", None)
+        yield read_feature_bytes(file_name if isinstance(file_name, str) else name, content, features, header, columns)
     except InputError as error:
         yield InputProblem(name, str(error).removeprefix(f"{name}: "))
 

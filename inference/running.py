@@ -73,8 +73,8 @@ class PatientSession:
         except OverflowedError as error:
             if len(batch) == 1:
                 return no_answers(self.rows, self.model.network.row_size, {0: str(error)})
-        each = range(len(batch))
-        parts = [self._answer(batch[position : position + 1], done + position, progress) for position in each]
+        positions = range(len(batch))
+        parts = [self._answer(batch[position : position + 1], done + position, progress) for position in positions]
         answered = [part for part in parts if part.size]
         return BatchAnswer(
             size=len(answered),

@@ -71,12 +71,12 @@ class Score:
     @property
     def mistakes(self) -> list[Confusion]:
         """Return the pairs of different classes, most frequent first."""
-        return sorted((each for each in self.confusion if each.label != each.predicted), key=lambda each: -each.count)
+        return sorted((pair for pair in self.confusion if pair.label != pair.predicted), key=lambda pair: -pair.count)
 
     @property
     def macro_f1(self) -> float | None:
         """Return the mean F1 score of the classes that occur among the inputs."""
-        values = [each.f1 or 0.0 for each in self.classes if each.support]
+        values = [score.f1 or 0.0 for score in self.classes if score.support]
         return sum(values) / len(values) if values else None
 
 
@@ -98,7 +98,7 @@ class Scorer:
             return
         self._counts[right, answer.class_index] += 1
         if self._counts_top:
-            self._top += right in [each.class_index for each in answer.top[:TOP]]
+            self._top += right in [label.class_index for label in answer.top[:TOP]]
 
     @property
     def score(self) -> Score:
@@ -117,6 +117,6 @@ class Scorer:
             for (truth, answer), count in sorted(self._counts.items())
             if count
         )
-        correct = sum(each.correct for each in classes)
+        correct = sum(class_score.correct for class_score in classes)
         total = right.total()
         return Score(correct, total, self._top if self._counts_top else None, classes, confusion, self._unlabelled)

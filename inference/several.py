@@ -55,8 +55,8 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
             raise InputError(f"input {name!r}: {error}") from None
     counts = {len(array) for array in arrays.values()} - {1}
     if len(counts) > 1:
-        told = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
-        raise InputError(f"the inputs do not have the same number of examples: {told}")
+        lengths = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
+        raise InputError(f"the inputs do not have the same number of examples: {lengths}")
     return GivenInputs(dict(sources), arrays)
 
 

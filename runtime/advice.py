@@ -91,41 +91,41 @@ class Adviser:
         for row in self.result.layers:
             for name, time in row.critical.items():
                 spent[name] = spent.get(name, 0.0) + time
-        found = []
+        effects = []
         for resource in (name for name in RESOURCES if spent.get(name)):
             total = self._session.time(self._setting.batch, FasterBackend(self._backend, resource)).total_us
-            found.append(WhatIf(resource, spent[resource], total, self.result.total_us - total))
-        return sorted(found, key=lambda each: -each.critical_us)
+            effects.append(WhatIf(resource, spent[resource], total, self.result.total_us - total))
+        return sorted(effects, key=lambda each: -each.critical_us)
 
     def advice(self) -> list[Advice]:
         """Return the advice, first for the whole network and then for single layers, each sorted by decreasing gain."""
         setting, result = self._setting, self.result
         before = result.total_us / setting.batch
-        found: list[Advice] = []
+        items: list[Advice] = []
         larger = self._larger_batch()
         if larger is not None:
             batch, after = larger
-            found.append(
+            items.append(
                 self._all(self._seen(), f"a batch of {batch}", f"--batch-size {batch}", before, after.total_us / batch)
             )
-            found += self._of_layers(batch, after)
+            items += self._of_layers(batch, after)
         if setting.dtype == "float32":
             after = self._time(replace(setting, dtype="bfloat16"))
             finding = "a float32 product takes four passes of the Tensor Engine and moves twice the bytes"
-            found.append(self._all(finding, "bfloat16", "--dtype bfloat16", before, after.total_us / setting.batch))
+            items.append(self._all(finding, "bfloat16", "--dtype bfloat16", before, after.total_us / setting.batch))
         if setting.launches.per == "layer":
             after = self._time(replace(setting, launches=replace(setting.launches, per="network")))
             finding = f"the network runs as {len(result.layers)} launches, which exchange values through HBM"
-            found.append(self._all(finding, "one launch", "--launches network", before, after.total_us / setting.batch))
+            items.append(self._all(finding, "one launch", "--launches network", before, after.total_us / setting.batch))
         if setting.launches.form == "direct":
             after = self._time(replace(setting, launches=replace(setting.launches, form=DEFAULT_LAUNCHES.form)))
             finding = "3x3 filters are multiplied tap by tap"
-            found.append(
+            items.append(
                 self._all(finding, "minimal filtering", "--form quickest", before, after.total_us / setting.batch)
             )
-        found.append(self._on_cores(before))
-        found += self._tables(before)
-        worth = [a for a in found if a.before_us - a.after_us >= LEAST_GAIN * before]
+        items.append(self._on_cores(before))
+        items += self._tables(before)
+        worth = [a for a in items if a.before_us - a.after_us >= LEAST_GAIN * before]
         return sorted(worth, key=lambda a: (a.layer is not None, a.after_us - a.before_us))
 
     @staticmethod
@@ -180,15 +180,15 @@ class Adviser:
             if row.latency_us < LEAST_SHARE * self.result.total_us:
                 break
             layer = layers_by_name[row.name]
-            held = None
+            slots = None
             if isinstance(layer, Conv2d):
-                held = layer.in_channels // layer.groups
+                slots = layer.in_channels // layer.groups
             elif isinstance(layer, Dense):
-                held = layer.in_features
+                slots = layer.in_features
             if (row.bound_by or "").startswith("dma"):
                 finding = f"{row.hbm_bytes / 1e6:.3g} MB are moved for this layer"
-            elif held is not None and held < PARTITIONS:
-                finding = f"{held} of {PARTITIONS} partitions hold input channels"
+            elif slots is not None and slots < PARTITIONS:
+                finding = f"{slots} of {PARTITIONS} partitions hold input channels"
             else:
                 finding = f"bound by {row.bound_by}, HFU {row.hfu or 0.0:.1%}"
             before = row.latency_us / self._setting.batch

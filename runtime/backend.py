@@ -141,11 +141,11 @@ def split_arguments(
     """
     signature = inspect.signature(kernel)
     try:
-        given = signature.bind(*arrays, **parameters).arguments
+        arguments = signature.bind(*arrays, **parameters).arguments
     except TypeError as error:
         raise KernelError(f"{kernel.__name__}: {error}") from None
-    operands = {name: value for name, value in given.items() if is_operand(value)}
-    return operands, {name: value for name, value in given.items() if name not in operands}
+    operands = {name: value for name, value in arguments.items() if is_operand(value)}
+    return operands, {name: value for name, value in arguments.items() if name not in operands}
 
 
 def is_operand(value: Any) -> bool:

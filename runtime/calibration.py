@@ -109,5 +109,5 @@ def _trace(model: Model, inputs: np.ndarray) -> Trace:
     with np.errstate(all="ignore"):  # results that are not finite are rejected later
         runs = [run_network(model.network, model.tensors, part, watch) for part in parts]
     classes = np.concatenate([run.probabilities.argmax(axis=1) for run in runs])
-    numbers = np.concatenate([np.concatenate([each.probabilities for each in run.outputs], axis=1) for run in runs])
+    numbers = np.concatenate([np.concatenate([golden.probabilities for golden in run.outputs], axis=1) for run in runs])
     return Trace(largest, classes, numbers)

@@ -34,12 +34,12 @@ def decide(name: str) -> Choice:
         return Choice("sim", f"{VARIABLE}=sim")
     if name == "auto" and not environment.neuron_devices():
         return Choice("sim", environment.NO_DEVICE)
-    found = environment.find_way()
-    if found.way is not None:
+    way = environment.find_way()
+    if way.way is not None:
         return Choice(
-            "neuron", f"a Neuron device and AWS's packages are available through {environment.WAY_NAMES[found.way]}"
+            "neuron", f"a Neuron device and AWS's packages are available through {environment.WAY_NAMES[way.way]}"
         )
-    missing = "; ".join(found.missing)
+    missing = "; ".join(way.missing)
     if name == "auto":
         return Choice("sim", missing)
     raise BackendUnavailable(f"backend 'neuron' is not available: {missing} ({environment.INSTALL_HINT})")

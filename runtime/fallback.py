@@ -54,8 +54,8 @@ class _Recorder:
         raise NotImplementedError
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
-        given, others = split_arguments(kernel, specs, parameters)
-        operands = tuple((name, tuple(spec.shape), np.dtype(spec.dtype).name) for name, spec in given.items())
+        arrays, others = split_arguments(kernel, specs, parameters)
+        operands = tuple((name, tuple(spec.shape), np.dtype(spec.dtype).name) for name, spec in arrays.items())
         self.launches.append(PlannedLaunch(kernel, operands, tuple(sorted(others.items()))))
         return LaunchResult((), LaunchTime(0.0))
 
@@ -99,8 +99,8 @@ class FallbackLaunches:
 
     def run(self, backend: Backend, data: np.ndarray, progress: Progress) -> BatchRun:
         """See `Launches`. If a launch fails, the batch is restarted."""
-        ran = self._attempt(len(data), lambda launches: launches.run(backend, data, progress))
-        return replace(ran, times=self._folded(ran.times), timelines=self._shown(ran.timelines))
+        result = self._attempt(len(data), lambda launches: launches.run(backend, data, progress))
+        return replace(result, times=self._folded(result.times), timelines=self._shown(result.timelines))
 
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], Timelines]:
         """See `Launches`."""

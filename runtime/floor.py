@@ -55,9 +55,9 @@ def multiplying_ns(network: Network, dtype: str, batch: int, target: str) -> dic
     is_narrow, is_old = dtype == EIGHT_BITS, chip.generation == 2
     least = 1.0 if is_narrow else _filtering_share(is_old, DTYPES[dtype].itemsize)
     passes = _FLOAT32_PASSES if dtype == "float32" else _DOUBLE_ROWS if is_narrow and not is_old else 1
-    each, shapes = batch * passes / (PARTITIONS**2 * chip.tensor_ghz), network.shapes()
+    ns_per_multiplication, shapes = batch * passes / (PARTITIONS**2 * chip.tensor_ghz), network.shapes()
     return {
-        layer.name: each * _multiplications(layer, [shapes[name] for name in layer.inputs], least)
+        layer.name: ns_per_multiplication * _multiplications(layer, [shapes[name] for name in layer.inputs], least)
         for layer in network.layers
     }
 
@@ -115,10 +115,10 @@ def _axis(layer: Conv2d, shape: tuple[int, ...], axis: int) -> tuple[int, int]:
     that they read. Outputs that pooling drops are not counted."""
     side, count = shape[1 + axis], layer.output_shape(shape)[1 + axis] * layer.pool_size
     step, apart, before = layer.stride[axis], layer.dilation[axis], layer.padding[axis]
-    met = [
-        place
+    rows = [
+        row
         for output in range(count)
         for tap in range(layer.kernel_size[axis])
-        if 0 <= (place := output * step + tap * apart - before) < side
+        if 0 <= (row := output * step + tap * apart - before) < side
     ]
-    return len(met), len(set(met))
+    return len(rows), len(set(rows))

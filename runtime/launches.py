@@ -250,15 +250,15 @@ class NetworkLaunches:
             value: Any = self._plan.image.of(data[first : first + step])
             size = len(value)
             for number, segment in enumerate(self._plan.segments):
-                planned = segment.plan(size)
-                value = segment.arrange(value, planned, self._dtype)
-                operands = segment.operands(planned, self._dtype)
-                result = backend.launch(self._kernel, value, **operands, program=planned.program)
-                results.append((number, planned, result))
-                answers = planned.outputs(result.outputs)
+                plan = segment.plan(size)
+                value = segment.arrange(value, plan, self._dtype)
+                operands = segment.operands(plan, self._dtype)
+                result = backend.launch(self._kernel, value, **operands, program=plan.program)
+                results.append((number, plan, result))
+                answers = plan.outputs(result.outputs)
                 value = answers[0][0]
                 progress((first + size * (number + 1) / len(self._plan.segments)) / len(data))
-            results_of_segments.append([_first(planned, size, *answer) for answer in answers])
+            results_of_segments.append([_first(plan, size, *answer) for answer in answers])
         scores = np.concatenate(
             [np.concatenate([values for values, _ in outputs], axis=1) for outputs in results_of_segments]
         )
@@ -272,9 +272,9 @@ class NetworkLaunches:
     def time(self, backend: Backend, batch: int) -> tuple[tuple[LaunchTime, ...], tuple[object | None, ...]]:
         """See `Launches`."""
         results = []
-        for number, planned in self._planned(batch):
-            result = backend.time(self._kernel, **specs_of(planned, self._dtype), program=planned.program)
-            results.append((number, planned, result))
+        for number, plan in self._planned(batch):
+            result = backend.time(self._kernel, **specs_of(plan, self._dtype), program=plan.program)
+            results.append((number, plan, result))
         return self._rows_of(results, batch)
 
     def predicted_us(self, target: str, batch: int) -> float:
@@ -282,7 +282,7 @@ class NetworkLaunches:
 
         Its launches were timed when they were planned.
         """
-        return sum(predicted_us(planned, target) for _, planned in self._planned(batch))
+        return sum(predicted_us(plan, target) for _, plan in self._planned(batch))
 
     def _planned(self, batch: int) -> Iterator[tuple[int, LaunchPlan]]:
         """Yield the launches of a batch, each with the number of its segment."""
@@ -309,8 +309,8 @@ class NetworkLaunches:
         times: list[LaunchTime] = [*add_times([(_launch_of(result),) for *_, result in results])]
         timelines: list[object | None] = [results[0][2].timeline]
         for number in range(len(self._plan.segments)):
-            launches = [(planned, result) for n, planned, result in results if n == number]
-            layers = [_layers_of(planned, result) for planned, result in launches]
+            launches = [(plan, result) for n, plan, result in results if n == number]
+            layers = [_layers_of(plan, result) for plan, result in launches]
             times += add_times(layers)
             timelines += [launches[0][1].timeline if number else None, *(None,) * (len(layers[0]) - 1)]
         modelled = [with_model_flops(time, work, batch) for time, work in zip(times, self._work, strict=True)]

@@ -101,9 +101,11 @@ class ProgramStep:
         """Run the step on data of `input_shapes`."""
         batch = len(data[0])
         plan = self._plan(batch)
-        given = {input_name(number): plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data)}
+        arguments = {
+            input_name(number): plan.arrange_input(number, value, self.dtype) for number, value in enumerate(data)
+        }
         operands = self.planner.operands(plan, self.dtype)
-        result = backend.launch(_kernel("run_network"), **given, **operands, program=plan.program)
+        result = backend.launch(_kernel("run_network"), **arguments, **operands, program=plan.program)
         ((values, _classes),) = plan.outputs(result.outputs)
         shape = with_batch(self.output_shape, batch)
         values = values if len(values) == batch else np.asarray(values)[:batch]
@@ -320,7 +322,7 @@ class _Chain:
             planner=LaunchPlanner(graph, self._config),
             dtype=self._dtype,
             # an operand of a concatenation is not a layer
-            layers=tuple(own.name for own in self._network.layers if own.name == layer.name),
+            layers=tuple(layer_part.name for layer_part in self._network.layers if layer_part.name == layer.name),
         )
 
     def _kernel_step(
@@ -359,10 +361,10 @@ class _Chain:
                 last = next(layer for layer in self._network.layers if layer.name == name)
                 graph = lower_layer(self._model, self._dtype, last, self._shapes)
                 self._values[name] = self._append(self._program_step(last, graph))
-            place = next(n for n, step in enumerate(self.steps) if step.name == self._values[name])
-            step = self.steps[place]
+            index = next(n for n, step in enumerate(self.steps) if step.name == self._values[name])
+            step = self.steps[index]
             assert isinstance(step, (KernelStep, ProgramStep))
-            self.steps[place] = replace(step, answers=(*step.answers, number))
+            self.steps[index] = replace(step, answers=(*step.answers, number))
 
     def _add_argmax(self) -> None:
         """Append the argmax of the primary output, unless it consists of values."""

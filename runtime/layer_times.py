@@ -61,8 +61,8 @@ def layer_parts(run: simulator.Run, layers: Sequence[str]) -> Parts:
     names: list[str] = []
     owners: list[int] = []
     for program, schedule in zip(run.prediction.programs, run.prediction.schedules):
-        own, numbers = _parts_of(program, layers)
-        names += own[len(names) :]
+        parts_of_core, numbers = _parts_of(program, layers)
+        names += parts_of_core[len(names) :]
         times += [0.0] * (len(names) - len(times))
         for instruction, number, time in zip(program, numbers, schedule.done):
             if number >= 0 and name_of(instruction) is not None:
@@ -98,7 +98,7 @@ def _parts_of(program: Sequence[Instruction], layers: Sequence[str]) -> tuple[li
 def _warms_up(instruction: Instruction) -> bool:
     """True if an instruction warms up the Tensor Engine."""
     accesses = (*instruction.writes, *instruction.reads)
-    return name_of(instruction) is None and any(each.allocation.identity[0] == _WARM_UP for each in accesses)
+    return name_of(instruction) is None and any(access.allocation.identity[0] == _WARM_UP for access in accesses)
 
 
 def _spans(run: simulator.Run) -> Iterable[tuple[float, float]]:

@@ -40,8 +40,8 @@ def operations(layer: Layer, *shapes: Shape) -> Operations:
     multiplied = 2 * layer.multiply_accumulates(*shapes)
     if multiplied or layer.only_moves:
         return Operations(multiplied, 0)
-    each = math.prod(layer.window) if isinstance(layer, Pool) else 1
-    return Operations(0, each * math.prod(layer.output_shape(*shapes)))
+    per_element = math.prod(layer.window) if isinstance(layer, Pool) else 1
+    return Operations(0, per_element * math.prod(layer.output_shape(*shapes)))
 
 
 def row_operations(network: Network, rows: Sequence[Row]) -> list[Operations]:

@@ -81,8 +81,8 @@ def before_softmax(model: Model) -> Model:
     readers = network.readers()
     cut = {name: source for name, source in cut.items() if readers[source] == 1 and source in _names(network)}
     last = cut.get(network.layers[-1].name, network.layers[-1].name)
-    kept = [layer for layer in network.layers if layer.name not in cut and layer.name != last]
-    layers = (*kept, next(layer for layer in network.layers if layer.name == last))
+    remaining = [layer for layer in network.layers if layer.name not in cut and layer.name != last]
+    layers = (*remaining, next(layer for layer in network.layers if layer.name == last))
     others = tuple(
         replace(other, layer=cut.get(other.layer, other.layer), output=Output("values"), labels=())
         for other in network.others

@@ -46,9 +46,9 @@ def open_model(
     entry = _entry(path, size)
     model = _read(entry) or _import(path, entry, size)
     if note is not None:
-        kept = path.name[: path.name.lower().rindex(".onnx")] + ".safetensors"
+        suggested_name = path.name[: path.name.lower().rindex(".onnx")] + ".safetensors"
         more = [] if size is None else ["--input-size", f"{size[0]}x{size[1]}"]
-        command = shlex.join(["trninfer", "import", text, *more, "-o", kept])
+        command = shlex.join(["trninfer", "import", text, *more, "-o", suggested_name])
         note(f"{text}: imported for this run; {command} saves the network and prints the assumptions")
     return model
 

@@ -181,9 +181,9 @@ class Session:
         timelines: tuple[tuple[str, object], ...] = ()
         for first in range(0, count, self.batch_size):
             size = min(self.batch_size, count - first)
-            times, given = self._launches.time(backend or self.backend, size)
+            times, run_timelines = self._launches.time(backend or self.backend, size)
             totals.add(size, times)
-            timelines = timelines or named_timelines(self.rows, given)
+            timelines = timelines or named_timelines(self.rows, run_timelines)
         return Result(*self._no_answers(), totals.layers(), totals.total_us, timelines)
 
     def show(self, count: int) -> list[ShownLaunch]:
@@ -203,14 +203,14 @@ class Session:
         size = len(x)
         with np.errstate(over="ignore"):  # an overflow is reported below
             data = np.ascontiguousarray(x, self._numpy_dtype)
-        ran = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
-        scores = ran.scores.astype(np.float32)
+        result = self._launches.run(self.backend, data, lambda share: progress(done + size * share))
+        scores = result.scores.astype(np.float32)
         probabilities = self._probabilities(scores)
         lowest = 0 if network.output.is_labelled else -1
-        if ((ran.classes < lowest) | (ran.classes >= network.outputs)).any():
+        if ((result.classes < lowest) | (result.classes >= network.outputs)).any():
             raise KernelError(f"argmax on {self.info.target}: returned classes outside 0 to {network.outputs - 1}")
         raw = network.unpack(scores)[0] if network.output.scores == "raw" else None
-        return BatchAnswer(size, ran.classes, probabilities, ran.times, ran.timelines, raw=raw)
+        return BatchAnswer(size, result.classes, probabilities, result.times, result.timelines, raw=raw)
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if not np.isfinite(scores).all():

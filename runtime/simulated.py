@@ -132,12 +132,12 @@ class FasterBackend:
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Return the time with the faster resource, computed from shapes only."""
-        found = self._backend.time(kernel, *specs, **parameters)
-        assert isinstance(found.timeline, simulator.Run)  # set because the backend keeps timelines
-        latency = found.timeline.what_if(self._resource, self._times)
-        launch = None if found.launch is None else replace(found.launch, latency_us=latency)
-        layers = {name: replace(layer, latency_us=0.0) for name, layer in found.layers.items()}
-        return replace(found, time=replace(found.time, latency_us=latency), launch=launch, layers=layers)
+        result = self._backend.time(kernel, *specs, **parameters)
+        assert isinstance(result.timeline, simulator.Run)  # set because the backend keeps timelines
+        latency = result.timeline.what_if(self._resource, self._times)
+        launch = None if result.launch is None else replace(result.launch, latency_us=latency)
+        layers = {name: replace(layer, latency_us=0.0) for name, layer in result.layers.items()}
+        return replace(result, time=replace(result.time, latency_us=latency), launch=launch, layers=layers)
 
 
 def open_for_worker(

@@ -66,8 +66,8 @@ def sweep_point(
 
 def with_cores(point: SweepPoint, cores: int, total_us: float) -> SweepPoint:
     """Return the point with the throughput of several cores that each take `total_us` for a batch."""
-    each = 1e6 * point.batch_size / total_us
-    return replace(point, cores=cores, cores_total_us=total_us, cores_inputs_per_second=cores * each)
+    per_second = 1e6 * point.batch_size / total_us
+    return replace(point, cores=cores, cores_total_us=total_us, cores_inputs_per_second=cores * per_second)
 
 
 def shared_hbm(target: str, cores: int) -> dict[str, float]:
@@ -91,4 +91,4 @@ def marked(points: Sequence[SweepPoint], limit_us: float | None) -> list[SweepPo
             key not in best or point.inputs_per_second > best[key].inputs_per_second
         ):
             best[key] = point
-    return [replace(point, best=any(point is one for one in best.values())) for point in compared]
+    return [replace(point, best=any(point is best_point for best_point in best.values())) for point in compared]

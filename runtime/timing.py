@@ -196,13 +196,13 @@ def _active(time: LaunchTime) -> float:
 
 def _utilization(parts: Iterable[tuple[float, float | None]]) -> float | None:
     """Combine spans (microseconds, utilization). Return None if any utilization is unknown or no time passed."""
-    total = used = 0.0
+    total = busy = 0.0
     for span, share in parts:
         if share is None:
             return None
         total += span
-        used += span * share
-    return used / total if total else None
+        busy += span * share
+    return busy / total if total else None
 
 
 def widest_error(parts: Iterable[tuple[float, float | None]]) -> float | None:

@@ -64,13 +64,13 @@ class Verifier:
         network = self._model.network
         golden = run_network(network, self._model.tensors, inputs)
         verdicts = []
-        for number, (named, run) in enumerate(zip(network.named_outputs, golden.outputs)):
+        for number, (output, run) in enumerate(zip(network.named_outputs, golden.outputs)):
             part = network.unpack(probabilities)[number]
-            if named.output.kind == "map":
+            if output.output.kind == "map":
                 verdicts.append(self._map_verdict(run, golden.largest, part))
                 continue
-            chosen = classes if number == 0 else part.argmax(axis=1)
-            verdicts.append(self._verdict(not named.output.is_labelled, run, golden.largest, chosen, part))
+            predicted = classes if number == 0 else part.argmax(axis=1)
+            verdicts.append(self._verdict(not output.output.is_labelled, run, golden.largest, predicted, part))
         self.verdict = merge((self.verdict, *verdicts))
 
     def _verdict(
@@ -88,8 +88,8 @@ class Verifier:
         gap = expected.max(axis=1) - expected[np.arange(len(expected)), classes]
         near = differ & (gap <= 2 * allowed)
         disagreements = int(differ.sum() - near.sum())
-        passed = disagreements == 0 and bool((errors <= allowed).all())
-        return Verification(passed, float(errors.max()), disagreements, int(near.sum()), tolerance)
+        is_passed = disagreements == 0 and bool((errors <= allowed).all())
+        return Verification(is_passed, float(errors.max()), disagreements, int(near.sum()), tolerance)
 
     def _map_verdict(self, run: OutputRun, largest: np.ndarray, classes: np.ndarray) -> Verification:
         """Compare the classes of pixels [N, rows * columns].
@@ -97,9 +97,9 @@ class Verifier:
         The error of a differing class is the difference between its score and the best score.
         """
         scores = run.logits.reshape(len(run.logits), run.logits.shape[1], -1)
-        chosen = classes.astype(np.int64)
-        gaps = scores.max(axis=1) - np.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]
-        differ = chosen != scores.argmax(axis=1)
+        predicted = classes.astype(np.int64)
+        gaps = scores.max(axis=1) - np.take_along_axis(scores, predicted[:, None], axis=1)[:, 0]
+        differ = predicted != scores.argmax(axis=1)
         tolerance = self.verdict.tolerance
         allowed = tolerance * np.maximum(1.0, np.abs(scores).max(axis=(1, 2)))
         allowed = np.maximum(allowed, ROUNDINGS * rounding(self._dtype) * largest)

@@ -90,8 +90,8 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     yield _docstring(value)
     if hasattr(value, "__dataclass_fields__"):
         hints = typing.get_type_hints(value, localns=_public())
-        shown = [field for field in value.__dataclass_fields__ if not field.startswith("_") and field != "run"]
-        yield "\n".join(["| field | |", "|---|---|", *(f"| `{field}` | `{_kind(hints[field])}` |" for field in shown)])
+        fields = [field for field in value.__dataclass_fields__ if not field.startswith("_") and field != "run"]
+        yield "\n".join(["| field | |", "|---|---|", *(f"| `{field}` | `{_kind(hints[field])}` |" for field in fields)])
     for member, method in vars(value).items():
         if isinstance(method, property):
             yield f"`.{member}`: {_docstring(method.fget)}"

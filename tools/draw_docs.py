@@ -31,10 +31,12 @@ def run_trninfer(*arguments: str) -> str:
     """Run a command line in the repository and return its standard output. Raises RuntimeError if it fails."""
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "trninfer", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    if done.returncode:
-        raise RuntimeError(f"trninfer {' '.join(arguments)}: exit status {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    if completed.returncode:
+        raise RuntimeError(
+            f"trninfer {' '.join(arguments)}: exit status {completed.returncode}: {completed.stderr.strip()}"
+        )
+    return completed.stdout
 
 
 def draw_terminal(prompt: str, text: str) -> str:
@@ -50,9 +52,9 @@ def draw_terminal(prompt: str, text: str) -> str:
 
 
 def _line(text: str, y: int, is_prompt: bool) -> str:
-    shown = html.escape(text, quote=False).replace(" ", NO_BREAK)
+    escaped = html.escape(text, quote=False).replace(" ", NO_BREAK)
     colour = ' fill="#7ee787"' if is_prompt else ""
-    return f'<text x="{MARGIN}" y="{y}"{colour}>{shown}</text>'
+    return f'<text x="{MARGIN}" y="{y}"{colour}>{escaped}</text>'
 
 
 def without_host_time(text: str) -> str:
@@ -70,8 +72,8 @@ def draw_report(browser: str, picture: Path) -> None:
         command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"]
         size = f"--window-size={WINDOW[0]},{WINDOW[1]}"
         subprocess.run([*command, size, f"--screenshot={shot}", page.as_uri()], check=True, capture_output=True)
-        with Image.open(shot) as seen:
-            seen.convert("RGB").quantize(256).save(picture, optimize=True)
+        with Image.open(shot) as screenshot:
+            screenshot.convert("RGB").quantize(256).save(picture, optimize=True)
 
 
 def main() -> int:
@@ -79,13 +81,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--browser", default="chromium", help="a Chromium or Chrome, for report.png")
     browser = parser.parse_args().browser
-    shown = without_host_time(run_trninfer(*COMMAND))
-    (DOCS / "terminal.svg").write_text(draw_terminal(f"trninfer {' '.join(COMMAND[:2])}", shown), encoding="utf-8")
-    found = shutil.which(browser)
-    if found is None:
+    output = without_host_time(run_trninfer(*COMMAND))
+    (DOCS / "terminal.svg").write_text(draw_terminal(f"trninfer {' '.join(COMMAND[:2])}", output), encoding="utf-8")
+    executable = shutil.which(browser)
+    if executable is None:
         print(f"no {browser} on this machine; docs/report.png stays as it is", file=sys.stderr)
         return 1
-    draw_report(found, DOCS / "report.png")
+    draw_report(executable, DOCS / "report.png")
     return 0
 
 

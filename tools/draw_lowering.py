@@ -63,8 +63,8 @@ def boxes() -> Iterator[Box]:
     yield Box("layers", "a network as data (models/layers/)", "data")
     yield Box("rules", "one operation or a few for each layer (lowering/rules/)", "pass")
     yield Box("graph", "operations, what each reads, where its value is (lowering/graph/)", "data")
-    for each in all_passes(()):
-        yield Box(each.name, words_of(each), "pass", _named(each.kinds))
+    for lowering_pass in all_passes(()):
+        yield Box(lowering_pass.name, words_of(lowering_pass), "pass", _named(lowering_pass.kinds))
     yield Box("lay_out_weights", "Assign weights and biases their places in two arrays (lowering/emission/)", "pass")
     yield Box("emit", "Put operations into stages and bands of rows (lowering/emission/)", "pass", _named(LAST))
     yield Box("program", "hashable operations (kernels/program.py)", "data")
@@ -80,14 +80,14 @@ def draw() -> str:
     lines = list(boxes())
     height = 2 * LEFT + STEP * len(lines)
     first, last = (next(n for n, box in enumerate(lines) if box.name == name) for name in ("load_input", "emit"))
-    drawn = [part for number, box in enumerate(lines) for part in _box(box, LEFT + STEP * number)]
+    elements = [part for number, box in enumerate(lines) for part in _box(box, LEFT + STEP * number)]
     top = LEFT + STEP * first
-    drawn += _choice(top, STEP * (last - first) + ROW)
+    elements += _choice(top, STEP * (last - first) + ROW)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         f'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12">\n<style>{STYLE}</style>\n'
         f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>\n'
-        + "\n".join(drawn)
+        + "\n".join(elements)
         + "\n</svg>\n"
     )
 

@@ -68,17 +68,19 @@ def damage(content: bytes, random: random.Random) -> bytes:
     """Return `content` with some bytes changed, removed, repeated or inserted."""
     damaged = bytearray(content)
     for _ in range(random.choice((1, 1, 2, 5, 30))):
-        place = random.randrange(len(damaged) + 1)
+        position = random.randrange(len(damaged) + 1)
         length = random.choice((1, 1, 2, 8, 200))
         kind = random.randrange(4)
-        if kind == 0 and place < len(damaged):
-            damaged[place] = random.randrange(256)
+        if kind == 0 and position < len(damaged):
+            damaged[position] = random.randrange(256)
         elif kind == 1:
-            del damaged[place : place + length]
+            del damaged[position : position + length]
         elif kind == 2:
-            damaged[place:place] = damaged[place : place + length]
+            damaged[position:position] = damaged[position : position + length]
         else:
-            damaged[place:place] = random.choice((b"\0", b"\xff", b'"', b",", b"\n", b"nan", b"9" * 20, b"{", b"\xd8"))
+            damaged[position:position] = random.choice(
+                (b"\0", b"\xff", b'"', b",", b"\n", b"nan", b"9" * 20, b"{", b"\xd8")
+            )
     return bytes(damaged)
 
 
@@ -173,13 +175,13 @@ def _profile(folder: Path, random: random.Random) -> list[str]:
         path = folder / "x.ntff"
         path.write_bytes(random.choice((b"NTFF", b"\x0a", b"")) + random.randbytes(random.choice((0, 60, 3000))))
         return ["profile", str(path)]
-    begun = {"timestamp": 5000, "duration": 630, "subgraph": "sg00"}
+    event = {"timestamp": 5000, "duration": 630, "subgraph": "sg00"}
     rows = [
-        {**begun, "id": number, "subgroup": engine, "label": engine, "opcode": "COPY", "instruction_type": "REGULAR",
+        {**event, "id": number, "subgroup": engine, "label": engine, "opcode": "COPY", "instruction_type": "REGULAR",
          "bir_instruction_name": f"I-{number}", "operands": "", "predecessors": [{"id": number - 1, "type": "FLOW"}]}
         for number, engine in enumerate(("Tensor", "Vector", "Scalar", "Sync"))
     ]  # fmt: skip
-    packets = [{**begun, "dma_engine": "64", "queue_type": "static", "transfer_size": 4, "read_size": 4}]
+    packets = [{**event, "dma_engine": "64", "queue_type": "static", "transfer_size": 4, "read_size": 4}]
     profile = {"warnings": [], "instruction": rows, "dma": packets, "metadata": [{"ntff_version": 6}]}
     (folder / "x.json").write_bytes(_maybe_damaged(json.dumps(profile).encode(), random))
     return ["profile", str(folder / "x.json")]
@@ -272,12 +274,12 @@ def fuzz(
         folder = Path(tempfile.mkdtemp(prefix="trninfer-fuzz-"))
         try:
             arguments = command_line(kind, folder, chance)
-            what = examine(arguments, folder)
+            problem = examine(arguments, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        counts[f"{kind}: {'fault' if what else 'sound'}"] += 1
-        if what:
-            faults.append(Fault(number, arguments, what))
+        counts[f"{kind}: {'fault' if problem else 'sound'}"] += 1
+        if problem:
+            faults.append(Fault(number, arguments, problem))
         number += 1
     return counts, faults
 
@@ -289,8 +291,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, help="how many command lines, in place of --seconds")
     parser.add_argument("--seed", type=int, default=0, help="number of the first run (default: 0)")
     parser.add_argument("--kind", choices=tuple(KINDS), action="append", help="what is damaged (default: all)")
-    given = parser.parse_args(arguments)
-    counts, faults = fuzz(given.seed, given.runs, given.seconds, given.kind or tuple(KINDS))
+    options = parser.parse_args(arguments)
+    counts, faults = fuzz(options.seed, options.runs, options.seconds, options.kind or tuple(KINDS))
     for fault in faults:
         print(f"--seed {fault.seed} --runs 1: {fault.arguments!r}\n{fault.what}\n")
     print(", ".join(f"{name} {number}" for name, number in sorted(counts.items())))

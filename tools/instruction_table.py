@@ -30,8 +30,8 @@ def _engines(declaration: Declaration) -> str:
     """Return the engines, beginning with the default, each with its first target if that is later than the first target
     of the instruction."""
     later = declaration.engine_generations
-    shown = ", ".join(e.name + (f" ({_SINCE[later[e]]})" if e in later else "") for e in declaration.engines)
-    return shown if declaration.generation == 2 else f"{shown}; from {_SINCE[declaration.generation]} on"
+    engines = ", ".join(e.name + (f" ({_SINCE[later[e]]})" if e in later else "") for e in declaration.engines)
+    return engines if declaration.generation == 2 else f"{engines}; from {_SINCE[declaration.generation]} on"
 
 
 def _operands(declaration: Declaration) -> Iterator[str]:

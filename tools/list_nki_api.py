@@ -98,8 +98,8 @@ def _names(function: Any) -> frozenset[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return frozenset()
-    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return frozenset(named | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)})
+    identifiers = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return frozenset(identifiers | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)})
 
 
 @cache
@@ -111,22 +111,22 @@ def _uses(function: Any, depth: int) -> frozenset[str]:
     space |= inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     for name in list(names) if depth else []:
         called = space.get(name) or vars(NkiTensor).get(name) or getattr(NkiTensor, name, None)
-        own = getattr(called, "__module__", "").startswith(simulator.__name__)
-        if inspect.isfunction(called) and called is not function and own:
+        is_simulator = getattr(called, "__module__", "").startswith(simulator.__name__)
+        if inspect.isfunction(called) and called is not function and is_simulator:
             names |= _uses(called, depth - 1)
-        elif inspect.isclass(called) and own and name.startswith("_"):
+        elif inspect.isclass(called) and is_simulator and name.startswith("_"):
             names |= frozenset().union(*(_uses(m, depth - 1) for m in vars(called).values() if inspect.isfunction(m)))
     return frozenset(names)
 
 
 def page() -> str:
     """Return the text of the page."""
-    found = rows()
-    count, paged = sum(row.simulated for row in found), sum(bool(row.page) for row in found)
-    compared = f"{paged} were compared with a page, {len(found) - paged} with the stubs"
-    lines = [f"{count} of {len(found)} functions and methods are simulated; {compared}.", ""]
+    table = rows()
+    count, paged = sum(row.simulated for row in table), sum(bool(row.page) for row in table)
+    compared = f"{paged} were compared with a page, {len(table) - paged} with the stubs"
+    lines = [f"{count} of {len(table)} functions and methods are simulated; {compared}.", ""]
     lines += ["| function | NKI | page | simulated | timed | checked |", "|---|---|---|---|---|---|"]
-    for row in found:
+    for row in table:
         simulated = "yes" if row.simulated else "**refused**"
         marks = [row.version, _link(row), simulated, *("yes" if mark else "" for mark in (row.timed, row.checked))]
         lines.append(f"| `{row.name}` | {' | '.join(marks)} |")

@@ -127,13 +127,13 @@ def table_of(results: dict[str, dict[str, Any]]) -> str:
             families.setdefault(key.split("/")[0], []).append(result)
     if any(family.startswith("timm") for family in families):
         families["timm, all"] = [
-            each for family, tried in families.items() if family.startswith("timm") for each in tried
+            each for family, members in families.items() if family.startswith("timm") for each in members
         ]
-    for family, tried in families.items():
-        ran = [result for result in tried if "times_floor" in result]
-        new = [result for result in ran if newest and result.get("date") == newest]
-        together = sum("times_floor" in each and not each.get("note", "").startswith("layer") for each in tried)
-        counts = f"{len(tried)} | {len(ran)} | {together} | {_median(ran)} | {len(new)} | {_median(new)}"
+    for family, members in families.items():
+        successes = [result for result in members if "times_floor" in result]
+        new = [result for result in successes if newest and result.get("date") == newest]
+        together = sum("times_floor" in each and not each.get("note", "").startswith("layer") for each in members)
+        counts = f"{len(members)} | {len(successes)} | {together} | {_median(successes)} | {len(new)} | {_median(new)}"
         lines.append(f"| {family} | {counts} |")
     lines += ["", _row(HEADINGS), _row(["---"] * len(HEADINGS))]
     lines += [_row(_cells(key, result)) for key, result in results.items()]
@@ -149,20 +149,20 @@ def rows_of(page: str) -> dict[str, dict[str, Any]]:
     ]
     sizes = tuple(sorted({int(size) for _, size, *_ in cells if size.isdigit()}))
     keys: dict[tuple[str, int, str], list[str]] = {}
-    for each in all_exports(sizes):  # in the order of the page; two packages may have networks with the same name
-        keys.setdefault((each.name, each.size, each.exporter), []).append(each.key)
-    found = {}
+    for export in all_exports(sizes):  # in the order of the page; two packages may have networks with the same name
+        keys.setdefault((export.name, export.size, export.exporter), []).append(export.key)
+    results = {}
     for name, size, exporter, differs, *numbers in cells:
         left = keys.get((name, int(size) if size.isdigit() else 0, exporter))
         if left:
-            found[left.pop(0)] = _result(differs, *numbers)
-    return found
+            results[left.pop(0)] = _result(differs, *numbers)
+    return results
 
 
 def _median(results: list[dict[str, Any]]) -> str:
     """Return the median of the times relative to the floor, or "" if there are none."""
-    found = sorted(result["times_floor"] for result in results)
-    return f"{found[len(found) // 2]:.1f}" if found else ""
+    ratios = sorted(result["times_floor"] for result in results)
+    return f"{ratios[len(ratios) // 2]:.1f}" if ratios else ""
 
 
 def _result(
@@ -210,13 +210,13 @@ def _in_a_process(export: Export, seconds: int) -> dict[str, Any]:
     child.start()
     sending.close()
     try:
-        found: dict[str, Any] = receiving.recv()
+        result: dict[str, Any] = receiving.recv()
     except EOFError:
         child.join()
         is_late = child.exitcode in (-signal.SIGXCPU, -signal.SIGKILL)
         return {"refused": f"takes more than {seconds} s" if is_late else f"ends with status {child.exitcode}"}
     child.join()
-    return found
+    return result
 
 
 def _try_and_send(export: Export, seconds: int, sending: Any) -> None:
@@ -229,8 +229,8 @@ def _try_and_send(export: Export, seconds: int, sending: Any) -> None:
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = (json.loads(line) for line in lines)
-    return {each.pop("key"): each for each in found}
+    records = (json.loads(line) for line in lines)
+    return {record.pop("key"): record for record in records}
 
 
 def _one_line(error: Exception) -> str:

@@ -90,25 +90,25 @@ def sizes() -> Iterator[Sequence[str]]:
     for name in FAMILIES:
         model = built(name)
         resized = (Model(for_size(model.network, side), model.tensors, {}) for side in SIZES)
-        yield name, *(shown(predicted(each, "bfloat16", 1, 1)) for each in resized)
+        yield name, *(shown(predicted(network, "bfloat16", 1, 1)) for network in resized)
 
 
 def large() -> Iterator[Sequence[str]]:
     """Yield one row per network and batch size, with the published and the predicted time in separate columns."""
     yield "network", "size", "pictures", "published, measured", "predicted", "times its floor", "planned in"
-    load_packages([each.export for each in LARGE])
-    for each in LARGE:
+    load_packages([network.export for network in LARGE])
+    for network in LARGE:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "network.onnx"
-            each.export.write(path)
+            network.export.write(path)
             imported = import_network(path)
         model = Model(imported.network, imported.tensors, {})
-        for pictures in each.batches:
+        for pictures in network.batches:
             began = time.process_time()
             microseconds = predicted(model, "bfloat16", 1, pictures)
             seconds = time.process_time() - began
             floor = floor_of(model.network, "bfloat16", pictures, TARGET).latency_us / pictures
-            row = (each.export.name, str(each.export.size), str(pictures), each.published, shown(microseconds))
+            row = (network.export.name, str(network.export.size), str(pictures), network.published, shown(microseconds))
             print(row, seconds, file=sys.stderr, flush=True)
             yield *row, f"{microseconds / floor:.1f}", f"{seconds:.0f} s"
 

@@ -49,20 +49,20 @@ class Export:
 
 def all_exports(sizes: tuple[int, ...]) -> list[Export]:
     """Return all networks to test, in order."""
-    found = []
+    exports = []
     for size in sizes:
-        found += [Export("ultralytics", name, size, "own") for name in YOLO.split()]
+        exports += [Export("ultralytics", name, size, "own") for name in YOLO.split()]
         for exporter in EXPORTERS:
-            found += [Export("torchvision", name, size, exporter) for name in TORCHVISION.split()]
-            found += [Export("torchvision: maps", name, size, exporter) for name in MAPS.split()]
-            found += [Export("torchvision: detectors", name, size, exporter) for name in DETECTORS.split()]
-            found += [
+            exports += [Export("torchvision", name, size, exporter) for name in TORCHVISION.split()]
+            exports += [Export("torchvision: maps", name, size, exporter) for name in MAPS.split()]
+            exports += [Export("torchvision: detectors", name, size, exporter) for name in DETECTORS.split()]
+            exports += [
                 Export(f"timm: {family}", name, size, exporter)
                 for family, names in TIMM.items()
                 for name in names.split()
             ]
-            found += [Export("transformers", name, size, exporter) for name in TRANSFORMERS.split()]
-    return found + [Export("scikit-learn", name, 0, "own") for name in CLASSICAL.split()]
+            exports += [Export("transformers", name, size, exporter) for name in TRANSFORMERS.split()]
+    return exports + [Export("scikit-learn", name, 0, "own") for name in CLASSICAL.split()]
 
 
 def load_packages(exports: list[Export]) -> None:
@@ -117,8 +117,8 @@ def _ultralytics(export: Export, path: Path) -> None:
     _torchvision()
     ultralytics: Any = import_module("ultralytics")
     with contextlib.chdir(path.parent) if hasattr(contextlib, "chdir") else contextlib.nullcontext():
-        made = ultralytics.YOLO(f"{export.name}.yaml").export(format="onnx", imgsz=export.size, verbose=False)
-        shutil.move(made, path)
+        exported = ultralytics.YOLO(f"{export.name}.yaml").export(format="onnx", imgsz=export.size, verbose=False)
+        shutil.move(exported, path)
 
 
 def _timm(export: Export, path: Path) -> None:
@@ -155,11 +155,11 @@ class _Leading:
                 self.model = model
 
             def forward(self, x: Any) -> Any:
-                found = self.model(x)
-                if not isinstance(found, dict):
-                    return found
-                named = [name for name in ("out", "logits", "last_hidden_state") if name in found]
-                return found[named[0]] if named else found[next(iter(found))]
+                outputs = self.model(x)
+                if not isinstance(outputs, dict):
+                    return outputs
+                keys = [name for name in ("out", "logits", "last_hidden_state") if name in outputs]
+                return outputs[keys[0]] if keys else outputs[next(iter(outputs))]
 
         return Leading()
 
@@ -172,15 +172,15 @@ def _transformers(export: Export, path: Path) -> None:
 def _scikit_learn(export: Export, path: Path) -> None:
     skl2onnx: Any = import_module("skl2onnx")
     types: Any = import_module("skl2onnx.common.data_types")
-    found = dict(import_module("sklearn.utils").all_estimators())
+    estimators = dict(import_module("sklearn.utils").all_estimators())
     more = {"probability": True} if export.name == "SVC" else {}
     random = np.random.default_rng(0)
     x = random.standard_normal((120, 12)).astype(np.float32)
     y = (x[:, :3].sum(axis=1) > 0).astype(int) + (x[:, 0] > 1)
-    model = found[export.name](**more).fit(x, y)
+    model = estimators[export.name](**more).fit(x, y)
     options = {id(model): {"zipmap": False}} if hasattr(model, "predict_proba") else None
-    made = skl2onnx.to_onnx(model, initial_types=[("x", types.FloatTensorType([None, 12]))], options=options)
-    path.write_bytes(made.SerializeToString())
+    exported = skl2onnx.to_onnx(model, initial_types=[("x", types.FloatTensorType([None, 12]))], options=options)
+    path.write_bytes(exported.SerializeToString())
 
 
 MAKERS: dict[str, Callable[[Export, Path], None]] = {

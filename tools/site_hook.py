@@ -38,8 +38,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     """Return the page with links into the repository at `repo_url`, or with plain text instead of links if it is not
     set."""
     folder = posixpath.dirname(posixpath.join("docs", page.file.src_uri))
-    own = posixpath.splitext(posixpath.basename(page.file.src_uri))[0]
-    return show_files(adapt(markdown, folder, config.get("repo_url") or ""), own)
+    page_name = posixpath.splitext(posixpath.basename(page.file.src_uri))[0]
+    return show_files(adapt(markdown, folder, config.get("repo_url") or ""), page_name)
 
 
 def adapt(markdown: str, folder: str, repository: str) -> str:

@@ -58,23 +58,23 @@ def make_transformer(name: str, size: int) -> Any:
     hf: Any = import_module("transformers")
     if name == "detr":
         backbone = hf.ResNetConfig(embedding_size=16, out_features=["stage4"], **STAGES)
-        whole = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "num_queries": 10}
+        options = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "num_queries": 10}
         layers = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4}
-        config = hf.DetrConfig(backbone_config=backbone, decoder_attention_heads=4, **whole, **layers)
+        config = hf.DetrConfig(backbone_config=backbone, decoder_attention_heads=4, **options, **layers)
         return hf.DetrForObjectDetection(config)
     if name == "dpt":
         config = hf.DPTConfig(image_size=size, backbone_out_indices=[0, 1, 2, 3], **DEPTHS, **SMALL)
         return hf.DPTForDepthEstimation(config)
     if name == "depth_anything":
-        taken = {"out_features": [f"stage{number}" for number in range(1, 5)], "reshape_hidden_states": False}
-        backbone = hf.Dinov2Config(image_size=size, **taken, **SMALL)
+        stage_options = {"out_features": [f"stage{number}" for number in range(1, 5)], "reshape_hidden_states": False}
+        backbone = hf.Dinov2Config(image_size=size, **stage_options, **SMALL)
         sides = {"reassemble_hidden_size": SMALL["hidden_size"], **DEPTHS}
         return hf.DepthAnythingForDepthEstimation(hf.DepthAnythingConfig(backbone_config=backbone, **sides))
-    family, kind, own = NETWORKS[name]
+    family, kind, config_options = NETWORKS[name]
     config_type = getattr(hf, f"{family}Config")
     sized: dict[str, Any] = {}
     if "image_size" in config_type().to_dict():
         sized["image_size"] = [size, size] if name == "yolos" else size
     if name == "swin":
         sized["window_size"] = size // 32
-    return getattr(hf, f"{family}{kind}")(config_type(**sized, **own))
+    return getattr(hf, f"{family}{kind}")(config_type(**sized, **config_options))

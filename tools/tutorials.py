@@ -62,9 +62,9 @@ def _run(text: str, folder: Path) -> str:
             return match[0]
         command = match["command"]
         output = _run_command(command, folder)
-        shown = f"```console\n{f'$ {command}{chr(10)}{output}'.rstrip()}\n```\n"
-        is_kept = match["kind"] == "once" and _form(match["old"]) == _form(shown)
-        return f"{match['head']}{match['old'] if is_kept else shown}{match['end']}"
+        block = f"```console\n{f'$ {command}{chr(10)}{output}'.rstrip()}\n```\n"
+        is_kept = match["kind"] == "once" and _form(match["old"]) == _form(block)
+        return f"{match['head']}{match['old'] if is_kept else block}{match['end']}"
 
     return _STEP.sub(step, text)
 
@@ -81,7 +81,7 @@ def _run_command(command: str, folder: Path) -> str:
         "PATH": f"{folder / '.bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "TRNINFER_CACHE": str(folder / ".cache"),
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
         env=environment,
@@ -90,9 +90,9 @@ def _run_command(command: str, folder: Path) -> str:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    output = done.stdout.replace(f"{folder}/", "")
-    if done.returncode:
-        raise RuntimeError(f"{command}: exit status {done.returncode}: {output}")
+    output = completed.stdout.replace(f"{folder}/", "")
+    if completed.returncode:
+        raise RuntimeError(f"{command}: exit status {completed.returncode}: {output}")
     return _HOST.sub("\n", output).strip("\n")
 
 

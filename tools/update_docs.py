@@ -145,8 +145,8 @@ def table_of(report: str, title: str) -> str:
 def summary_of(report: str) -> tuple[str, str]:
     """Return the table of summaries in the output of `latency_accuracy --markdown`, and its last lines as a list."""
     table = table_of(report, "Kernels, summary")
-    wanted = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
-    ends = [line for line in report.splitlines() if wanted.search(line)]
+    pattern = re.compile(r" error: [\d.]+ %$|^instructions compared|^kernels within")
+    ends = [line for line in report.splitlines() if pattern.search(line)]
     if not ends or not ends[-1].startswith("mean absolute percentage error"):
         raise RuntimeError("the output of latency_accuracy does not have the expected form")
     return table, "\n".join(f"- {line}" for line in ends)
@@ -178,15 +178,15 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 def find_blocks(pages: Iterable[Path]) -> dict[str, Path]:
     """Return the page of each block. Raise ValueError for an unknown or repeated block."""
-    found: dict[str, Path] = {}
+    blocks: dict[str, Path] = {}
     for page in pages:
         for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
             name = match[2]
-            if name not in BLOCKS or name in found:
-                what = "is there twice" if name in found else f"is not among {', '.join(BLOCKS)}"
-                raise ValueError(f"{page.name}: block {name!r} {what}")
-            found[name] = page
-    return found
+            if name not in BLOCKS or name in blocks:
+                problem = "is there twice" if name in blocks else f"is not among {', '.join(BLOCKS)}"
+                raise ValueError(f"{page.name}: block {name!r} {problem}")
+            blocks[name] = page
+    return blocks
 
 
 def fill(text: str, contents: Mapping[str, str]) -> str:
@@ -220,17 +220,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"parts: {', '.join((*BLOCKS, *TUTORIALS))}; by default all; man: docs/trninfer.1",
     )
     parser.add_argument("--check", action="store_true", help="write nothing; report what is out of date")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         pages = find_blocks(PAGES)
     except ValueError as error:
         parser.error(str(error))
     known = [*pages, *TUTORIALS, "man"]
-    for name in given.names:
+    for name in options.names:
         if name not in known:
             parser.error(f"no page has a block {name!r}; available: {', '.join(known)}")
-    stale = [name for name in given.names or known if _is_stale(name, pages, given.check)]
-    if stale and given.check:
+    stale = [name for name in options.names or known if _is_stale(name, pages, options.check)]
+    if stale and options.check:
         print(f"not up to date: {', '.join(stale)} (python -m trninfer.tools.update_docs)")
         return 1
     return 0

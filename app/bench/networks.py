@@ -55,8 +55,8 @@ def _add_views(report: Report, subject: BenchSubject, session: Session, table: L
     """Add the lowering of a network to the report and write its graph, if requested."""
     network, target, batch = session.model.network, session.info.target, session.batch_size
     if subject.show_lowering:
-        shown = NetworkLowering(network.name, report.dtype, batch, target, session.show(batch))
-        report.lowering = [*(report.lowering or []), shown]
+        lowering = NetworkLowering(network.name, report.dtype, batch, target, session.show(batch))
+        report.lowering = [*(report.lowering or []), lowering]
     if subject.graph is not None:
         title = GraphTitle(report.latency_kind, target, report.dtype, batch)
         write_output(render_graph(network, table, title), subject.graph, "--graph")

@@ -192,7 +192,7 @@ class BenchSubject:
             "--batch-size": options.batch_size != plain.batch_size,
             "--target": options.target != plain.target,
         }
-        return [option for option, given in pairs.items() if given and self.suite is not None]
+        return [option for option, is_given in pairs.items() if is_given and self.suite is not None]
 
     @property
     def sizes(self) -> dict[str, str] | None:

@@ -33,7 +33,7 @@ def check_sweep(
         raise UsageError("--input-size requires --model FILE.onnx")
     if cores is not None and options.lnc > 1:
         raise UsageError("bench --cores gives each NeuronCore its own batches; omit --lnc")
-    given = {
+    options_given = {
         "--verify": options.verify,
         "--trace": options.trace is not None,
         "--compare": compared,
@@ -42,7 +42,7 @@ def check_sweep(
         "--graph": subject.graph is not None,
         "--format markdown": options.form == "markdown",
     }
-    wrong = [option for option, is_given in given.items() if is_given]
+    wrong = [option for option, is_given in options_given.items() if is_given]
     if wrong:
         raise UsageError(
             f"{' and '.join(wrong)}: not supported in a sweep; use a single --batch-size, --target and --dtype"
@@ -68,11 +68,13 @@ def bench_sweep(
     report: Report | None = None
     with progress_bar("sweep", len(models) * len(combinations), options.quiet) as progress:
         for model in models:
-            for each in combinations:
-                backend = open_backend(each)
+            for combination in combinations:
+                backend = open_backend(combination)
                 _check_backend(backend, sweep)
-                report = report or Report.on("bench", subject.model and model.network.name, backend.info, each.dtype)
-                points.append(_point(model, each, constants, sweep.cores))
+                report = report or Report.on(
+                    "bench", subject.model and model.network.name, backend.info, combination.dtype
+                )
+                points.append(_point(model, combination, constants, sweep.cores))
                 progress(len(points))
     assert report is not None
     report.sweep = marked(points, limit)
@@ -80,8 +82,8 @@ def bench_sweep(
     report.target = ",".join(dict.fromkeys(point.target for point in points))
     report.dtype = ",".join(dict.fromkeys(point.dtype for point in points))
     report.choice_note, report.wide = note, options.wide
-    notes = [latency_note(open_backend(each).info) for each in combinations]
-    report.latency_note = "; ".join(dict.fromkeys(told for told in notes if told)) or None
+    notes = [latency_note(open_backend(combination).info) for combination in combinations]
+    report.latency_note = "; ".join(dict.fromkeys(message for message in notes if message)) or None
     report.host_seconds = time.perf_counter() - started
     return report
 

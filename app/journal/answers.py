@@ -131,8 +131,8 @@ class _Logged:
         try:
             self._log.append(predictions)
         except OSError as error:
-            place = f"--output {self._output}" if self._log.path else f"temporary folder {tempfile.gettempdir()}"
-            raise UsageError(f"{place}: cannot be written: {reason(error)}") from None
+            location = f"--output {self._output}" if self._log.path else f"temporary folder {tempfile.gettempdir()}"
+            raise UsageError(f"{location}: cannot be written: {reason(error)}") from None
         return True
 
     def answered(self) -> set[str | int]:

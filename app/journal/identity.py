@@ -35,9 +35,9 @@ def check_identity(name: str, earlier: dict[str, Any], identity: Identity) -> No
     """Raise UsageError if the predictions in the file `name` were made with a different identity."""
     for key, value in identity.items():
         if key in earlier and earlier[key] != value:
-            what = {
+            descriptions = {
                 "weights": "other weights of the same model",
                 "data": "another --data file, or one that has changed",
             }
-            difference = what.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
+            difference = descriptions.get(key) or f"{key.replace('_', '-')} {earlier[key]}, not {value}"
             raise UsageError(f"--resume: the answers in {name} were computed with {difference}")

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def print_advice(console: Console, networks: Sequence[NetworkAdvice]) -> None:
     """Print, for each network, the time that faster resources would save, and numbered advice."""
-    for each in networks:
-        print_table(console, f"{each.network}: with a resource twice as fast", what_if_columns(each), each.what_ifs)
-        print_line(console, f"{each.network}: advice", "bold")
-        for number, advice in enumerate(each.advice, 1):
+    for entry in networks:
+        print_table(console, f"{entry.network}: with a resource twice as fast", what_if_columns(entry), entry.what_ifs)
+        print_line(console, f"{entry.network}: advice", "bold")
+        for number, advice in enumerate(entry.advice, 1):
             console.print(Padding(cell(f"{number}. {advice.sentence()}"), (0, 0, 0, 2)))
-        if not each.advice:
+        if not entry.advice:
             print_line(console, "  no change that was tried saves 3 % or more")
         console.print()
 

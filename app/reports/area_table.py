@@ -47,8 +47,8 @@ def _add_areas(table: Table, name: str, areas: Sequence[ClassArea]) -> None:
     """Add one row for each of the classes that cover the largest areas of a picture, and one row for all other
     classes."""
     for number, area in enumerate(areas[:SHOWN_AREAS]):
-        shown = cell("" if number else name)
-        table.add_row(shown, cell(area.label, "bold"), f"{area.pixels:,}", f"{100 * area.share:.1f} %")
+        name_cell = cell("" if number else name)
+        table.add_row(name_cell, cell(area.label, "bold"), f"{area.pixels:,}", f"{100 * area.share:.1f} %")
     rest = areas[SHOWN_AREAS:]
     if rest:
         pixels, share = sum(area.pixels for area in rest), sum(area.share for area in rest)

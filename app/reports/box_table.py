@@ -31,9 +31,9 @@ def print_boxes(console: Console, report: Report) -> None:
         if not answer.boxes:
             table.add_row(cell(str(answer.input)), cell("no objects", "dim"))
         names = itertools.chain((str(answer.input),), itertools.repeat(""))
-        for shown, box in zip(names, answer.boxes or ()):
+        for name_cell, box in zip(names, answer.boxes or ()):
             sides = [f"{side:.1f}" for side in (box.x1, box.y1, box.x2, box.y2)]
-            table.add_row(cell(shown), cell(box.label, "bold"), f"{box.confidence:.4f}", *sides)
+            table.add_row(cell(name_cell), cell(box.label, "bold"), f"{box.confidence:.4f}", *sides)
     console.print(table)
     total = sum(len(answer.boxes or ()) for answer in report.predictions)
     print_line(console, f"{count(total, 'box', 'boxes')} in {count(len(report.predictions), 'picture')}")
@@ -63,8 +63,8 @@ def print_box_score(console: Console, report: Report, quiet: bool) -> None:
     if quiet or not score.classes:
         return
     by_precision = sorted(score.classes, key=lambda each: each.ap or 0.0)
-    shown, few = worst(by_precision, lambda each: each.ap or 0.0, "AP@0.5:0.95", SHOWN_CLASSES)
-    print_table(console, f"average precision by class{few and f', {few}'}", precision_columns(), shown)
+    classes, few = worst(by_precision, lambda each: each.ap or 0.0, "AP@0.5:0.95", SHOWN_CLASSES)
+    print_table(console, f"average precision by class{few and f', {few}'}", precision_columns(), classes)
 
 
 def precision_columns() -> list[ReportColumn[ClassPrecision]]:

@@ -69,4 +69,6 @@ def bound_column(heading: str, resource: Callable[[Row], str | None], rank: int 
 def filled(columns: Sequence[ReportColumn[Row]], rows: Sequence[Row]) -> list[ReportColumn[Row]]:
     """Return the column of names, and the columns with a value in any of the rows."""
     missing = ("", "-", NO_VALUE)
-    return [each for each in columns if each.kind == "name" or any(each.text(row) not in missing for row in rows)]
+    return [
+        column for column in columns if column.kind == "name" or any(column.text(row) not in missing for row in rows)
+    ]

@@ -18,28 +18,28 @@ def render_compared(title: str, compared: Sequence[ComparedKernel], stream: IO[s
     the error of the prediction."""
     times = [
         (
-            _name(each),
-            f"{each.predicted_us:.1f}",
-            *("-" if us is None else f"{us:.1f}" for us in (each.aws_estimate_us, each.measured_device_us)),
-            each.bound_by,
+            _name(kernel),
+            f"{kernel.predicted_us:.1f}",
+            *("-" if us is None else f"{us:.1f}" for us in (kernel.aws_estimate_us, kernel.measured_device_us)),
+            kernel.bound_by,
         )
-        for each in compared
+        for kernel in compared
     ]
     text = render_records(title, _TIMES, times, stream)
     use = [
-        (_name(each), engine, *(f"{100 * share:.1f} %" if share is not None else "-" for share in shares))
-        for each in compared
-        if each.aws_engines
-        for engine, shares in _shares(each).items()
+        (_name(kernel), engine, *(f"{100 * share:.1f} %" if share is not None else "-" for share in shares))
+        for kernel in compared
+        if kernel.aws_engines
+        for engine, shares in _shares(kernel).items()
     ]
     if use:
         text += render_records("engines: fraction of the time during which each is busy", _USE, use, stream)
-    return text + "".join(f"{_name(each)}: {each.explanation}\n" for each in compared)
+    return text + "".join(f"{_name(kernel)}: {kernel.explanation}\n" for kernel in compared)
 
 
 def rows_of(compared: Sequence[ComparedKernel]) -> list[dict[str, Any]]:
     """Return the comparison as plain records."""
-    return [{**dataclasses.asdict(each), "explanation": each.explanation} for each in compared]
+    return [{**dataclasses.asdict(kernel), "explanation": kernel.explanation} for kernel in compared]
 
 
 def _name(each: ComparedKernel) -> str:

@@ -133,18 +133,20 @@ class Column:
 
 def figures(columns: Sequence[ReportColumn[Row]], rows: Sequence[Row], slow: Sequence[Row] = ()) -> list[Column]:
     """Return the columns of a table with the cells of its rows; the times of `slow` rows are highlighted."""
-    return [Column(_ascii(each.heading), _cells(each, rows, slow), each.is_number, each.rank) for each in columns]
+    return [
+        Column(_ascii(column.heading), _cells(column, rows, slow), column.is_number, column.rank) for column in columns
+    ]
 
 
 def print_table(console: Console, title: str | None, columns: Sequence[ReportColumn[Row]], rows: Sequence[Row]) -> None:
     """Print a table whose texts are wrapped if it is too wide."""
     table = new_table(title)
-    for each in columns:
-        if each.is_number:
-            table.add_column(each.heading, justify="right")
+    for column in columns:
+        if column.is_number:
+            table.add_column(column.heading, justify="right")
         else:
-            table.add_column(each.heading, overflow="fold")
-    for line in zip(*(_cells(each, rows) for each in columns)):
+            table.add_column(column.heading, overflow="fold")
+    for line in zip(*(_cells(column, rows) for column in columns)):
         table.add_row(*line)
     console.print(table)
 
@@ -175,13 +177,13 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
     stacked = console.width < ONE_LINE and not wide
     names, *figures = columns
     room = console.width - 2 if stacked else console.width - min(names.width, NAME) - GAP
-    shown = list(figures) if wide else _fitting(figures, room)
+    visible = list(figures) if wide else _fitting(figures, room)
     print_line(console, title, "bold")
-    spare = console.width - _width(shown) - (GAP if shown else 0)
+    spare = console.width - _width(visible) - (GAP if visible else 0)
     name_width = names.width if wide or stacked else min(names.width, max(spare, NAME))
 
     def line(texts: Sequence[Text]) -> Text:
-        return Text(" " * GAP).join(_set(text, column.width, column.is_number) for text, column in zip(texts, shown))
+        return Text(" " * GAP).join(_set(text, column.width, column.is_number) for text, column in zip(texts, visible))
 
     def put(text: Text) -> None:
         text.rstrip()
@@ -194,15 +196,15 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
         else:
             put(_set(_shortened(name, name_width), name_width, False) + Text(" " * GAP) + line(texts))
 
-    for name, heads in _heading_rows(names, shown):
+    for name, heads in _heading_rows(names, visible):
         if stacked and not name.plain:
             put(Text("  ") + line(heads))
         else:
             row(name, heads)
-    put(Text("-" * ((0 if stacked else name_width) + GAP + _width(shown))))
-    for name, *cells in zip(names.cells, *(column.cells for column in shown)):
+    put(Text("-" * ((0 if stacked else name_width) + GAP + _width(visible))))
+    for name, *cells in zip(names.cells, *(column.cells for column in visible)):
         row(name, cells)
-    _list_missing(console, [column.heading for column in figures if column not in shown])
+    _list_missing(console, [column.heading for column in figures if column not in visible])
 
 
 def _list_missing(console: Console, headings: Sequence[str]) -> None:
@@ -222,10 +224,10 @@ def _heading_rows(names: Column, shown: Sequence[Column]) -> Iterator[tuple[Text
 
 def _fitting(columns: Sequence[Column], room: int) -> list[Column]:
     """Return the columns that fit into `room` after those with the highest ranks are dropped; at least one is kept."""
-    shown = list(columns)
-    while len(shown) > 1 and _width(shown) > room:
-        shown.remove(max(shown, key=lambda column: column.rank))
-    return shown
+    fitting = list(columns)
+    while len(fitting) > 1 and _width(fitting) > room:
+        fitting.remove(max(fitting, key=lambda column: column.rank))
+    return fitting
 
 
 def _width(columns: Sequence[Column]) -> int:

@@ -76,8 +76,8 @@ def page_of_launches(source: str, runs: Sequence[Run], seconds: float) -> str:
 def _numbered(names: Sequence[str]) -> list[str]:
     """Append a number to each name that occurs more than once."""
     counts: dict[str, int] = {}
-    found = []
+    numbered = []
     for name in names:
         counts[name] = counts.get(name, 0) + 1
-        found.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
-    return found
+        numbered.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
+    return numbered

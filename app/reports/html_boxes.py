@@ -17,14 +17,14 @@ SHOWN_BOXES = 12  # maximum number of boxes listed as text per picture
 
 def boxes_section(report: Report) -> Markup:
     """Return a section that shows the first pictures with their boxes."""
-    shown = report.predictions[:SHOWN_PICTURES]
+    predictions = report.predictions[:SHOWN_PICTURES]
     total = len(report.predictions) if report.answer_count is None else report.answer_count
-    more = f"The first {len(shown)} of {total:,} pictures." if len(shown) < total else None
+    more = f"The first {len(predictions)} of {total:,} pictures." if len(predictions) < total else None
     return element(
         "section",
         element("h2", "Boxes"),
         element("p", more, class_="lead") if more else None,
-        element("div", [_figure(answer) for answer in shown], class_="found"),
+        element("div", [_figure(answer) for answer in predictions], class_="found"),
     )
 
 

@@ -183,23 +183,25 @@ def roofline(tables: Sequence[LayerTable], target: str, dtype: str, kind: str) -
 
 def _caption(kind: str, without: Sequence[str]) -> str:
     """Explain the axes and marks of a roofline; `without` names the layers that are not on it."""
-    told = (
+    caption = (
         f"Operations per second ({kind}, while the layer's own instructions run) against operations per byte of HBM "
         "traffic. The area of a circle is the layer's share of the time; a ring above it shows HFU, which counts all "
         "multiplications of the PE array. Layers under a sloping roof are bound by memory, those "
         "under a flat one by the PE array."
     )
     if without:
-        told += f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}."
-    return told
+        caption += f" Without arithmetic or traffic, so not on the chart: {', '.join(without)}."
+    return caption
 
 
 def _hardware_ring(point: Point, x: float, y: float, high: float) -> tuple[Markup, Markup]:
     """Return the ring that marks a layer's hardware FLOP/s at height `high`, and the line from its circle to the
     ring."""
-    own = bound_class(point.layer)
-    line = element("line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=f"{y:.1f}", y2=f"{high + 4:.1f}", class_=f"reach {own}")
-    return line, element("circle", cx=f"{x:.1f}", cy=f"{high:.1f}", r=4, class_=f"ring {own}")
+    color_class = bound_class(point.layer)
+    line = element(
+        "line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=f"{y:.1f}", y2=f"{high + 4:.1f}", class_=f"reach {color_class}"
+    )
+    return line, element("circle", cx=f"{x:.1f}", cy=f"{high:.1f}", r=4, class_=f"ring {color_class}")
 
 
 def _describe(point: Point, kind: str) -> str:

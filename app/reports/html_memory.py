@@ -49,12 +49,12 @@ def _memory(run: Any, region: str) -> Markup:
     if not use.peak_bytes:
         return element("p", f"{title} is not used.", class_="note")
     needed = min(run.memory.sbuf_bytes, use.peak_bytes) if region == "sbuf" else use.peak_bytes
-    told = (
+    caption = (
         f"{title}: {quantity(needed, 'B')} of {quantity(use.capacity, 'B')} needed ({percent(needed / use.capacity)}). "
         f"The live tiles reach their peak {microseconds(use.peak_ns / 1000)} us after the first trigger"
         f"{', because loads that are issued early fill free space' if needed < use.peak_bytes else ''}."
     )
-    chart = element("figure", _curve(use, needed, end, title), element("figcaption", told), tabindex=0)
+    chart = element("figure", _curve(use, needed, end, title), element("figcaption", caption), tabindex=0)
     names = [name for name, _, _ in run.parts.spans] if run.parts else []
     headings: list[Heading] = [
         ("tile at the peak", False), *([("layer", False)] if names else []), ("allocated", False), ("bytes", True),
@@ -109,12 +109,12 @@ def _thinned(points: Any) -> list[tuple[float, int]]:
     step = -(-len(points) // _MOST_POINTS)
     if step <= 1:
         return list(points)
-    found: list[tuple[float, int]] = []
+    kept_points: list[tuple[float, int]] = []
     for first in range(0, len(points), step):
         group = points[first : first + step]
         highest = max(group, key=lambda point: point[1])
-        found += [highest] if highest is group[-1] else [highest, group[-1]]
-    return found
+        kept_points += [highest] if highest is group[-1] else [highest, group[-1]]
+    return kept_points
 
 
 def _spent(critical: Mapping[str, float]) -> str:
@@ -144,5 +144,5 @@ def line_section(runs: Any) -> Markup | None:
         ]
         if rows:
             tables.append(table(f"{name}: {microseconds(run.latency_us)} us", headings, rows))
-            tables += [element("p", f"Advice: {each}.", class_="note") for each in run.advice]
+            tables += [element("p", f"Advice: {advice}.", class_="note") for advice in run.advice]
     return element("section", element("h2", "Line by line"), tables) if tables else None

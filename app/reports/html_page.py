@@ -169,11 +169,11 @@ def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | N
         lines.append(element("li", mark, text, class_="passed" if passed else "failed"))
 
     if report.verify is not None:
-        found = report.verify
+        check = report.verify
         line(
-            found.passed,
-            f"verify {'passed' if found.passed else 'FAILED'}: largest error {found.max_abs_error:.2g} "
-            f"(tolerance {found.tolerance:.2g}), {found.disagreements} disagreements, {found.near_ties} near-ties",
+            check.passed,
+            f"verify {'passed' if check.passed else 'FAILED'}: largest error {check.max_abs_error:.2g} "
+            f"(tolerance {check.tolerance:.2g}), {check.disagreements} disagreements, {check.near_ties} near-ties",
         )
     if report.none is not None and report.none.count:
         lines.append(element("li", f"not a class of the network: {report.none.count} of {report.none.total}"))
@@ -249,10 +249,10 @@ def _advice(report: Report) -> Markup | None:
         return None
     parts = [
         fragment(
-            element("ol", [element("li", advice.sentence()) for advice in each.advice], class_="advice"),
-            tables.what_if_table(each),
+            element("ol", [element("li", advice.sentence()) for advice in network.advice], class_="advice"),
+            tables.what_if_table(network),
         )
-        for each in report.advice
+        for network in report.advice
     ]
     return element("section", element("h2", "What would make it faster"), parts)
 

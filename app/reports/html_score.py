@@ -34,27 +34,29 @@ def _map_section(score: MapScore) -> Markup:
 
 
 def _classes(score: Score) -> Markup:
-    shown, few = worst_classes(score, SHOWN_CLASSES)
+    classes, few = worst_classes(score, SHOWN_CLASSES)
     note = element("p", f"{few[0].upper()}{few[1:]}.", class_="note") if few else None
-    return element("div", note, column_table("By class", class_columns(), shown))
+    return element("div", note, column_table("By class", class_columns(), classes))
 
 
 def _confusions(score: Score) -> Markup:
     if len(score.classes) > MATRIX_CLASSES:
-        shown = score.mistakes[:SHOWN_CONFUSIONS]
-        lines = [element("li", f"{each.label} answered {each.predicted}: {each.count}") for each in shown]
+        mistakes = score.mistakes[:SHOWN_CONFUSIONS]
+        lines = [
+            element("li", f"{mistake.label} answered {mistake.predicted}: {mistake.count}") for mistake in mistakes
+        ]
         return element("div", element("h3", "Most frequent confusions"), element("ul", lines))
-    labels = [each.label for each in score.classes]
-    counts = {(each.label, each.predicted): each.count for each in score.confusion}
+    labels = [right.label for right in score.classes]
+    counts = {(pair.label, pair.predicted): pair.count for pair in score.confusion}
     rows = []
-    for each in score.classes:
+    for right in score.classes:
         cells = []
-        for given in labels:
-            number = counts.get((each.label, given), 0)
-            share = round(100 * number / max(each.support, 1))
-            kind = "hit" if each.label == given else "miss"
+        for predicted in labels:
+            number = counts.get((right.label, predicted), 0)
+            share = round(100 * number / max(right.support, 1))
+            kind = "hit" if right.label == predicted else "miss"
             cells.append(element("td", str(number or ""), class_=kind, style=f"--share: {share}%"))
-        rows.append(element("tr", element("th", each.label, scope="row"), cells))
+        rows.append(element("tr", element("th", right.label, scope="row"), cells))
     note = element("p", "Each row is a correct label, and each column a predicted label.", class_="note")
     heads = element("thead", element("tr", [element("th", text, scope="col") for text in ("", *labels)]))
     matrix = element("table", heads, element("tbody", rows), class_="matrix")

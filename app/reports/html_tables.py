@@ -67,12 +67,16 @@ def column_table(
     launch_of: Callable[[Row], str | None] = lambda row: None,
 ) -> Markup:
     """Return a table of rows, whose names are links to the launch of the row on the timeline, if it has one."""
-    most = {each.heading: max((each.value(row) or 0.0 for row in rows), default=0.0) for each in columns if each.value}
+    most = {
+        column.heading: max((column.value(row) or 0.0 for row in rows), default=0.0)
+        for column in columns
+        if column.value
+    }
     lines = []
     for row in rows:
         name = element("th", _content(columns[0], row), scope="row", data_launch=launch_of(row))
-        lines.append(element("tr", name, [_cell(each, row, most) for each in columns[1:]], class_=class_of(row)))
-    return table(caption, [(each.heading, each.is_number) for each in columns], lines, foot)
+        lines.append(element("tr", name, [_cell(column, row, most) for column in columns[1:]], class_=class_of(row)))
+    return table(caption, [(column.heading, column.is_number) for column in columns], lines, foot)
 
 
 def _cell(column: ReportColumn[Row], row: Row, most: Mapping[str, float]) -> Markup:
@@ -171,7 +175,7 @@ def sweep_table(report: Report) -> Markup:
 def answer_table(report: Report) -> Markup:
     """Return the first SHOWN_ANSWERS predictions, with thumbnails if the inputs are pictures, followed by the inputs
     for which no prediction could be made."""
-    shown = report.predictions[:SHOWN_ANSWERS]
+    predictions = report.predictions[:SHOWN_ANSWERS]
     pictures = report.command in ("classify", "segment")
     rows = [
         element(
@@ -181,7 +185,7 @@ def answer_table(report: Report) -> Markup:
             cell(answer.text) if answer.map is None else _areas(answer.map, report),
             _probability(answer.probability) if answer.map is None else None,
         )
-        for answer in shown
+        for answer in predictions
     ]
     rows += [
         element(
@@ -194,7 +198,7 @@ def answer_table(report: Report) -> Markup:
         for problem in report.errors[:SHOWN_ANSWERS]
     ]
     total = len(report.predictions) if report.answer_count is None else report.answer_count
-    caption = f"Answers, {len(shown)} of {total:,}" if len(shown) < total else "Answers"
+    caption = f"Answers, {len(predictions)} of {total:,}" if len(predictions) < total else "Answers"
     first: list[Heading] = [("", False)] if pictures else []
     name = "row" if report.command == "ffnn" else "input"
     columns = [("classes", False)] if report.command == "segment" else [("label", False), ("probability", True)]

@@ -98,13 +98,13 @@ def _spans(run: Any, work: float, first: int) -> Iterator[tuple[tuple[str, int],
     """Yield the instructions of a run that began at `work`, and the steps of its critical path, each with its track.
     `first` is the number of the run's first launch or layer."""
     for event in run.timeline:
-        own = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
+        layer = run.parts.owners[event.position] if run.parts and event.position >= 0 else 0
         yield (
             _track(event.engine),
             InstructionSpan(
                 start=work + event.start_ns,
                 end=work + event.end_ns,
-                launch=first + own,
+                launch=first + layer,
                 op=event.name or event.op,
                 line=_short(event.line),
                 bytes=event.bytes,
@@ -112,13 +112,13 @@ def _spans(run: Any, work: float, first: int) -> Iterator[tuple[tuple[str, int],
             ),
         )
     for step in getattr(run, "critical_path", ()):
-        own = run.parts.owners[step.position] if run.parts else 0
+        layer = run.parts.owners[step.position] if run.parts else 0
         yield (
             ("critical", 0),
             InstructionSpan(
                 start=work + step.start_ns,
                 end=work + step.end_ns,
-                launch=first + own,
+                launch=first + layer,
                 op=f"{step.resource}: {step.name or step.op}",
                 line=_short(step.line),
                 bytes=0,
@@ -147,10 +147,10 @@ def collect(runs: Sequence[tuple[str, Any]]) -> Timeline:
         else:
             launches.append(LaunchSpan(name, clock, work, end))
         clock = end
-    found = []
+    spans = []
     for kind, lane in sorted(tracks, key=_place):
-        found.append(Track(_core_of(kind)[1].partition(" ")[0], _title(kind, lane), sorted(tracks[kind, lane])))
-    return Timeline(tuple(launches), tuple(found))
+        spans.append(Track(_core_of(kind)[1].partition(" ")[0], _title(kind, lane), sorted(tracks[kind, lane])))
+    return Timeline(tuple(launches), tuple(spans))
 
 
 def _track(engine: str) -> tuple[str, int]:
@@ -231,18 +231,19 @@ def merge(spans: Iterable[InstructionSpan], resolution: float) -> list[Block]:
 def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
     """Return the timeline section: a canvas with its data, a static picture, and a note on merged blocks."""
     blocks, resolution = thin(timeline, MAX_BLOCKS)
-    shown = sum(len(row) for track, row in zip(timeline.tracks, blocks) if track.kind != "critical")
-    told = f"All {timeline.instructions:,} instructions are drawn, each as a separate block."
-    if shown < timeline.instructions:
+    drawn_blocks = sum(len(row) for track, row in zip(timeline.tracks, blocks) if track.kind != "critical")
+    caption = f"All {timeline.instructions:,} instructions are drawn, each as a separate block."
+    if drawn_blocks < timeline.instructions:
         near = f", or start in the same {resolution:g} ns of a grid" if resolution else ""
-        told = (
-            f"{timeline.instructions:,} instructions are drawn as {shown:,} blocks: instructions of one track that "
-            f"overlap{near} are merged. A block is paler if its engine was idle for longer. No instruction is omitted."
+        caption = (
+            f"{timeline.instructions:,} instructions are drawn as {drawn_blocks:,} blocks: instructions of one track "
+            f"that overlap{near} are merged. A block is paler if its engine was idle for longer. No instruction is "
+            "omitted."
         )
     buttons = (("in", "+", "Zoom in"), ("out", "\u2212", "Zoom out"), ("fit", "Fit", "Show all"))
     canvas = element(
         "div",
-        element("p", told, class_="lead"),
+        element("p", caption, class_="lead"),
         element(
             "div",
             [element("button", text, type="button", data_zoom=key, title=title) for key, text, title in buttons],

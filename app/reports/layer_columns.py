@@ -43,7 +43,7 @@ def layer_columns(table: LayerTable, label: str) -> list[LayerColumn]:
         time = span(row)
         return row.hbm_bytes / time * 1e6 if time else None
 
-    found: list[LayerColumn] = [
+    columns: list[LayerColumn] = [
         ReportColumn(
             "layer" if any(row.input_shape for row in table.layers) else "launch", lambda row: row.name, "name"
         ),
@@ -66,7 +66,7 @@ def layer_columns(table: LayerTable, label: str) -> list[LayerColumn]:
         ReportColumn("output", lambda row: shape_text(row.output_shape), rank=8),
         ReportColumn("kernel", lambda row: row.kernel, "code", rank=12),
     ]
-    return filled(found, table.layers)
+    return filled(columns, table.layers)
 
 
 def markdown_table(table: LayerTable, label: str) -> str:

@@ -45,11 +45,11 @@ def _choice(choice: dict[str, Any]) -> str:
 
 def _launch_lines(launch: ShownLaunch) -> Iterator[str]:
     if launch.decisions is not None:
-        made = [_choice(choice) for choice in launch.decisions]
-        yield f"decisions: {' '.join(made) or 'none'}"
-    for shown in launch.passes:
-        yield f"{shown.name}:{' no change' if shown.nodes is None else ''}"
-        yield from shown.nodes or ()
+        decisions = [_choice(choice) for choice in launch.decisions]
+        yield f"decisions: {' '.join(decisions) or 'none'}"
+    for lowering_pass in launch.passes:
+        yield f"{lowering_pass.name}:{' no change' if lowering_pass.nodes is None else ''}"
+        yield from lowering_pass.nodes or ()
     if launch.schedule:
         yield "schedule:"
         yield from (f"      {line}" for line in launch.schedule)

@@ -199,14 +199,14 @@ def _network_sections(report: Report) -> dict[str, Any]:
 
 def _scores(report: Report) -> dict[str, Any]:
     """Return the score of labels, boxes or maps under its field name."""
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if report.score is not None:
-        found["score"] = _score(report.score)
+        document["score"] = _score(report.score)
     if report.box_score is not None:
-        found["box_score"] = dataclasses.asdict(report.box_score)
+        document["box_score"] = dataclasses.asdict(report.box_score)
     if report.map_score is not None:
-        found["map_score"] = _map_score(report.map_score)
-    return found
+        document["map_score"] = _map_score(report.map_score)
+    return document
 
 
 def _floor(table: LayerTable) -> dict[str, Any]:
@@ -322,16 +322,16 @@ def _score(score: Score) -> dict[str, Any]:
         "unlabelled": score.unlabelled,
         "classes": [
             {
-                "label": each.label,
-                "class_index": each.class_index,
-                "support": each.support,
-                "precision": each.precision,
-                "recall": each.recall,
-                "f1": each.f1,
+                "label": class_score.label,
+                "class_index": class_score.class_index,
+                "support": class_score.support,
+                "precision": class_score.precision,
+                "recall": class_score.recall,
+                "f1": class_score.f1,
             }
-            for each in score.classes
+            for class_score in score.classes
         ],
-        "confusion": [dataclasses.asdict(each) for each in score.confusion],
+        "confusion": [dataclasses.asdict(pair) for pair in score.confusion],
     }
 
 
@@ -343,12 +343,12 @@ def _map_score(score: MapScore) -> dict[str, Any]:
         "pixel_accuracy": score.pixel_accuracy if score.pixels else None,
         "classes": [
             {
-                "label": each.label,
-                "class_index": each.class_index,
-                "pixels": each.pixels,
-                "answered": each.answered,
-                "iou": each.iou,
+                "label": class_score.label,
+                "class_index": class_score.class_index,
+                "pixels": class_score.pixels,
+                "answered": class_score.answered,
+                "iou": class_score.iou,
             }
-            for each in score.classes
+            for class_score in score.classes
         ],
     }

@@ -100,7 +100,7 @@ def _arrange(network: Network) -> list[list[Slot]]:
     arranged = [rows[0]]
     for rank in range(1, len(rows)):
         xs = _centres(arranged[-1])
-        middles = {slot: sum(xs[each] for each in above[slot]) / len(above[slot]) for slot in rows[rank]}
+        middles = {slot: sum(xs[neighbour] for neighbour in above[slot]) / len(above[slot]) for slot in rows[rank]}
         arranged.append(sorted(rows[rank], key=middles.__getitem__))
     return arranged
 
@@ -147,8 +147,8 @@ def _box(place: tuple[float, float], labels: tuple[str, str], time: float | None
     warmth = (time or 0.0) / most if most else 0.0
     cold, hot = palette.rgb(_LIGHT["page"]), palette.rgb(_LIGHT["heat"])
     red, green, blue = (round(low + (high - low) * warmth) for low, high in zip(cold, hot))
-    told = "no separate time" if time is None else f"{microseconds(time)} {unit}"
-    lines = [*labels, told]
+    time_text = "no separate time" if time is None else f"{microseconds(time)} {unit}"
+    lines = [*labels, time_text]
     return element(
         "g",
         element("title", ", ".join(lines)),
@@ -168,5 +168,5 @@ def _box(place: tuple[float, float], labels: tuple[str, str], time: float | None
 
 
 def _fitted(text: str) -> Markup:
-    shown = printable(text)
-    return fragment(shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}\u2026")
+    label = printable(text)
+    return fragment(label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}\u2026")

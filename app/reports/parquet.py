@@ -45,15 +45,15 @@ def write_parquet(
     first = next(remaining, None)
     schema = pyarrow.schema(_fields(pyarrow, first, errors))
     with open_binary(path, option) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
-        found = chain(() if first is None else (first,), remaining)
-        rows = chain(map(_row, found), map(_lost, errors))
+        predictions = chain(() if first is None else (first,), remaining)
+        rows = chain(map(_row, predictions), map(_lost, errors))
         while part := list(islice(rows, _ROWS_AT_ONCE)):
             writer.write_table(pyarrow.Table.from_pylist(part, schema=schema))
 
 
 def _fields(pyarrow: Any, first: Prediction | None, errors: Sequence[InputProblem]) -> list[Any]:
-    named = first.input if first is not None else errors[0].input if errors else ""
-    fields = [("input", pyarrow.int64() if isinstance(named, int) else pyarrow.string())]
+    input_name = first.input if first is not None else errors[0].input if errors else ""
+    fields = [("input", pyarrow.int64() if isinstance(input_name, int) else pyarrow.string())]
     if first is not None and first.values is not None:
         fields.append(("values", pyarrow.list_(pyarrow.float32())))
     else:

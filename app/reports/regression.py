@@ -134,17 +134,17 @@ def compare_documents(
         raise UsageError(
             f"--compare {path}: its times are {kinds[1]}, but these are {kinds[0]}; they cannot be compared"
         )
-    found = list(_differences(document, baseline))
-    if any(fatal for _, fatal in found):
-        raise UsageError(f"--compare {path}: the benches differ: {'; '.join(text for text, _ in found)}")
+    changes = list(_differences(document, baseline))
+    if any(fatal for _, fatal in changes):
+        raise UsageError(f"--compare {path}: the benches differ: {'; '.join(text for text, _ in changes)}")
     sizes = [side["bench"].get("batch_size") or 1 for side in (document, baseline)]
     an_input = sizes[0] != sizes[1]
     now, before = (_times(side, size if an_input else 1) for side, size in zip((document, baseline), sizes))
-    allowed = threshold if not found else math.inf
+    allowed = threshold if not changes else math.inf
     names = _merged(list(now), list(before)) if document.get("model") == baseline.get("model") else []
     rows = [_compare_row(name, before.get(name), now.get(name), allowed) for name in names]
     total = _compare_row("total", _total(before), _total(now), allowed)
-    differences = tuple(text for text, _ in found)
+    differences = tuple(text for text, _ in changes)
     return BaselineComparison(str(path), threshold, tuple(rows), total, differences, an_input)
 
 
@@ -220,13 +220,13 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
     # batch size cannot be compared.
     networks = all("suite" not in side and side["bench"].get("kernel") is None for side in (document, baseline))
     others = False
-    for key, here, there in pairs:
-        if here != there:
+    for key, new_value, old_value in pairs:
+        if new_value != old_value:
             fatal = key not in _COMPARABLE or (not networks and key not in ("target", "dtype"))
             others = others or not fatal
-            yield f"{key.replace('_', ' ')} {_value(here)}, but {_value(there)} in the baseline", fatal
+            yield f"{key.replace('_', ' ')} {_value(new_value)}, but {_value(old_value)} in the baseline", fatal
     if not others and "suite" not in baseline:
-        yield from ((told, True) for told in _other_shapes(document["layers"], baseline.get("layers", [])))
+        yield from ((difference, True) for difference in _other_shapes(document["layers"], baseline.get("layers", [])))
 
 
 def _other_shapes(rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -236,8 +236,8 @@ def _other_shapes(rows: Sequence[dict[str, Any]], before: Sequence[dict[str, Any
         old = shapes[row["name"]]
         for key in ("input_shape", "output_shape"):
             if list(row[key]) != old.get(key):
-                here, there = _value(row[key]), _value(old.get(key))
-                yield f"{row['name']} has the {key.replace('_', ' ')} {here}, but {there} in the baseline"
+                shape, old_shape = _value(row[key]), _value(old.get(key))
+                yield f"{row['name']} has the {key.replace('_', ' ')} {shape}, but {old_shape} in the baseline"
 
 
 def _value(value: Any) -> str:
@@ -325,8 +325,8 @@ def verdict(comparison: BaselineComparison) -> str:
         for row in (*comparison.rows, comparison.total)
         if row.status == "regression"
     ]
-    changed = [f"{row.name} {row.status}" for row in comparison.rows if row.status in ("added", "removed")]
-    note = f" ({', '.join(map(printable, changed))})" if changed else ""
+    changes = [f"{row.name} {row.status}" for row in comparison.rows if row.status in ("added", "removed")]
+    note = f" ({', '.join(map(printable, changes))})" if changes else ""
     if not slow:
         return f"compare passed: nothing is more than {allowed} slower{note}"
     return f"compare FAILED: more than {allowed} slower: {', '.join(map(printable, slow))}{note}"

@@ -38,5 +38,5 @@ def by_size(critical: Mapping[str, float]) -> list[tuple[str, float]]:
     total = sum(critical.values())
     large = [(name, time) for name, time in critical.items() if time >= LEAST_SHARE * total]
     rest = total - sum(time for _, time in large)
-    found = sorted(large, key=lambda pair: -pair[1])
-    return [*found, ("other", rest)] if rest >= LEAST_US else found
+    ordered = sorted(large, key=lambda pair: -pair[1])
+    return [*ordered, ("other", rest)] if rest >= LEAST_US else ordered

@@ -57,10 +57,10 @@ def worst_classes(score: Score, most: int) -> tuple[Sequence[ClassScore], str]:
 
 
 def _print_classes(console: Console, score: Score) -> None:
-    shown, few = worst_classes(score, SHOWN_CLASSES)
+    classes, few = worst_classes(score, SHOWN_CLASSES)
     console.print()
     print_line(console, few or "by class", "bold")
-    print_table(console, None, class_columns(), shown)
+    print_table(console, None, class_columns(), classes)
 
 
 def class_columns() -> list[ReportColumn[ClassScore]]:
@@ -76,8 +76,8 @@ def class_columns() -> list[ReportColumn[ClassScore]]:
 
 def _print_confusions(console: Console, score: Score) -> None:
     if len(score.classes) <= MATRIX_CLASSES:
-        labels = [each.label for each in score.classes]
-        counts = {(each.label, each.predicted): each.count for each in score.confusion}
+        labels = [class_score.label for class_score in score.classes]
+        counts = {(pair.label, pair.predicted): pair.count for pair in score.confusion}
         console.print()
         print_line(console, "confusion matrix: one row per correct label, one column per predicted label", "bold")
         table = new_table()
@@ -85,10 +85,10 @@ def _print_confusions(console: Console, score: Score) -> None:
         for label in labels:
             table.add_column(cell(label), justify="right")
         for right in labels:
-            table.add_row(cell(right), *(str(counts.get((right, given), ".")) for given in labels))
+            table.add_row(cell(right), *(str(counts.get((right, predicted), ".")) for predicted in labels))
         console.print(table)
         console.print()
         return
-    for each in score.mistakes[:SHOWN_CONFUSIONS]:
-        print_line(console, f"{each.label} answered {each.predicted}: {each.count}")
+    for pair in score.mistakes[:SHOWN_CONFUSIONS]:
+        print_line(console, f"{pair.label} answered {pair.predicted}: {pair.count}")
     console.print()

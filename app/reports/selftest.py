@@ -114,7 +114,7 @@ def join_documents(documents: list[dict[str, Any]]) -> dict[str, Any]:
     if len(documents) == 1:
         return documents[0]
     head = {name: documents[0][name] for name in ("schema_version", "command", "date")}
-    return {**head, "passed": all(each["passed"] for each in documents), "runs": documents}
+    return {**head, "passed": all(document["passed"] for document in documents), "runs": documents}
 
 
 def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
@@ -133,13 +133,16 @@ def _network(model: Model, outcome: NetworkOutcome) -> dict[str, Any]:
     }
     result, comparison = outcome.result, outcome.comparison
     if result is not None:
-        given = outcome.inputs, model.network, result.classes, result.probabilities
+        result_arrays = outcome.inputs, model.network, result.classes, result.probabilities
         has_boxes = model.network.output.kind == "boxes"  # boxes are in pixels of the network's image
-        answers = Detector(Limits(), {})(*given) if has_boxes else make_predictions(*given, TOP_LABELS)
+        answers = Detector(Limits(), {})(*result_arrays) if has_boxes else make_predictions(*result_arrays, TOP_LABELS)
         row["predictions"] = [prediction_record(answer) for answer in answers]
         row["rows"] = [dataclasses.asdict(layer) for layer in result.layers]
     if comparison is not None:
-        row["compared"] = [{**dataclasses.asdict(one), "passed": one.passed} for one in comparison.rows]
+        row["compared"] = [
+            {**dataclasses.asdict(row_comparison), "passed": row_comparison.passed}
+            for row_comparison in comparison.rows
+        ]
     return row
 
 
@@ -159,7 +162,7 @@ def render_machine(document: dict[str, Any], form: Format) -> str:
     if form == "ndjson":
         return "".join(json.dumps(line) + "\n" for run in runs for line in _lines_of(run))
     text = io.StringIO()
-    names = ["target", *(each.name for each in dataclasses.fields(KernelOutcome))]
+    names = ["target", *(field.name for field in dataclasses.fields(KernelOutcome))]
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     for run in runs:
@@ -201,7 +204,7 @@ def render(test: SelfTest, stream: IO[str] | None) -> str:
 def _message(outcome: KernelOutcome) -> str:
     """Return the reason why a kernel has no result, and the results of compiling it in other ways."""
     line = f"{outcome.kernel} {outcome.variant} ({outcome.size}): {outcome.message}".replace(" ()", "")
-    return line + "".join(f"; {each.how}: {each.error or 'compiles'}" for each in outcome.otherwise)
+    return line + "".join(f"; {attempt.how}: {attempt.error or 'compiles'}" for attempt in outcome.otherwise)
 
 
 def _kernel_row(outcome: KernelOutcome, test: SelfTest) -> tuple[Any, ...]:
@@ -214,11 +217,11 @@ def _kernel_row(outcome: KernelOutcome, test: SelfTest) -> tuple[Any, ...]:
         numbers += [estimate.total_us if estimate is not None else None]
     error = _scientific(outcome.error)
     result = f"{outcome.status} (known)" if outcome.status != OK and outcome.informational else outcome.status
-    shown = ["-" if each is None else f"{each:.1f}" for each in numbers]
+    cells = ["-" if number is None else f"{number:.1f}" for number in numbers]
     if test.is_compiled_only:
         seconds = "-" if outcome.compile_seconds is None else f"{outcome.compile_seconds:.1f}"
-        shown += [_scientific(outcome.birsim_error), seconds, f"{(outcome.compile_peak_bytes or 0) / 2**30:.1f}"]
-    return (name, outcome.size, result, error, *shown)
+        cells += [_scientific(outcome.birsim_error), seconds, f"{(outcome.compile_peak_bytes or 0) / 2**30:.1f}"]
+    return (name, outcome.size, result, error, *cells)
 
 
 def _scientific(number: float | None) -> str:

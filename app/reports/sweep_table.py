@@ -32,7 +32,7 @@ def sweep_columns(report: Report, points: Sequence[SweepPoint]) -> list[ReportCo
     network_rank = 0 if networks > 1 else 9
     shape_rank = 0 if len({point.input_shape for point in points}) > networks else 10
     cores = next((point.cores for point in points if point.cores is not None), None)
-    found: list[ReportColumn[SweepPoint]] = [
+    columns: list[ReportColumn[SweepPoint]] = [
         ReportColumn("batch", _batch, "name", lambda point: point.batch_size),
         ReportColumn("network", lambda point: point.network, rank=network_rank),
         ReportColumn("input", lambda point: shape_text(point.input_shape), rank=shape_rank),
@@ -49,7 +49,7 @@ def sweep_columns(report: Report, points: Sequence[SweepPoint]) -> list[ReportCo
         number_column(f"us on {cores} cores", lambda point: point.cores_total_us, rank=1),
         number_column(f"inputs/s on {cores}", lambda point: point.cores_inputs_per_second, "{:,.0f}".format, rank=1),
     ]
-    return filled(found, points)
+    return filled(columns, points)
 
 
 def _batch(point: SweepPoint) -> str:

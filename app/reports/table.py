@@ -80,23 +80,23 @@ def render_layers(report: Report, stream: IO[str] | None) -> str:
 
 def _print_predictions(console: Console, report: Report) -> None:
     batch = report.command == "ffnn"
-    shown = report.predictions[:SHOWN_ROWS] if batch else report.predictions
+    predictions = report.predictions[:SHOWN_ROWS] if batch else report.predictions
     table = new_table(gap=2)
     table.add_column("row" if batch else "input", overflow="fold", justify="right" if batch else "left")
-    values = any(answer.values is not None for answer in shown)
+    values = any(answer.values is not None for answer in predictions)
     table.add_column("values" if values else "label", overflow="fold")
     if not values:
         table.add_column("probability", justify="right")
-    others = [output.name for output in shown[0].outputs[1:]]
+    others = [output.name for output in predictions[0].outputs[1:]]
     for name in others[:SHOWN_OUTPUTS]:
         table.add_column(cell(name), overflow="fold")
-    for answer in shown:
+    for answer in predictions:
         chance = [] if answer.probability is None else [f"{answer.probability:.4f}"]
-        beside = [cell(_beside(output)) for output in answer.outputs[1 : 1 + SHOWN_OUTPUTS]]
-        table.add_row(cell(str(answer.input)), cell(_shortened(answer), "bold"), *chance, *beside)
+        other_cells = [cell(_beside(output)) for output in answer.outputs[1 : 1 + SHOWN_OUTPUTS]]
+        table.add_row(cell(str(answer.input)), cell(_shortened(answer), "bold"), *chance, *other_cells)
     console.print(table)
-    if len(shown) < len(report.predictions):
-        left = count(len(report.predictions) - len(shown), "more row")
+    if len(predictions) < len(report.predictions):
+        left = count(len(report.predictions) - len(predictions), "more row")
         print_line(console, f"... and {left} (--format json contains all)")
     if len(others) > SHOWN_OUTPUTS:
         left = count(len(others) - SHOWN_OUTPUTS, "more output")
@@ -138,14 +138,14 @@ def _print_suite(console: Console, report: Report) -> None:
 
 def _print_times(console: Console, report: Report) -> None:
     """Print the tables of times, and notes on them."""
-    shown = [table for table in report.tables if table.layers]
+    tables = [table for table in report.tables if table.layers]
     if report.comparison is not None:
         _print_comparison(console, report.comparison, report.wide)
     else:
-        _print_layers(console, report, shown)
-    if report.latency_note and (shown or report.suite or report.sweep):
+        _print_layers(console, report, tables)
+    if report.latency_note and (tables or report.suite or report.sweep):
         print_line(console, report.latency_note)
-    if shown or report.sweep:
+    if tables or report.sweep:
         print_line(console, f"backend {report.backend}: {report.host_seconds:.2f} s on this machine")
         if report.choice_note is not None:
             print_line(console, report.choice_note)
@@ -267,14 +267,14 @@ def _print_verdict(console: Console, report: Report) -> None:
         )
     if report.agreement is not None:
         same, total, error, source = report.agreement
-        told = f"agrees with float32 on {same} of {total}: {source}, largest difference {error:.2g}"
-        print_line(console, told)
+        agreement = f"agrees with float32 on {same} of {total}: {source}, largest difference {error:.2g}"
+        print_line(console, agreement)
     if comparison is not None:
         wrong = dict.fromkeys(row.name for row in comparison.rows if not row.passed)
-        told = (
+        agreement = (
             f"FAILED: outputs differ in {', '.join(wrong)}" if wrong else "passed: outputs are equal within tolerance"
         )
-        print_line(console, f"compare-backends {told}", _verdict_style(comparison))
+        print_line(console, f"compare-backends {agreement}", _verdict_style(comparison))
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -24,9 +24,9 @@ def write_trace(path: Path | None, timelines: Sequence[tuple[str, Any]], backend
 
     runs = []
     for step, run in timelines:
-        named = copy.copy(run)  # copied, since steps with equal shapes share a run
-        named.name = step
-        runs.append(named)
+        renamed = copy.copy(run)  # copied, since steps with equal shapes share a run
+        renamed.name = step
+        runs.append(renamed)
     try:
         simulator.write_trace(os.path.realpath(path), runs)
     except OSError as error:

@@ -20,7 +20,7 @@ def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknow
     rows, columns = (a.shape[1], a.shape[0]) if turned else a.shape
     mode = getattr(nisa.dge_mode, maker)
     out = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
-    kept = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.private_hbm)
+    stored_tile = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.private_hbm)
     weights = nl.ndarray((P, P), dtype=a.dtype, buffer=nl.sbuf)
     if "multiply" in steps:
         nisa.dma_copy(dst=weights, src=w, dge_mode=mode)
@@ -42,7 +42,7 @@ def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknow
         for step in steps:
             for t in range(len(tiles)):
                 start, tile = tiles[t]
-                tiles[t] = (start, _taken(step, tile, weights, kept, start, mode))
+                tiles[t] = (start, _taken(step, tile, weights, stored_tile, start, mode))
         for start, tile in tiles:
             nisa.dma_copy(dst=out[start : start + tile.shape[0]], src=tile, dge_mode=mode)
     return out

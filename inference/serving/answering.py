@@ -116,36 +116,36 @@ class Server:
         began = time.monotonic()
         fields = request.scope["state"]["log"]
         fields["inputs"] = len(sources)
-        gone = asyncio.ensure_future(_until_gone(request))
+        disconnected = asyncio.ensure_future(_until_gone(request))
         answers = asyncio.ensure_future(self._answer_all(sources))
         # avoids a warning about a cancelled future
         answers.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             left = max(0.0, deadline - time.monotonic())
-            both: set[asyncio.Future[Any]] = {answers, gone}
+            both: set[asyncio.Future[Any]] = {answers, disconnected}
             await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not answers.done():
-                if gone.done():
+                if disconnected.done():
                     raise HTTPException(CLIENT_GONE, "the client disconnected")
                 raise HTTPException(504, f"not answered within {self.settings.timeout:g} seconds")
         finally:
             self._accepted -= len(sources)
-            gone.cancel()
+            disconnected.cancel()
             answers.cancel()
-        given = answers.result()
-        self.statistics.request(given, time.monotonic() - began)
-        fields["batch"] = max((answer.batch_size for answer in given if isinstance(answer, InputAnswer)), default=0)
-        for failure in (answer for answer in given if isinstance(answer, Exception)):
+        results = answers.result()
+        self.statistics.request(results, time.monotonic() - began)
+        fields["batch"] = max((answer.batch_size for answer in results if isinstance(answer, InputAnswer)), default=0)
+        for failure in (answer for answer in results if isinstance(answer, Exception)):
             self.metrics.failure("input" if as_status(failure).status_code == 422 else "worker")
-        return given
+        return results
 
     async def _answer_all(self, sources: Sequence[Any]) -> list[Answer]:
         """Return the predictions for the inputs of a request, which are queued for the workers together once all are
         decoded."""
         inputs = await asyncio.gather(*map(self._decode, sources), return_exceptions=True)
-        usable = [self.workers.submit(each) for each in inputs if not isinstance(each, BaseException)]
-        found = iter(await asyncio.gather(*usable, return_exceptions=True))
-        return [each if isinstance(each, BaseException) else next(found) for each in inputs]  # type: ignore[misc]
+        usable = [self.workers.submit(example) for example in inputs if not isinstance(example, BaseException)]
+        results = iter(await asyncio.gather(*usable, return_exceptions=True))
+        return [example if isinstance(example, BaseException) else next(results) for example in inputs]  # type: ignore[misc]
 
     async def _decode(self, source: Any) -> Any:
         if not isinstance(source, PictureTask):
@@ -182,14 +182,14 @@ class Server:
         answered = [number for number, answer in enumerate(answers) if not isinstance(answer, Exception)]
         finding = asyncio.gather(*(self.decoders.submit(SizeTask(pictures[number])) for number in answered))
         try:
-            found = await asyncio.wait_for(finding, max(0.0, deadline - time.monotonic()))
+            replies = await asyncio.wait_for(finding, max(0.0, deadline - time.monotonic()))
         except asyncio.TimeoutError:
             raise HTTPException(504, f"not answered within {self.settings.timeout:g} seconds") from None
         except PoolStopped as error:
             raise as_status(error) from None
         except WorkerEnded as error:
             raise HTTPException(422, f"reading the size of the picture crashed a process: {error}") from None
-        return {number: size for number, size in zip(answered, found, strict=True) if size is not None}
+        return {number: size for number, size in zip(answered, replies, strict=True) if size is not None}
 
     @property
     def picture_path(self) -> str:

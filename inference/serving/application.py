@@ -90,9 +90,9 @@ def _open_repository(
     several: Sequence[ServingSettings], metrics: Metrics, failed: Callable[[Exception], None]
 ) -> Repository:
     """Load the models, with process pools that are not started yet. On a chip, each model has separate cores."""
-    models = [each.load() for each in several]
-    servers = [Server(each, model, metrics) for each, model in zip(several, models)]
-    firsts = [sum(each.workers for each in several[:position]) for position in range(len(several))]
+    models = [settings.load() for settings in several]
+    servers = [Server(settings, model, metrics) for settings, model in zip(several, models)]
+    firsts = [sum(settings.workers for settings in several[:position]) for position in range(len(several))]
 
     def prepare(server: Server, failed: Callable[[Exception], None]) -> None:
         position = servers.index(server)

@@ -40,8 +40,8 @@ class Gate:
             return  # returning closes the websocket
         began = time.perf_counter()
         headers = dict(scope["headers"])
-        told = headers.get(b"x-request-id", b"").decode("latin-1")
-        identifier = told if re.fullmatch(r"[\w.-]{1,64}", told, re.ASCII) else secrets.token_hex(8)
+        client_id = headers.get(b"x-request-id", b"").decode("latin-1")
+        identifier = client_id if re.fullmatch(r"[\w.-]{1,64}", client_id, re.ASCII) else secrets.token_hex(8)
         fields: dict[str, Any] = {}
         scope.setdefault("state", {})["log"] = fields
         status = 0

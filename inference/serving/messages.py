@@ -122,8 +122,8 @@ def parse_request(
     for position, item in enumerate(request.inputs):
         spec = known.get(item.name)
         if spec is None or spec.name in tensors:
-            what = "is not known" if spec is None else "is given twice"
-            raise ProtocolError(f"input {item.name[:100]!r} {what}; the model reads {', '.join(specs)}")
+            problem = "is not known" if spec is None else "is given twice"
+            raise ProtocolError(f"input {item.name[:100]!r} {problem}; the model reads {', '.join(specs)}")
         tensors[spec.name], raw = _read_input(item, spec, f"inputs[{position}]", raw, max_examples)
     if missing := [name for name in specs if name not in tensors]:
         raise ProtocolError(f"inputs are missing: {', '.join(missing)}")
@@ -227,7 +227,7 @@ def _from_base64(text: bytes, count: int, where: str) -> list[bytes]:
         raise ProtocolError(f"{where}: data is not a list of {count} base64 strings, as its shape requires")
     try:
         words = _TEXTS.decode(text)
-        nested = [word for each in words for word in (each if isinstance(each, list) else [each])]
+        nested = [word for item in words for word in (item if isinstance(item, list) else [item])]
         return [base64.b64decode(word, validate=True) for word in nested]
     except (ValueError, msgspec.DecodeError):
         raise ProtocolError(
@@ -253,14 +253,14 @@ def _requested(request: _Request, specs: Sequence[TensorSpec]) -> tuple[Requeste
     binary = request.parameters.binary_data_output
     if not request.outputs:  # return all outputs if none are selected
         return tuple(RequestedOutput(name, binary) for name in known)
-    wanted: dict[str, RequestedOutput] = {}
+    requested: dict[str, RequestedOutput] = {}
     for output in request.outputs:
-        if output.name not in known or output.name in wanted:
+        if output.name not in known or output.name in requested:
             raise ProtocolError(f"output {output.name[:100]!r} is unknown or requested twice; available: {known}")
         options = output.parameters
         is_binary = binary if options.binary_data is None else options.binary_data
-        wanted[output.name] = RequestedOutput(output.name, is_binary, options.classification)
-    return tuple(wanted.values())
+        requested[output.name] = RequestedOutput(output.name, is_binary, options.classification)
+    return tuple(requested.values())
 
 
 def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], wanted: RequestedOutput) -> np.ndarray:
@@ -271,5 +271,5 @@ def _classification(scores: np.ndarray, known: Mapping[str, Sequence[str]], want
         raise ProtocolError(f"output {wanted.name!r} is not a distribution over classes")
     scores = scores.reshape(len(scores), -1)
     best = np.argsort(-scores, axis=1, kind="stable")[:, : wanted.classes]
-    texts = [[f"{row[index]:f}:{index}:{labels[index]}" for index in chosen] for row, chosen in zip(scores, best)]
+    texts = [[f"{row[index]:f}:{index}:{labels[index]}" for index in indices] for row, indices in zip(scores, best)]
     return np.array(texts, object)

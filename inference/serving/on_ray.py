@@ -21,12 +21,12 @@ def deployment(settings: ServingSettings, **options: Any) -> Any:
     from ray import serve
 
     model = settings.load()
-    sent = dataclasses.replace(settings, model=model, name=settings.model_name(model))
+    replica_settings = dataclasses.replace(settings, model=model, name=settings.model_name(model))
 
     def build() -> Any:
-        return create_application(sent, wait=True)
+        return create_application(replica_settings, wait=True)
 
-    deploy: Any = serve.deployment(**{"name": sent.name, **options})
+    deploy: Any = serve.deployment(**{"name": replica_settings.name, **options})
     return deploy(serve.ingress(build)()).bind()
 
 

@@ -178,15 +178,15 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
         body = await _read(server.bodies.read(request, lease, server.settings.timeout))
         task = TensorTask(body, _json_length(request), server.settings.max_queue)
         del body
-        asked, sources = await server.read(task, deadline)
+        parsed, sources = await server.read(task, deadline)
         del task
         answers = await server.answer(request, sources, deadline)
-    given = [answer for answer in answers if isinstance(answer, InputAnswer)]
-    if len(given) < len(answers):
+    predictions = [answer for answer in answers if isinstance(answer, InputAnswer)]
+    if len(predictions) < len(answers):
         raise as_status(next(answer for answer in answers if isinstance(answer, Exception)))
-    head = {"model_name": name, "model_version": VERSION, "parameters": server.batch_parameters(given)}
+    head = {"model_name": name, "model_version": VERSION, "parameters": server.batch_parameters(predictions)}
     try:
-        return await run_in_threadpool(_render, server, asked, given, head)
+        return await run_in_threadpool(_render, server, parsed, predictions, head)
     except ProtocolError as error:
         raise HTTPException(400, str(error)) from None
 
@@ -283,10 +283,10 @@ async def about(request: Request, model: str | None = None) -> JSONResponse:
     if not server.is_ready:
         raise HTTPException(503, "the model is not ready yet", {"Retry-After": "1"})
     shapes = {spec.name: describe_shape(spec.shape[1:]) for spec in server.signature.inputs}
-    told = "; ".join(f"{name}: {shape}" for name, shape in shapes.items())
-    reads = told if len(shapes) > 1 else next(iter(shapes.values()))
-    found = {"reads": reads, "pictures": server.picture_path, "labels": list(server.network.answer_labels)}
-    return JSONResponse({**server.where(), **found})
+    description = "; ".join(f"{name}: {shape}" for name, shape in shapes.items())
+    reads = description if len(shapes) > 1 else next(iter(shapes.values()))
+    document = {"reads": reads, "pictures": server.picture_path, "labels": list(server.network.answer_labels)}
+    return JSONResponse({**server.where(), **document})
 
 
 @_own.get("/metrics")

@@ -77,10 +77,10 @@ class ServingSettings:
 
     def model_name(self, model: Model) -> str:
         """Return the name of the model for clients, restricted to characters that need no escaping in a URL."""
-        told = self.name or model.network.name
+        full_name = self.name or model.network.name
         if not self.name and not isinstance(self.model, Model):
-            told = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors").removesuffix(".onnx")
-        return re.sub(r"[^\w.-]", "_", told, flags=re.ASCII) or "model"
+            full_name = os.path.basename(os.fspath(self.model)).removesuffix(".safetensors").removesuffix(".onnx")
+        return re.sub(r"[^\w.-]", "_", full_name, flags=re.ASCII) or "model"
 
     def batch_sizes(self) -> tuple[int, ...]:
         """Return the sizes to which batches are padded: powers of two below `max_batch`, and `max_batch`."""

@@ -123,8 +123,8 @@ class Signature:
             tensors[CLASS_INDEX] = np.array([answer.class_index for answer in answers], np.int32)
             tensors[LABEL] = np.array(self.network.answer_labels, object)[tensors[CLASS_INDEX]]
         if self._own_output:
-            given = [answer.scores if answer.raw is None else answer.raw for answer in answers]
-            tensors[self._own_output] = np.stack(given).reshape(len(rows), *self.network.named_outputs[0].shape)
+            scores = [answer.scores if answer.raw is None else answer.raw for answer in answers]
+            tensors[self._own_output] = np.stack(scores).reshape(len(rows), *self.network.named_outputs[0].shape)
         return tensors
 
     def labels(self) -> dict[str, tuple[str, ...]]:

@@ -134,11 +134,11 @@ class ComparingBackend:
         kernel."""
         operands, others = split_arguments(kernel, arrays, parameters)
         measured = self._measured.launch(kernel, **operands, **others)
-        here = {name: np.asarray(array) for name, array in operands.items()}
-        predicted = self._predicted.launch(kernel, **here, **others)
+        host_arrays = {name: np.asarray(array) for name, array in operands.items()}
+        predicted = self._predicted.launch(kernel, **host_arrays, **others)
         outputs = zip(map(np.asarray, measured.outputs), predicted.outputs, strict=True)
         errors = [relative_error(a, b) for a, b in outputs]
-        whole = all(output.dtype.kind in "iu" for output in predicted.outputs)
+        is_exact = all(output.dtype.kind in "iu" for output in predicted.outputs)
         self.compared.append(
             ComparedLaunch(
                 name="",
@@ -152,7 +152,7 @@ class ComparingBackend:
                 device_us_p99=measured.time.device_us_p99,
                 predicted_us=predicted.time.latency_us,
                 error=max(errors),
-                tolerance=0.0 if whole else self._tolerance,
+                tolerance=0.0 if is_exact else self._tolerance,
                 device_by=measured.time.device_by,
             )
         )

@@ -39,10 +39,10 @@ class Float8Convolution(KernelCase):
         see `KernelCase`."""
         x = np.random.default_rng(seed + 1).standard_normal(self.shapes[0], np.float32) / self._scale
         filters, scales, bias = self._weights(seed)
-        own = self._result_scale
-        packed, biases = pack_conv2d(filters.view(np.uint8), bias / own)
-        _, columns = pack_conv2d(filters.view(np.uint8), scales * self._scale / own)
-        return x.astype(FP8).view(np.uint8), packed, biases, columns
+        result_scale = self._result_scale
+        packed_filters, biases = pack_conv2d(filters.view(np.uint8), bias / result_scale)
+        _, columns = pack_conv2d(filters.view(np.uint8), scales * self._scale / result_scale)
+        return x.astype(FP8).view(np.uint8), packed_filters, biases, columns
 
     def dtype_of(self, position: int, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype of an operand."""

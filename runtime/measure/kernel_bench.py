@@ -40,11 +40,11 @@ def run_kernel(name: str, case: KernelCase, backend: Backend, dtype: str) -> Ker
     arrays = case.arrays(NETWORK_DTYPES[dtype])
     launch = backend.launch(_kernel(case), *arrays, **case.parameters)
     expected = case.expected(arrays)
-    found = case.found(launch.outputs[0])
+    output = case.found(launch.outputs[0])
     if expected.dtype.kind == "i":
-        wrong = int((found != expected).sum())
+        wrong = int((output != expected).sum())
         return _timed(name, case, launch, Verification(wrong == 0, 0.0, wrong, 0, 0.0))
-    error = float(np.abs(found.astype(np.float32) - expected).max())
+    error = float(np.abs(output.astype(np.float32) - expected).max())
     measured = backend.info.latency_kind == "measured"
     tolerance = kernel_tolerance(dtype, measured) * float(np.abs(expected).max())
     return _timed(name, case, launch, Verification(error <= tolerance, error, 0, 0, tolerance))

@@ -72,8 +72,8 @@ class PublishedKernel:
     @property
     def source(self) -> str:
         """Return the repository, commit and file of the source, and the constants to set."""
-        changed = "".join(f" with {name} = {value}" for name, value in self.constants.items())
-        return f"github.com/{self.repository} {self.commit} {self.file}{changed}"
+        constants = "".join(f" with {name} = {value}" for name, value in self.constants.items())
+        return f"github.com/{self.repository} {self.commit} {self.file}{constants}"
 
     def path(self, folder: Path) -> Path:
         """Return the path of the source below a folder of checkouts."""
@@ -113,8 +113,8 @@ def _kernel(record: dict[str, str]) -> PublishedKernel:
 def _argument(text: str, dtype: str) -> TensorSpec:
     """Return the argument described by a shape such as 128x512, or 128x512:int8 if its dtype differs from the dtype of
     the row."""
-    shape, _, own = text.partition(":")
-    return TensorSpec(tuple(int(extent) for extent in shape.split("x")), own or dtype)
+    shape, _, dtype_name = text.partition(":")
+    return TensorSpec(tuple(int(extent) for extent in shape.split("x")), dtype_name or dtype)
 
 
 def _numbers(text: str) -> dict[str, int]:
@@ -123,15 +123,15 @@ def _numbers(text: str) -> dict[str, int]:
 
 def find_published(suite: str, case: str, published_us: float | None) -> PublishedKernel | None:
     """Return the published kernel of a case of a suite, or None if its source was not published."""
-    for each in published_kernels():
-        if (each.suite, each.case, each.published_us) == (suite, case, published_us):
-            return each
+    for kernel in published_kernels():
+        if (kernel.suite, kernel.case, kernel.published_us) == (suite, case, published_us):
+            return kernel
     return None
 
 
 def find_row(row: str) -> PublishedKernel:
     """Return the published kernel of a row of benchmarks/data. Raises KeyError if there is none."""
-    return {each.row: each for each in published_kernels()}[row]
+    return {kernel.row: kernel for kernel in published_kernels()}[row]
 
 
 def predict_published(published: PublishedKernel, folder: Path) -> float:
@@ -175,8 +175,8 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
         clone = f"git clone https://github.com/{published.repository} {folder / published.repository}"
         is_cloned = (folder / published.repository).is_dir()
         raise SourceError(f"{path}: no such file; download it with `{checkout if is_cloned else clone}`") from None
-    found = hashlib.sha256(data).hexdigest()[:_DIGITS]
-    if found != published.sha256:
+    digest = hashlib.sha256(data).hexdigest()[:_DIGITS]
+    if digest != published.sha256:
         raise SourceError(f"{path}: this is not the version that was timed; check it out with `{checkout}`")
     module = types.ModuleType(f"published {path.stem}")
     module.__file__ = str(path)
@@ -193,8 +193,8 @@ def load_published(published: PublishedKernel, folder: Path) -> Any:
     except Exception as error:  # third-party files may raise any exception
         raise SourceError(f"{path}: {_line(error)}") from None
     finally:
-        for place in places:
-            sys.path.remove(place)
+        for folder_name in places:
+            sys.path.remove(folder_name)
     if not hasattr(module, published.kernel):
         raise SourceError(f"{path}: contains no kernel {published.kernel}")
     return getattr(module, published.kernel)
@@ -206,10 +206,10 @@ def _python(published: PublishedKernel, text: str) -> str:
     if not number:
         return text
     blocks = [textwrap.dedent(block) for block in _BLOCK.findall(text)]
-    found = [block for block in blocks if f"def {published.kernel}(" in block]
-    if len(found) < int(number):
-        raise SourceError(f"{published.file}: expected one code block with {published.kernel}, found {len(found)}")
-    return found[int(number) - 1]
+    matches = [block for block in blocks if f"def {published.kernel}(" in block]
+    if len(matches) < int(number):
+        raise SourceError(f"{published.file}: expected one code block with {published.kernel}, found {len(matches)}")
+    return matches[int(number) - 1]
 
 
 def _migrated(text: str, constants: dict[str, int]) -> str:
@@ -240,8 +240,8 @@ def _assigned(tree: ast.Module, name: str) -> Iterator[ast.Constant]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
             continue
-        named = any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
-        if named and type(node.value.value) is int:
+        is_assigned = any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+        if is_assigned and type(node.value.value) is int:
             yield node.value
 
 

@@ -120,9 +120,9 @@ def run_suite(
 def _rows(
     cases: list[SuiteCase], progress: Callable[[int, int, str], None] | None, sources: Path | None
 ) -> Iterator[SuiteRow]:
-    for done, case in enumerate(cases):
+    for number, case in enumerate(cases):
         if progress is not None:
-            progress(done, len(cases), case.name)
+            progress(number, len(cases), case.name)
         yield _row(case, sources)
 
 
@@ -186,11 +186,11 @@ def _launch(case: SuiteCase) -> tuple[Any, tuple[TensorSpec, ...], dict[str, Any
     from ... import kernels
 
     predicts = case.kernel == "ffnn_predict"  # same operands as ffnn_forward
-    found = kernel_case(
+    kernel = kernel_case(
         "ffnn" if predicts else case.kernel, {key: str(value) for key, value in case.parameters.items()}
     )
     arguments = tuple(
-        TensorSpec(shape, "float32" if position in found.float32_operands else case.dtype)
-        for position, shape in enumerate(found.shapes)
+        TensorSpec(shape, "float32" if position in kernel.float32_operands else case.dtype)
+        for position, shape in enumerate(kernel.shapes)
     )
-    return kernels.kernel(case.kernel if predicts else found.kernel), arguments, dict(found.parameters)
+    return kernels.kernel(case.kernel if predicts else kernel.kernel), arguments, dict(kernel.parameters)

@@ -38,21 +38,21 @@ def open_neuron_backend(
     Kernels are compiled for and run on a logical core of `lnc` NeuronCores, which is fixed for the process. See
     `RunOptions` for the other arguments.
     """
-    found = environment.find_way()
-    if found.way is None:
+    way = environment.find_way()
+    if way.way is None:
         raise BackendUnavailable(
-            f"backend 'neuron' is not available: {'; '.join(found.missing)} ({environment.INSTALL_HINT})"
+            f"backend 'neuron' is not available: {'; '.join(way.missing)} ({environment.INSTALL_HINT})"
         )
     for clause in environment.unexpected_versions():
         warn(clause)
-    named = target or os.environ.get(TARGET_VARIABLE) or instance_target()
-    if named is None:
+    target_name = target or os.environ.get(TARGET_VARIABLE) or instance_target()
+    if target_name is None:
         warn(
             "neuron-ls does not report the type of this instance, so times are labelled trn2 (change the label with "
             "--target)"
         )
-    chosen = resolve_target(named)
-    prepare_environment(chosen, named is not None, os.environ, lnc)
+    resolved = resolve_target(target_name)
+    prepare_environment(resolved, target_name is not None, os.environ, lnc)
     options = RunOptions(
         warmup=warmup,
         iterations=iterations,
@@ -67,4 +67,4 @@ def open_neuron_backend(
         nki_source.use_nki("sim")
     except RuntimeError as error:
         raise BackendUnavailable(f"backend 'neuron' is not available: {error}") from error
-    return open_torch(chosen, options) if found.way == environment.TORCHNEURON else open_nrt(chosen, options)
+    return open_torch(resolved, options) if way.way == environment.TORCHNEURON else open_nrt(resolved, options)

@@ -76,8 +76,8 @@ class CompileReport:
         if record["birsim"] is not None:
             data = [(folder / f"birsim{number}.bin").read_bytes() for number in range(len(record["birsim"]))]
             birsim = tuple(
-                np.frombuffer(each, array_type(dtype)).reshape(shape)
-                for each, (shape, dtype) in zip(data, record["birsim"])
+                np.frombuffer(output, array_type(dtype)).reshape(shape)
+                for output, (shape, dtype) in zip(data, record["birsim"])
             )
         estimate = Estimate(**record["estimate"]) if record["estimate"] is not None else None
         return cls(record["way"], tuple(map(tuple, record["tried"])), estimate, birsim)
@@ -93,22 +93,22 @@ def compile_alone(
     If `simulate` is True, BIRSim is also run on the inputs, if possible. Exceptions that the compiler raises for a
     kernel are propagated.
     """
-    tried: list[tuple[str, str]] = []
+    failed_ways: list[tuple[str, str]] = []
     for label, way, birsim in _attempts(simulate):
         folder = artifacts / label.replace(", ", "-").replace(" ", "-")
         try:
             compiled = _WAYS[way](kernel, inputs, parameters, folder, birsim)
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)  # neuronx-cc needs an empty folder
-            tried.append((label, _reason(error)))
+            failed_ways.append((label, _reason(error)))
             if not birsim and not isinstance(error, _OTHERWISE):
                 raise
             continue
         estimate = _estimate_of(getattr(compiled, "bir", None))
         if estimate is None or estimate.total_us is None:
             alone, failures = _try_estimate(kernel, inputs, parameters, artifacts / "estimate")
-            estimate, tried = alone or estimate, tried + failures
-        return CompileReport(label, tuple(tried), estimate, _simulated(compiled) if birsim else None)
+            estimate, failed_ways = alone or estimate, failed_ways + failures
+        return CompileReport(label, tuple(failed_ways), estimate, _simulated(compiled) if birsim else None)
     return None
 
 
@@ -126,7 +126,7 @@ def _reason(error: Exception) -> str:
 def _simulated(compiled: Any) -> tuple[np.ndarray, ...] | None:
     """Return the outputs of BIRSim, or None if BIRSim did not run."""
     outputs = getattr(compiled, "birsim_outputs", None)
-    return None if outputs is None else tuple(np.asarray(each) for each in outputs)
+    return None if outputs is None else tuple(np.asarray(output) for output in outputs)
 
 
 def _by_executor(
@@ -136,10 +136,10 @@ def _by_executor(
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.framework.compiled import StandaloneKernel
 
-    kept: list[Any] = []
+    received: list[Any] = []
 
     def keep(compiled: Any, inputs: Any, outputs: Any, **more: Any) -> None:
-        kept.append(compiled)
+        received.append(compiled)
 
     alone = kernel._to_subclass(
         StandaloneKernel,
@@ -149,9 +149,9 @@ def _by_executor(
         _enable_simulation=birsim,
     )
     alone(**inputs, **parameters)
-    if not kept:
+    if not received:
         raise NotImplementedError("the executor was not called")
-    return kept[0]
+    return received[0]
 
 
 def _by_nir(
@@ -207,7 +207,7 @@ def _estimate_alone(
     from nki.compiler.frontend import resolve_frontend_cls
     from nki.framework.compiled import CompileKernel, compile_kernel_to_nir
 
-    found = None
+    estimate = None
     for optimizes in (False, True):
         subclass = kernel._to_subclass(
             CompileKernel,
@@ -217,10 +217,10 @@ def _estimate_alone(
         )
         options = dataclasses.replace(subclass._compile_opts(), emit_predicted_latency=True)
         nir = compile_kernel_to_nir(subclass, inputs={**inputs, **parameters}, compile_opts=options, enable_cache=False)
-        found = _estimate_of(nir) or found
-        if found is not None and found.total_us is not None:
+        estimate = _estimate_of(nir) or estimate
+        if estimate is not None and estimate.total_us is not None:
             break
-    return found
+    return estimate
 
 
 def _estimate_of(nir: Any) -> Estimate | None:

@@ -66,14 +66,14 @@ class CompileOnlyBackend(CompiledKernels):
         except KernelError:
             return  # `launch` raises it
         if _key(job) not in self._ahead:
-            self._ahead[_key(job)] = self._begin(job, {name: np.asarray(each) for name, each in operands.items()})
+            self._ahead[_key(job)] = self._begin(job, {name: np.asarray(operand) for name, operand in operands.items()})
 
     def launch(self, kernel: Any, *arrays: Any, **parameters: Any) -> LaunchResult:
         """Compile a kernel, and compute its results with the simulator."""
         operands, others = split_arguments(kernel, arrays, parameters)
         self._executable(kernel, operands, others)
-        here = {name: np.asarray(array) for name, array in operands.items()}
-        return self._simulated.launch(kernel, **here, **others)
+        host_arrays = {name: np.asarray(array) for name, array in operands.items()}
+        return self._simulated.launch(kernel, **host_arrays, **others)
 
     def time(self, kernel: Any, *specs: ArraySpec, **parameters: Any) -> LaunchResult:
         """Compile a kernel, and predict its time."""

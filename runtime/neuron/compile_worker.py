@@ -41,7 +41,7 @@ def main() -> None:
     use_nki("neuron")
     kernel, operands, parameters = read_job(message)
     artifacts = Path(os.environ[ARTIFACTS])
-    inputs = {name: make_operand(*each) for name, each in operands.items()}
+    inputs = {name: make_operand(*spec) for name, spec in operands.items()}
     report: CompileReport | None = None
     if "alone" in message:
         files = {name: Path(message["alone"]) / f"{name}.bin" for name in inputs}

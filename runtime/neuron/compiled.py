@@ -193,19 +193,21 @@ class CompiledKernels(ABC):
         arrays = {}
         for name, spec in operands.items():
             dtype = np.dtype(spec.dtype)
-            whole = dtype.kind in "iu"
-            arrays[name] = np.zeros(spec.shape, dtype) if whole else random.standard_normal(spec.shape).astype(dtype)
+            is_integer = dtype.kind in "iu"
+            arrays[name] = (
+                np.zeros(spec.shape, dtype) if is_integer else random.standard_normal(spec.shape).astype(dtype)
+            )
         return replace(self.launch(kernel, **arrays, **others), outputs=())
 
     def _executable(self, kernel: Any, operands: Operands, parameters: dict[str, Any]) -> Executable:
-        forms = tuple((name, tuple(each.shape), np.dtype(each.dtype).name) for name, each in operands.items())
+        forms = tuple((name, tuple(operand.shape), np.dtype(operand.dtype).name) for name, operand in operands.items())
         key = (id(kernel), forms, tuple(sorted(parameters.items())))
         try:
-            found = self._executables.get(key)
+            executable = self._executables.get(key)
         except TypeError:  # a parameter is not hashable
             check_arguments(find_source(kernel).name, parameters)
             raise
-        if found is None:
+        if executable is None:
             job = self._job(kernel, operands, parameters)
             walked = walk(job)
             cache = self._options.cache if job.source.digest is not None else CompileCache(None)
@@ -214,13 +216,13 @@ class CompiledKernels(ABC):
                 self._options.progress(f"waiting for another process that compiles {job.label}")
 
             with cache.hold(job.material(self.way, compiler_settings()), wait) as slot:
-                found = self._cached(job, walked, slot) or self._compiled(job, walked, slot)
-            self._executables[key] = found
-        return found
+                executable = self._cached(job, walked, slot) or self._compiled(job, walked, slot)
+            self._executables[key] = executable
+        return executable
 
     def _job(self, kernel: Any, operands: Operands, parameters: dict[str, Any]) -> Job:
         """Return the compilation job. Raise KernelError for arguments that AWS's packages would misinterpret."""
-        specs = {name: ArraySpec(tuple(each.shape), each.dtype) for name, each in operands.items()}
+        specs = {name: ArraySpec(tuple(operand.shape), operand.dtype) for name, operand in operands.items()}
         job = Job(kernel, find_source(kernel), specs, parameters, self.info.target)
         check_arguments(job.source.name, parameters)
         return job
@@ -238,10 +240,10 @@ class CompiledKernels(ABC):
     def _attempt(self, job: Job, how: str, variables: Mapping[str, str]) -> Attempt:
         with tempfile.TemporaryDirectory(prefix="trninfer-compile-") as folder:
             workdir = Path(folder)
-            given = {**variables, TARGET_VARIABLE: job.target}
+            environment = {**variables, TARGET_VARIABLE: job.target}
             limit, note = self._options.compile_seconds, self._still_compiling(job)
             try:
-                compile_neff(job, workdir / "output.log", limit, note, given)
+                compile_neff(job, workdir / "output.log", limit, note, environment)
             except CompilerFailed as error:
                 return Attempt(how, first_useful_line(str(error)))
         return Attempt(how, None)
@@ -277,8 +279,8 @@ class CompiledKernels(ABC):
             compiled = self._compile(job, walked, workdir, log)
             memory = f", {compiled.peak_bytes / 2**30:.1f} GiB" if compiled.peak_bytes else ""
             self._options.progress(f"compiled {job.label} in {compiled.seconds:.0f} s{memory}")
-            stored = slot.store(compiled.write)
-            executable = Executable(job, walked, compiled.load(), _neff(stored))
+            folder = slot.store(compiled.write)
+            executable = Executable(job, walked, compiled.load(), _neff(folder))
             self._note(executable, compiled.seconds, compiled.peak_bytes)
             return executable
         except CompilerFailed as error:

@@ -232,16 +232,16 @@ class Device:
         """Wait for a reply. On a timeout, terminate the process and raise DeviceTimeoutError."""
         start = time.perf_counter()
         while True:
-            passed = time.perf_counter() - start
+            elapsed = time.perf_counter() - start
             assert process.stdout is not None
-            if select.select([process.stdout], [], [], max(0.0, min(NOTE_SECONDS, limit - passed)))[0]:
+            if select.select([process.stdout], [], [], max(0.0, min(NOTE_SECONDS, limit - elapsed)))[0]:
                 return
-            passed = time.perf_counter() - start
-            if passed >= limit:
+            elapsed = time.perf_counter() - start
+            if elapsed >= limit:
                 end_group(process)
                 self._process = None
                 raise DeviceTimeoutError(f"no answer to {operation} within {limit:.0f} s")
-            note(passed)
+            note(elapsed)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:

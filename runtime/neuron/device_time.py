@@ -79,18 +79,18 @@ def capture_profile(neff: Path, inputs: Mapping[str, np.ndarray]) -> DeviceTime:
     """
     with tempfile.TemporaryDirectory(prefix="trninfer-capture-") as name:
         folder = Path(name)
-        given: list[str] = []
+        input_options: list[str] = []
         if all(array.dtype.isbuiltin == 1 for array in inputs.values()):
             for position, (label, array) in enumerate(inputs.items()):
                 np.save(folder / f"{position}.npy", array)
-                given += [label, str(folder / f"{position}.npy")]
-        by = f"{TOOL} capture" + ("" if given or not inputs else ", inputs of zeros")
+                input_options += [label, str(folder / f"{position}.npy")]
+        by = f"{TOOL} capture" + ("" if input_options or not inputs else ", inputs of zeros")
         runs = ["--num-exec", "3", "--profile-nth-exec", "3"]
-        _run(["capture", "-n", str(neff), "-s", str(folder / "profile.ntff"), *runs, *given], folder)
-        found = sorted(folder.glob("*.ntff"))
-        if not found:
+        _run(["capture", "-n", str(neff), "-s", str(folder / "profile.ntff"), *runs, *input_options], folder)
+        profiles = sorted(folder.glob("*.ntff"))
+        if not profiles:
             raise DeviceTimingError(f"{TOOL} capture wrote no NTFF")
-        return view_profile(neff, found[-1], by)
+        return view_profile(neff, profiles[-1], by)
 
 
 def find_profile(folder: Path) -> tuple[Path, Path]:
@@ -166,8 +166,8 @@ def _of_parquet(folder: Path) -> float:
 
 
 def _totals(rows: list[dict[str, Any]]) -> list[Any]:
-    found = [row[_TOTAL] for row in rows if row.get(_TOTAL) is not None]
-    if found:
-        return found
+    totals = [row[_TOTAL] for row in rows if row.get(_TOTAL) is not None]
+    if totals:
+        return totals
     metrics = [row for row in rows if _TOTAL in row.values()]  # each has its name as a string and its value as a number
     return [value for row in metrics for value in row.values() if isinstance(value, (int, float))]

@@ -109,8 +109,8 @@ class Package:
 
 def neuron_devices() -> tuple[str, ...]:
     """Return the device files of the Neuron driver, in order (/dev/neuron0, ...)."""
-    found = [path for path in glob.glob("/dev/neuron*") if re.fullmatch(r"/dev/neuron\d+", path)]
-    return tuple(sorted(found, key=lambda path: int(path[len("/dev/neuron") :])))
+    devices = [path for path in glob.glob("/dev/neuron*") if re.fullmatch(r"/dev/neuron\d+", path)]
+    return tuple(sorted(devices, key=lambda path: int(path[len("/dev/neuron") :])))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ def neuron_packages() -> tuple[Package, ...]:
 
 def unexpected_versions() -> list[str]:
     """Return a clause for each package that is used although trninfer was written for other versions."""
-    return [f"{each.name}: {each.explanation}" for each in neuron_packages() if each.state in ("newer", "older")]
+    return [
+        f"{package.name}: {package.explanation}" for package in neuron_packages() if package.state in ("newer", "older")
+    ]
 
 
 def find_way() -> Way:
@@ -181,5 +183,5 @@ def _inspect(name: str, bounds: Bounds) -> Package:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, which are sufficient for comparing it with the bounds."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()

@@ -88,9 +88,9 @@ def raised_line(traceback: str) -> str:
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if not frames or ":" in last:
         return last
-    place = re.sub(r'^  File "(?:.*/)?([^"/]+)", line (\d+), in (.*)$', r"\1:\2, \3", lines[frames[-1]])
+    location = re.sub(r'^  File "(?:.*/)?([^"/]+)", line (\d+), in (.*)$', r"\1:\2, \3", lines[frames[-1]])
     code = lines[frames[-1] + 1].strip() if frames[-1] + 1 < len(lines) else ""
-    return f"{last} ({place}: {code})" if code else f"{last} ({place})"
+    return f"{last} ({location}: {code})" if code else f"{last} ({location})"
 
 
 def _lines(text: str) -> list[str]:

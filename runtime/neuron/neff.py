@@ -61,7 +61,7 @@ def compile_neff(
     workdir = log.parent
     artifacts = workdir / "artifacts"
     artifacts.mkdir()
-    given = workdir / "job.json"
+    job_file = workdir / "job.json"
     message = job.message()
     if alone is not None:
         operands = workdir / "operands"
@@ -69,10 +69,10 @@ def compile_neff(
         for name, array in (alone.values or {}).items():
             (operands / f"{name}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
         message["alone"] = str(operands)
-    given.write_text(json.dumps(message), encoding="utf-8")
+    job_file.write_text(json.dumps(message), encoding="utf-8")
     completed = run_limited(
         python_command(f"{__package__}.compile_worker", "main"),
-        given=given,
+        given=job_file,
         log=log,
         variables={**os.environ, **(variables or {}), ARTIFACTS: str(artifacts)},
         limit=limit,
@@ -80,13 +80,13 @@ def compile_neff(
     )
     if completed.status is None:
         raise CompilerFailed(f"no NEFF within {limit:.0f} s (--compile-timeout)")
-    found = sorted(artifacts.rglob("*.neff"))
-    chosen = [neff for neff in found if neff.name == NEFF] or found
-    if completed.status != 0 or len(chosen) != 1:
+    neffs = sorted(artifacts.rglob("*.neff"))
+    candidates = [neff for neff in neffs if neff.name == NEFF] or neffs
+    if completed.status != 0 or len(candidates) != 1:
         output = log.read_text(encoding="utf-8", errors="replace")
-        left = "" if completed.status else f"it wrote {len(chosen)} NEFFs; expected one"
+        left = "" if completed.status else f"it wrote {len(candidates)} NEFFs; expected one"
         raise CompilerFailed(left or output or f"it ended with status {completed.status} without a message")
-    return CompiledNeff(chosen[0], completed.seconds, completed.peak_bytes, CompileReport.read(artifacts))
+    return CompiledNeff(candidates[0], completed.seconds, completed.peak_bytes, CompileReport.read(artifacts))
 
 
 def describe_neff(neff: Path) -> str:

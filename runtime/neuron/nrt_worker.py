@@ -107,12 +107,12 @@ class Core:
         Return the microseconds of each call, measured with the host's clock.
         """
         called = self._models[model]
-        given = self._fitting(inputs, called.input_tensors_info)
+        tensors = self._fitting(inputs, called.input_tensors_info)
         written = self._fitting(outputs, called.output_tensors_info)
         took = []
         for _ in range(times):
             start = time.perf_counter()
-            called(inputs=given, outputs=written)
+            called(inputs=tensors, outputs=written)
             took.append((time.perf_counter() - start) * 1e6)
         return {"us": took}
 

@@ -86,12 +86,12 @@ class OnDevice(CompiledKernels):
                 self._resident[id(array)] = self._device.put(array)
                 weakref.finalize(array, self._forget, id(array))
             return self._resident[id(array)]
-        place = (executable, name)
-        if place in self._inputs:
-            self._device.write(self._inputs[place], array)
+        key = (executable, name)
+        if key in self._inputs:
+            self._device.write(self._inputs[key], array)
         else:
-            self._inputs[place] = self._device.put(array)
-        return self._inputs[place]
+            self._inputs[key] = self._device.put(array)
+        return self._inputs[key]
 
     def _forget(self, identity: int) -> None:
         tensor = self._resident.pop(identity, None)

@@ -47,8 +47,8 @@ def find_tool(name: str) -> str | None:
 
 def instance_type() -> str | None:
     """Return the instance type reported by neuron-ls, such as "trn2.48xlarge", or None if it reports none."""
-    found = re.search(r"^instance-type:\s*(\S+)", _output("neuron-ls") or "", re.MULTILINE)
-    return found.group(1) if found else None
+    match = re.search(r"^instance-type:\s*(\S+)", _output("neuron-ls") or "", re.MULTILINE)
+    return match.group(1) if match else None
 
 
 def instance_target() -> str | None:
@@ -60,8 +60,8 @@ def instance_target() -> str | None:
 
 def driver_version() -> str | None:
     """Return the version of the installed Neuron driver, from `modinfo neuron`, or None if it is not installed."""
-    found = re.search(r"^version:\s*(\S+)", _output("modinfo", "neuron") or "", re.MULTILINE)
-    return found.group(1) if found else None
+    match = re.search(r"^version:\s*(\S+)", _output("modinfo", "neuron") or "", re.MULTILINE)
+    return match.group(1) if match else None
 
 
 def system_packages() -> tuple[str, ...]:
@@ -89,9 +89,9 @@ def visible_cores(lnc: int = 1) -> tuple[int, ...] | None:
     process (a trn2.3xlarge has 8 physical cores: ids 0 to 7 for a setting of 1, and 0 to 3 for a setting of 2). Raises
     BackendUnavailable if the variable cannot be parsed.
     """
-    chosen = os.environ.get(VISIBLE_CORES)
-    if chosen:
-        return parse_cores(chosen)
+    setting = os.environ.get(VISIBLE_CORES)
+    if setting:
+        return parse_cores(setting)
     try:
         count = sum(int(device["nc_count"]) * int(device.get("logical_neuroncore_config", 1)) for device in _devices())
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -105,15 +105,15 @@ def core_holders(core: int | None = None) -> list[str]:
     If neuron-ls reports cores, only the processes that use `core` are returned.
     """
     try:
-        processes = [each for device in _devices() for each in device.get("neuron_processes") or ()]
-        holders = [each for each in processes if core is not None and core in (each.get("neuroncore_ids") or ())]
-        found = [
-            f"{int(each['pid'])} ({' '.join(str(each.get('command', '')).split())[:60]})"
-            for each in holders or processes
+        processes = [holder for device in _devices() for holder in device.get("neuron_processes") or ()]
+        holders = [holder for holder in processes if core is not None and core in (holder.get("neuroncore_ids") or ())]
+        matches = [
+            f"{int(holder['pid'])} ({' '.join(str(holder.get('command', '')).split())[:60]})"
+            for holder in holders or processes
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(matches))
 
 
 def _devices() -> list[dict[str, Any]]:
@@ -128,14 +128,14 @@ def pick_cores(count: int, lnc: int = 1) -> tuple[int, ...]:
     If the number of cores is unknown, the cores starting at 0 are returned; the runtime rejects cores that do not
     exist. Raises BackendUnavailable if there are too few cores.
     """
-    there = visible_cores(lnc)
-    if there is None:
+    cores = visible_cores(lnc)
+    if cores is None:
         return tuple(range(count))
-    if count > len(there):
+    if count > len(cores):
         raise BackendUnavailable(
-            f"{count} NeuronCores were requested, but only {len(there)} are visible ({_ranges(there)})"
+            f"{count} NeuronCores were requested, but only {len(cores)} are visible ({_ranges(cores)})"
         )
-    return there[:count]
+    return cores[:count]
 
 
 def _ranges(cores: tuple[int, ...]) -> str:
@@ -148,8 +148,8 @@ def parse_cores(text: str) -> tuple[int, ...]:
     """Return the cores in a value of NEURON_RT_VISIBLE_CORES: "3", "0-3", or a comma-separated list of these."""
     cores: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
-        first, last = (int(found.group(1)), int(found.group(2) or found.group(1))) if found else (1, 0)
+        match = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
+        first, last = (int(match.group(1)), int(match.group(2) or match.group(1))) if match else (1, 0)
         if last < first:
             raise BackendUnavailable(f"{VISIBLE_CORES} is {text!r}; expected a core (0), a range (0-3) or a list (0,2)")
         cores += range(first, last + 1)

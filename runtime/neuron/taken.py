@@ -27,13 +27,13 @@ def is_taken(text: str) -> bool:
 def taken_line(text: str) -> str:
     """Return a line for the user that names the core and the process that uses it (if neuron-ls reports it), and
     explains how to choose another core."""
-    found = re.search(r"Requested:\s*lnc(\d+)", text, re.IGNORECASE)
-    core = f"NeuronCore {found.group(1)}" if found else "the NeuronCore"
-    holders = core_holders(int(found.group(1)) if found else None)
+    match = re.search(r"Requested:\s*lnc(\d+)", text, re.IGNORECASE)
+    core = f"NeuronCore {match.group(1)}" if match else "the NeuronCore"
+    holders = core_holders(int(match.group(1)) if match else None)
     by = f"process {', '.join(holders)}" if holders else "another process (see neuron-ls -a)"
     try:
-        there = visible_cores()
+        cores = visible_cores()
     except ValueError:
-        there = None
-    others = f", one of {there[0]} to {there[-1]}," if there and len(there) > 1 else ""
+        cores = None
+    others = f", one of {cores[0]} to {cores[-1]}," if cores and len(cores) > 1 else ""
     return f"{core} is in use by {by}; to use another core, set {VISIBLE_CORES}=N{others}"

@@ -109,8 +109,8 @@ class TorchBackend(OnDevice):
     def _execute(
         self, executable: Executable, tensors: Mapping[str, tuple[int, Any]]
     ) -> tuple[tuple[DeviceArray, ...], float]:
-        given = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
-        answer = self._device.ask("run", kernel=executable.loaded.number, inputs=given, limit=EXECUTION_SECONDS)
+        inputs = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
+        answer = self._device.ask("run", kernel=executable.loaded.number, inputs=inputs, limit=EXECUTION_SECONDS)
         outputs = tuple(
             DeviceArray(tensor, shape, dtype, self._device, self._device.lease(tensor))
             for tensor, (shape, dtype) in zip(answer["outputs"], executable.walked.results, strict=True)
@@ -120,10 +120,10 @@ class TorchBackend(OnDevice):
     def _device_time(self, executable: Executable, operands: Operands) -> DeviceTime:
         """Return the time measured by torch.profiler or, if there is none, by `neuron-explorer capture` of the NEFF."""
         tensors = self._tensors_of(executable, operands)
-        given = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
+        inputs = {name: [tensor, list(array.shape)] for name, (tensor, array) in tensors.items()}
         with tempfile.TemporaryDirectory(prefix="trninfer-profile-") as folder:
             try:
-                self._device.ask("profile", kernel=executable.loaded.number, inputs=given, folder=folder)
+                self._device.ask("profile", kernel=executable.loaded.number, inputs=inputs, folder=folder)
                 return view_profile(*find_profile(Path(folder)), "torch.profiler")
             except DeviceFaultError as error:
                 reason = f"torch.profiler: {first_useful_line(str(error))}"

@@ -177,9 +177,9 @@ class Core:
         for loaded in known:
             if loaded.arguments == arguments:
                 return loaded.kernel
-        chosen = _copy(kernel) if known else kernel
-        known.append(Loaded(chosen, arguments))
-        return chosen
+        result = _copy(kernel) if known else kernel
+        known.append(Loaded(result, arguments))
+        return result
 
     def _shaped(self, inputs: Mapping[str, tuple[int, Sequence[int]]]) -> dict[str, Any]:
         """Return tensors, keyed by name, each as a view with the requested shape."""
@@ -206,10 +206,10 @@ class Core:
 
 
 def _dtype(torch: Any, name: str) -> Any:
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
         raise ValueError(f"PyTorch has no dtype {name}")
-    return found
+    return dtype
 
 
 def _copy(kernel: Any) -> Any:

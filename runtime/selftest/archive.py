@@ -94,10 +94,10 @@ class ArchivedKernel:
 
         check = self.check
         specs = [_spec(array) for array in check.arrays]
-        named: dict[str, Any] = {name: _spec(array) for name, array in check.named.items()}
+        operand_specs: dict[str, Any] = {name: _spec(array) for name, array in check.named.items()}
         kernel = kernels.kernel(check.kernel)
         return self.beside(
-            simulator.run(kernel, *specs, target=self.target, functional=False, **named, **check.parameters)
+            simulator.run(kernel, *specs, target=self.target, functional=False, **operand_specs, **check.parameters)
         )
 
     def beside(self, run: simulator.Run) -> ComparedKernel:
@@ -132,13 +132,13 @@ def read_archive(path: Path) -> list[ArchivedKernel]:
     Raises ArchiveError if the file is not an archive of the self-test, or if no kernel has either time.
     """
     use_nki("sim")
-    found = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
-    if not found:
+    kernels = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
+    if not kernels:
         raise ArchiveError(
             f"{path}: it contains no kernel with AWS's estimate or a measured time; create one on a chip, or with "
             "trninfer doctor --selftest --compile-only"
         )
-    return found
+    return kernels
 
 
 def _runs(path: Path) -> list[dict[str, Any]]:
@@ -191,5 +191,5 @@ def _shares(utilization: Mapping[str, Any]) -> dict[str, float]:
 
     Numbers above 1 are interpreted as percentages.
     """
-    found = {ENGINES.get(str(name).lower(), str(name)): float(share) for name, share in utilization.items()}
-    return {name: share / 100 for name, share in found.items()} if max(found.values(), default=0) > 1 else found
+    shares = {ENGINES.get(str(name).lower(), str(name)): float(share) for name, share in utilization.items()}
+    return {name: share / 100 for name, share in shares.items()} if max(shares.values(), default=0) > 1 else shares

@@ -173,16 +173,16 @@ def _ffnn_predict(size: str, number: int, dtype: np.dtype[Any]) -> Check:
 def _convolutions(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
     """Return checks of convolutions on packed weights, as networks run them, with and without a sum."""
     batch, channels, out, side, stride = ((2, 4, 6, 8, 1), (3, 129, 131, 7, 2))[number]
-    around = (1, 1, 1, 1)
-    layer = Conv2d("c", channels, out, (3, 3), around, activation="relu", stride=(stride, stride))
+    padding = (1, 1, 1, 1)
+    layer = Conv2d("c", channels, out, (3, 3), padding, activation="relu", stride=(stride, stride))
     x, filters = _draw(dtype, (batch, channels, side, side), (out, channels, 3, 3))
     filters = (filters / np.sqrt(9 * channels)).astype(dtype)
     bias = np.linspace(-1, 1, out, dtype=np.float32)
-    packed = pack_conv2d(filters, bias)
+    packed_filters = pack_conv2d(filters, bias)
     parameters = {
         "in_channels": channels,
         "kernel_size": (3, 3),
-        "padding": around,
+        "padding": padding,
         "stride": (stride, stride),
         "out_channels": out,
     }
@@ -193,11 +193,11 @@ def _convolutions(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Chec
         return (run_layer(layer, tensors, *_wide(x)),)
 
     def with_sum() -> tuple[np.ndarray, ...]:
-        linear = Conv2d("c", channels, out, (3, 3), around, stride=(stride, stride))
+        linear = Conv2d("c", channels, out, (3, 3), padding, stride=(stride, stride))
         return (run_layer(linear, tensors, *_wide(x)) + added.astype(np.float32),)
 
-    yield Check("fused_conv2d_maxpool_packed", size, (x, *packed), {**parameters, "activation": "relu"}, plain)
-    yield Check("fused_conv2d_add_packed", size, (x, added, *packed), parameters, with_sum)
+    yield Check("fused_conv2d_maxpool_packed", size, (x, *packed_filters), {**parameters, "activation": "relu"}, plain)
+    yield Check("fused_conv2d_add_packed", size, (x, added, *packed_filters), parameters, with_sum)
 
 
 def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
@@ -207,21 +207,21 @@ def _layers(size: str, number: int, dtype: np.dtype[Any]) -> Iterator[Check]:
         if case.positive:
             arrays = tuple((np.abs(array.astype(np.float32)) + 0.5).astype(dtype) for array in arrays)
         shapes = case.layer.tensor_shapes()
-        drawn = _draw(np.dtype(np.float32), *shapes.values())
-        tensors = {name: tensor.astype(dtype).astype(np.float32) for name, tensor in zip(shapes, drawn)}
-        planned = case.plan(tensors, dtype)
-        operands = {input_name(n): planned.arrange_input(n, array, dtype) for n, array in enumerate(arrays)}
-        golden = _golden(case.layer, tensors, arrays, planned)
-        scores = (lambda golden=golden: golden()[0]) if planned.program.operations[-1].has_scores else None
+        random_operands = _draw(np.dtype(np.float32), *shapes.values())
+        tensors = {name: tensor.astype(dtype).astype(np.float32) for name, tensor in zip(shapes, random_operands)}
+        plan = case.plan(tensors, dtype)
+        operands = {input_name(n): plan.arrange_input(n, array, dtype) for n, array in enumerate(arrays)}
+        golden = _golden(case.layer, tensors, arrays, plan)
+        scores = (lambda golden=golden: golden()[0]) if plan.program.operations[-1].has_scores else None
         yield Check(
             kernel="run_network",
             size=size,
             arrays=(),
-            parameters={"program": planned.program},
+            parameters={"program": plan.program},
             expected=golden,
             variant=case.name,
             scores=scores,
-            named={**operands, **planned.layout.operands(dtype)},
+            named={**operands, **plan.layout.operands(dtype)},
         )
 
 
@@ -231,8 +231,8 @@ def _golden(
     """Return a function that computes the outputs of a layer's launch: values, and the classes of scores."""
 
     def outputs() -> tuple[np.ndarray, ...]:
-        own = {name.partition(".")[2]: tensor for name, tensor in tensors.items()}
-        values = run_layer(layer, own, *_wide(*arrays))
+        layer_tensors = {name.partition(".")[2]: tensor for name, tensor in tensors.items()}
+        values = run_layer(layer, layer_tensors, *_wide(*arrays))
         last = planned.program.operations[-1]
         if last.has_answers and not last.has_scores:
             return (values.reshape(len(values), *last.shape[1:]).astype(np.int32),)
@@ -294,20 +294,20 @@ def _network(size: str, number: int, dtype: np.dtype[Any], make: Callable[[int, 
     }
     config = LoweringConfig(DEFAULT_TARGET, dtype.itemsize)
     (part,) = LaunchSequence(Model(network, tensors, {}), dtype, config, DEFAULT_LAUNCHES.instructions).segments
-    planned = part.plan(batch)
-    (x,) = _draw(dtype, (planned.images, 1, side, side))
+    plan = part.plan(batch)
+    (x,) = _draw(dtype, (plan.images, 1, side, side))
     x[batch:] = 0  # padding
-    given = round_up(batch, planned.program.operations[-1].packed)
+    padded_batch = round_up(batch, plan.program.operations[-1].packed)
 
     def probabilities() -> np.ndarray:
-        return run_network(network, tensors, x[:given].astype(np.float32)).probabilities
+        return run_network(network, tensors, x[:padded_batch].astype(np.float32)).probabilities
 
-    operands = {input_name(0): part.arrange(x, planned, dtype), **planned.layout.operands(dtype)}
+    operands = {input_name(0): part.arrange(x, plan, dtype), **plan.layout.operands(dtype)}
     return Check(
         "run_network",
         size,
         (),
-        {"program": planned.program},
+        {"program": plan.program},
         lambda: (probabilities(), probabilities().argmax(axis=1).astype(np.int32)),
         scores=probabilities,
         named=operands,

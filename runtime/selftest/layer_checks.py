@@ -57,10 +57,10 @@ class LayerCase:
         (_, channels, *window), *more = self.shapes
         first = _image(channels, *window) if window else FeatureInput(channels)
         names = [INPUT, *(f"other{number}" for number in range(len(more)))]
-        beside = [_beside(name, self.shapes[0][1:], shape[1:]) for name, shape in zip(names[1:], more)]
+        other_outputs = [_beside(name, self.shapes[0][1:], shape[1:]) for name, shape in zip(names[1:], more)]
         layer = replace(self.layer, inputs=tuple(names))
         ending = [layers.Flatten("flat")] if window else []
-        return Network("check", first, (*beside, layer, *ending), (), Output("values"))
+        return Network("check", first, (*other_outputs, layer, *ending), (), Output("values"))
 
 
 def _image(channels: int, height: int, width: int) -> ImageInput:
@@ -122,6 +122,6 @@ def _windows(shape: Shape) -> Iterator[LayerCase]:
     for pooling in ("max", "average"):
         layer = layers.Pool("l", pooling, (3, 2), (2, 1), (1, 0, 1, 1))
         yield LayerCase(layer, (shape,), pooling)
-    around = (1, 1, 1, 1)
-    depthwise = layers.Conv2d("l", channels, channels, (3, 3), around, groups=channels, stride=(2, 2))
+    padding = (1, 1, 1, 1)
+    depthwise = layers.Conv2d("l", channels, channels, (3, 3), padding, groups=channels, stride=(2, 2))
     yield LayerCase(depthwise, (shape,), "depthwise")

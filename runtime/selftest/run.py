@@ -49,10 +49,10 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """Return the description of an exception."""
-        causes, each = [], error.__cause__
-        while each is not None:
-            causes.append(str(getattr(each, "traceback", "")))
-            each = each.__cause__
+        causes, cause = [], error.__cause__
+        while cause is not None:
+            causes.append(str(getattr(cause, "traceback", "")))
+            cause = cause.__cause__
         texts = ["".join(traceback.format_exception(error)), *filter(None, causes)]
         return cls(type(error).__name__, str(error), _clipped("\n".join(texts)))
 
@@ -241,7 +241,7 @@ def _of_report(report: CompileReport, check: Check) -> dict[str, Any]:
     error = None
     if report.birsim is not None:
         pairs = zip(report.birsim, check.expected(), strict=True)
-        error = max(relative_error(np.asarray(found).reshape(each.shape), each) for found, each in pairs)
+        error = max(relative_error(np.asarray(output).reshape(expected.shape), expected) for output, expected in pairs)
     return {
         "compiled_by": report.way,
         "compile_tried": report.tried,
@@ -270,15 +270,15 @@ def _launched(check: Check, backend: Backend, outcome: KernelOutcome) -> KernelO
     from ... import kernels  # import only after the backend is chosen
 
     launch = backend.launch(kernels.kernel(check.kernel), *check.arrays, **check.arguments)
-    found = [np.asarray(output) for output in launch.outputs]
+    outputs = [np.asarray(output) for output in launch.outputs]
     expected = check.expected()
     if check.scores is not None:
         expected = tuple(
-            _settled(a, b, check.scores(), outcome.tolerance) for a, b in zip(found, expected, strict=True)
+            _settled(a, b, check.scores(), outcome.tolerance) for a, b in zip(outputs, expected, strict=True)
         )
-    errors = [relative_error(a, b) for a, b in zip(found, expected, strict=True)]
-    whole = [array.dtype.kind in "iu" for array in expected]
-    right = all(error <= (0.0 if exact else outcome.tolerance) for error, exact in zip(errors, whole))
+    errors = [relative_error(a, b) for a, b in zip(outputs, expected, strict=True)]
+    are_integers = [array.dtype.kind in "iu" for array in expected]
+    right = all(error <= (0.0 if exact else outcome.tolerance) for error, exact in zip(errors, are_integers))
     outcome = replace(outcome, status=OK if right else WRONG, error=max(errors))
     time = launch.time
     if backend.info.latency_kind == "predicted":
@@ -299,9 +299,9 @@ def _settled(found: np.ndarray, expected: np.ndarray, scores: np.ndarray, tolera
     if expected.dtype.kind not in "iu" or found.shape != expected.shape:
         return expected
     rows = np.arange(len(found))
-    there = (found >= 0) & (found < scores.shape[1])
-    gap = scores[rows, expected] - scores[rows, np.where(there, found, expected)]
-    return np.where(there & (gap <= 2 * tolerance), found, expected)
+    is_valid = (found >= 0) & (found < scores.shape[1])
+    gap = scores[rows, expected] - scores[rows, np.where(is_valid, found, expected)]
+    return np.where(is_valid & (gap <= 2 * tolerance), found, expected)
 
 
 def _with_prediction(outcome: KernelOutcome, check: Check, predicting: Backend | None) -> KernelOutcome:
@@ -310,8 +310,8 @@ def _with_prediction(outcome: KernelOutcome, check: Check, predicting: Backend |
     from ... import kernels
 
     specs = [ArraySpec(array.shape, array.dtype) for array in check.arrays]
-    named = {name: ArraySpec(array.shape, array.dtype) for name, array in check.named.items()}
-    predicted: Any = predicting.time(kernels.kernel(check.kernel), *specs, **named, **check.parameters)
+    operand_specs = {name: ArraySpec(array.shape, array.dtype) for name, array in check.named.items()}
+    predicted: Any = predicting.time(kernels.kernel(check.kernel), *specs, **operand_specs, **check.parameters)
     return replace(outcome, predicted_us=predicted.time.latency_us)
 
 
@@ -341,10 +341,12 @@ def check_network(
             comparison = compare_backends(model, x, backend, predicting, dtype, len(x))
         except _NO_RESULT as error:
             yield outcome
-            beside = replace(
+            with_simulator = replace(
                 outcome, launches="layer by layer, compared with the simulator", result=None, verification=None
             )
-            yield replace(beside, status=FAILED, message=str(error), log=_log_of(error), failure=Failure.of(error))
+            yield replace(
+                with_simulator, status=FAILED, message=str(error), log=_log_of(error), failure=Failure.of(error)
+            )
             recovery.recover(error)
             return
         yield replace(outcome, comparison=comparison, status=outcome.status if comparison.passed else WRONG)
@@ -357,7 +359,7 @@ def _ways(model: Model, backend: Backend, dtype: str, batch: int) -> Iterator[tu
     yield "as few launches as possible", options
     info = replace(backend.info, has_layer_times=False)  # as for the planned launches
     launches = plan_launches(model, dtype, info, options, batch)
-    largest = max(each.count_instructions(backend.info.target) for each in planned_launches(launches, info, batch))
+    largest = max(launch.count_instructions(backend.info.target) for launch in planned_launches(launches, info, batch))
     limit = max(1, largest // 2)
     yield f"launches of at most {limit:,} instructions", replace(options, instructions=limit)
     yield "layer by layer", replace(options, per="layer")

@@ -30,12 +30,12 @@ def suppress(boxes: np.ndarray, iou: float) -> np.ndarray:
     """Remove boxes that overlap a more confident box of the same class from `boxes`, [n, 6] (class, confidence,
     corners)."""
     boxes = boxes[np.argsort(-boxes[:, 1], kind="stable")]
-    kept: list[int] = []
+    survivors: list[int] = []
     overlaps = iou_of(boxes[:, 2:], boxes[:, 2:])
     for index in range(len(boxes)):
-        if all(boxes[other, 0] != boxes[index, 0] or overlaps[other, index] <= iou for other in kept):
-            kept.append(index)
-    return boxes[kept]
+        if all(boxes[other, 0] != boxes[index, 0] or overlaps[other, index] <= iou for other in survivors):
+            survivors.append(index)
+    return boxes[survivors]
 
 
 def score(answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], classes: int, confidence: float) -> BoxScore:
@@ -47,17 +47,17 @@ def score(answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], classes: 
     """
     rows = []  # class, confidence, correct
     totals = np.zeros(classes)
-    for found, truth in zip(answers, truths, strict=True):
+    for boxes, truth in zip(answers, truths, strict=True):
         np.add.at(totals, truth[:, 0].astype(int), 1)
-        taken: set[int] = set()
-        found = found[np.argsort(-found[:, 1], kind="stable")]
-        overlaps = iou_of(found[:, 2:], truth[:, 1:])
-        for index, row in enumerate(found):
-            of_class = [m for m in range(len(truth)) if truth[m, 0] == row[0] and m not in taken]
+        matched: set[int] = set()
+        boxes = boxes[np.argsort(-boxes[:, 1], kind="stable")]
+        overlaps = iou_of(boxes[:, 2:], truth[:, 1:])
+        for index, row in enumerate(boxes):
+            of_class = [m for m in range(len(truth)) if truth[m, 0] == row[0] and m not in matched]
             best = max(of_class, key=lambda m: overlaps[index, m], default=None)
             right = best is not None and overlaps[index, best] >= 0.5
             if right:
-                taken.add(best)  # type: ignore[arg-type]
+                matched.add(best)  # type: ignore[arg-type]
             rows.append((row[0], row[1], right))
     table = np.array(rows, np.float64).reshape(-1, 3)
     sure = table[:, 1] >= confidence

@@ -45,8 +45,8 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
 
 def calibration_error(bins: Sequence[Bin]) -> float:
     """Return the expected calibration error, from 0 to 1."""
-    return sum(each.answers * abs(each.probability - each.accuracy) for each in bins) / sum(
-        each.answers for each in bins
+    return sum(point.answers * abs(point.probability - point.accuracy) for point in bins) / sum(
+        point.answers for point in bins
     )
 
 
@@ -70,12 +70,12 @@ def draw_reliability(bins: Sequence[Bin], title: str, path: Path) -> None:
         figure, (upper, lower) = pyplot.subplots(
             2, 1, figsize=(5, 6), sharex=True, height_ratios=(3, 1), layout="constrained"
         )
-        confidence, right = [each.probability for each in bins], [each.accuracy for each in bins]
+        confidence, right = [point.probability for point in bins], [point.accuracy for point in bins]
         upper.plot([0, 1], [0, 1], color="#8c959f", linewidth=1, label="as said")
         upper.plot(confidence, right, "o-", color="#0969da", label="bins of answers")
         upper.set(ylabel="share that is right", title=title, xlim=(0, 1.02), ylim=(0, 1.02))
         upper.legend(loc="upper left")
-        lower.bar(confidence, [each.answers for each in bins], width=0.8 / BINS, color="#54aeff")
+        lower.bar(confidence, [point.answers for point in bins], width=0.8 / BINS, color="#54aeff")
         lower.set(xlabel="probability that was said", ylabel="answers", yscale="log")
         figure.savefig(path, metadata={"Date": None})
         pyplot.close(figure)

@@ -104,7 +104,7 @@ def write_card(
     """
     totals = {on: total for on, _, total in (*scores, *parts)}
     error = round(calibration_error(bins), 4)
-    answers = sum(each.answers for each in bins)
+    answers = sum(point.answers for point in bins)
     values = {
         "layers": describe_layers(network),
         "parameters": f"{sum(map(math.prod, network.tensor_shapes().values())):,}",
@@ -139,7 +139,9 @@ def _of_sources(training: Training) -> dict[str, str]:
         "digits": f"{sum(counts.values()) - none:,}",
         "none": f"{none:,}",
         "sources": "\n".join(rows),
-        "rounds": "\n".join(_describe_round(number, each) for number, each in enumerate(training.rounds, 1)),
+        "rounds": "\n".join(
+            _describe_round(number, training_round) for number, training_round in enumerate(training.rounds, 1)
+        ),
     }
 
 

@@ -53,8 +53,8 @@ class _Sources:
         self._fonts = list(find_fonts(families).values())
         training, held_out = load_split()
         forms = FORM_STARTS[-6]  # the last three training forms are for validation
-        chosen = {"training": slice(None, forms), "validation": slice(forms, None)}.get(side, slice(None))
-        self._features, self._labels = (part[chosen] for part in (held_out if side == "held-out" else training))
+        forms_of_side = {"training": slice(None, forms), "validation": slice(forms, None)}.get(side, slice(None))
+        self._features, self._labels = (part[forms_of_side] for part in (held_out if side == "held-out" else training))
         self._drawings = {
             "training": shapes.TRAINING_SHAPES,
             "validation": shapes.VALIDATION_SHAPES,
@@ -172,14 +172,14 @@ def _row(
         is_letter = letters and rng.random() < 0.5
         digit, ink = (None, sources.distraction(style.font, rng)) if is_letter else sources.digit(style.font, rng)
         tilt = style.angle + (rng.normal(0, 4) if style.font is None else 0)
-        drawn = _turned(
+        rendering = _turned(
             change_strokes(ink, rng) if rng.random() < 0.2 else ink, style.height, tilt, style.shear, style.squeeze
         )
-        at = (round(x), round(y + (style.height - drawn.height) / 2))
-        if not sheet.put(drawn, at, style.pen, digit, gap=-1):
+        at = (round(x), round(y + (style.height - rendering.height) / 2))
+        if not sheet.put(rendering, at, style.pen, digit, gap=-1):
             break
-        x += drawn.width + spacing
-        y += slope * (drawn.width + spacing)
+        x += rendering.width + spacing
+        y += slope * (rendering.width + spacing)
 
 
 def _furnish(sheet: _Sheet, pen: float, rng: np.random.Generator) -> None:
@@ -249,12 +249,12 @@ def _fill(sheet: _Sheet, sources: _Sources, longer: int, pen: float, rng: np.ran
         mixed = rng.random() < 0.5
         common = style(font, min(height, width) * 0.9)
         for _ in range(int(rng.integers(1, 12))):
-            one = style(sources.font(rng), min(height, width) * 0.9) if mixed else common
-            _row(sheet, sources, one, 1 if rng.random() < 0.8 else 2, place(one.height * 0.8), rng)
+            glyph = style(sources.font(rng), min(height, width) * 0.9) if mixed else common
+            _row(sheet, sources, glyph, 1 if rng.random() < 0.8 else 2, place(glyph.height * 0.8), rng)
     for _ in range(int(rng.integers(0, 7)) if rng.random() < 0.5 else 0):
-        one = style(sources.font(rng), min(height, width) * 0.6)
-        ink = _turned(sources.distraction(one.font, rng), one.height, one.angle, one.shear, one.squeeze)
-        sheet.put(ink, place(one.height), pen, None, gap=1)
+        glyph = style(sources.font(rng), min(height, width) * 0.6)
+        ink = _turned(sources.distraction(glyph.font, rng), glyph.height, glyph.angle, glyph.shear, glyph.squeeze)
+        sheet.put(ink, place(glyph.height), pen, None, gap=1)
 
 
 def letterbox(image: Image.Image, boxes: np.ndarray) -> Composition:

@@ -123,11 +123,11 @@ def augment(images: torch.Tensor, boxes: Sequence[torch.Tensor]) -> Batch:
         moved = (rows_of[:, 1:] - half) / scale[image] + torch.cat([centre, centre])
         inside = moved.clamp(0, SIDE)
         area = (inside[:, 2] - inside[:, 0]) * (inside[:, 3] - inside[:, 1])
-        whole = (moved[:, 2] - moved[:, 0]) * (moved[:, 3] - moved[:, 1])
-        seen = area > 0.5 * whole
-        corners.append(inside[seen])
-        classes.append(rows_of[seen, 0].long())
-        owners.append(torch.full((int(seen.sum()),), image))
+        full_area = (moved[:, 2] - moved[:, 0]) * (moved[:, 3] - moved[:, 1])
+        is_visible = area > 0.5 * full_area
+        corners.append(inside[is_visible])
+        classes.append(rows_of[is_visible, 0].long())
+        owners.append(torch.full((int(is_visible.sum()),), image))
     return Batch(x.clamp(0, 1), torch.cat(owners), torch.cat(classes), torch.cat(corners))
 
 
@@ -138,8 +138,8 @@ def batches(examples: Sequence[Composition]) -> Iterator[Batch]:
     while True:
         order = torch.randperm(len(images))
         for start in range(0, len(order) - BATCH + 1, BATCH):
-            chosen = order[start : start + BATCH]
-            yield augment(images[chosen, None].float() / 255, [boxes[int(index)] for index in chosen])
+            indices = order[start : start + BATCH]
+            yield augment(images[indices, None].float() / 255, [boxes[int(index)] for index in indices])
 
 
 def overlap(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -215,9 +215,9 @@ def train(examples: Sequence[Composition], steps: int, seed: int) -> Detector:
         optimizer.step()
         schedule.step()
         with torch.no_grad():
-            for kept, new in zip(average.state_dict().values(), model.state_dict().values(), strict=True):
-                if kept.is_floating_point():
-                    kept.lerp_(new, 1 - min(AVERAGE_DECAY, step / (step + 10)))
+            for mean, new in zip(average.state_dict().values(), model.state_dict().values(), strict=True):
+                if mean.is_floating_point():
+                    mean.lerp_(new, 1 - min(AVERAGE_DECAY, step / (step + 10)))
         if step % 250 == 0 or step == steps:
             print(f"step {step} of {steps}, loss {loss.item():.3f}, {time.monotonic() - started:.0f} s", flush=True)
     return average

@@ -34,8 +34,8 @@ def score_golden(cache: Path | None) -> None:
     correct = answer(ffnn.network, ffnn.tensors, features, labels).count_correct()
     accuracy_metadata([("digits-ffnn, UCI digits", correct, len(labels))])
     answers = {
-        name: answer(cnn.network, cnn.tensors, each.images, each.labels, each.refused)
-        for name, each in held_out_sets(Sets(cache)).items()
+        name: answer(cnn.network, cnn.tensors, held_out.images, held_out.labels, held_out.refused)
+        for name, held_out in held_out_sets(Sets(cache)).items()
     }
     scores, parts, bins = held_out_scores(answers)
     accuracy_metadata([(f"digits-cnn, {on}", correct, total) for on, correct, total in scores])
@@ -46,16 +46,16 @@ def score_kernels(dtype: str, cache: Path | None) -> None:
     """Print the accuracy of `digits-cnn` with the kernels in a dtype, and with the golden model in float32."""
     cnn = load_model("digits-cnn")
     none = cnn.network.labels.index(NONE_LABEL)
-    for name, each in held_out_sets(Sets(cache)).items():
-        golden = answer(cnn.network, cnn.tensors, each.images, each.labels, each.refused)
-        found = classes_by_kernels(cnn.network, cnn.tensors, each.images, dtype)
-        refused = each.refused * int((each.labels == none).all())  # a refused digit counts as wrong
-        right = int((found == each.labels).sum()) + refused
+    for name, held_out in held_out_sets(Sets(cache)).items():
+        golden = answer(cnn.network, cnn.tensors, held_out.images, held_out.labels, held_out.refused)
+        classes = classes_by_kernels(cnn.network, cnn.tensors, held_out.images, dtype)
+        refused = held_out.refused * int((held_out.labels == none).all())  # a refused digit counts as wrong
+        right = int((classes == held_out.labels).sum()) + refused
         expected = golden.count_correct() + refused
         share = 100 * (right - expected) / golden.total
         print(
             f"{name}: {right} of {golden.total} right in {dtype}, {expected} in float32 ({share:+.2f} points); "
-            f"{int((found != golden.classes).sum())} answers differ"
+            f"{int((classes != golden.classes).sum())} answers differ"
         )
 
 
@@ -70,10 +70,10 @@ def write_heldout(directory: Path) -> None:
     for number in range(HELD_OUT_PICTURES):
         picture, digit = font_picture("held-out fonts", number, fonts)
         picture.save(directory / "fonts" / f"{digit}-{number:04}.png")
-    made = NonDigits("held-out")
+    nondigits = NonDigits("held-out")
     for group in SIGN_GROUPS:
         for number in range(COUNTS["held-out"][list(GROUPS).index(group)]):
-            made.picture(group, number).save(directory / "none" / f"{NONE_LABEL}-{group}-{number:04}.png")
+            nondigits.picture(group, number).save(directory / "none" / f"{NONE_LABEL}-{group}-{number:04}.png")
     held_out.features.astype("<f4").tofile(directory / "digits-X.bin")
     held_out.labels.astype("<i4").tofile(directory / "digits-Y.bin")
 
@@ -81,8 +81,8 @@ def write_heldout(directory: Path) -> None:
 def score_answers(path: Path) -> None:
     """Print the accuracy of a JSON report of `trninfer classify`, with labels from file names."""
     report = json.loads(path.read_text())
-    answers = [(_truth(each["input"]), each["label"]) for each in report["predictions"]]
-    answers += [(_truth(each["input"]), NONE_LABEL) for each in report["errors"]]
+    answers = [(_truth(prediction["input"]), prediction["label"]) for prediction in report["predictions"]]
+    answers += [(_truth(prediction["input"]), NONE_LABEL) for prediction in report["errors"]]
     correct = sum(truth == label for truth, label in answers)
     accuracy_metadata([(str(path), correct, len(answers))])
 

@@ -320,17 +320,17 @@ def find_fonts(families: dict[str, str]) -> dict[str, list[Path]]:
 
     Raises FileNotFoundError, which names the packages, if a family is not installed.
     """
-    found = {
+    fonts = {
         family: [PILLOW_DEFAULT] if pattern == PILLOW_PATTERN else sorted(FONT_DIRECTORY.glob(pattern))
         for family, pattern in families.items()
     }
-    missing = [family for family, files in found.items() if not files]
+    missing = [family for family, files in fonts.items() if not files]
     if missing:
         raise FileNotFoundError(
             f"fonts not installed: {', '.join(missing)}; on Debian 12: apt install --no-install-recommends "
             + " ".join(DEBIAN_PACKAGES)
         )
-    return found
+    return fonts
 
 
 def load_font(path: Path, size: int) -> ImageFont.FreeTypeFont:

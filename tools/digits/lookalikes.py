@@ -74,7 +74,7 @@ def distorted(ink: Image.Image) -> list[Image.Image]:
     the original and with bolder strokes."""
     small = ink.copy()
     small.thumbnail((_INK_SIDE, _INK_SIDE), Image.Resampling.BOX)
-    made = []
+    variants = []
     for (degrees, shear), squeeze in product(TURNS, SQUEEZES):
         angle = math.radians(degrees)
         turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
@@ -82,12 +82,12 @@ def distorted(ink: Image.Image) -> list[Image.Image]:
         offset = np.array(small.size) / 2 - backward @ np.full(2, float(_INK_SIDE))
         terms = (*backward[0], offset[0], *backward[1], offset[1])
         side = 2 * _INK_SIDE
-        one = small.transform((side, side), Image.Transform.AFFINE, terms, Image.Resampling.BILINEAR)
-        for each in (one, one.filter(ImageFilter.MaxFilter(3))):
-            box = each.point(lambda tone: 255 if tone > 40 else 0).getbbox()
+        moved = small.transform((side, side), Image.Transform.AFFINE, terms, Image.Resampling.BILINEAR)
+        for variant in (moved, moved.filter(ImageFilter.MaxFilter(3))):
+            box = variant.point(lambda tone: 255 if tone > 40 else 0).getbbox()
             if box is not None:
-                made.append(each.crop(box))
-    return made
+                variants.append(variant.crop(box))
+    return variants
 
 
 class Lookalikes:
@@ -102,7 +102,7 @@ class Lookalikes:
 
     def likeness(self, ink: Image.Image) -> float:
         """Return the largest correlation over the distortions."""
-        every = [centred(each) for each in distorted(ink)]
+        every = [centred(variant) for variant in distorted(ink)]
         return max(float((np.stack(every) @ self._digits.T).max()) if every else -1.0, self.alike(ink))
 
     def __call__(self, ink: Image.Image) -> bool:

@@ -163,10 +163,10 @@ def make_several() -> dict[str, tuple[Image.Image, dict[str, Any]]]:
 
     size = (640, 520)
     ink = Image.new("L", size)
-    for digit, which, at in ((4, 2, (150, 130)), (8, 4, (250, 136)), (5, 3, (430, 122)), (2, 5, (130, 300))):
-        ink.paste(255, (0, 0), handwritten(digit, which, size, at, 110))
-    for digit, which, at in ((9, 1, (330, 296)), (6, 2, (510, 310)), (3, 3, (420, 430))):
-        ink.paste(255, (0, 0), handwritten(digit, which, size, at, 120))
+    for digit, form, at in ((4, 2, (150, 130)), (8, 4, (250, 136)), (5, 3, (430, 122)), (2, 5, (130, 300))):
+        ink.paste(255, (0, 0), handwritten(digit, form, size, at, 110))
+    for digit, form, at in ((9, 1, (330, 296)), (6, 2, (510, 310)), (3, 3, (420, 430))):
+        ink.paste(255, (0, 0), handwritten(digit, form, size, at, 120))
     x, y = axes(size)
     light = 0.72 + 0.28 / (1 + np.exp(-(x + 0.4 * y + 0.2) / 0.2))
     grain = 3 * texture(size, 0.9, rng) + 2 * texture(size, 8, rng)
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path, nargs="?", default=SAMPLES_DIRECTORY)
     directory: Path = parser.parse_args().directory
     (directory / SEVERAL).mkdir(parents=True, exist_ok=True)
-    several = {f"{SEVERAL}/{name}": made for name, made in make_several().items()}
+    several = {f"{SEVERAL}/{name}": image for name, image in make_several().items()}
     for name, (picture, options) in (make_pictures() | several).items():
         if name.endswith(".png"):
             options["optimize"] = True

@@ -111,8 +111,8 @@ def change_strokes(ink: Image.Image, rng: np.random.Generator) -> Image.Image:
     if choice < 0.5:
         thin = ink.filter(ImageFilter.MinFilter(2 * min(radius, 3) + 1))
         # Keep the digit unchanged if its thinnest lines would break.
-        kept = float(np.asarray(thin, np.float32).sum()) / max(1.0, float(np.asarray(ink, np.float32).sum()))
-        return thin if kept > 0.6 else ink
+        share = float(np.asarray(thin, np.float32).sum()) / max(1.0, float(np.asarray(ink, np.float32).sum()))
+        return thin if share > 0.6 else ink
     return ink
 
 

@@ -236,9 +236,9 @@ def _none(ink: Image.Image) -> Image.Image:
 
 def as_input(ink: Image.Image, rng: np.random.Generator) -> np.ndarray:
     """Distort ink as in a picture, blur it, and centre it as the preprocessing does. Returns float32 [1, 32, 32]."""
-    drawn = distort_ink(change_strokes(ink, rng), SIDE * 0.75, (SIDE, SIDE), rng)
-    drawn = drawn.filter(ImageFilter.GaussianBlur(max(0.0, rng.uniform(-0.5, 2.0))))
-    values = np.asarray(drawn, np.float32) / 255
+    picture = distort_ink(change_strokes(ink, rng), SIDE * 0.75, (SIDE, SIDE), rng)
+    picture = picture.filter(ImageFilter.GaussianBlur(max(0.0, rng.uniform(-0.5, 2.0))))
+    values = np.asarray(picture, np.float32) / 255
     full = np.quantile(values[values > 0.3], 0.7) if (values > 0.3).any() else 1.0
     values = np.clip(values / full, 0, 1)
     rows, columns = np.nonzero(values > 0.4)

@@ -173,8 +173,8 @@ class NonDigits:
         """Draw two or three adjacent digits, in one font or handwritten, touching or apart."""
         count, gap = int(rng.integers(2, 4)), rng.uniform(-0.12, 0.5)
         if rng.random() < 0.3:
-            chosen = self._handwriting[rng.integers(len(self._handwriting), size=count)]
-            inks = [fit_ink(enlarge(features, INK_SIDE)) for features in chosen]
+            forms = self._handwriting[rng.integers(len(self._handwriting), size=count)]
+            inks = [fit_ink(enlarge(features, INK_SIDE)) for features in forms]
         else:
             path = _any_file(self._text_fonts, rng)
             inks = [font_ink(int(rng.integers(10)), path) for _ in range(count)]
@@ -216,8 +216,8 @@ _SIDES: dict[str, NonDigits] = {}  # one per process, with its fonts
 
 def _example(task: tuple[str, str, int]) -> tuple[np.ndarray | None, int]:
     side, group, index = task
-    made = _SIDES.setdefault(side, NonDigits(side))
-    image = try_preprocess(made.picture(group, index))
+    nondigits = _SIDES.setdefault(side, NonDigits(side))
+    image = try_preprocess(nondigits.picture(group, index))
     if image is not None and side == "training" and not _teaches(image, group):
         image = None
     return image, NONE
@@ -241,11 +241,11 @@ def render_nondigits(side: str, group: str, processes: int = 2) -> Rendering:
 
 def draw_sheet(path: Path, side: str, columns: int = 8) -> None:
     """Draw a sheet of pictures, one row per group, next to the network's inputs."""
-    made = NonDigits(side)
+    nondigits = NonDigits(side)
     sheet = Image.new("RGB", (columns * 204, len(GROUPS) * 102), "grey")
     for row, group in enumerate(GROUPS):
         for column in range(columns):
-            picture = made.picture(group, column)
+            picture = nondigits.picture(group, column)
             image = try_preprocess(picture)
             picture.thumbnail((100, 100))
             sheet.paste(picture.convert("RGB"), (column * 204, row * 102))

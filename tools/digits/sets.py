@@ -41,8 +41,8 @@ class Sets:
             with partial.open("wb") as file:
                 np.savez(file, **make()._asdict())
             partial.replace(path)
-        with np.load(path) as kept:
-            return Rendering(kept["images"], kept["labels"], kept["numbers"], int(kept["refused"]))
+        with np.load(path) as archive:
+            return Rendering(archive["images"], archive["labels"], archive["numbers"], int(archive["refused"]))
 
     def nondigits(self, side: str) -> dict[str, Rendering]:
         """Return the pictures without a digit, keyed by group."""
@@ -54,8 +54,8 @@ class Sets:
 
 def joined(renderings: list[Rendering]) -> Rendering:
     """Concatenate several renderings."""
-    images, labels, numbers = (np.concatenate([each[part] for each in renderings]) for part in range(3))
-    return Rendering(images, labels, numbers, sum(each.refused for each in renderings))
+    images, labels, numbers = (np.concatenate([rendering[part] for rendering in renderings]) for part in range(3))
+    return Rendering(images, labels, numbers, sum(rendering.refused for rendering in renderings))
 
 
 def _fonts(sets: Sets, stream: str, count: int) -> Rendering:
@@ -108,13 +108,13 @@ def held_out_scores(answers: dict[str, Answers]) -> tuple[list[Score], list[Scor
     scores: list[Score] = [
         (SCORED_ON_DIGITS, digits[0].count_correct(), digits[0].total),
         (SCORED_ON_FONTS, digits[1].count_correct(), digits[1].total),
-        (SCORED_ON_SIGNS, sum(each.count_none(NONE) for each in signs), sum(each.total for each in signs)),
+        (SCORED_ON_SIGNS, sum(score.count_none(NONE) for score in signs), sum(score.total for score in signs)),
     ]
-    wrongly = sum(each.count_none(NONE) for each in digits), sum(each.total for each in digits)
+    wrongly = sum(score.count_none(NONE) for score in digits), sum(score.total for score in digits)
     parts: list[Score] = [("digits wrongly refused", *wrongly)]
     parts += [(f"{group} refused", answers[group].count_none(NONE), answers[group].total) for group in GROUPS]
-    logits = np.concatenate([each.logits for each in answers.values()])
-    labels = np.concatenate([each.labels for each in answers.values()])
+    logits = np.concatenate([score.logits for score in answers.values()])
+    labels = np.concatenate([score.labels for score in answers.values()])
     return scores, parts, reliability(softmax(logits), labels)
 
 

@@ -233,8 +233,8 @@ def pictogram_signs(path: Path) -> str:
 
 
 def _names_number(name: str) -> bool:
-    named = not name.startswith(("uni", "u1", "_"))
-    return named and (any(letter.isdigit() for letter in name) or any(word in name for word in NUMBER_NAMES))
+    has_name = not name.startswith(("uni", "u1", "_"))
+    return has_name and (any(letter.isdigit() for letter in name) or any(word in name for word in NUMBER_NAMES))
 
 
 @cache

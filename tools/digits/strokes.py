@@ -100,8 +100,8 @@ def written(strokes: Strokes, pen: Pen) -> Image.Image:
     """Draw strokes as ink without margin. The pen is a polygon that is dragged along each stroke."""
     every = np.concatenate(strokes)
     low, scale = every.min(axis=0), 0.8 * INK_SIDE / max(np.ptp(every, axis=0).max(), 1e-6)
-    around = np.linspace(0, 2 * math.pi, 16, endpoint=False)
-    nib = np.stack([pen.wide * np.cos(around), pen.thin * np.sin(around)], 1)
+    angles = np.linspace(0, 2 * math.pi, 16, endpoint=False)
+    nib = np.stack([pen.wide * np.cos(angles), pen.thin * np.sin(angles)], 1)
     turn = np.array([[math.cos(pen.angle), -math.sin(pen.angle)], [math.sin(pen.angle), math.cos(pen.angle)]])
     nib = nib @ turn.T
     canvas = Image.new("L", (INK_SIDE + 40, INK_SIDE + 40))
@@ -148,8 +148,8 @@ def digit_strokes(digit: int, rng: np.random.Generator) -> Strokes:
     for is_smooth, points in way:
         for point in points:
             shifts.setdefault(point, rng.normal(0, moved, 2))
-        placed = [(narrow * (x + shifts[x, y][0]), y + shifts[x, y][1]) for x, y in points]
-        strokes.append(smooth(placed) if is_smooth else np.array(placed))
+        points_moved = [(narrow * (x + shifts[x, y][0]), y + shifts[x, y][1]) for x, y in points]
+        strokes.append(smooth(points_moved) if is_smooth else np.array(points_moved))
     if digit == 7 and rng.random() < 0.25:
         x, y, half = rng.uniform(0.45, 0.6) * narrow, rng.uniform(0.42, 0.58), rng.uniform(0.15, 0.3)
         strokes.append(np.array([[x - half, y + rng.normal(0, 0.03)], [x + half, y + rng.normal(0, 0.03)]]))

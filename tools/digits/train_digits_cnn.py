@@ -144,9 +144,9 @@ def batches(
         images, targets = [], []
         for name, share in shares.items():
             source, labels = tensors[name]
-            chosen = torch.randint(0, len(source), (share,))
-            images.append(source[chosen])
-            targets.append(labels[chosen])
+            indices = torch.randint(0, len(source), (share,))
+            images.append(source[indices])
+            targets.append(labels[indices])
         plain = distort(images[0], Distortion(shift_x=0.1, shift_y=0.1))
         x = _out_of_focus(torch.cat([plain, distort(torch.cat(images[1:]), limits)]))
         x = x ** torch.exp(0.3 * torch.randn(len(x), 1, 1, 1))
@@ -164,7 +164,7 @@ def _taught(teachers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
     x = x.to(memory_format=torch.channels_last)
     with torch.autocast("cpu", torch.bfloat16):
         logits = [teacher(x).float() for teacher in teachers]
-    return torch.stack([F.softmax(each / SOFTENED, dim=1) for each in logits]).mean(dim=0)
+    return torch.stack([F.softmax(teacher_logits / SOFTENED, dim=1) for teacher_logits in logits]).mean(dim=0)
 
 
 def _out_of_focus(x: torch.Tensor) -> torch.Tensor:
@@ -191,31 +191,33 @@ def train_rounds(
     checkpoint.
     """
     trained: list[nn.Sequential] = []
-    for number, each in enumerate(ROUNDS):
+    for number, training_round in enumerate(ROUNDS):
 
-        def watch(average: nn.Sequential, network: Network = each.network) -> None:
+        def watch(average: nn.Sequential, network: Network = training_round.network) -> None:
             calibrate(network, tensors_of(network, average), judged)
 
         of_round = (
-            {**sources, "fonts": joined([sources["fonts"], judged["fonts"]])} if each.validation_fonts else sources
+            {**sources, "fonts": joined([sources["fonts"], judged["fonts"]])}
+            if training_round.validation_fonts
+            else sources
         )
-        teachers = [trained[teacher] for teacher in each.taught_by]
-        source = batches(of_round, MORE, SHARES[each.shares], teachers, each.sure)
-        seed_everything(each.seed)
-        module = module_for(each.network, dropout=0.2, normalize=True)
-        if each.after is not None:
-            module.load_state_dict(trained[each.after].state_dict())
+        teachers = [trained[teacher] for teacher in training_round.taught_by]
+        source = batches(of_round, MORE, SHARES[training_round.shares], teachers, training_round.sure)
+        seed_everything(training_round.seed)
+        module = module_for(training_round.network, dropout=0.2, normalize=True)
+        if training_round.after is not None:
+            module.load_state_dict(trained[training_round.after].state_dict())
         average = train(
             module,
             lambda source=source: source,  # type: ignore[misc]
-            each.steps,
-            each.rate,
+            training_round.steps,
+            training_round.rate,
             weight_decay=2e-2,
             bfloat16=True,
             smoothing=0.0,
             average_decay=0.999,
             checkpoint=Checkpoint(kept / f"round-{number + 1}.pt", KEPT_EVERY, watch) if kept else None,
-            rising=each.rising,
+            rising=training_round.rising,
         )
         trained.append(average)
         yield average
@@ -228,7 +230,7 @@ def calibrate(network: Network, tensors: dict[str, np.ndarray], judged: dict[str
 
     The offset is the smallest for which at most MAX_REFUSED of the digits in validation fonts are refused.
     """
-    results = {name: _answer(network, tensors, each) for name, each in judged.items()}
+    results = {name: _answer(network, tensors, examples) for name, examples in judged.items()}
     digits = results["fonts"].logits
     lead = np.sort(digits[:, NONE] - digits[:, :NONE].max(axis=1))
     offset = max(0.0, float(lead[-1 - int(MAX_REFUSED * len(lead))]))
@@ -294,8 +296,8 @@ def write(sets: Sets, tensors: Mapping[str, np.ndarray], training: Training) -> 
     """Write the model file, the diagram and the card, with the scores on the held-out sets."""
     held_out = held_out_sets(sets)
     answers = {name: _answer(NETWORK, tensors, pictures) for name, pictures in held_out.items()}
-    by_kernels = {name: classes_by_kernels(NETWORK, tensors, each.images) for name, each in held_out.items()}
-    differing = sum(int((by_kernels[name] != each.classes).sum()) for name, each in answers.items())
+    by_kernels = {name: classes_by_kernels(NETWORK, tensors, examples.images) for name, examples in held_out.items()}
+    differing = sum(int((by_kernels[name] != examples.classes).sum()) for name, examples in answers.items())
     scores, parts, bins = held_out_scores(answers)
     error = print_parts(parts, bins)
     metadata = {

@@ -113,11 +113,11 @@ def to_network(model: Detector, offset: float) -> tuple[Network, dict[str, np.nd
 
 def convolutions_of(part: nn.Module) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d | None]]:
     """Yield the convolutions of a module in order, each with the normalization that follows it."""
-    found = [each for each in part.modules() if isinstance(each, (nn.Conv2d, nn.BatchNorm2d))]
-    for number, each in enumerate(found):
-        if isinstance(each, nn.Conv2d):
-            after = found[number + 1] if number + 1 < len(found) else None
-            yield each, after if isinstance(after, nn.BatchNorm2d) else None
+    layers = [layer for layer in part.modules() if isinstance(layer, (nn.Conv2d, nn.BatchNorm2d))]
+    for number, layer in enumerate(layers):
+        if isinstance(layer, nn.Conv2d):
+            after = layers[number + 1] if number + 1 < len(layers) else None
+            yield layer, after if isinstance(after, nn.BatchNorm2d) else None
 
 
 def folded(convolution: nn.Conv2d, norm: nn.BatchNorm2d | None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -136,15 +136,15 @@ def answer(network: Network, tensors: Mapping[str, np.ndarray], examples: Sequen
     """Return the boxes [n, 6] (class, confidence, corners) in each picture, computed by the golden model."""
     head = network.output.boxes
     assert head is not None
-    found = []
+    answers = []
     for first in range(0, len(examples), 50):
         images = np.stack([example.image for example in examples[first : first + 50]])
         x = images[:, None].astype(np.float32) / 255 - np.float32(PADDING)
         for numbers in run_network(network, tensors, x).scores:
             table = numbers.reshape(network.output_shape)
             boxes = find_boxes(head, (SIDE, SIDE), table, {}, Limits(confidence=LEAST_CONFIDENCE))
-            found.append(np.concatenate([boxes.classes[:, None], boxes.confidences[:, None], boxes.corners], axis=1))
-    return found
+            answers.append(np.concatenate([boxes.classes[:, None], boxes.confidences[:, None], boxes.corners], axis=1))
+    return answers
 
 
 def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
@@ -153,8 +153,8 @@ def fit_offset(model: Detector, examples: Sequence[Composition]) -> float:
     truths = [example.boxes for example in examples]
 
     def f1(threshold: float) -> float:
-        found = score(answers, truths, CLASSES, threshold)
-        return 2 * found.precision * found.recall / max(1e-9, found.precision + found.recall)
+        result = score(answers, truths, CLASSES, threshold)
+        return 2 * result.precision * result.recall / max(1e-9, result.precision + result.recall)
 
     best = max(np.arange(0.2, 0.7, 0.02).tolist(), key=f1)
     return math.log(CONFIDENCE / (1 - CONFIDENCE)) - math.log(best / (1 - best))
@@ -169,7 +169,7 @@ def write(model: Detector, sets: Sets) -> None:
     truths = [example.boxes for example in examples]
     overall = score(answers, truths, CLASSES, CONFIDENCE)
     digits = sum(len(truth) for truth in truths)
-    right, found = round(overall.recall * digits), sum(int((each[:, 1] > CONFIDENCE).sum()) for each in answers)
+    right, box_count = round(overall.recall * digits), sum(int((boxes[:, 1] > CONFIDENCE).sum()) for boxes in answers)
     families = len(TRAINING_FAMILIES) - len(VALIDATION_FAMILIES)
     metadata = {
         "trained_on": f"{TRAINING:,} compositions of digits in {families} font families and of UCI handwritten "
@@ -184,7 +184,7 @@ def write(model: Detector, sets: Sets) -> None:
     by_height = [
         (low, high, *_found_of_height(answers, truths, low, high)) for low, high in pairwise((0, 14, 20, 32, SIDE + 1))
     ]
-    empty = [each for each, truth in zip(answers, truths, strict=True) if not len(truth)]
+    empty = [boxes for boxes, truth in zip(answers, truths, strict=True) if not len(truth)]
     card = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         parameters=f"{sum(tensor.size for tensor in tensors.values()):,}",
         layers="; ".join(_describe(layer) for layer in network.layers if isinstance(layer, Conv2d)),
@@ -195,9 +195,9 @@ def write(model: Detector, sets: Sets) -> None:
         map=f"{overall.mean_average_precision:.4f}",
         precision=f"{100 * overall.precision:.2f} %",
         recall=f"{right} of {digits}, {100 * overall.recall:.2f} %",
-        answered=found,
+        answered=box_count,
         confidence=CONFIDENCE,
-        quiet=sum(not (each[:, 1] > CONFIDENCE).any() for each in empty),
+        quiet=sum(not (boxes[:, 1] > CONFIDENCE).any() for boxes in empty),
         empty=len(empty),
         training=f"{TRAINING:,}",
         steps=f"{STEPS:,}",
@@ -222,15 +222,15 @@ def _found_of_height(
     answers: Sequence[np.ndarray], truths: Sequence[np.ndarray], low: float, high: float
 ) -> tuple[int, int]:
     """Return how many digits within a range of heights in pixels were found, and their total."""
-    found = total = 0
-    for each, truth in zip(answers, truths, strict=True):
+    hits = total = 0
+    for boxes, truth in zip(answers, truths, strict=True):
         heights = truth[:, 4] - truth[:, 2]
-        chosen = truth[(heights >= low) & (heights < high)]
-        sure = each[each[:, 1] > CONFIDENCE]
-        overlaps = iou_of(chosen[:, 1:], sure[:, 2:]) * (chosen[:, :1] == sure[None, :, 0])
-        found += int((overlaps.max(axis=1, initial=0) >= 0.5).sum())
-        total += len(chosen)
-    return found, total
+        digits = truth[(heights >= low) & (heights < high)]
+        sure = boxes[boxes[:, 1] > CONFIDENCE]
+        overlaps = iou_of(digits[:, 1:], sure[:, 2:]) * (digits[:, :1] == sure[None, :, 0])
+        hits += int((overlaps.max(axis=1, initial=0) >= 0.5).sum())
+        total += len(digits)
+    return hits, total
 
 
 class Sets:
@@ -244,19 +244,19 @@ class Sets:
         them."""
         path = None if self._folder is None else self._folder / f"{side}.npz"
         if path is not None and path.is_file():
-            with np.load(path) as kept:
-                boxes = np.split(kept["boxes"], np.cumsum(kept["counts"])[:-1])
-                return [Composition(*each) for each in zip(kept["images"], boxes, strict=True)]
-        made = compositions(side, count)
+            with np.load(path) as archive:
+                boxes = np.split(archive["boxes"], np.cumsum(archive["counts"])[:-1])
+                return [Composition(*fields) for fields in zip(archive["images"], boxes, strict=True)]
+        examples = compositions(side, count)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             np.savez(
                 path,
-                images=np.stack([each.image for each in made]),
-                counts=np.array([len(each.boxes) for each in made]),
-                boxes=np.concatenate([each.boxes for each in made]),
+                images=np.stack([example.image for example in examples]),
+                counts=np.array([len(example.boxes) for example in examples]),
+                boxes=np.concatenate([example.boxes for example in examples]),
             )
-        return made
+        return examples
 
 
 def main() -> None:
@@ -268,19 +268,19 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="score only the validation side, and write nothing")
     options = parser.parse_args()
     sets = Sets(options.cache)
-    kept = None if options.cache is None else options.cache / "weights.pt"
+    checkpoint = None if options.cache is None else options.cache / "weights.pt"
     model = Detector()
-    if kept is not None and kept.is_file():
-        model.load_state_dict(torch.load(kept, weights_only=True))
+    if checkpoint is not None and checkpoint.is_file():
+        model.load_state_dict(torch.load(checkpoint, weights_only=True))
         model.eval()
     else:
         model = train(sets.get("training", TRAINING), STEPS, seed=0)
-        if kept is not None:
-            torch.save(model.state_dict(), kept)
+        if checkpoint is not None:
+            torch.save(model.state_dict(), checkpoint)
     if options.validate:
         examples = sets.get("validation", VALIDATION)
         network, tensors = to_network(model, fit_offset(model, examples))
-        print(score(answer(network, tensors, examples), [each.boxes for each in examples], CLASSES, CONFIDENCE))
+        print(score(answer(network, tensors, examples), [example.boxes for example in examples], CLASSES, CONFIDENCE))
         return
     write(model, sets)
 

@@ -44,11 +44,11 @@ def batches(features: np.ndarray, labels: np.ndarray) -> Iterator[Batch]:
     large = F.interpolate(images, size=(32, 32), mode="bicubic", align_corners=False).clamp(0, 1)
     targets = torch.from_numpy(labels).long()
     while True:
-        chosen = torch.randint(0, len(large), (BATCH,))
-        x = distort(large[chosen], Distortion())
+        indices = torch.randint(0, len(large), (BATCH,))
+        x = distort(large[indices], Distortion())
         x = (x * (1 + 0.3 * (torch.rand(BATCH, 1, 1, 1) * 2 - 1))).clamp(0, 1)
         x = F.adaptive_avg_pool2d(x, 8) + 0.03 * torch.randn(BATCH, 1, 8, 8)
-        yield x.clamp(0, 1).flatten(1), targets[chosen]
+        yield x.clamp(0, 1).flatten(1), targets[indices]
 
 
 def main() -> None:

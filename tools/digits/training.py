@@ -203,9 +203,9 @@ def train(
 @torch.no_grad()
 def _average(average: nn.Sequential, module: nn.Sequential, decay: float) -> None:
     """Update the running average, including the statistics of normalizations."""
-    for kept, new in zip(average.state_dict().values(), module.state_dict().values(), strict=True):
-        if kept.is_floating_point():
-            kept.lerp_(new, 1 - decay)
+    for mean, new in zip(average.state_dict().values(), module.state_dict().values(), strict=True):
+        if mean.is_floating_point():
+            mean.lerp_(new, 1 - decay)
 
 
 def seed_everything(seed: int) -> None:
