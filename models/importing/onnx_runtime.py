@@ -21,6 +21,7 @@ from .onnx_functions import MISSING
 from .onnx_input import GraphSource, SourcePart
 from .onnx_scales import output_scale
 from .operators.quantized import NOTE as WHOLE_NUMBERS
+from .scores import LARGEST_BIAS
 
 # Limits of the comparison, which would otherwise take minutes or unexpectedly much memory.
 MAX_ELEMENTS = 1 << 27  # total number of outputs of all layers, for the batch size of the file
@@ -289,7 +290,10 @@ def _affordable(network: Network) -> int:
 
 
 def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expected: np.ndarray) -> Comparison:
-    """Compare one output of the network, [count, size], with the corresponding output of the file."""
+    """Compare one output of the network, [count, size], with the corresponding output of the file.
+
+    Infinities of the file, such as those of a mask, may be large numbers in the network.
+    """
     dtype = imported.source.parts[0].dtype
     tolerance = TOLERANCES.get(dtype.name, 1e-3)
     if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):
@@ -300,9 +304,14 @@ def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expect
         scale = output_scale(imported.part.nodes, imported.graph.constants, imported.names[number])
         expected = expected if scale is None else scale.dequantize(expected)
     expected = expected.astype(np.float32)
-    with np.errstate(invalid="ignore"):  # an infinite difference is reported below if both are infinite
-        difference = float(np.abs(result - expected).max())
-    largest = float(np.abs(expected).max())
+    with np.errstate(invalid="ignore"):  # undefined where the output of the file is infinite
+        differences = np.abs(result - expected)
+    is_infinite = np.isinf(expected)
+    alike = is_infinite & (np.abs(result) >= LARGEST_BIAS) & (np.sign(result) == np.sign(expected))
+    difference = float(np.where(alike, 0, differences).max())
+    largest = float(np.abs(expected[~is_infinite]).max(initial=0.0))
+    if is_infinite.all() and alike.all():
+        return Comparison("the outputs are infinite on random inputs")
     if max(largest, difference) < LEAST_COMPARED:
         return Comparison(f"the outputs are at most {largest:.2g} on random inputs, too small for a comparison")
     return Comparison("", difference if math.isfinite(difference) else math.inf, largest, tolerance, len(result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from pathlib import Path
 
@@ -112,6 +113,21 @@ def test_numbers_are_compared_before_a_function_that_saturates(
     assert comparison.passed and comparison.skipped == "" and 29 < comparison.largest_output < 31
     real = onnx_runtime.run_network
     monkeypatch.setattr(onnx_runtime, "run_network", lambda network, tensors, x: real(network, tensors, x * 50))
+    assert not compared(chain, tmp_path).passed
+
+
+@pytest.mark.parametrize("infinity", [math.inf, -math.inf])
+def test_finite_numbers_beside_infinities_are_compared(
+    infinity: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One infinite output of the file does not hide that the others differ."""
+    chain = Chain(6)
+    chain.gemm(6, 4)
+    chain.add("Pad", chain.constant([0, 0, 0, 1]), chain.constant(infinity))
+    comparison = compared(chain, tmp_path)
+    assert comparison.passed and comparison.skipped == "" and 0 < comparison.largest_output < 100
+    real = onnx_runtime.run_network
+    monkeypatch.setattr(onnx_runtime, "run_network", lambda network, tensors, x: real(network, tensors, x * 1.01))
     assert not compared(chain, tmp_path).passed
 
 
