@@ -15,7 +15,14 @@ from .builder import NetworkBuilder
 from .onnx_file import Node
 from .view import View
 
-MOVES_AXES = ("Gather", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # they determine `View.place` themselves
+MOVES_AXES = (
+    "Gather",
+    "GatherND",
+    "Reshape",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+)  # they determine `View.place` themselves
 
 
 class Importer:

@@ -67,24 +67,32 @@ def _gather(importer: Importer, node: Node) -> None:
 def _gather_nd(importer: Importer, node: Node) -> None:
     """Select elements of the leading axes, counted as one axis, as PyTorch's indexing by several lists does."""
     view, indices = importer.data(node), constant_indices(importer, node)
-    if integer(node, "batch_dims", 0) or view.batched:
+    if not importer.is_open and importer.batch == 1:
+        view = importer.single(view)
+    count = indices.shape[-1]
+    if integer(node, "batch_dims", 0):
+        raise ModelError("its batch_dims must be 0")
+    if view.batched or (importer.stacks_batch(view) and view.place < count):
         raise ModelError(
             "selecting from each example of a batch is not supported; export the network for a batch of one"
         )
-    count = indices.shape[-1]
     if not 1 <= count <= len(view.axes):
         raise ModelError(f"each of its indices has {count} coordinates, but its input is {importer.describe(view)}")
     sides, rest = view.shape[:count], view.shape[count:]
     entries = [_in_range(indices[..., axis], side) for axis, side in enumerate(sides)]
     lines = _lines(entries)
     if lines is not None:
+        result = view
         for axis, line in enumerate(lines):
-            view = _selected(importer, view, axis, line)
-        importer.give(node, view)
-        return
-    _check_count(indices)
-    joined = reshaped(importer, view, (math.prod(sides), *rest), False)
-    importer.give(node, _selected(importer, joined, 0, np.asarray(np.ravel_multi_index(entries, sides))))
+            result = _selected(importer, result, axis, line)
+    else:
+        _check_count(indices)
+        joined = reshaped(importer, view, (math.prod(sides), *rest), False)
+        result = _selected(importer, joined, 0, np.asarray(np.ravel_multi_index(entries, sides)))
+    if importer.stacks_batch(view):  # the axes of the indices replace the first ones
+        place = view.place - count + indices.ndim - 1
+        result = dataclasses.replace(result, place=place, outside=view.outside)
+    importer.give(node, result)
 
 
 def _lines(entries: Sequence[np.ndarray]) -> list[np.ndarray] | None:

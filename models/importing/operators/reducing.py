@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -14,11 +15,12 @@ from ...layers import ChannelSoftmax, Conv2d, Dense, Pool, RowSoftmax
 from ..importer import Importer
 from ..onnx_attributes import axes_of, integer
 from ..onnx_file import Node
-from ..steps import activate, combine_views, times, whole_shape
+from ..steps import activate, clip, combine_views, times, whole_shape
 from ..view import Factor, View
 from .rearranging import put_together, slice_axis
 
 MAX_STACKED = 8  # maximum number of stacked images whose maximum is computed one by one
+LEAST_NORM = 1e-12  # rows are divided by at least this number, as in PyTorch
 MAX_IN_PLACE = 1 << 21  # maximum number of weights of a convolution that sums channels
 
 Reduction = Callable[[Importer, View, tuple[int, ...], bool], View]
@@ -259,7 +261,12 @@ def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
         if view.batched and any(axis % view.rank == 0 for axis in given if -view.rank <= axis < view.rank):
             view = importer.own_batch(view, node)
         axes = tuple(sorted({importer.axis(view, axis) for axis in given}))
-        importer.give(node, reduction(importer, view, axes, bool(integer(node, "keepdims", 1))))
+        keep = bool(integer(node, "keepdims", 1))
+        result = reduction(importer, view, axes, keep)
+        if importer.stacks_batch(view) and not keep:
+            place = view.place - sum(axis < view.place for axis in axes)
+            result = dataclasses.replace(result, place=place, outside=view.outside)
+        importer.give(node, result)
 
     return operator
 
@@ -272,6 +279,7 @@ def _normalize(importer: Importer, node: Node) -> None:
         raise ModelError(f"its p must be 1 or 2, got {power}")
     axis = importer.axis(view, integer(node, "axis", -1))
     length = (absolute if power == 1 else norm)(importer, view, (axis,), True)
+    length = clip(importer, length, LEAST_NORM, math.inf)  # rows of zeros remain zeros
     importer.give(node, combine_views(importer, "divide", view, length))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import ModelProto
 from onnx_chain import Chain, checked
 from trninfer.models.errors import ModelError
 
@@ -66,3 +67,36 @@ def test_reasons_name_the_indices(order: list, indices: list, reason: str, tmp_p
     chain.add("GatherND", chain.constant(np.array(indices)))
     with pytest.raises(ModelError, match=reason):
         checked(chain.model(), tmp_path)
+
+
+def with_batch(chain: Chain, batch: int) -> ModelProto:
+    """The graph for a batch of a fixed size."""
+    model = chain.model()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
+    return model
+
+
+def test_elements_of_the_only_input_of_a_batch(tmp_path: Path) -> None:
+    chain = Chain(6)
+    chain.add("GatherND", chain.constant([[0, 5], [0, -2]]))
+    chain.add("Unsqueeze", chain.constant([0]))
+    checked(with_batch(chain, 1), tmp_path)
+
+
+@pytest.mark.parametrize("indices", [[[5], [0]], [[[1], [2]]], [[5, 1], [0, 3]]])
+def test_elements_beside_the_inputs_of_a_batch(indices: list, tmp_path: Path) -> None:
+    """A file of a fixed batch that has turned its batch to the last axis."""
+    chain = Chain(6, 4)
+    chain.add("Transpose", perm=[1, 2, 0])
+    chain.add("GatherND", chain.constant(indices))
+    rank = np.ndim(indices) - 1 + 3 - np.shape(indices)[-1]
+    chain.add("Transpose", perm=[rank - 1, *range(rank - 1)])
+    checked(with_batch(chain, 2), tmp_path)
+
+
+def test_elements_of_some_inputs_of_a_batch_are_refused(tmp_path: Path) -> None:
+    chain = Chain(6, 4)
+    chain.add("Transpose", perm=[1, 0, 2])
+    chain.add("GatherND", chain.constant([[5, 1], [0, 1], [2, 0]]))
+    with pytest.raises(ModelError, match="export the network for a batch of one"):
+        checked(with_batch(chain, 2), tmp_path)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from import_steps import importer_of, numbers, value_of
 from onnx_chain import Chain, assert_imports, checked, ends, kinds
-from trninfer.models import Conv2d, Dense, Flatten
+from trninfer.models import Conv2d, Dense, Flatten, run_network
 from trninfer.models.importing.onnx_file import Node
 from trninfer.models.importing.operators.reducing import OPERATORS, softmax_over
 from trninfer.models.layers import Pool, Reshape, Transpose
@@ -175,6 +175,16 @@ def test_a_view_over_its_norm(power: int, shape: tuple[int, ...], axis: int, tmp
     assert_imports(chain, tmp_path)
 
 
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_row_of_zeros_over_its_norm_is_zero(power: int, tmp_path: Path) -> None:
+    chain = Chain(4)
+    chain.add("Relu")
+    chain.add("LpNormalization", p=power, axis=1)
+    imported = checked(chain.model(), tmp_path)
+    scores = run_network(imported.network, imported.tensors, np.array([[-1, -2, -3, 0], [1, 0, 0, -1]])).scores
+    np.testing.assert_array_equal(scores, [[0, 0, 0, 0], [1, 0, 0, 0]])
+
+
 @pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("keep", [0, 1])
@@ -193,3 +203,16 @@ def test_extremes_of_stacked_images_need_no_transpose(op: str, axis: int, keep: 
     chain.add("Flatten")
     imported = checked(chain.model(), tmp_path)
     assert not any(isinstance(layer, Transpose) for layer in imported.network.layers)
+
+
+@pytest.mark.parametrize("axes", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceSum", "ReduceL2"])
+def test_a_batch_on_the_last_axis_moves_with_the_axes_that_are_left(op: str, axes: list[int], tmp_path: Path) -> None:
+    chain = Chain(6, 4)
+    chain.add("Transpose", perm=[1, 2, 0])
+    chain.add(op, chain.constant(axes), keepdims=0)
+    rank = 3 - len(axes)
+    chain.add("Transpose", perm=[rank - 1, *range(rank - 1)])
+    model = chain.model()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    checked(model, tmp_path)
