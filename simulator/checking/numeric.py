@@ -51,13 +51,13 @@ class NumericSanitizer:
 
     def based(self, tensor: NkiTensor, offset: int | None) -> None:
         """Report a call of `tensor.ap(offset=)` on a view that itself has an offset."""
-        core, own = active(), tensor.offset
+        core, begin = active(), tensor.offset
         if offset is None or core.numeric is not self:
             return
         why = (
-            f"ap(offset={offset}) of {tensor.label}, which begins at element {own} of its memory: the offset is "
+            f"ap(offset={offset}) of {tensor.label}, which begins at element {begin} of its memory: the offset is "
             f"counted from the start of the memory ({offset}); according to other documents, it is added to that of "
-            f"the view ({own + offset})"
+            f"the view ({begin + offset})"
         )
         self._find("base offset", core.line_of_kernel(), 0, why)
 
@@ -85,10 +85,10 @@ class NumericSanitizer:
         instruction = self._instruction()
         if instruction is None or values.dtype.itemsize < 4:
             return
-        given = values.astype(np.int64)
-        lost = values.astype(np.float32).astype(np.int64) != given
+        integers = values.astype(np.int64)
+        lost = values.astype(np.float32).astype(np.int64) != integers
         if lost.any():
-            at, number = _first(lost, given)
+            at, number = _first(lost, integers)
             why = (
                 f"{instruction.op} reads {number} of {tensor.label} at {at} as float32 {int(np.float32(number))}: "
                 f"float32 cannot represent every integer beyond 2^24{_of(lost)}"
@@ -112,10 +112,10 @@ class NumericSanitizer:
 
     def _from_integers(self, instruction: Instruction, tensor: NkiTensor, values: Array) -> None:
         """Check integers that are stored as floats, such as the results of iota."""
-        given = values.astype(np.int64)
-        lost = (np.abs(given) > EXACT) & (convert(values, tensor._dtype).astype(np.float64) != given)
+        integers = values.astype(np.int64)
+        lost = (np.abs(integers) > EXACT) & (convert(values, tensor._dtype).astype(np.float64) != integers)
         if lost.any():
-            at, number = _first(lost, given)
+            at, number = _first(lost, integers)
             why = (
                 f"{instruction.op} stores {number} in {tensor.label} at {at}: {tensor.dtype} cannot represent every "
                 f"integer beyond 2^24{_of(lost)}"
@@ -145,10 +145,10 @@ class NumericSanitizer:
             return
         at, number = _first(lost, values)
         with np.errstate(all="ignore"):
-            stored = convert(np.asarray([number], values.dtype), tensor._dtype)[0]
+            converted = convert(np.asarray([number], values.dtype), tensor._dtype)[0]
         why = (
             f"{instruction.op} writes {number} to {tensor.label} at {at}, which holds {_range(tensor._dtype)}: it "
-            f"becomes {stored}{_of(lost)}"
+            f"becomes {converted}{_of(lost)}"
         )
         self._find("saturation", instruction.line, int(lost.sum()) * tensor._dtype.itemsize, why)
 
@@ -165,14 +165,14 @@ class NumericSanitizer:
             self._find("duplicate", instruction.line, 0, why)
 
     def _instruction(self) -> Instruction | None:
-        found: Instruction | None = getattr(self._now, "instruction", None)
-        return found
+        instruction: Instruction | None = getattr(self._now, "instruction", None)
+        return instruction
 
     def _find(self, kind: str, line: tuple[str, int], size: int, why: str) -> None:
-        place = f"{line[0]}:{line[1]}"
-        if (kind, place) not in self._known:
-            self._known.add((kind, place))
-            self.findings.append(SanitizerFinding(kind, place, "", size, why))
+        location = f"{line[0]}:{line[1]}"
+        if (kind, location) not in self._known:
+            self._known.add((kind, location))
+            self.findings.append(SanitizerFinding(kind, location, "", size, why))
 
 
 def _values(tensor: NkiTensor) -> Array:
@@ -193,9 +193,9 @@ def _of(wrong: Array) -> str:
 
 def _operands(at: list[int], tensor: NkiTensor, reads: list[NkiTensor]) -> str:
     """Describe the numbers at the same position in operands of the same shape."""
-    there = [read for read in reads if read.shape == tensor.shape and not isinstance(read, IndirectTensor)]
-    shown = [f"{read.values[tuple(at)].item():g}" for read in there if len(at) == len(read.shape)]
-    return f" from {' and '.join(shown)}" if shown else ""
+    operands = [read for read in reads if read.shape == tensor.shape and not isinstance(read, IndirectTensor)]
+    texts = [f"{read.values[tuple(at)].item():g}" for read in operands if len(at) == len(read.shape)]
+    return f" from {' and '.join(texts)}" if texts else ""
 
 
 @functools.cache

@@ -131,8 +131,8 @@ class Sanitizer:
         shadow = self._shadow(dst.storage)
         if not _entries(shadow.unread, dst, shadow.grain).any():
             last = int(_entries(shadow.writer, dst, shadow.grain).max())
-            what = "a sum that was already read: accumulate=False starts a new sum, True continues it"
-            why = f"nc_matmul adds to {dst.label}, {what}"
+            message = "a sum that was already read: accumulate=False starts a new sum, True continues it"
+            why = f"nc_matmul adds to {dst.label}, {message}"
             self._find("resumed", _place(instruction_line), self._line(last), dst.size * dst._dtype.itemsize, why)
 
     def clobbers(self, instruction_line: tuple[str, int], dst: Any, why: str) -> None:
@@ -161,12 +161,12 @@ class Sanitizer:
         """Report instructions whose results in a tile were never read."""
         waiting = shadow.unread & (shadow.writer > _ARGUMENT)
         for last in np.unique(shadow.writer[waiting]).tolist():
-            own = shadow.writer == last
+            is_own = shadow.writer == last
             _, instruction = self._seen[last - 2]
-            if (own & ~shadow.unread).any() or self._is_for_something_else(last, instruction):
+            if (is_own & ~shadow.unread).any() or self._is_for_something_else(last, instruction):
                 continue
             why = f"nothing reads the values that {instruction.op} writes to {shadow.label}"
-            self._find("dead store", _place(instruction.line), "", int(own.sum()) * shadow.grain, why)
+            self._find("dead store", _place(instruction.line), "", int(is_own.sum()) * shadow.grain, why)
 
     def _is_for_something_else(self, number: int, instruction: Instruction) -> bool:
         """Return True for instructions that may have a purpose although their result is not read.
@@ -174,8 +174,8 @@ class Sanitizer:
         Such instructions are fills, instructions with additional outputs or with accumulator registers, and matmuls of
         constants, which keep the Tensor Engine warm.
         """
-        following = [each for rank, each in self._seen[number - 1 : number + 1] if rank == self._seen[number - 2][0]]
-        accumulates = any(each.op == "activation_read_accumulators" for each in following)
+        following = [entry for rank, entry in self._seen[number - 1 : number + 1] if rank == self._seen[number - 2][0]]
+        accumulates = any(entry.op == "activation_read_accumulators" for entry in following)
         return instruction.op in _FILLS or len(instruction.writes) > 1 or accumulates or number in self._idle
 
     # Instructions
@@ -190,7 +190,7 @@ class Sanitizer:
 
     def _operands(self, instruction: Instruction, dst: Any, operands: tuple[Any, ...]) -> None:
         """Record which partitions a sum reads from operands that have more partitions."""
-        taken = self._taken.setdefault(id(self._shadow(dst.storage)), {})
+        sources = self._taken.setdefault(id(self._shadow(dst.storage)), {})
         for tensor in operands:
             shadow = self._shadow(tensor.storage)
             if tensor.storage.arena is not None or isinstance(tensor, IndirectTensor):
@@ -199,15 +199,15 @@ class Sanitizer:
             last = int(_entries(shadow.writer, tensor, shadow.grain).max())
             # reading a copy counts as reading everything from which it was copied
             for column, some in ((id(shadow), first), rows), *self._sources.get(last, ()):
-                if column in taken:
-                    taken[column].used.update(some)
+                if column in sources:
+                    sources[column].used.update(some)
             writers = shadow.writer.reshape(shadow.partitions, -1)[:, first]
             others = {row for row in np.flatnonzero(writers > _ARGUMENT).tolist() if row not in rows}
             if others and any(
                 self._seen[w - 2][1].op not in _CUT_AT_WILL and w not in self._copies
                 for w in {int(writers[row]) for row in others}
             ):
-                part = taken.setdefault(
+                part = sources.setdefault(
                     (id(shadow), first), _Part(tensor.label, _place(instruction.line), others, set())
                 )
                 part.used.update(rows)
@@ -314,9 +314,9 @@ class Sanitizer:
         if clash.any():
             writer = _entries(shadow.writer, tensor, shadow.grain)
             last = int(writer[clash].max())
-            what = "writes" if writes else "reads"
+            action = "writes" if writes else "reads"
             why = (
-                f"core {rank}'s {instruction.op} {what} {tensor.label}, which core {other} uses too "
+                f"core {rank}'s {instruction.op} {action} {tensor.label}, which core {other} uses too "
                 f"({self._shown(last)} wrote it last), without a barrier between them"
             )
             self._find("race", _place(instruction.line), self._line(last), int(clash.sum()) * shadow.grain, why)

@@ -52,5 +52,5 @@ def look_for(core: NeuronCore, kinds: frozenset[str]) -> None:
 
 def findings_of(core: NeuronCore) -> list[SanitizerFinding]:
     """Return the faults found on a core, or an empty list if it was not checked."""
-    observers = [each for each in (core.sanitizer, core.numeric) if each is not None]
-    return [finding for each in observers for finding in each.findings]
+    observers = [observer for observer in (core.sanitizer, core.numeric) if observer is not None]
+    return [finding for observer in observers for finding in observer.findings]

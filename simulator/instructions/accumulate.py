@@ -35,7 +35,7 @@ _WHOLE = ("int8", "int16", "int32", "uint8", "uint16")
 def watch_idle(core: NeuronCore, op: str, found: tuple[Any, ...]) -> None:
     """Warn if accumulators are reused after an instruction with reduce_cmd idle, which may change them
     (nki/api/nki/isa/__init__.py, `exponential`)."""
-    (command,) = [each for each in found if isinstance(each, reduce_cmd)]
+    (command,) = [value for value in found if isinstance(value, reduce_cmd)]
     if command is _IDLE:
         core.idled = op
     elif command is not _REDUCE:
@@ -166,9 +166,9 @@ def accumulate(data: NkiTensor, values: Array, reduction: Reduction, result: Nki
 def vector_accumulators(data: NkiTensor) -> Array:
     """Return the Vector Engine's accumulators for the partitions of `data`. They are NaN before the first reset."""
     core = active()
-    found = core.registers.get(VECTOR_LANES)
-    if found is None:
-        found = core.registers[VECTOR_LANES] = np.full(PARTITIONS, np.nan, np.float32)
+    accumulators = core.registers.get(VECTOR_LANES)
+    if accumulators is None:
+        accumulators = core.registers[VECTOR_LANES] = np.full(PARTITIONS, np.nan, np.float32)
     first = data.access.row
-    lanes: Array = found[first : first + data.shape[0]]
+    lanes: Array = accumulators[first : first + data.shape[0]]
     return lanes

@@ -57,8 +57,8 @@ def _pair(call: Call) -> None:
         raise NkiValidationError(
             "activate2: reverse0 requires an op0 other than nl.bypass, and reverse1 an op1 other than nl.bypass"
         )
-    used = [value for value, op in ((call.imm0, call.op0), (call.imm1, call.op1)) if op != "bypass"]
-    if len({value.dtype for value in used if isinstance(value, NkiTensor)}) > 1:
+    operands = [value for value, op in ((call.imm0, call.op0), (call.imm1, call.op1)) if op != "bypass"]
+    if len({value.dtype for value in operands if isinstance(value, NkiTensor)}) > 1:
         raise NkiValidationError("activate2: imm0 and imm1 must have the same dtype if both are tensors")
 
 

@@ -95,9 +95,9 @@ def sendrecv(
     instruction = core.issue("sendrecv", _DMA, (dst,), (src,), cost, name, dma=transfer)
     core.share("sendrecv", instruction)  # executed one after the other, since 13 of them took 24.4 us (row o41)
     terms = ("sendrecv", pipe_id, src.dtype, src.shape[0], src.free_size, by)
-    shown = _shown(instruction, f"pipe_id {pipe_id}, src {src.label}")
-    sent = src.values.copy() if core.functional else None
-    received = pair.meet(core.rank, Meeting(terms, shown, instruction.index, sent)).values
+    description = _shown(instruction, f"pipe_id {pipe_id}, src {src.label}")
+    values = src.values.copy() if core.functional else None
+    received = pair.meet(core.rank, Meeting(terms, description, instruction.index, values)).values
 
     if core.functional:
         dst.write(received.reshape(dst.shape))
@@ -150,9 +150,9 @@ def sendrecv_compute(
     instruction = core.issue("sendrecv_compute", _DMA, (dst,), (src,), cost, name, dma=transfer)
     core.share("sendrecv", instruction)
     terms = ("sendrecv_compute", operator.name, src.dtype, src.shape[0], src.free_size)
-    shown = _shown(instruction, f"src {src.label}")
-    sent = float_values(src).copy() if core.functional else None
-    received = pair.meet(core.rank, Meeting(terms, shown, instruction.index, sent)).values
+    description = _shown(instruction, f"src {src.label}")
+    values = float_values(src).copy() if core.functional else None
+    received = pair.meet(core.rank, Meeting(terms, description, instruction.index, values)).values
 
     if core.functional:
         total = operator.compute(float_values(src), received.reshape(src.shape))

@@ -82,12 +82,12 @@ def _within_limits(tensor: NkiTensor) -> bool:
     SBUF/PSUM tensors"). Contiguous dimensions may be merged.
     """
     axes = [(count, stride) for count, stride in zip(tensor.shape[1:], tensor.strides[1:]) if count > 1]
-    joined: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for count, stride in axes:
-        if joined and joined[-1][1] == count * stride:
-            count *= joined.pop()[0]
-        joined.append((count, stride))
-    return any(all(count <= MAX_COUNT and stride <= MAX_STRIDE for count, stride in pairs) for pairs in (axes, joined))
+        if merged and merged[-1][1] == count * stride:
+            count *= merged.pop()[0]
+        merged.append((count, stride))
+    return any(all(count <= MAX_COUNT and stride <= MAX_STRIDE for count, stride in pairs) for pairs in (axes, merged))
 
 
 def destination(op: str, tensor: object) -> NkiTensor:

@@ -43,10 +43,10 @@ class ReplicaGroup(NKIObject):
     def of(self, op: str, rank: int) -> tuple[int, ...]:
         """Return the ranks of the group that contains `rank`."""
         try:
-            groups = [tuple(int(each) for each in group) for group in self.groups]
+            groups = [tuple(int(member) for member in group) for group in self.groups]
         except TypeError:
             raise NkiValidationError(f"{op}: replica_group {self.groups!r} must be lists of ranks") from None
-        ranks = [each for group in groups for each in group]
+        ranks = [member for group in groups for member in group]
         if len(set(ranks)) < len(ranks) or (ranks and min(ranks) < 0):
             raise NkiValidationError(f"{op}: replica_group {self.groups!r} contains a duplicate or negative rank")
         for group in groups:
@@ -70,8 +70,8 @@ def all_reduce(
     group = _group("all_reduce", replica_group)
     _check_memories("all_reduce", srcs, dsts)
     instruction, received = _exchange("all_reduce", group, srcs, dsts, (function.__name__,), name)
-    for dst, given in received:
-        dst.write(reduce(function, given).reshape(dst.shape))
+    for dst, contributions in received:
+        dst.write(reduce(function, contributions).reshape(dst.shape))
     return instruction
 
 
@@ -89,8 +89,8 @@ def all_gather(
         _check_dimension("all_gather", collective_dim, 1 if src.storage.region is SBUF else 0)
         _same_shape("all_gather", _scaled(src.shape, collective_dim, len(group)), dst)
     instruction, received = _exchange("all_gather", group, srcs, dsts, (collective_dim,), name)
-    for dst, given in received:
-        dst.write(np.concatenate(given, axis=collective_dim))
+    for dst, contributions in received:
+        dst.write(np.concatenate(contributions, axis=collective_dim))
     return instruction
 
 
@@ -112,8 +112,8 @@ def reduce_scatter(
         _same_shape("reduce_scatter", src.shape, dst, _scaled(dst.shape, collective_dim, len(group)))
     terms = (function.__name__, collective_dim)
     instruction, received = _exchange("reduce_scatter", group, srcs, dsts, terms, name)
-    for dst, given in received:
-        parts = np.split(reduce(function, given), len(group), axis=collective_dim)
+    for dst, contributions in received:
+        parts = np.split(reduce(function, contributions), len(group), axis=collective_dim)
         dst.write(parts[group.index(_rank(_core("reduce_scatter")))])
     return instruction
 
@@ -136,9 +136,9 @@ def all_to_all(
                 f"all_to_all: src {src.label} must be divisible into {len(group)} parts along dimension 0"
             )
     instruction, received = _exchange("all_to_all", group, srcs, dsts, (collective_dim,), name)
-    for dst, given in received:
+    for dst, contributions in received:
         mine = group.index(_rank(_core("all_to_all")))
-        parts = [np.split(values, len(group), axis=collective_dim)[mine] for values in given]
+        parts = [np.split(values, len(group), axis=collective_dim)[mine] for values in contributions]
         dst.write(np.concatenate(parts, axis=collective_dim))
     return instruction
 
@@ -159,14 +159,14 @@ def collective_permute(
     _single("collective_permute", srcs, dsts)
     for src, dst in _pairs("collective_permute", srcs, dsts, in_hbm=True):
         _same_shape("collective_permute", src.shape, dst)
-    group = tuple(sorted({each for pair in pairs for each in pair}))
+    group = tuple(sorted({rank for pair in pairs for rank in pair}))
     if _rank(core) not in group:
         return core.issue("collective_permute", engine.sync, (), (), name=name)
     _check_group("collective_permute", core, group)
     instruction, received = _exchange("collective_permute", group, srcs, dsts, (tuple(sorted(pairs)),), name)
-    for dst, given in received:
+    for dst, contributions in received:
         if _rank(core) in sources:
-            dst.write(given[group.index(sources[_rank(core)])])
+            dst.write(contributions[group.index(sources[_rank(core)])])
     return instruction
 
 
@@ -185,8 +185,8 @@ def collective_permute_implicit(
     for src, dst in _pairs(op, srcs, dsts, coalesced=True):
         _same_shape(op, src.shape, dst)
     instruction, received = _exchange(op, group, srcs, dsts, (tuple(channel_ids),), name)
-    for dst, given in received:
-        dst.write(given[group.index(_rank(_core(op))) - 1])
+    for dst, contributions in received:
+        dst.write(contributions[group.index(_rank(_core(op))) - 1])
     return instruction
 
 
@@ -206,8 +206,8 @@ def collective_permute_implicit_reduce(
     group = _group(shown, replica_group)
     first, dsts = _channels(shown, channel_ids, srcs0_by_channel, dsts_by_channel)
     second, _ = _channels(shown, channel_ids, srcs1_by_channel, dsts_by_channel)
-    for one, other, dst in zip(first, second, dsts):
-        for src, _ in _pairs(shown, [one, other], [dst, dst], coalesced=True):
+    for first_src, other, dst in zip(first, second, dsts):
+        for src, _ in _pairs(shown, [first_src, other], [dst, dst], coalesced=True):
             _same_shape(shown, src.shape, dst)
     terms = (function.__name__, tuple(channel_ids))
     mine = group.index(_rank(_core(shown)))
@@ -269,12 +269,12 @@ def _check_group(op: str, core: NeuronCore, group: tuple[int, ...]) -> None:
 
 
 def _reduction(op: str, operator: Any) -> Any:
-    found = alu_operator(operator, op, "op").name
-    if found not in _REDUCTIONS:
+    reduction = alu_operator(operator, op, "op").name
+    if reduction not in _REDUCTIONS:
         raise NkiValidationError(
-            f"{op}: op must be one of {', '.join(f'nl.{each}' for each in _REDUCTIONS)}, got nl.{found}"
+            f"{op}: op must be one of {', '.join(f'nl.{allowed}' for allowed in _REDUCTIONS)}, got nl.{reduction}"
         )
-    return _REDUCTIONS[found]
+    return _REDUCTIONS[reduction]
 
 
 def _region_of(op: str, tensor: object) -> str:
@@ -341,10 +341,10 @@ def _channels(op: str, channel_ids: Sequence[int], *lists: Sequence[Sequence[Nki
         raise NkiValidationError(
             f"{op}: channel_ids {list(channel_ids)} must be 0, 1, ..., with at most {_MOST_CHANNELS} channels"
         )
-    for each in lists:
-        if len(each) != count or any(len(channel) != 1 for channel in each):
+    for item in lists:
+        if len(item) != count or any(len(channel) != 1 for channel in item):
             raise NkiValidationError(f"{op}: a list with one tensor is required for each of the {count} channels")
-    return [[channel[0] for channel in each] for each in lists]
+    return [[channel[0] for channel in item] for item in lists]
 
 
 def _check_dimension(op: str, dimension: int, most: int) -> None:
@@ -359,9 +359,10 @@ def _scaled(shape: tuple[int, ...], dimension: int, times: int) -> tuple[int, ..
 
 def _same_shape(op: str, shape: tuple[int, ...], dst: NkiTensor, of_dst: tuple[int, ...] | None = None) -> None:
     if shape != (of_dst or dst.shape):
-        what = f"src must be {list(of_dst)}" if of_dst else f"dst must be {list(shape)}"
+        requirement = f"src must be {list(of_dst)}" if of_dst else f"dst must be {list(shape)}"
         raise NkiValidationError(
-            f"{op}: dst {dst.label} has the wrong shape: {what}; the shape that results from src is {list(shape)}"
+            f"{op}: dst {dst.label} has the wrong shape: {requirement}; "
+            f"the shape that results from src is {list(shape)}"
         )
 
 
@@ -381,9 +382,9 @@ def _exchange(
     instruction = core.issue(op, engine.sync, tuple(dict.fromkeys(dsts)), tuple(srcs), name=name)
     if not core.functional:
         return instruction, []
-    sent = [src.values.copy() for src in srcs]
-    place = f"{op} of {instruction.line[0]}:{instruction.line[1]}"
+    sources = [src.values.copy() for src in srcs]
+    location = f"{op} of {instruction.line[0]}:{instruction.line[1]}"
     shapes = tuple((src.shape, src.dtype) for src in srcs)
-    given = Contribution((op, terms, shapes), place, sent)
-    received = core.world.meet(_rank(core), group, given) if core.world is not None else [sent]
+    contribution = Contribution((op, terms, shapes), location, sources)
+    received = core.world.meet(_rank(core), group, contribution) if core.world is not None else [sources]
     return instruction, [(dst, [values[at] for values in received]) for at, dst in enumerate(dsts)]

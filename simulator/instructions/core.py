@@ -102,16 +102,16 @@ class NeuronCore:
         argument: bool = False,
     ) -> NkiTensor:
         """Allocate a tensor. Raise NkiValidationError or CapacityError if the hardware does not allow it."""
-        found, shape, line = lookup(dtype), tuple(shape), self._line()
+        dtype_info, shape, line = lookup(dtype), tuple(shape), self._line()
         if name and not argument:
             check_name(self, name)
         if shape == (1,) and (region is SBUF or region is PSUM):
             shape = (1, 1)  # on-chip tensors have at least two dimensions (see the examples of register_load)
-        make = partial(allocate, region, found, shape, name, line, self.target)
+        make = partial(allocate, region, dtype_info, shape, name, line, self.target)
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
-            storage = self.pair.shared(self.rank, (line, shape, found.name, name), make)
+            storage = self.pair.shared(self.rank, (line, shape, dtype_info.name, name), make)
             if storage.owner is not None:
-                return NkiTensor(storage.shape, found, storage)
+                return NkiTensor(storage.shape, dtype_info, storage)
         else:
             storage = make()
         if self.recording is not None:
@@ -123,7 +123,7 @@ class NeuronCore:
             storage.core = self
             if storage.on_chip:
                 check_width(self, storage)
-        return NkiTensor(storage.shape, found, storage)
+        return NkiTensor(storage.shape, dtype_info, storage)
 
     def _note(
         self, region: MemoryRegion, row_bytes: int, identity: Any, line: tuple[str, int], argument: bool = False

@@ -146,15 +146,15 @@ class Declaration:
         default = self.default(call) if self.default is not None else self.engines[0]
         if not self._chooses or call.engine is _UNKNOWN:
             return default
-        chosen = member(self.name, "engine", engine, call.engine)
-        if chosen is _UNKNOWN:
+        unit = member(self.name, "engine", engine, call.engine)
+        if unit is _UNKNOWN:
             return default
         generation = call.core.target.generation
         allowed = [e for e in self.engines if self.engine_generations.get(e, 2) <= generation]
-        if chosen not in allowed:
+        if unit not in allowed:
             names = ", ".join(e.name for e in allowed)
-            raise NkiValidationError(f"{self.name}: does not run on engine {chosen.name}; allowed: {names}")
-        return chosen
+            raise NkiValidationError(f"{self.name}: does not run on engine {unit.name}; allowed: {names}")
+        return unit
 
     def _refuse_psum(self, values: Mapping[str, Any]) -> None:
         """Reject operands in PSUM, which GpSimd cannot access (trainium_inferentia2_arch.rst, "GpSimd Engine")."""
@@ -210,17 +210,17 @@ class Declaration:
         Operators, enum members and the engine are resolved before the function is called.
         """
         name = values.pop("name", None)
-        unit, cost, options, found = core.settle(self.name, *[values[operand] for operand in self.checked])
+        unit, cost, options, findings = core.settle(self.name, *[values[operand] for operand in self.checked])
         writes = tuple([values[operand] for operand in self._written if values[operand] is not None])
         reads = tuple([values[operand] for operand in self._read if isinstance(values[operand], NkiTensor)])
-        each, of = self.flops
-        flops = each * values[of].size if each else 0
+        per_element, of = self.flops
+        flops = per_element * values[of].size if per_element else 0
         issued = core.issue(self.name, unit, writes, reads, cost, name, flops=flops, options=options)
         if self.state:
             core.share(self.state[unit], issued)
         if self.watch is not None:
-            self.watch(core, self.name, found)
-        values.update(zip(self.resolved, found))
+            self.watch(core, self.name, findings)
+        values.update(zip(self.resolved, findings))
         if self._chooses:
             values["engine"] = unit
         if self.repeatable:

@@ -38,9 +38,9 @@ def nc_n_gather(
     The time of this instruction is not published; it is modelled as one pass over the indices.
     """
     values = data.values.reshape(data.shape[0], -1)
-    chosen = indices.values.reshape(indices.shape[0], -1).astype(np.int64)
-    _within("nc_n_gather", chosen, values.shape[1], data)
-    dst.write(shaped(np.take_along_axis(values, chosen, axis=1), dst.shape))
+    positions = indices.values.reshape(indices.shape[0], -1).astype(np.int64)
+    _within("nc_n_gather", positions, values.shape[1], data)
+    dst.write(shaped(np.take_along_axis(values, positions, axis=1), dst.shape))
 
 
 def _indices_fill(call: Call) -> None:
@@ -77,8 +77,8 @@ def local_gather(
     values = src_buffer.values.reshape(partitions, -1)
     groups = index.values.reshape(partitions // CORE_PARTITIONS, CORE_PARTITIONS, -1)
     result = np.empty((partitions, dst.free_size), values.dtype)
-    for group, chosen in enumerate(groups):
-        starts = chosen.T.reshape(-1)[:count].astype(np.int64)
+    for group, positions in enumerate(groups):
+        starts = positions.T.reshape(-1)[:count].astype(np.int64)
         columns = (starts[:, None] + np.arange(num_elem_per_idx)).reshape(-1)
         _within("local_gather", columns, values.shape[1], src_buffer)
         rows = slice(group * CORE_PARTITIONS, (group + 1) * CORE_PARTITIONS)

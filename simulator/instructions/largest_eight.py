@@ -40,15 +40,15 @@ def nc_find_index8(
     Equal vals are matched with separate occurrences, in order (release notes of NKI 0.6).
     """
     values = float_values(data).reshape(data.shape[0], -1)
-    wanted = float_values(vals).reshape(vals.shape[0], 8)
+    targets = float_values(vals).reshape(vals.shape[0], 8)
     missing = np.iinfo(dst._dtype.held).max
-    result = np.empty(wanted.shape, np.int64)
+    result = np.empty(targets.shape, np.int64)
     free = np.ones(values.shape, bool)  # positions that are not yet matched with a value
     for column in range(8):
-        hit = (values == wanted[:, column : column + 1]) & free
-        first, found = hit.argmax(axis=1), hit.any(axis=1)
-        result[:, column] = np.where(found, first, missing)
-        free[np.flatnonzero(found), first[found]] = False
+        hit = (values == targets[:, column : column + 1]) & free
+        first, exists = hit.argmax(axis=1), hit.any(axis=1)
+        result[:, column] = np.where(exists, first, missing)
+        free[np.flatnonzero(exists), first[exists]] = False
     dst.write(shaped(result, dst.shape))
 
 
@@ -71,11 +71,11 @@ def nc_match_replace8(
     """
     partitions = data.shape[0]
     values = float_values(data).reshape(partitions, -1).copy()
-    wanted = float_values(vals).reshape(partitions, 8)
+    targets = float_values(vals).reshape(partitions, 8)
     free = np.ones(values.shape, bool)  # positions that have not been matched with a value
     positions = np.full((partitions, 8), -1, np.int64)
     for column in range(7, -1, -1):
-        hit = (values == wanted[:, column : column + 1]) & free
+        hit = (values == targets[:, column : column + 1]) & free
         rows = np.flatnonzero(hit.any(axis=1))
         positions[rows, column] = hit[rows].argmax(axis=1)
         free[rows, positions[rows, column]] = False

@@ -24,8 +24,8 @@ def explaining_old_calls() -> Iterator[None]:
     try:
         yield
     except TypeError as error:
-        found = _UNFIT.match(str(error))
-        if found is None or not _writes_to_dst(found[1]) or not _wants_value(error.__traceback__):
+        match = _UNFIT.match(str(error))
+        if match is None or not _writes_to_dst(match[1]) or not _wants_value(error.__traceback__):
             raise
         raise OperatorError(f"{error}; {SINCE}").with_traceback(error.__traceback__) from None
 
@@ -49,5 +49,7 @@ def _wants_value(trace: TracebackType | None) -> bool:
     if last is None:
         return False
     instructions = list(dis.get_instructions(last.tb_frame.f_code))
-    following = [after.opname for each, after in itertools.pairwise(instructions) if each.offset == last.tb_lasti]
+    following = [
+        after.opname for instruction, after in itertools.pairwise(instructions) if instruction.offset == last.tb_lasti
+    ]
     return following not in ([], ["POP_TOP"])

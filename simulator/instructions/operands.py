@@ -221,11 +221,11 @@ class Named(Operand):
         return frozenset(self.allowed)
 
     def check(self, call: Call, name: str, value: Any) -> Any:
-        found = getattr(value, "__name__", "")
-        if found not in self.allowed and not (value is None and self.optional):
-            shown = f"{name}={shown_operator(value)} {self.why}; allowed: {shown_operators(self.allowed)}"
-            raise NkiValidationError(f"{call.instruction}: {shown}")
-        return found
+        name_of_value = getattr(value, "__name__", "")
+        if name_of_value not in self.allowed and not (value is None and self.optional):
+            message = f"{name}={shown_operator(value)} {self.why}; allowed: {shown_operators(self.allowed)}"
+            raise NkiValidationError(f"{call.instruction}: {message}")
+        return name_of_value
 
     @property
     def limits(self) -> str:
@@ -240,9 +240,9 @@ class Function(Named):
     why: str = "is not an activation function"
 
     def check(self, call: Call, name: str, value: Any) -> Any:
-        found = super().check(call, name, value)
-        call.table = ACTIVATIONS[found].table if found in ACTIVATIONS else ""
-        return found
+        name_of_value = super().check(call, name, value)
+        call.table = ACTIVATIONS[name_of_value].table if name_of_value in ACTIVATIONS else ""
+        return name_of_value
 
     @property
     def limits(self) -> str:
@@ -258,10 +258,10 @@ class Member(Operand):
     allowed: tuple[Enum, ...] = ()
 
     def check(self, call: Call, name: str, value: Any) -> Any:
-        found = member(call.instruction, name, self.kind, value)
-        if self.allowed and found not in self.allowed:
-            raise NkiValidationError(f"{call.instruction}: {name} must be one of {self.limits}, got {found.name}")
-        return found
+        choice = member(call.instruction, name, self.kind, value)
+        if self.allowed and choice not in self.allowed:
+            raise NkiValidationError(f"{call.instruction}: {name} must be one of {self.limits}, got {choice.name}")
+        return choice
 
     @property
     def limits(self) -> str:

@@ -228,8 +228,8 @@ class Domain:
     def outside(self, values: Array) -> Array:
         """Return the values outside the domain, ignoring NaN."""
         magnitudes = np.abs(values) if self.signed else values
-        found: Array = values[(magnitudes < F32(self.low)) | (magnitudes > F32(self.high))]
-        return found
+        outliers: Array = values[(magnitudes < F32(self.low)) | (magnitudes > F32(self.high))]
+        return outliers
 
 
 _DOMAINS = {

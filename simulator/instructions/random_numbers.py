@@ -163,11 +163,11 @@ def rand_get_state(
 
 def _states(core: NeuronCore, unit: engine, tensor: NkiTensor) -> Array:
     """Return the generator states of the partitions of a tensor, as uint32 [partition, generator, word]."""
-    found = core.registers.get(_STATE[unit])
-    if found is None:
-        found = core.registers[_STATE[unit]] = _seeded(0, GENERATORS[unit])
+    state = core.registers.get(_STATE[unit])
+    if state is None:
+        state = core.registers[_STATE[unit]] = _seeded(0, GENERATORS[unit])
     first = tensor.access.row
-    states: Array = found[first : first + tensor.shape[0]]
+    states: Array = state[first : first + tensor.shape[0]]
     return states
 
 

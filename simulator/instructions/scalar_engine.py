@@ -202,11 +202,11 @@ def _keep_accumulator_order(core: NeuronCore, instruction: Instruction, command:
 
 def accumulators(core: NeuronCore, data: NkiTensor) -> Array:
     """Return the Scalar Engine's accumulators for the partitions of `data`. They are NaN before the first reset."""
-    found = core.registers.get("scalar")
-    if found is None:
-        found = core.registers["scalar"] = np.full(PARTITIONS, np.nan, np.float32)
+    register = core.registers.get("scalar")
+    if register is None:
+        register = core.registers["scalar"] = np.full(PARTITIONS, np.nan, np.float32)
     first = data.access.row
-    lanes: Array = found[first : first + data.shape[0]]
+    lanes: Array = register[first : first + data.shape[0]]
     return lanes
 
 

@@ -63,9 +63,9 @@ def tensor_copy_predicated(
     instruction = core.issue("tensor_copy_predicated", unit, (dst,), reads, cost, name)
 
     if core.functional:
-        chosen = shaped(_truth(predicate, reverse_pred), dst.shape)
+        mask = shaped(_truth(predicate, reverse_pred), dst.shape)
         values = shaped(src.values, dst.shape) if isinstance(src, NkiTensor) else _number(src, dst)
-        dst.write(np.where(chosen, values, dst.values))
+        dst.write(np.where(mask, values, dst.values))
     return instruction
 
 
@@ -168,8 +168,8 @@ def affine_select(
 
     if core.functional:
         affine = affine_pattern(pattern, offset, channel_multiplier, dst.shape[0])
-        chosen = shaped(operator.compute(affine, np.int32(0)) != 0, dst.shape)
-        core.perform(_choose, dst, chosen, on_true_tile, _number(on_false_value, dst))
+        mask = shaped(operator.compute(affine, np.int32(0)) != 0, dst.shape)
+        core.perform(_choose, dst, mask, on_true_tile, _number(on_false_value, dst))
     return instruction
 
 

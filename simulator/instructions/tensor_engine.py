@@ -105,13 +105,13 @@ def _array_tile(call: Call) -> None:
         raise NkiValidationError("nc_matmul: tile_position and tile_size must both be given as (row, column)")
     quarters = () if call.core.target.generation == 2 else (PARTITIONS // 4,)
     sizes = (*quarters, PARTITIONS // 2, PARTITIONS)
-    for what, start, extent, used in (
+    for axis, start, extent, occupied in (
         ("row", position[0], size[0], call.stationary.shape[0]),
         ("column", position[1], size[1], call.room[0]),
     ):
-        if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or used > extent:
+        if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or occupied > extent:
             raise NkiValidationError(
-                f"nc_matmul: {used} {what}s do not fit a {what} tile of size {extent} at {start}; on "
+                f"nc_matmul: {occupied} {axis}s do not fit a {axis} tile of size {extent} at {start}; on "
                 f"{call.core.target.name}, the size must be one of {', '.join(map(str, sizes))}, the start a multiple "
                 f"of the size, and the end at most {PARTITIONS}"
             )
@@ -252,13 +252,13 @@ def within_a_bank(op: str, dst: NkiTensor) -> None:
 def _transposed(stationary: Array, moving: Array) -> Array:
     """Return stationary.T @ moving for a `moving` with at most one 1 per column, preserving all bits including those of
     NaN and Inf."""
-    chosen = moving != 0
-    if not (moving[chosen] == 1).all() or (chosen.sum(axis=0) > 1).any():
+    is_copied = moving != 0
+    if not (moving[is_copied] == 1).all() or (is_copied.sum(axis=0) > 1).any():
         raise NkiValidationError(
             "nc_matmul: moving of a transpose (is_transpose=True) must be an identity or a permutation: zeros, and "
             "at most one 1 in a column"
         )
-    result: Array = np.where(chosen.any(axis=0), stationary.T[:, chosen.argmax(axis=0)], stationary.dtype.type(0))
+    result: Array = np.where(is_copied.any(axis=0), stationary.T[:, is_copied.argmax(axis=0)], stationary.dtype.type(0))
     return result
 
 

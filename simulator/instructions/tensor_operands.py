@@ -80,8 +80,8 @@ class Tile(Operand):
                     "must be equal",
                 )
         if self.dtype_of and value.dtype != getattr(call, self.dtype_of).dtype:
-            wanted = getattr(call, self.dtype_of).dtype
-            raise call.refuse(name, value, f"must have the dtype of {self.dtype_of}, {wanted}")
+            dtype = getattr(call, self.dtype_of).dtype
+            raise call.refuse(name, value, f"must have the dtype of {self.dtype_of}, {dtype}")
 
     @property
     def _buffers(self) -> str:

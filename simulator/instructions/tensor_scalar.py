@@ -54,8 +54,8 @@ def _operators_of_engines(call: Call) -> None:
             f"tensor_scalar: the Scalar Engine of {core.target.name} does not support op0 and op1 {pair}; "
             "from trn2 on, it supports multiply and add, multiply, add"
         )
-    used = [call.operand0] if call.op1 is None else [call.operand0, call.operand1]
-    call.vectors = sum(isinstance(operand, NkiTensor) for operand in used)
+    operands = [call.operand0] if call.op1 is None else [call.operand0, call.operand1]
+    call.vectors = sum(isinstance(operand, NkiTensor) for operand in operands)
     if call.engine is UNKNOWN and on_scalar_engine:
         call.options = ((SCALAR, core.costs.tensor_scalar(SCALAR, call.dst, call.data, call.vectors)),)
 

@@ -203,8 +203,8 @@ def _invert(dst: NkiTensor, data: NkiTensor) -> None:
 def trailing_axes(op: str, data: NkiTensor, axis: Any) -> tuple[int, ...]:
     """Return the axes to reduce over, in order. They must be the last axes and exclude the partition axis."""
     ndim = len(data.shape)
-    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(sorted(a % ndim if isinstance(a, int) and -ndim <= a < ndim else ndim for a in given))
+    axis_tuple = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(sorted(a % ndim if isinstance(a, int) and -ndim <= a < ndim else ndim for a in axis_tuple))
     if not axes or axes != tuple(range(ndim - len(axes), ndim)) or axes[0] == 0:
         raise NkiValidationError(
             f"{op}: axis {axis} of {data.label} must be the last free dimension(s), never the partition dimension"

@@ -37,8 +37,8 @@ class NKIObject:
         values_by_name = dict(zip(fields, values))
         wrong = [name for name in named if name not in fields or name in values_by_name]
         if wrong or len(values) > len(fields):
-            what = f"no field {wrong[0]!r} to set" if wrong else f"{len(values)} values"
-            raise NkiValidationError(f"{cls.__name__}: {what}; its fields are {', '.join(fields) or 'none'}")
+            problem = f"no field {wrong[0]!r} to set" if wrong else f"{len(values)} values"
+            raise NkiValidationError(f"{cls.__name__}: {problem}; its fields are {', '.join(fields) or 'none'}")
         values_by_name.update(named)
         for name, default in fields.items():
             setattr(self, name, values_by_name[name] if name in values_by_name else _made(default))

@@ -81,7 +81,7 @@ class World:
             self._check_arrivals(rank, group, meeting, given)
             self._changed.wait()
         del self._waits[rank]
-        return [meeting[each].values for each in group]
+        return [meeting[member].values for member in group]
 
     def _check_arrivals(
         self, rank: int, group: tuple[int, ...], meeting: dict[int, Contribution], given: Contribution
@@ -89,10 +89,12 @@ class World:
         """Raise an exception if another rank has failed, or if a rank that this rank waits for can never arrive."""
         if self._failure is not None:
             raise Stopped
-        ended = [each for each in group if each in self._ended and each not in meeting]
+        ended = [member for member in group if member in self._ended and member not in meeting]
         if ended:
             raise NkiValidationError(f"rank {rank} waits in {given.shown} for rank {ended[0]}, which has ended")
-        blocked = {each for each, (ranks, n) in self._waits.items() if len(self._meetings[ranks, n]) < len(ranks)}
+        blocked = {member for member, (ranks, n) in self._waits.items() if len(self._meetings[ranks, n]) < len(ranks)}
         if len(blocked | self._ended) == self.size:
-            waiting = [f"rank {each} in {self._meetings[self._waits[each]][each].shown}" for each in sorted(blocked)]
+            waiting = [
+                f"rank {member} in {self._meetings[self._waits[member]][member].shown}" for member in sorted(blocked)
+            ]
             raise NkiValidationError(f"deadlock: ranks wait for each other: {'; '.join(waiting)}")

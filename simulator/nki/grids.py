@@ -59,10 +59,14 @@ class _Layout:
 
     def _part_of_tensor(self, dimensions: tuple[_Dimension, ...]) -> NkiTensor:
         """Return the selected part of a tensor that has the same dimensions as the grid."""
-        kept = tuple(d for d in dimensions if d.tiled or not d.indexed)
+        remaining = tuple(d for d in dimensions if d.tiled or not d.indexed)
         keys = tuple(d.start if d.indexed and not d.tiled else slice(d.start, d.stop) for d in dimensions)
-        found = self.tensor[keys]
-        return found if found.ndim == len(kept) else found._reshape(tuple(d.stop - d.start for d in kept), "reshape")
+        part = self.tensor[keys]
+        return (
+            part
+            if part.ndim == len(remaining)
+            else part._reshape(tuple(d.stop - d.start for d in remaining), "reshape")
+        )
 
     def view(self, dimensions: tuple[_Dimension, ...]) -> NkiTensor | None:
         """Return the selected tensor as a view, or None if the selection cannot be represented as a view."""
@@ -135,13 +139,13 @@ class NkiGrid:
     @property
     def data(self) -> NkiTensor:
         """Return the selection as one operand. Raise NkiValidationError if it is not a single tensor."""
-        found = self._layout.view(self._dimensions)
-        if found is None:
+        view = self._layout.view(self._dimensions)
+        if view is None:
             raise NkiValidationError(
                 f"{self!r}: its rows of tiles have different offsets in the partitions, so it cannot be viewed as one "
                 f"tensor (is_data_representable); select one row of tiles"
             )
-        return found
+        return view
 
     def __getitem__(self, key: Any) -> Any:
         keys = list(key) if isinstance(key, tuple) else [key]
@@ -175,8 +179,8 @@ class NkiGrid:
         index = item.__index__()
         if not -count <= index < count:
             raise OutOfBoundsError(f"{self!r}: coordinate {index} is out of bounds; it must be 0 to {count - 1}")
-        found = dimension.part(index % count, index % count + 1)
-        return replace(found, indexed=True)
+        part = dimension.part(index % count, index % count + 1)
+        return replace(part, indexed=True)
 
     def _with(self, dimensions: tuple[_Dimension, ...]) -> NkiGrid:
         raise NotImplementedError
@@ -294,10 +298,10 @@ def _steps(what: str, dimensions: tuple[_Dimension, ...], extents: tuple[int, ..
             f"nl.{what}: a tile of {len(extents)} dimensions is too large for a tensor of {len(dimensions)} dimensions"
         )
     untiled = len(dimensions) - len(extents)
-    found = list(dimensions[:untiled])
+    steps = list(dimensions[:untiled])
     for dimension, extent in zip(dimensions[untiled:], extents):
-        found.append(_Dimension(dimension.start, dimension.stop, extent, tiled=True))
-    return tuple(found)
+        steps.append(_Dimension(dimension.start, dimension.stop, extent, tiled=True))
+    return tuple(steps)
 
 
 def _allocated(

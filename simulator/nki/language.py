@@ -313,8 +313,8 @@ def _unary(name: str) -> Callable[..., NkiTensor]:
 def _reduction(name: str, operator: str) -> Callable[..., NkiTensor]:
     def function(x: NkiTensor, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
         axes = trailing_axes(f"nl.{name}", x, axis)
-        kept = x.shape[: axes[0]] + ((1,) * len(axes) if keepdims or axes[0] == 1 else ())
-        result = _tile_like(x, dtype, kept)
+        shape = x.shape[: axes[0]] + ((1,) * len(axes) if keepdims or axes[0] == 1 else ())
+        result = _tile_like(x, dtype, shape)
         tensor_reduce(result, globals()[operator], x, axis, keepdims=keepdims)
         return result
 
@@ -376,10 +376,10 @@ def _matmul_rules(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
                 f"nl.matmul: {name} {tile.label} has {tile.free_size} elements in each partition, but at most {limit} "
                 "are allowed"
             )
-    summed, what = (x.shape[0], "partitions") if transpose_x else (x.free_size, "elements in each partition")
+    summed, axis_name = (x.shape[0], "partitions") if transpose_x else (x.free_size, "elements in each partition")
     if summed != y.shape[0]:
         raise NkiValidationError(
-            f"nl.matmul: x {x.label} has {summed} {what}, but y {y.label} has {y.shape[0]} partitions; "
+            f"nl.matmul: x {x.label} has {summed} {axis_name}, but y {y.label} has {y.shape[0]} partitions; "
             f"{'x.T' if transpose_x else 'x'} @ y sums over both, so they must be equal"
         )
 

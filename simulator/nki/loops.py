@@ -89,10 +89,12 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
 
 def _by_value(number: DeviceNumber) -> DeviceNumber:
     """Return a copy that the body may modify."""
-    passed: DeviceNumber
-    passed = NkiScalar(number.state, number.dtype) if isinstance(number, NkiScalar) else VirtualRegister(number.state)
-    passed.loaded = number.loaded
-    return passed
+    device_number: DeviceNumber
+    device_number = (
+        NkiScalar(number.state, number.dtype) if isinstance(number, NkiScalar) else VirtualRegister(number.state)
+    )
+    device_number.loaded = number.loaded
+    return device_number
 
 
 class _Loop:
@@ -152,7 +154,7 @@ def _difference(first: list[Any], other: list[Any]) -> tuple[str, str]:
         if a != b:
             return _shown(a), _shown(b)
     count = min(len(first), len(other))
-    return tuple(_shown(each[count]) if len(each) > count else "nothing more" for each in (first, other))  # type: ignore[return-value]
+    return tuple(_shown(sequence[count]) if len(sequence) > count else "nothing more" for sequence in (first, other))  # type: ignore[return-value]
 
 
 def _shown(likeness: tuple[Any, ...]) -> str:

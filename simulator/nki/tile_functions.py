@@ -54,8 +54,8 @@ def _combine(x: NkiTensor, op: Any, y: Any, dtype: Any = _FLOAT32) -> NkiTensor:
     """Return x <op> y, where y is a tile like x, a number, or a column with one float32 value per partition."""
     if isinstance(y, NkiTensor) and y.free_size == x.free_size:
         return _pair(x, op, y, dtype)
-    found: NkiTensor = _scalar(x, op, y, dtype)
-    return found
+    result: NkiTensor = _scalar(x, op, y, dtype)
+    return result
 
 
 def _full(shape: tuple[int, ...], value: float) -> NkiTensor:
@@ -105,10 +105,10 @@ def logical_not(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 def _nearest(x: NkiTensor) -> NkiTensor:
     """Round to the nearest integer by casting to int32 and back. Values that are too large for int32 are unchanged."""
-    whole: NkiTensor = _tile(x.shape, "int32")
-    tensor_copy(whole, x)
+    rounded: NkiTensor = _tile(x.shape, "int32")
+    tensor_copy(rounded, x)
     near = _tile(x.shape, _FLOAT32)
-    tensor_copy(near, whole)
+    tensor_copy(near, rounded)
     magnitude: NkiTensor = _scalar(x, abs, None)
     small: NkiTensor = _scalar(magnitude, _LESS, _INTEGER_LIMIT, "uint8")
     result = _tile(x.shape, _FLOAT32)
@@ -193,17 +193,17 @@ def _cast(x: NkiTensor, dtype: Any) -> NkiTensor:
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """Select x where the condition is not 0, and y elsewhere. x and y are numbers or tiles like `condition`."""
     tiles = [operand for operand in (x, y) if isinstance(operand, NkiTensor)]
-    found = dtype or (tiles[0].dtype if tiles else condition.dtype)
-    result = _tile(condition.shape, found)
+    result_dtype = dtype or (tiles[0].dtype if tiles else condition.dtype)
+    result = _tile(condition.shape, result_dtype)
     if isinstance(y, NkiTensor):
         tensor_copy(result, y)
     else:
         memset(result, y)
-    chosen: NkiTensor = _scalar(condition, _NOT_EQUAL, 0.0, "uint8")
+    mask: NkiTensor = _scalar(condition, _NOT_EQUAL, 0.0, "uint8")
     if isinstance(x, NkiTensor):
-        tensor_copy_predicated(result, _cast(x, found), chosen)
+        tensor_copy_predicated(result, _cast(x, result_dtype), mask)
     else:
-        tensor_copy_predicated(result, round(x) if result._dtype.is_integer else float(x), chosen)
+        tensor_copy_predicated(result, round(x) if result._dtype.is_integer else float(x), mask)
     return result
 
 

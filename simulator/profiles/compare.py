@@ -75,11 +75,11 @@ def compare(measured: MeasuredRun, predicted: Run) -> list[Difference]:
         kind = next((name for name, (_, ops) in _KINDS.items() if event.op in ops), "")
         if kind:
             ours.setdefault((event.engine, kind), []).append(event.done_ns - event.start_ns)
-    found = [
+    differences = [
         _difference(engine, kind, theirs.get((engine, kind), []), ours.get((engine, kind), []), predicted)
         for engine, kind in sorted({*theirs, *ours})
     ]
-    return [*sorted(found, key=_total, reverse=True), *_software_dmas(measured, predicted)]
+    return [*sorted(differences, key=_total, reverse=True), *_software_dmas(measured, predicted)]
 
 
 def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
@@ -90,7 +90,7 @@ def _software_dmas(measured: MeasuredRun, predicted: Run) -> list[Difference]:
     ends = {i.id: i.end_ns for i in measured.instructions if kind_of(i)}
     waited = []
     for instruction in measured.instructions:
-        producer_ends = [ends[one] for one in instruction.after if one in ends]
+        producer_ends = [ends[producer] for producer in instruction.after if producer in ends]
         if producer_ends and instruction.engine == "gpsimd" and instruction.opcode.startswith("DMA"):
             waited.append(instruction.start_ns - max(producer_ends))
     stores = [i.dma for i in predicted.program if i.dma is not None and i.dma.software and not i.dma.load]
@@ -121,8 +121,8 @@ def kind_of(instruction: MeasuredInstruction) -> str:
 
 def _total(difference: Difference) -> float:
     """Return the total error, in nanoseconds, of one kind of operation."""
-    each = abs(difference.predicted_ns - difference.measured_ns)
-    return each * min(difference.measured, difference.predicted) if difference.predicted else 0.0
+    nanoseconds = abs(difference.predicted_ns - difference.measured_ns)
+    return nanoseconds * min(difference.measured, difference.predicted) if difference.predicted else 0.0
 
 
 def _difference(

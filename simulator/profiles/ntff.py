@@ -181,13 +181,13 @@ def read_ntff(path: Path, core: int) -> MeasuredRun:
 class _Reader:
     def __init__(self, name: str, top: _Message, payload: bytes, version: int, core: int) -> None:
         self.name, self.top, self.payload, self.version = name, top, payload, version
-        wanted = f"sg{core:02}"
+        prefix = f"sg{core:02}"
         cores = [
             subgraph
             for outer in top.messages(4)
             for inner in outer.messages(4)
             for subgraph in inner.messages(1)
-            if subgraph.bytes_of(1).decode("ascii", "replace") == wanted
+            if subgraph.bytes_of(1).decode("ascii", "replace") == prefix
         ]
         if not cores:
             raise ProfileError(f"{name}: no instruction of core {core}")
@@ -208,8 +208,8 @@ class _Reader:
 
     def _codes(self) -> Iterator[tuple[int, _Code]]:
         regions = {
-            each.number(1): [(region.number(1), region.number(2)) for region in each.messages(2)]
-            for each in self.core.messages(5)
+            message.number(1): [(region.number(1), region.number(2)) for region in message.messages(2)]
+            for message in self.core.messages(5)
         }
         for buffer in self.core.messages(4):
             engine = buffer.number(1)
@@ -217,8 +217,8 @@ class _Reader:
                 data = buffer.bytes_of(3)
             else:
                 data = self._section(buffer.number(7), buffer.number(8))
-            own = regions.get(engine, [])
-            first, last = (own[1][0], own[-1][0]) if len(own) > 2 else (0, 0)
+            engine_regions = regions.get(engine, [])
+            first, last = (engine_regions[1][0], engine_regions[-1][0]) if len(engine_regions) > 2 else (0, 0)
             yield engine, _Code(buffer.number(2), data, first // INSTRUCTION_BYTES, last // INSTRUCTION_BYTES)
 
     def _section(self, offset: int, size: int) -> bytes:
@@ -236,30 +236,30 @@ class _Reader:
             if section.number(1) != kind or (self.version != VERSIONS[0] and section.number(7) != number):
                 continue
             data = self._section(section.number(5), section.number(6))
-            for identity, _, what, payload, time in _RECORD.iter_unpack(data[: len(data) // 16 * 16]):
+            for identity, _, record_kind, payload, time in _RECORD.iter_unpack(data[: len(data) // 16 * 16]):
                 count += 1
                 if count > MOST_ROWS:
                     raise ProfileError(f"{self.name}: contains more than {MOST_ROWS:,} records of one kind")
-                yield identity, what, payload, time
+                yield identity, record_kind, payload, time
 
     def _executions(self) -> list[_Execution]:
         """Return every instruction with a recorded start and end, sorted by start time."""
-        begun: dict[tuple[int, int], deque[int]] = {}
-        found = []
+        starts: dict[tuple[int, int], deque[int]] = {}
+        executions = []
         records = sorted(self._records(_INSTRUCTIONS), key=lambda record: record[3])
-        for identity, what, _, time in records:
-            engine, event = divmod(what - _FIRST_INSTRUCTION, 4)
+        for identity, record_kind, _, time in records:
+            engine, event = divmod(record_kind - _FIRST_INSTRUCTION, 4)
             code = self.codes.get(engine)
             if code is None or event not in (_START, _END) or not 0 <= engine < len(_ENGINES):
                 continue
             if event == _START:
-                begun.setdefault((engine, identity), deque()).append(time)
-            elif begun.get((engine, identity)):
-                start, position = begun[engine, identity].popleft(), code.position(identity)
+                starts.setdefault((engine, identity), deque()).append(time)
+            elif starts.get((engine, identity)):
+                start, position = starts[engine, identity].popleft(), code.position(identity)
                 if position >= 0:
                     ours = code.first <= position < code.last
-                    found.append(_Execution(engine, position, code.at(position), start, time, ours))
-        return sorted(found, key=lambda e: (e.start, e.end))
+                    executions.append(_Execution(engine, position, code.at(position), start, time, ours))
+        return sorted(executions, key=lambda e: (e.start, e.end))
 
     def _span(self, executions: list[_Execution]) -> tuple[int, int]:
         """Return the times of the first and the last marker of the run in picoseconds, as neuron-explorer does."""
@@ -298,19 +298,19 @@ class _Reader:
     def _packets(self, begin: int, end: int) -> list[MeasuredPacket]:
         """Return the elements for which both the start and the end of the read were recorded."""
         makers = {(q.number(1), q.number(2)): _maker(q.bytes_of(4)) for q in self.core.messages(7)}
-        begun: dict[tuple[int, int], deque[int]] = {}
-        found = []
-        for identity, what, payload, time in sorted(self._records(_DMA), key=lambda record: record[3]):
-            engine, event, ring = what - _FIRST_DMA, payload & 15, payload >> 4 & 15
-            if not _FIRST_DMA <= what <= _LAST_DMA or ring == _RUNTIME_RING or not begin <= time <= end:
+        starts: dict[tuple[int, int], deque[int]] = {}
+        packets = []
+        for identity, record_kind, payload, time in sorted(self._records(_DMA), key=lambda record: record[3]):
+            engine, event, ring = record_kind - _FIRST_DMA, payload & 15, payload >> 4 & 15
+            if not _FIRST_DMA <= record_kind <= _LAST_DMA or ring == _RUNTIME_RING or not begin <= time <= end:
                 continue
             if event == _READ_BEGINS:
-                begun.setdefault((engine, ring), deque()).append(time)
-            elif event == _READ_DONE and begun.get((engine, ring)):
-                start = begun[engine, ring].popleft()
+                starts.setdefault((engine, ring), deque()).append(time)
+            elif event == _READ_DONE and starts.get((engine, ring)):
+                start = starts[engine, ring].popleft()
                 maker = makers.get((engine + _FIRST_DMA_ENGINE, ring), "prepared")
-                found.append(MeasuredPacket(engine, maker, (start - begin) // 1000, (time - begin) // 1000, identity))
-        return found
+                packets.append(MeasuredPacket(engine, maker, (start - begin) // 1000, (time - begin) // 1000, identity))
+        return packets
 
 
 def _opcode(code: bytes) -> str:
@@ -355,10 +355,10 @@ def _waited_for(executions: list[_Execution]) -> dict[int, tuple[int, ...]]:
         waits = pending.setdefault(e.engine, [])
         if e.ours and e.code[4] == _AT_LEAST:
             value = int.from_bytes(e.code[8:12], "little")
-            enough = (one for reached, one in raised.get(e.code[5], ()) if reached >= value)
-            one = next(enough, None)
-            if one is not None and executions[one].start < e.end:
-                waits.append(one)
+            enough = (event for reached, event in raised.get(e.code[5], ()) if reached >= value)
+            event = next(enough, None)
+            if event is not None and executions[event].start < e.end:
+                waits.append(event)
         if e.code[0] != _WAIT:
             after[number], pending[e.engine] = tuple(waits), []
     return after

@@ -44,33 +44,33 @@ def engines(run: MeasuredRun) -> list[EngineTime]:
 
     Only instructions of the kernel are counted.
     """
-    found = []
+    usage = []
     for engine in ENGINES:
-        own = [i for i in run.instructions if i.engine == engine and i.ours and i.opcode not in _WAITS]
-        busy = _length(_union((i.start_ns, i.end_ns) for i in own))
-        found.append(EngineTime(engine, busy / 1000, busy / max(run.total_ns, 1), len(own)))
+        instructions = [i for i in run.instructions if i.engine == engine and i.ours and i.opcode not in _WAITS]
+        busy = _length(_union((i.start_ns, i.end_ns) for i in instructions))
+        usage.append(EngineTime(engine, busy / 1000, busy / max(run.total_ns, 1), len(instructions)))
     moving = _length(_union((p.start_ns, p.end_ns) for p in run.packets))
-    return [*found, EngineTime("dma", moving / 1000, moving / max(run.total_ns, 1), len(run.packets))]
+    return [*usage, EngineTime("dma", moving / 1000, moving / max(run.total_ns, 1), len(run.packets))]
 
 
 def makers(run: MeasuredRun) -> dict[str, tuple[int, int]]:
     """Return the numbers of packets and bytes, keyed by the origin of their descriptors."""
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for packet in run.packets:
-        count, size = found.get(packet.maker, (0, 0))
-        found[packet.maker] = count + 1, size + packet.size
-    return found
+        count, size = counts.get(packet.maker, (0, 0))
+        counts[packet.maker] = count + 1, size + packet.size
+    return counts
 
 
 def _previous(work: Sequence[MeasuredInstruction]) -> dict[int, MeasuredInstruction]:
     """Return the previous instruction on the same engine for each instruction that has one."""
-    found: dict[int, MeasuredInstruction] = {}
+    previous: dict[int, MeasuredInstruction] = {}
     latest: dict[str, MeasuredInstruction] = {}
     for i in work:
         if i.engine in latest:
-            found[i.id] = latest[i.engine]
+            previous[i.id] = latest[i.engine]
         latest[i.engine] = i
-    return found
+    return previous
 
 
 def critical_path(run: MeasuredRun) -> list[PathStep]:

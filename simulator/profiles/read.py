@@ -68,19 +68,19 @@ class _Json:
                 raise ProfileError(
                     f"{self.name}: reading it would take {needed:,} bytes of memory; export it as Parquet"
                 )
-            found = json.loads(content)
+            document = json.loads(content)
             del content
         except OSError as error:
             raise ProfileError(f"{self.name}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
             raise ProfileError(f"{self.name}: not JSON: {reason}") from None
-        if not isinstance(found, dict) or "instruction" not in found:
-            kind = "a summary without" if _is_summary(found) else "not a profile with"
+        if not isinstance(document, dict) or "instruction" not in document:
+            kind = "a summary without" if _is_summary(document) else "not a profile with"
             raise ProfileError(
                 f"{self.name}: this is {kind} instructions; export the whole profile: neuron-explorer view ... parquet"
             )
-        self.tables = found
+        self.tables = document
 
     def _packets(self) -> str:
         """Return the name of the packet table, which is the table whose rows contain a DMA engine and a queue type."""
@@ -124,8 +124,8 @@ class _Parquet:
             )
 
     def _files(self, table: str) -> list[Path]:
-        found = self.path.glob(f"{table}*.parquet")
-        return sorted(path for path in found if not path.stem.removeprefix(table).strip("._-0123456789"))
+        files = self.path.glob(f"{table}*.parquet")
+        return sorted(path for path in files if not path.stem.removeprefix(table).strip("._-0123456789"))
 
     def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
         try:
@@ -139,8 +139,8 @@ class _Parquet:
                     raise ProfileError(
                         f"{path.name}: must have at most {MOST_ROWS:,} rows, got {file.metadata.num_rows:,}"
                     )
-                there = [name for name in columns if name in file.schema_arrow.names]
-                for batch in file.iter_batches(columns=there):
+                present = [name for name in columns if name in file.schema_arrow.names]
+                for batch in file.iter_batches(columns=present):
                     yield from batch.to_pylist()
             except ProfileError:
                 raise
@@ -176,7 +176,7 @@ def _run(name: str, tables: _Json | _Parquet, core: int) -> MeasuredRun:
 def _predecessors(row: Mapping[str, Any]) -> tuple[int, ...]:
     before = row.get("predecessors")
     listed = before if isinstance(before, list) else []
-    return tuple(one["id"] for one in listed if isinstance(one, dict) and isinstance(one.get("id"), int))
+    return tuple(entry["id"] for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), int))
 
 
 def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterator[MeasuredInstruction]:

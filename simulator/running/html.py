@@ -24,7 +24,7 @@ def fragment(run: Any) -> str:
         f"{memory.sbuf_bytes:,} bytes of an SBUF partition, {memory.psum_banks} PSUM banks"
     )
     lines = "".join(f"<li>{escape(describe_line(line))}</li>" for line in run.lines[:SHOWN_LINES])
-    lines += "".join(f'<li style="list-style:none">{escape(each)}</li>' for each in run.advice)
+    lines += "".join(f'<li style="list-style:none">{escape(advice)}</li>' for advice in run.advice)
     shares = ", ".join(f"{name} {use.share:.0%}" for name, use in run.engines.items() if use.busy_ns)
     return (
         f'<div style="font-family:sans-serif;font-size:13px;color:#222;background:#fff"><div>{figures}</div>{note}'
@@ -82,6 +82,6 @@ def _pieces(events: list[Any], scale: float, launch: float) -> list[tuple[float,
 
 
 def _label(event: Any, count: int) -> str:
-    place = f", line {event.line[1]}" if event.line[0] else ""
+    line = f", line {event.line[1]}" if event.line[0] else ""
     more = f" and {count - 1} more" if count > 1 else ""
-    return f"{event.name or event.op}{more}: from {event.start_ns / 1000:.2f} us{place}"
+    return f"{event.name or event.op}{more}: from {event.start_ns / 1000:.2f} us{line}"

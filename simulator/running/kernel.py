@@ -195,41 +195,41 @@ def execute(
     resulting tensor is returned as None.
     """
     arguments: list[tuple[Any, NkiTensor]] = []
-    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    jitted = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
 
     def enter(value: Any) -> Any:
         value = array_of(value) if is_tensor(value) else value
         if not isinstance(value, (np.ndarray, TensorSpec)):
-            _check_object(made.__name__, value)
+            _check_object(jitted.__name__, value)
             return value
         tensor = argument(core, value)
         arguments.append((value, tensor))
         return tensor
 
-    _check_arguments(made, args, kwargs)
-    cores = _cores(core, made)
+    _check_arguments(jitted, args, kwargs)
+    cores = _cores(core, jitted)
     args, kwargs = _each(args, enter), _each(kwargs, enter)
 
-    for each in cores:
-        each.configs = made.configs
+    for member in cores:
+        member.configs = jitted.configs
 
     def on_core(rank: int) -> Any:
         with running(cores[rank]):
-            return made.function(*args, **kwargs)
+            return jitted.function(*args, **kwargs)
 
     with watching(core.numeric):
         returned = on_core(0) if core.pair is None else core.pair.run(on_core)[0]
     if isinstance(returned, (Generator, Coroutine)):  # the body of the function has not run
         returned.close()
-        raise NkiValidationError(f"{made.__name__}: a kernel must not yield or await; return the outputs")
+        raise NkiValidationError(f"{jitted.__name__}: a kernel must not yield or await; return the outputs")
     _compare_loops(cores)
     if core.recording is not None:
         core.recording.finish(arguments, returned)
-    _check_programs(cores, made, returned)
+    _check_programs(cores, jitted, returned)
     if core.sanitizer is not None:
         core.sanitizer.finish(_tensors(returned))
     if observers:
-        notify(predict(core), made.__name__, [tensor for _, tensor in arguments], findings_of(core))
+        notify(predict(core), jitted.__name__, [tensor for _, tensor in arguments], findings_of(core))
     result = _each(returned, lambda value: _leave(core, value))
     if update_arguments and core.functional:
         _copy_back(cores, arguments)
@@ -238,7 +238,7 @@ def execute(
 
 def _copy_back(cores: list[NeuronCore], arguments: list[tuple[Any, NkiTensor]]) -> None:
     """Copy argument tensors that the kernel has written back to the arrays that were passed."""
-    written = {id(a.allocation) for each in cores for instruction in each.program for a in instruction.writes}
+    written = {id(a.allocation) for core in cores for instruction in core.program for a in instruction.writes}
     for array, tensor in arguments:
         if id(tensor.storage.owner) in written:
             if not array.flags.writeable:
@@ -298,8 +298,8 @@ def on_cores(kernel: Callable[..., Any], lnc: int) -> Kernel:
     """Return the kernel for a logical core of `lnc` (1 or 2) cores. This overrides the environment."""
     if lnc not in range(1, CORES + 1):
         raise NkiValidationError(f"lnc, the number of cores in a logical core, must be 1 or 2, got {lnc!r}")
-    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    return Kernel(made.function, made.programs, made.schedule, made.configs, lnc)
+    jitted = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return Kernel(jitted.function, jitted.programs, jitted.schedule, jitted.configs, lnc)
 
 
 def _compare_loops(cores: list[NeuronCore]) -> None:

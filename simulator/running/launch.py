@@ -90,9 +90,9 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     name = getattr(kernel, "__name__", "kernel")
     again = _REPLAYS.seen(key) if functional else None
     if isinstance(again, Replayed):
-        given = [value for value in (*arrays, *parameters.values()) if isinstance(value, np.ndarray)]
-        notify(again.prediction, name, given)
-        return Run(again.prediction, _REPLAYS.run(again, given), name, profiled)
+        host_arrays = [value for value in (*arrays, *parameters.values()) if isinstance(value, np.ndarray)]
+        notify(again.prediction, name, host_arrays)
+        return Run(again.prediction, _REPLAYS.run(again, host_arrays), name, profiled)
     known = _PREDICTIONS.get(key) if key is not None and not functional else None
     if known is not None:
         _PREDICTIONS.move_to_end(key)

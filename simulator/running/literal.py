@@ -48,7 +48,7 @@ def literal_kernels(path: Path) -> dict[str, dict[str, TensorSpec]]:
     kernels = {}
     for function in functions:
         text = ast.unparse(function)
-        decorated = any("jit" in ast.unparse(each) for each in function.decorator_list)
+        decorated = any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
         inlined = any(_mentions(other, function.name) for other in functions if other is not function)
         if decorated and not inlined and "shared_hbm" in text and function.args.vararg is None:
             scope = FunctionScope(module, function, (), files, lambda finding: None)
@@ -59,7 +59,7 @@ def literal_kernels(path: Path) -> dict[str, dict[str, TensorSpec]]:
 
 
 def _mentions(node: ast.AST, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
+    return any(isinstance(child, ast.Name) and child.id == name for child in ast.walk(node))
 
 
 def _arguments(scope: FunctionScope, function: ast.FunctionDef) -> dict[str, TensorSpec] | None:
@@ -132,7 +132,11 @@ def _operand_of(
     dotted = scope.external(use.func) or ""
     if not (dotted.startswith("nki.isa.") or (dotted in LOADS and index)):
         return None
-    others = [each.value for each in use.keywords if each.arg == OF_OTHERS.get(keyword or "")]
+    others = [
+        keyword_argument.value
+        for keyword_argument in use.keywords
+        if keyword_argument.arg == OF_OTHERS.get(keyword or "")
+    ]
     known = tensors.of(others[0]) if others else None
     return index, None if known is None else known.shape, dotted.startswith("nki.isa.dma") or dotted in LOADS
 
@@ -182,5 +186,5 @@ def _fitting(exact: set[Shape], partial: list[Extents]) -> Shape | None:
         needed = {extent for extent in extents if isinstance(extent, int)}
         if len(needed) > 1:
             return None
-        shape.append(needed.pop() if needed else max(each.extent for each in extents if isinstance(each, AtLeast)))
+        shape.append(needed.pop() if needed else max(bound.extent for bound in extents if isinstance(bound, AtLeast)))
     return tuple(shape)

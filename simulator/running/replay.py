@@ -106,17 +106,17 @@ class Replay:
         self._outputs: tuple[StridedMemory, ...] = tuple(recording.outputs)
         self._registers = registers
         self.steps = len(recording.steps)
-        given = {id(tensor.storage) for tensor in self._arguments}
-        self._fixed, self.fixed_bytes = self._fixed_storages(recording, given)
+        inputs = {id(tensor.storage) for tensor in self._arguments}
+        self._fixed, self.fixed_bytes = self._fixed_storages(recording, inputs)
         self._once = [step for step in recording.steps if id(_written(step)) in self._fixed]
         self._steps = [step for step in recording.steps if id(_written(step)) not in self._fixed]
         only_once = self._fixed.difference(id(storage) for step in self._steps for storage in _storages(step[1]))
         self._only_once = [id(tensor.storage) in only_once for tensor in self._arguments]
         self._known: tuple[Any, ...] | None = None  # the fixed arguments for which `_once` was computed
-        kept = {id(tensor.storage) for tensor in self._outputs}
-        _share_memory(self._steps, given | self._fixed, kept, buffers)
+        outputs = {id(tensor.storage) for tensor in self._outputs}
+        _share_memory(self._steps, inputs | self._fixed, outputs, buffers)
         views = {id(view): view for _, operands in recording.steps for view in views_of(operands)}
-        self._views = [*self._arguments, *(view for view in views.values() if id(view.storage) in given)]
+        self._views = [*self._arguments, *(view for view in views.values() if id(view.storage) in inputs)]
         self._let_go()
 
     def __call__(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -127,8 +127,8 @@ class Replay:
                 tensor.storage.array = hold(np.ascontiguousarray(array), tensor._dtype).reshape(-1)
         if not again:
             self._begin(arrays)
-        for held in self._registers.values():
-            held.fill(np.nan)
+        for register in self._registers.values():
+            register.fill(np.nan)
         for compute, operands in self._steps:
             compute(*operands)
         outputs = tuple([release(tensor.values, tensor._dtype) for tensor in self._outputs])
@@ -141,9 +141,9 @@ class Replay:
         If there are too many bytes, return no storages.
         """
         changing = {id(tensor.storage) for tensor, fixed in zip(self._arguments, recording.fixed) if not fixed}
-        found = fixed_tiles(recording.steps, changing)
-        size = sum(size for key, size in found.items() if key not in given)
-        return (set(found), size) if size <= MAX_FIXED_BYTES else (set(), 0)
+        tiles = fixed_tiles(recording.steps, changing)
+        size = sum(size for key, size in tiles.items() if key not in given)
+        return (set(tiles), size) if size <= MAX_FIXED_BYTES else (set(), 0)
 
     def _fixed_of(self, arrays: Sequence[Array]) -> list[Array]:
         return [array for tensor, array in zip(self._arguments, arrays) if id(tensor.storage) in self._fixed]
@@ -207,10 +207,10 @@ def _lifetimes(
 
     An additional step at the end uses the `kept` storages last.
     """
-    used = [(storage, number) for number, (_, operands) in enumerate(steps) for storage in _storages(operands)]
-    storages = {id(storage): storage for storage, _ in used if id(storage) not in given}
-    last = {id(storage): len(steps) if id(storage) in kept else number for storage, number in used}
-    first = {id(storage): number for storage, number in reversed(used)}
+    uses = [(storage, number) for number, (_, operands) in enumerate(steps) for storage in _storages(operands)]
+    storages = {id(storage): storage for storage, _ in uses if id(storage) not in given}
+    last = {id(storage): len(steps) if id(storage) in kept else number for storage, number in uses}
+    first = {id(storage): number for storage, number in reversed(uses)}
     begins: defaultdict[int, list[Storage]] = defaultdict(list)
     ends: defaultdict[int, list[Storage]] = defaultdict(list)
     for key, storage in storages.items():

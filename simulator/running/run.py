@@ -204,7 +204,7 @@ class Run:
     def advice(self) -> list[str]:
         """Return suggestions for making the kernel faster, each in one line."""
         suggestions = (self.reuse, self.full_psum)
-        return [each.describe(self.latency_us) for each in suggestions if each is not None]
+        return [suggestion.describe(self.latency_us) for suggestion in suggestions if suggestion is not None]
 
     @property
     def bound_by(self) -> str:

@@ -58,15 +58,15 @@ def run_script(
     """
     script = os.path.abspath(arguments[0])
     _check_length(script, arguments[0])
-    found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
+    resolved = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET)
     install()
-    changed = {TARGET_VARIABLE: found.name, "NKI_SIMULATOR": os.environ.get("NKI_SIMULATOR", "1")}
+    environment = {TARGET_VARIABLE: resolved.name, "NKI_SIMULATOR": os.environ.get("NKI_SIMULATOR", "1")}
     argv, path = sys.argv, list(sys.path)
     sys.argv = list(arguments)
     sys.path.insert(0, os.path.dirname(script))
     kernel.observers.append(observe)
     try:
-        with changed_environment(changed), sanitized(sanitize):
+        with changed_environment(environment), sanitized(sanitize):
             if edits is not None:
                 _run_changed(script, edits)
             else:
@@ -89,10 +89,10 @@ def _run_changed(script: str, edits: Edits) -> None:
     module = ModuleType("__main__")
     module.__file__ = script
     if edits.text is not None:
-        source, shown = edits.text
-        tree = parse(source, shown)
+        source, shown_name = edits.text
+        tree = parse(source, shown_name)
     else:
-        shown = script
+        shown_name = script
         with open(script, "rb") as file:
             tree = parse(file.read(), script)
     for statement in tree.body:
@@ -101,7 +101,7 @@ def _run_changed(script: str, edits: Edits) -> None:
     before = sys.modules["__main__"]
     sys.modules["__main__"] = module
     try:
-        exec(compile(ast.fix_missing_locations(tree), shown, "exec"), module.__dict__)
+        exec(compile(ast.fix_missing_locations(tree), shown_name, "exec"), module.__dict__)
     finally:
         sys.modules["__main__"] = before
 
@@ -183,7 +183,7 @@ def summary(run: Run, shapes: list[str]) -> dict[str, Any]:
 
 def lines_of(run: Run, most: int) -> list[str]:
     """Return lines of text: the kernel lines with the largest shares of the critical path, and advice."""
-    return [f"  {describe_line(line)}" for line in run.lines[:most]] + [f"  advice: {each}" for each in run.advice]
+    return [f"  {describe_line(line)}" for line in run.lines[:most]] + [f"  advice: {advice}" for advice in run.advice]
 
 
 def _show(error: BaseException, script: str) -> None:
@@ -194,8 +194,8 @@ def _show(error: BaseException, script: str) -> None:
     if trace is not None:
         traceback.print_exception(type(error), error, trace)
         return
-    place = "" if getattr(error, "filename", None) else f"{script}: "
-    print(place + "".join(traceback.format_exception_only(error)), end="", file=sys.stderr)
+    prefix = "" if getattr(error, "filename", None) else f"{script}: "
+    print(prefix + "".join(traceback.format_exception_only(error)), end="", file=sys.stderr)
 
 
 def _status(code: Any) -> int:

@@ -81,22 +81,22 @@ def find_refusals(path: Path, shapes: str | None = None, target: str = "trn2") -
         SourceError: the file cannot be read.
     """
     tree = _parse(path)
-    given = read_shapes(shapes) if shapes else None
+    specs = read_shapes(shapes) if shapes else None
     install()
     sys.path.insert(0, str(path.parent))
     space: dict[str, Any] = {"__name__": "kernels_under_lint", "__file__": str(path)}
     names = _names_of_kernels(tree)
     _execute_module(tree, names, space, path)
     findings: list[Finding] = []
-    literal = literal_kernels(path) if given is None else {}
+    literal = literal_kernels(path) if specs is None else {}
     kernels = {name: space[name] for name in names if isinstance(space.get(name), Kernel)}
     for name, kernel in kernels.items():
-        examples = list(_arguments(name, given, tree, space, path))
+        examples = list(_arguments(name, specs, tree, space, path))
         for arguments, keywords in examples:
             findings += _tried(kernel, arguments, keywords, path, target)
-        if not examples and (passed := literal.get(name)) is not None:
-            tried = _tried(kernel, [], passed, path, target)
-            findings += [each for each in tried if _is_certain(each, tree, list(passed))]
+        if not examples and (literals := literal.get(name)) is not None:
+            outcome = _tried(kernel, [], literals, path, target)
+            findings += [each for each in outcome if _is_certain(each, tree, list(literals))]
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return sorted({finding for finding in findings if not (finding.path == str(path) and is_silenced(finding, lines))})
 
@@ -105,9 +105,9 @@ def _is_certain(finding: Finding, tree: ast.Module, names: list[str]) -> bool:
     """Return True for an error that is not caused by the shapes that were chosen for parameters."""
     nodes = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and n.lineno <= finding.line <= (n.end_lineno or 0)]
     innermost = min(nodes, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
-    used = {n.id for n in ast.walk(innermost) if isinstance(n, ast.Name)} if innermost is not None else set(names)
+    names_read = {n.id for n in ast.walk(innermost) if isinstance(n, ast.Name)} if innermost is not None else set(names)
     by_shape = "_hbm[" in finding.message and "must be in SBUF" not in finding.message
-    return finding.rule in (RULE, "uninitialised") and not (by_shape and used & set(names))
+    return finding.rule in (RULE, "uninitialised") and not (by_shape and names_read & set(names))
 
 
 def has_example(path: Path) -> bool:
@@ -127,23 +127,23 @@ def read_shapes(text: str) -> dict[str, list[TensorSpec]]:
 
     Raise ValueError if the text is malformed.
     """
-    found: dict[str, list[TensorSpec]] = {}
+    by_kernel: dict[str, list[TensorSpec]] = {}
     for part in text.split():
         name, _, listed = part.rpartition("=")
         specs = []
-        for one in listed.split(","):
-            extents, _, dtype = one.partition(":")
+        for shape_text in listed.split(","):
+            extents, _, dtype = shape_text.partition(":")
             if not all(extent.isdigit() and int(extent) > 0 for extent in extents.split("x")):
-                raise ValueError(f"the shape {one!r}: write 128x512 or 128x512:bfloat16, separated by commas")
+                raise ValueError(f"the shape {shape_text!r}: write 128x512 or 128x512:bfloat16, separated by commas")
             specs.append(TensorSpec(tuple(int(extent) for extent in extents.split("x")), dtype or "float32"))
-        found[name] = specs
-    return found
+        by_kernel[name] = specs
+    return by_kernel
 
 
 def _names_of_kernels(tree: ast.Module) -> list[str]:
     """Return the names of the module's functions whose decorator is called jit."""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return [f.name for f in functions if any("jit" in ast.unparse(each) for each in f.decorator_list)]
+    return [f.name for f in functions if any("jit" in ast.unparse(decorator) for decorator in f.decorator_list)]
 
 
 def _is_main(statement: ast.stmt) -> bool:
@@ -180,10 +180,10 @@ def _arguments(
         if specs is not None:
             yield list(specs), {}
         return
-    shown = [arguments for block in _blocks(tree) for arguments in _of_calls(name, block, dict(space), path)]
-    yield from shown
+    calls = [arguments for block in _blocks(tree) for arguments in _of_calls(name, block, dict(space), path)]
+    yield from calls
     listed = [space[known] for known in CONVENTION if isinstance(space.get(known), (list, tuple))]
-    if listed and not shown and len(_names_of_kernels(tree)) == 1:
+    if listed and not calls and len(_names_of_kernels(tree)) == 1:
         yield list(listed[0]), {}
 
 
@@ -196,7 +196,7 @@ def _of_calls(
             with contextlib.suppress(Exception):
                 positional = [_value(argument, local, path) for argument in call.args]
                 keywords = {k.arg: _value(k.value, local, path)[0] for k in call.keywords if k.arg is not None}
-                yield [each for part in positional for each in part], keywords
+                yield [value for part in positional for value in part], keywords
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)):
             _execute(statement, local, path)
 
@@ -222,9 +222,9 @@ def _value(expression: ast.expr, space: dict[str, Any], path: Path) -> list[Any]
 def _findings_of(found: Run, name: str, path: Path, target: str) -> Iterator[Finding]:
     """Yield a finding for each read of memory that a kernel has not written, and for a tile whose reuse delays it."""
     for fault in found.findings:
-        place, _, number = fault.line.rpartition(":")
-        if fault.kind in UNWRITTEN and place == str(path):
-            yield Finding(place, int(number), "uninitialised", f"{name}: {fault.why}")
+        where, _, number = fault.line.rpartition(":")
+        if fault.kind in UNWRITTEN and where == str(path):
+            yield Finding(where, int(number), "uninitialised", f"{name}: {fault.why}")
     if found.reuse is not None:
         file, line = found.reuse.tiles[0].line
         message = f"{name}: {found.reuse.describe(found.latency_us)}, predicted on {target}"
@@ -237,9 +237,9 @@ def _tried(
     """Run a kernel on shapes, and yield a finding for each error and warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = None
+        refusal = None
         try:
-            found = run(
+            refusal = run(
                 kernel, *arguments, target=target, functional=False, sanitize=_is_small(arguments, keywords), **keywords
             )
         except (NotSimulatedError, UnknownNumberError):
@@ -253,11 +253,13 @@ def _tried(
             return
         except Exception:  # errors from checks in the file itself are not reported
             return
-    if found is not None:
-        yield from _findings_of(found, kernel.__name__, path, target)
-    for each in caught:
-        if issubclass(each.category, (ReportedOnChipWarning, UndefinedOnChipWarning)) and each.filename == str(path):
-            yield Finding(str(path), each.lineno, "otherwise", f"{kernel.__name__}: {each.message}")
+    if refusal is not None:
+        yield from _findings_of(refusal, kernel.__name__, path, target)
+    for warning in caught:
+        if issubclass(warning.category, (ReportedOnChipWarning, UndefinedOnChipWarning)) and warning.filename == str(
+            path
+        ):
+            yield Finding(str(path), warning.lineno, "otherwise", f"{kernel.__name__}: {warning.message}")
 
 
 def _is_small(arguments: list[Any], keywords: dict[str, Any]) -> bool:
@@ -283,7 +285,7 @@ def print_refusals(*arguments: str) -> None:
     output = sys.stdout
     with contextlib.redirect_stdout(io.StringIO()):
         findings = find_refusals(options.file, options.shapes, options.target)
-    output.write(json.dumps([[each.path, each.line, each.rule, each.message] for each in findings]))
+    output.write(json.dumps([[finding.path, finding.line, finding.rule, finding.message] for finding in findings]))
     output.flush()
 
 

@@ -58,14 +58,14 @@ def read(path: Path) -> dict[str, Entry]:
         BaselineError: the file is not a baseline file.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise BaselineError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
         raise BaselineError(f"{path}: not a file of baselines (schema_version {SCHEMA_VERSION})")
-    entries = found.get("launches")
+    entries = document.get("launches")
     if not isinstance(entries, dict) or not all(_is_entry(entry) for entry in entries.values()):
         raise BaselineError(f"{path}: damaged; delete it and run pytest --nki-update-baselines")
     return entries
@@ -94,8 +94,8 @@ def write(path: Path, entries: dict[str, Entry]) -> None:
     Raises:
         BaselineError: the file is not a baseline file, or cannot be written.
     """
-    kept = {**read(path), **entries}
-    text = json.dumps({"schema_version": SCHEMA_VERSION, "launches": dict(sorted(kept.items()))}, indent=1)
+    merged = {**read(path), **entries}
+    text = json.dumps({"schema_version": SCHEMA_VERSION, "launches": dict(sorted(merged.items()))}, indent=1)
     try:
         with replacing(path) as file:
             file.write(f"{text}\n".encode())
@@ -120,16 +120,16 @@ def slower(entry: Entry, run: Run, tolerance: float) -> str:
 def _slower_lines(entry: Entry, run: Run) -> list[str]:
     """Return the lines of a kernel that have become slower, sorted by decreasing difference."""
     former = {line["text"]: line["critical_us"] for line in entry["lines"]}
-    found = []
+    slower = []
     for text, line in _lines(run).items():
         before = former.get(text, {})
         change = sum(line.critical.values()) - sum(before.values())
         if change >= LEAST_US:
             parts = ", ".join(f"{name} {part:+.2f}" for name, part in _changes(before, line.critical))
             was = "" if text in former else ", new on the critical path"
-            shown = line.text if len(line.text) <= MOST_TEXT else f"{line.text[: MOST_TEXT - 3]}..."
-            found.append((change, f"{line.place} {change:+.2f} us ({parts}{was}): {shown}"))
-    return [lines for _, lines in sorted(found, key=lambda each: -each[0])[:SHOWN_LINES]]
+            shortened = line.text if len(line.text) <= MOST_TEXT else f"{line.text[: MOST_TEXT - 3]}..."
+            slower.append((change, f"{line.place} {change:+.2f} us ({parts}{was}): {shortened}"))
+    return [lines for _, lines in sorted(slower, key=lambda each: -each[0])[:SHOWN_LINES]]
 
 
 def _changes(before: dict[str, float], now: dict[str, float]) -> list[tuple[str, float]]:
@@ -140,10 +140,10 @@ def _changes(before: dict[str, float], now: dict[str, float]) -> list[tuple[str,
 
 def _lines(run: Run) -> dict[str, _Line]:
     """Return the lines of a run, keyed by text. Equal lines are numbered in the order of the file."""
-    found: dict[str, _Line] = {}
+    lines: dict[str, _Line] = {}
     counts: dict[str, int] = {}
     for line in sorted(run.lines, key=lambda line: (line.file, line.line)):
         counts[line.text] = counts.get(line.text, 0) + 1
         key = line.text if counts[line.text] == 1 else f"{line.text} #{counts[line.text]}"
-        found[key] = _Line(line.place, line.text, line.critical)
-    return found
+        lines[key] = _Line(line.place, line.text, line.critical)
+    return lines

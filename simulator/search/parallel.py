@@ -33,13 +33,13 @@ def each(count: int, work: Callable[[int], _T], lost: Callable[[int], _T], proce
             warnings.simplefilter("ignore", DeprecationWarning)
             with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
                 running = [pool.submit(_do, index) for index in range(count)]
-                found: list[_T] = []
+                results: list[_T] = []
                 for index, future in enumerate(running):
                     try:
-                        found.append(future.result())  # type: ignore[arg-type]
+                        results.append(future.result())  # type: ignore[arg-type]
                     except BrokenProcessPool:
-                        found.append(lost(index))
-                return found
+                        results.append(lost(index))
+                return results
     finally:
         _work.pop()
 

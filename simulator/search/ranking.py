@@ -139,40 +139,44 @@ def rank(
     Raises:
         NkiValidationError: there are no variants, two variants have the same name, or the target is not simulated.
     """
-    named = _named(variants)
-    found = find_target(target).name
-    wanted = reference(*arrays) if callable(reference) else reference
-    keys = [None if wanted is not None else _key(kernel, arrays, found, options) for _, kernel, options in named]
+    pairs = _named(variants)
+    target_name = find_target(target).name
+    expected = reference(*arrays) if callable(reference) else reference
+    keys = [
+        None if expected is not None else _key(kernel, arrays, target_name, options) for _, kernel, options in pairs
+    ]
     missing = [index for index, key in enumerate(keys) if key is None or key not in _known]
 
     def work(at: int) -> Ranked:
-        return _try(named[missing[at]], arrays, found, wanted, tolerance)
+        return _try(pairs[missing[at]], arrays, target_name, expected, tolerance)
 
     def lost(at: int) -> Ranked:
-        return Ranked(named[missing[at]][0], "the process that ran it, or another worker process, was killed")
+        return Ranked(pairs[missing[at]][0], "the process that ran it, or another worker process, was killed")
 
     computed = dict(zip(missing, each(len(missing), work, lost, processes)))
     ranked = []
     for index, key in enumerate(keys):
-        one = computed[index] if index in computed else _known[key]
-        if key is not None and one.latency_us is not None:
-            _known[key] = one
-        ranked.append(Ranked(**{**vars(one), "name": named[index][0]}))
+        timing = computed[index] if index in computed else _known[key]
+        if key is not None and timing.latency_us is not None:
+            _known[key] = timing
+        ranked.append(Ranked(**{**vars(timing), "name": pairs[index][0]}))
     while len(_known) > MOST_REMEMBERED:
         _known.popitem(last=False)
-    return Ranking(ranked, found)
+    return Ranking(ranked, target_name)
 
 
 def _named(variants: Variants) -> list[tuple[str, Any, dict[str, Any]]]:
     """Return (name, kernel, parameters) of each variant."""
     pairs: Any = variants.items() if isinstance(variants, Mapping) else [(_name(kernel), kernel) for kernel in variants]
-    named = [(str(name), *(value if isinstance(value, tuple) else (value, {}))) for name, value in pairs]
-    names = [each[0] for each in named]
+    variants_by_name = [(str(name), *(value if isinstance(value, tuple) else (value, {}))) for name, value in pairs]
+    names = [pair[0] for pair in variants_by_name]
     twice = {name for name in names if names.count(name) > 1}
-    if not named or twice:
-        what = f"two variants have the name {min(twice)!r}: give them as {{name: kernel}}" if twice else "no variants"
-        raise NkiValidationError(f"rank: {what}")
-    return named
+    if not variants_by_name or twice:
+        problem = (
+            f"two variants have the name {min(twice)!r}: give them as {{name: kernel}}" if twice else "no variants"
+        )
+        raise NkiValidationError(f"rank: {problem}")
+    return variants_by_name
 
 
 def _name(kernel: Any) -> str:
@@ -208,19 +212,19 @@ def _try(
 
 def _compared(outputs: Sequence[Any], wanted: Any, tolerance: float) -> tuple[float | None, str]:
     """Return the largest error of the outputs, and a description of the problem if the outputs are wrong."""
-    references = [np.asarray(each) for each in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
+    references = [np.asarray(array) for array in (wanted if isinstance(wanted, (tuple, list)) else (wanted,))]
     if len(outputs) != len(references):
         return None, f"{len(outputs)} outputs, but {len(references)} in the reference"
     worst = 0.0
     for output, reference in zip(outputs, references):
         if output.shape != reference.shape:
             return None, f"an output of shape {output.shape}, but {reference.shape} in the reference"
-        exact, got = reference.astype(np.float64), output.astype(np.float64)
+        exact, actual = reference.astype(np.float64), output.astype(np.float64)
         finite = np.isfinite(exact)
-        if not np.array_equal(got[~finite], exact[~finite], equal_nan=True) or not np.isfinite(got[finite]).all():
+        if not np.array_equal(actual[~finite], exact[~finite], equal_nan=True) or not np.isfinite(actual[finite]).all():
             return None, "NaN or infinities that the reference does not contain, or vice versa"
         largest = float(np.abs(exact[finite]).max(initial=0.0))
-        difference = float(np.abs(got[finite] - exact[finite]).max(initial=0.0))
+        difference = float(np.abs(actual[finite] - exact[finite]).max(initial=0.0))
         worst = max(worst, difference / largest if largest else (0.0 if difference == 0 else np.inf))
     return (
         worst,

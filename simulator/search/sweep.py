@@ -71,16 +71,16 @@ def sweep(
     if len(variants) > MOST_VARIANTS:
         raise NkiValidationError(f"{len(variants):,} variants; the limit is {MOST_VARIANTS:,}")
     names = [", ".join(f"{axis.name}={ast.unparse(value)}" for axis, value in zip(axes, values)) for values in variants]
-    found = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET).name
+    target_name = find_target(target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET).name
 
     def work(index: int) -> Ranked:
         constants = dict(zip((axis.name for axis in axes), variants[index]))
-        return _run_variant(names[index], arguments, found, constants)
+        return _run_variant(names[index], arguments, target_name, constants)
 
     def lost(index: int) -> Ranked:
         return Ranked(names[index], "the process that ran it, or another worker process, was killed")
 
-    return Ranking(each(len(variants), work, lost, processes), found)
+    return Ranking(each(len(variants), work, lost, processes), target_name)
 
 
 def _check_names(script: str, names: Sequence[str]) -> None:
@@ -92,8 +92,8 @@ def _check_names(script: str, names: Sequence[str]) -> None:
     known = {name for statement in tree.body for name in assigned(statement)}
     for name in names:
         if name not in known:
-            there = f"; it has {', '.join(sorted(known))}" if known else ""
-            raise NkiValidationError(f"{script} has no line `{name} = ...` at its top level{there}")
+            available = f"; it has {', '.join(sorted(known))}" if known else ""
+            raise NkiValidationError(f"{script} has no line `{name} = ...` at its top level{available}")
         if names.count(name) > 1:
             raise NkiValidationError(f"{name} is swept twice; specify one list of values per name")
 

@@ -49,9 +49,9 @@ def check_scalar(tensor: StridedMemory, index: Any, what: str) -> None:
 
 def check_vector(tensor: StridedMemory, index: Any, what: str) -> None:
     if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or index.dtype not in INDEX_TYPES:
-        shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
+        description = index.label if isinstance(index, StridedMemory) else type(index).__name__
         raise NkiValidationError(
-            f"{what} of {tensor.label}: the indices must be int32 or uint32 in SBUF, [rows, 1], got {shown}"
+            f"{what} of {tensor.label}: the indices must be int32 or uint32 in SBUF, [rows, 1], got {description}"
         )
     if tensor.storage.on_chip:
         raise NkiValidationError(f"{what} of {tensor.label}: only tensors in HBM can be indexed by a vector")
@@ -59,15 +59,16 @@ def check_vector(tensor: StridedMemory, index: Any, what: str) -> None:
 
 def check_columns(tensor: StridedMemory, index: Any, count: Any) -> None:
     """Check the tile and the offsets passed to `NkiTensor.indirect`."""
-    what = f"indirect of {tensor.label}"
+    subject = f"indirect of {tensor.label}"
     if not tensor.storage.on_chip or not is_row_major(tensor.shape[1:], tensor.strides[1:]):
-        raise NkiValidationError(f"{what}: requires a tile in SBUF or PSUM that is contiguous in each partition")
+        raise NkiValidationError(f"{subject}: requires a tile in SBUF or PSUM that is contiguous in each partition")
     if not isinstance(index, StridedMemory) or index.storage.region is not SBUF or not index._dtype.is_integer:
-        shown = index.label if isinstance(index, StridedMemory) else type(index).__name__
+        description = index.label if isinstance(index, StridedMemory) else type(index).__name__
         raise NkiValidationError(
-            f"{what}: the offsets must be an integer tensor in SBUF with shape [{tensor.shape[0]}, K], got {shown}"
+            f"{subject}: the offsets must be an integer tensor in SBUF with shape [{tensor.shape[0]}, K], "
+            f"got {description}"
         )
     if index.shape[0] != tensor.shape[0]:
-        raise NkiValidationError(f"{what}: index {index.label} must have the tile's {tensor.shape[0]} partitions")
+        raise NkiValidationError(f"{subject}: index {index.label} must have the tile's {tensor.shape[0]} partitions")
     if count is not None and (type(count) is not int or count < 1):
-        raise NkiValidationError(f"{what}: num_elem must be a positive integer, got {count!r}")
+        raise NkiValidationError(f"{subject}: num_elem must be a positive integer, got {count!r}")

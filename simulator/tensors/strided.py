@@ -240,8 +240,8 @@ class StridedMemory(NKIObject):
                 first = storage.partition_base + partition
                 large = storage.arena is not None or storage.shape[0] > PARTITIONS // 2
                 shifted = storage.region is PSUM and element * self._dtype.itemsize % PSUM_ALIGNMENT != 0
-            place = self.row, first, large, shifted
-            form = form_of(self.shape, self.strides, self._dtype.name, storage.region, place)
+            key = self.row, first, large, shifted
+            form = form_of(self.shape, self.strides, self._dtype.name, storage.region, key)
             self._form = form
         return form
 
@@ -264,7 +264,7 @@ class StridedMemory(NKIObject):
             row, element = divmod(offset, pitch)
         byte = element * size + storage.base
         row += storage.partition_base
-        whole = storage.size if dtype is storage.dtype else storage.size * storage.dtype.itemsize // size
+        elements = storage.size if dtype is storage.dtype else storage.size * storage.dtype.itemsize // size
         return new_access(
             Access,
             (
@@ -274,7 +274,7 @@ class StridedMemory(NKIObject):
                 byte,
                 byte + extent * size,
                 pitch * size,
-                form.distinct == whole,
+                form.distinct == elements,
                 form.step * size,
                 form.run * size,
             ),

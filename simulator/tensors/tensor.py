@@ -76,24 +76,24 @@ class NkiTensor(TensorViews):
         pairs = [integers(pair, f"ap of {self.label}: pair") for pair in pattern]
         if any(len(pair) != 2 for pair in pairs):
             raise NkiValidationError(f"ap of {self.label}: pattern {pattern} must be pairs [stride, count]")
-        strides, shape = (tuple(pair[place] for pair in pairs) for place in (0, 1))
+        strides, shape = (tuple(pair[position] for pair in pairs) for position in (0, 1))
         if vector_offset is not None:
             strides = (0, *strides[1:])  # the indices determine the rows, and the given stride is ignored (nki-aps.rst)
         start = self.offset * self._dtype.itemsize // target.itemsize if offset is None else offset
         for watcher in watchers if self.offset else ():
             watcher.based(self, offset)
         view = NkiTensor(shape, target, self.storage, strides=strides, offset=start)
-        what = f"ap of {self.label}: pattern {pattern} at offset {start}"
-        _check_pattern(view, what)
+        subject = f"ap of {self.label}: pattern {pattern} at offset {start}"
+        _check_pattern(view, subject)
         if reaches_outside(view, shape, strides, start):
-            return OutsideTensor(view, f"{what} reaches outside {self.storage.label}")
+            return OutsideTensor(view, f"{subject} reaches outside {self.storage.label}")
         if scalar_offset is None and vector_offset is None:
             return view
         return self._moved_by(view, scalar_offset, vector_offset, indirect_dim)
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> NkiTensor:
-        what = f"{self.label}: {shown_key(key)} selects no element"
-        return OutsideTensor(NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=self.offset), what)
+        message = f"{self.label}: {shown_key(key)} selects no element"
+        return OutsideTensor(NkiTensor(shape, self._dtype, self.storage, strides=strides, offset=self.offset), message)
 
     def view(self, dtype: object) -> NkiTensor:
         """Return a view of the same bytes with another dtype, in which the last dimension shrinks or grows."""
@@ -372,8 +372,8 @@ class ColumnsTensor(IndirectTensor):
 
     def offsets(self, first: int = 0) -> Array:
         """Return the offsets stored in the group of partitions that starts at `first`."""
-        stored = self.index.values.reshape(self.index.shape[0], -1)[first : first + self.group]
-        offsets: Array = stored.T.reshape(-1)[: self.shape[1]].astype(np.int64)
+        indices = self.index.values.reshape(self.index.shape[0], -1)[first : first + self.group]
+        offsets: Array = indices.T.reshape(-1)[: self.shape[1]].astype(np.int64)
         return offsets
 
     @property

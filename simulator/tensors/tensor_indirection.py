@@ -42,9 +42,9 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
     if core.target.generation < 4:
         raise NkiValidationError(f"{op}: indirect() requires NeuronCore-v4 (trn3), got {core.target.name}")
     sources = reads[: SOURCES.get(op, 0)]
-    taken = set(map(id, (*writes[:1], *sources))) if op in SOURCES else set()
+    sources_seen = set(map(id, (*writes[:1], *sources))) if op in SOURCES else set()
     for view in views:
-        if id(view) not in taken:
+        if id(view) not in sources_seen:
             raise NkiValidationError(
                 f"{op}: {view.label} is a view of indirect() columns, which this operand does not support"
             )

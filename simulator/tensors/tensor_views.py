@@ -52,7 +52,7 @@ class TensorViews(WithoutOperators):
         offset = self.offset
         new_shape: list[int] = []
         new_strides: list[int] = []
-        kept = 0  # dimensions of the result, including one that an index must not remove
+        rank = 0  # dimensions of the result, including one that an index must not remove
         for dim, item in enumerate(keys):
             extent, stride = shape[dim], strides[dim]
             if type(item) is slice:
@@ -62,7 +62,7 @@ class TensorViews(WithoutOperators):
                 new_shape.append(count)
                 new_strides.append(stride * step)
                 offset += start * stride
-                kept += 1
+                rank += 1
             elif isinstance(item, DynamicSlice):
                 if not is_known(item.start):
                     return self._item_at_run_time(keys, dim)
@@ -70,17 +70,17 @@ class TensorViews(WithoutOperators):
                 new_shape.append(count)
                 new_strides.append(stride)
                 offset += start * stride
-                kept += 1
+                rank += 1
             else:
                 if type(item) is not int and not is_known(item):
                     return self._item_at_run_time(keys, dim)
                 index = resolve_index(item, extent, dim, self)
                 offset += index * stride
                 last = dim == len(shape) - 1
-                if (on_chip and (dim == 0 or (last and kept < 2))) or (not on_chip and last and kept == 0):
+                if (on_chip and (dim == 0 or (last and rank < 2))) or (not on_chip and last and rank == 0):
                     new_shape.append(1)  # tensors have at least two dimensions on chip and one in HBM
                     new_strides.append(stride)
-                    kept += 1
+                    rank += 1
         if 0 in new_shape:
             return self._empty(tuple(new_shape), tuple(new_strides), key)
         return self._view(tuple(new_shape), tuple(new_strides), offset)
@@ -207,12 +207,12 @@ class TensorViews(WithoutOperators):
             tensor = tensor.reshape_dim(dim, extents) if len(members) > 1 else tensor
             names.extend(members)
         groups = list(map(_members, dst_pattern))
-        wanted = [name for group in groups for name in group]
-        if sorted(wanted) != sorted(names) or len(names) != tensor.ndim:
+        result_names = [name for group in groups for name in group]
+        if sorted(result_names) != sorted(names) or len(names) != tensor.ndim:
             raise NkiValidationError(
                 f"rearrange of {self.label}: {dst_pattern} does not name the dimensions of {src_pattern}"
             )
-        tensor = tensor.permute(tuple(names.index(n) for n in wanted))
+        tensor = tensor.permute(tuple(names.index(n) for n in result_names))
         for position, group in enumerate(groups):
             if len(group) > 1:
                 tensor = tensor.flatten_dims(position, position + len(group) - 1)

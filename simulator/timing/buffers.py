@@ -65,24 +65,24 @@ class Buffers:
         Return the instructions whose versions received a buffer, each with the version that previously occupied the
         buffer (None if there was free space).
         """
-        given: list[Given] = []
+        assignments: list[Given] = []
         sbuf, psum = self._sbuf, self._psum
         if sbuf.next_release <= time or not sbuf.full:
-            sbuf.give(time, given)
+            sbuf.give(time, assignments)
         if psum.next_release <= time or not psum.full:
-            psum.give(time, given)
+            psum.give(time, assignments)
         self._find_next()
-        return given
+        return assignments
 
     def force(self, time: float) -> int:
         """Allocate a buffer for the first waiting version even if memory is full. In PSUM, share a bank if possible."""
         memory = self._psum if self._psum.waiting else self._sbuf
         index, version = memory.waiting.popleft()
         memory.force(version)
-        for each in (self._sbuf, self._psum):
-            each.full = False
-            if not each.waiting:
-                each.next_release = _NEVER
+        for region in (self._sbuf, self._psum):
+            region.full = False
+            if not region.waiting:
+                region.next_release = _NEVER
         self._find_next()
         return index
 
@@ -155,8 +155,8 @@ class _Psum(_Memory):
 
     def __init__(self, waiting: deque[tuple[int, Version]], placed: int) -> None:
         super().__init__(waiting, placed)
-        whole, rest = divmod(placed, PSUM_BANK_BYTES)
-        self._banks = [0] * whole + [PSUM_BANK_BYTES - rest] * bool(rest)  # free bytes per bank
+        bank, rest = divmod(placed, PSUM_BANK_BYTES)
+        self._banks = [0] * bank + [PSUM_BANK_BYTES - rest] * bool(rest)  # free bytes per bank
         self._banks += [PSUM_BANK_BYTES] * (PSUM_BANKS - len(self._banks))
         self._tiles = [0] * PSUM_BANKS  # number of tiles alive per bank
 
@@ -212,6 +212,6 @@ class _Psum(_Memory):
         self._used()
 
     def _used(self) -> None:
-        used = PSUM_BANKS * PSUM_BANK_BYTES - sum(self._banks)
-        if used > self.peak:
-            self.peak = used
+        used_bytes = PSUM_BANKS * PSUM_BANK_BYTES - sum(self._banks)
+        if used_bytes > self.peak:
+            self.peak = used_bytes

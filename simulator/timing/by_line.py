@@ -67,9 +67,9 @@ def describe_line(line: LineTime) -> str:
     parts = sorted(line.critical.items(), key=lambda part: -part[1])
     spent = ", ".join(f"{name} {time:.2f}" for name, time in parts)
     text = line.text if len(line.text) <= MOST_TEXT else f"{line.text[: MOST_TEXT - 3]}..."
-    beside = f"{line.critical_us:.2f} us ({spent})" if spent else "0.00 us"
+    times = f"{line.critical_us:.2f} us ({spent})" if spent else "0.00 us"
     count = "1 instruction" if line.instructions == 1 else f"{line.instructions} instructions"
-    return f"{line.place} {beside}, busy {line.busy_us:.2f} us, {count}{f': {text}' if text else ''}"
+    return f"{line.place} {times}, busy {line.busy_us:.2f} us, {count}{f': {text}' if text else ''}"
 
 
 def describe_critical(run: Any) -> str:

@@ -89,10 +89,10 @@ def read_early(program: list[Instruction], successors: list[list[int]]) -> list[
     places = [0] * len(program)  # for each instruction, the instruction that it must follow
     for index, instruction in enumerate(program):
         evicts = places[index] and any(access.allocation.region is PSUM for access in instruction.reads)
-        places[index] = place = places[index] if evicts else max(index, places[index])
+        places[index] = position = places[index] if evicts else max(index, places[index])
         for successor in successors[index]:
             later = successor >> 2
-            places[later] = max(places[later], place)
+            places[later] = max(places[later], position)
     return [program[index] for index in sorted(range(len(program)), key=lambda index: (places[index], index))]
 
 
@@ -101,15 +101,15 @@ def load_late(program: list[Instruction], successors: list[list[int]]) -> list[I
 
     `successors`: see `Dependencies`.
     """
-    position = {instruction.index: place for place, instruction in enumerate(program)}
+    position = {instruction.index: number for number, instruction in enumerate(program)}
     places = list(range(len(program)))  # for each instruction, the instruction that it must precede
-    for place in range(len(program) - 1, -1, -1):
-        instruction = program[place]
+    for number in range(len(program) - 1, -1, -1):
+        instruction = program[number]
         brings = instruction.engine is engine.dma or instruction.op == "memset"
         if brings and all(access.allocation.region is SBUF for access in instruction.writes):
             needed = [places[position[later >> 2]] for later in successors[instruction.index]]
-            places[place] = min(needed, default=place)
-    return [program[place] for place in sorted(range(len(program)), key=lambda place: (places[place], place))]
+            places[number] = min(needed, default=number)
+    return [program[number] for number in sorted(range(len(program)), key=lambda number: (places[number], number))]
 
 
 def _peaks(program: list[Instruction], target: Target, sbuf_bytes: int) -> Memory:
@@ -128,14 +128,14 @@ def _check_sbuf(tiles: list[Life], target: Target, usable: int) -> int:
         while alive and alive[0][0] < start:
             quadrants.free(heapq.heappop(alive)[2])
         heapq.heappush(alive, (end, allocation.uid, allocation))
-        held = quadrants.take(allocation)
-        if held > usable:
+        in_use = quadrants.take(allocation)
+        if in_use > usable:
             raise CapacityError(
                 f"SBUF of {target.name} is full: {allocation.label} (allocated at {allocation.line}) needs "
-                f"{allocation.row_bytes} bytes per partition; {usable - held + allocation.row_bytes} of {usable} are "
+                f"{allocation.row_bytes} bytes per partition; {usable - in_use + allocation.row_bytes} of {usable} are "
                 f"available; alive: {_biggest(alive, allocation)}"
             )
-        peak = max(peak, held)
+        peak = max(peak, in_use)
     return peak
 
 
@@ -170,20 +170,20 @@ class Quadrants:
 
     def take(self, tile: Allocation) -> int:
         """Allocate a tile, and return the number of bytes that are then in use in its partitions."""
-        held, size = self._held, tile.row_bytes
+        held_bytes, size = self._held, tile.row_bytes
         if tile.partitions > 64:
-            held[0] += size
-            held[1] += size
-            held[2] += size
-            held[3] += size
-            return max(held)
+            held_bytes[0] += size
+            held_bytes[1] += size
+            held_bytes[2] += size
+            held_bytes[3] += size
+            return max(held_bytes)
         width = 1 if tile.partitions <= 32 else 2
         places = [range(first, first + width) for first in range(0, _QUADRANTS, width)]
-        place = min(places, key=lambda quadrants: max(held[q] for q in quadrants))
-        self._places[tile.uid] = place
-        for quadrant in place:
-            held[quadrant] += size
-        return max(held[quadrant] for quadrant in place)
+        start = min(places, key=lambda quadrants: max(held_bytes[q] for q in quadrants))
+        self._places[tile.uid] = start
+        for quadrant in start:
+            held_bytes[quadrant] += size
+        return max(held_bytes[quadrant] for quadrant in start)
 
     def free(self, tile: Allocation) -> None:
         for quadrant in self._places.pop(tile.uid, _ALL):
@@ -206,11 +206,11 @@ class Banks:
         size = tile.row_bytes
         if size > PSUM_BANK_BYTES:
             return self._take_whole(tile, -(-size // PSUM_BANK_BYTES))
-        for bank, taken in enumerate(self._taken):
+        for bank, tiles in enumerate(self._taken):
             start = 0
-            for position, (begin, end, _) in enumerate([*taken, (PSUM_BANK_BYTES, PSUM_BANK_BYTES, -1)]):
+            for position, (begin, end, _) in enumerate([*tiles, (PSUM_BANK_BYTES, PSUM_BANK_BYTES, -1)]):
                 if begin - start >= size:
-                    taken.insert(position, (start, start + size, tile.uid))
+                    tiles.insert(position, (start, start + size, tile.uid))
                     self._places[tile.uid] = range(bank, bank + 1)
                     return True
                 start = end
@@ -220,8 +220,8 @@ class Banks:
         """Allocate `count` consecutive empty banks. Return False if there are no such banks."""
         for bank in range(PSUM_BANKS - count + 1):
             if not any(self._taken[bank : bank + count]):
-                for taken in self._taken[bank : bank + count]:
-                    taken.append((0, PSUM_BANK_BYTES, tile.uid))
+                for tiles in self._taken[bank : bank + count]:
+                    tiles.append((0, PSUM_BANK_BYTES, tile.uid))
                 self._places[tile.uid] = range(bank, bank + count)
                 return True
         return False
@@ -232,7 +232,7 @@ class Banks:
 
     def used(self) -> int:
         """Return the number of banks in use."""
-        return sum(1 for taken in self._taken if taken)
+        return sum(1 for tiles in self._taken if tiles)
 
 
 def _biggest(alive: list[tuple[int, int, Allocation]], newest: Allocation) -> str:

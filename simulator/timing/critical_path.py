@@ -203,9 +203,9 @@ class _DmaQueues:
         self._order = list(phases)
         self._numbers = {index: number for number, index in enumerate(self._order)}
         self._served: list[list[int]] = [[] for _ in range(PIPE)]  # DMA indices, for each engine
-        self._piped = [number for number, found in enumerate(phases.values()) if found.begins]
-        for number, found in enumerate(phases.values()):
-            for engine in range(found.place, found.place + len(found.begins)):
+        self._piped = [number for number, phase in enumerate(phases.values()) if phase.begins]
+        for number, phase in enumerate(phases.values()):
+            for engine in range(phase.place, phase.place + len(phase.begins)):
                 self._served[engine].append(number)
 
     def before(self, index: int, bound: int) -> int:

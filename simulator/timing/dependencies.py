@@ -85,10 +85,10 @@ class Unit:
         """Return the segments that a read overlaps."""
         if len(self.segments) < _MANY:
             return [segment for segment in self.segments if segment.access.overlaps(access)]
-        found = self._touched.get(access)
-        if found is None:
-            found = self._touched[access] = [s for s in self.segments if s.access.overlaps(access)]
-        return found
+        buckets = self._touched.get(access)
+        if buckets is None:
+            buckets = self._touched[access] = [s for s in self.segments if s.access.overlaps(access)]
+        return buckets
 
     def replace(self, segments: list[Segment]) -> None:
         """Replace the segments of the unit after a write."""
@@ -146,7 +146,7 @@ class _Analysis:
     def _written(self) -> dict[Allocation, list[Access]]:
         """Return the distinct regions of each allocation that are written. Usually there is only one."""
         written: dict[Allocation, list[Access]] = {}
-        seen: set[tuple[Allocation, int, int, int, int, int]] = set()
+        regions: set[tuple[Allocation, int, int, int, int, int]] = set()
         for access in (access for instruction in self.program for access in instruction.writes):
             places = written.get(access[0])
             if places is None:
@@ -156,8 +156,8 @@ class _Analysis:
             if access[1:5] == first[1:5] and access[7] == first[7]:
                 continue
             key = (access[0], access[1], access[2], access[3], access[4], access[7])
-            if key not in seen:
-                seen.add(key)
+            if key not in regions:
+                regions.add(key)
                 places.append(access)
         return written
 
@@ -350,7 +350,7 @@ class _HbmTensor:
         places = self._range(access)
         if len(places) == 1:
             return [s for s in self._buckets[places[0]] if s.access.overlaps(access)]
-        segments = {id(s): s for place in places for s in self._buckets[place]}
+        segments = {id(s): s for bucket in places for s in self._buckets[bucket]}
         return [s for s in segments.values() if s.access.overlaps(access)]
 
     def readers_since(self, access: Access, index: int) -> None:
@@ -362,7 +362,7 @@ class _HbmTensor:
 
     def add(self, segment: Segment) -> None:
         access = segment.access
-        for place in self._range(access):
-            bucket = self._buckets[place]
+        for index in self._range(access):
+            bucket = self._buckets[index]
             bucket[:] = [s for s in bucket if not (s.access.pitch == access.pitch and contains(access, s.access))]
             bucket.append(segment)

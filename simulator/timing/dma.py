@@ -26,18 +26,18 @@ def engine_times(transfer: Transfer, machine: Machine) -> tuple[int, tuple[float
     descriptors, partitions, row = transfer.descriptors, transfer.partitions, transfer.row
     first, last = row // LANES, (row + max(partitions, 1) - 1) // LANES
     single = transfer.dge and (not transfer.software or _scattered(transfer))
-    each = element_time(transfer.bytes / descriptors, machine, single, transfer.narrow)
+    element_ns = element_time(transfer.bytes / descriptors, machine, single, transfer.narrow)
     short = transfer.bytes < machine.partial_write * descriptors
     if short and transfer.span and single:  # the engines compete for HBM channels
-        each *= 1 + (last - first) / machine.hbm_channels
+        element_ns *= 1 + (last - first) / machine.hbm_channels
     if transfer.software and not transfer.load and descriptors > partitions:  # several elements per partition
-        each += machine.swdge_element_ns if transfer.bytes < machine.swdge_gathered * descriptors else 0.0
+        element_ns += machine.swdge_element_ns if transfer.bytes < machine.swdge_gathered * descriptors else 0.0
     if transfer.transpose:
-        each /= machine.dma_transpose_hbm if transfer.hbm else machine.dma_transpose_sbuf
+        element_ns /= machine.dma_transpose_hbm if transfer.hbm else machine.dma_transpose_sbuf
     last_write = machine.semaphore_ns
     if partitions == 0:  # from HBM to HBM; the engines share the transfer equally
-        return 0, (descriptors * each / ENGINES + last_write,) * ENGINES
-    a_partition = descriptors / partitions * each
+        return 0, (descriptors * element_ns / ENGINES + last_write,) * ENGINES
+    a_partition = descriptors / partitions * element_ns
     return first, tuple(
         [
             a_partition * (min(row + partitions, (e + 1) * LANES) - max(row, e * LANES)) + last_write

@@ -67,9 +67,9 @@ def weakest_error(target: str, kind: str, by_resource: Mapping[str, float]) -> f
     The result is the largest error of the kernel's kind and the kinds that dominate its critical path (`by_resource`).
     For kinds on the critical path that have no measurements, the error of REST is used.
     """
-    own = expected_error(target, kind)
-    if own is None or own == NOT_VALIDATED:
-        return own
+    error = expected_error(target, kind)
+    if error is None or error == NOT_VALIDATED:
+        return error
     errors, total = ERRORS[target], sum(by_resource.values())
     kinds = [KIND_OF_RESOURCE.get(name, "latency") for name, time in by_resource.items() if time >= COUNTS * total]
-    return max([own, *[errors.get(found, errors[REST]) for found in kinds]])
+    return max([error, *[errors.get(other_kind, errors[REST]) for other_kind in kinds]])

@@ -77,5 +77,5 @@ def _small_tiles(program: Sequence[Instruction]) -> list[Allocation]:
     The list is empty if the program has no more tiles in PSUM than there are banks.
     """
     written = dict.fromkeys(access.allocation for instruction in program for access in instruction.writes)
-    tiles = [each for each in written if each.region is PSUM and not each.placed]
-    return [each for each in tiles if 2 * each.row_bytes <= PSUM_BANK_BYTES] if len(tiles) > PSUM_BANKS else []
+    tiles = [tile for tile in written if tile.region is PSUM and not tile.placed]
+    return [tile for tile in tiles if 2 * tile.row_bytes <= PSUM_BANK_BYTES] if len(tiles) > PSUM_BANKS else []

@@ -67,10 +67,10 @@ def memory_use(
         start, end = _span(life, schedule.makespan)
         changes[start] = changes.get(start, 0) + life.tile.row_bytes
         changes[end] = changes.get(end, 0) - life.tile.row_bytes
-    held, points = 0, []
+    bytes_held, points = 0, []
     for time in sorted(changes):
-        held += changes[time]
-        points.append((time, held))
+        bytes_held += changes[time]
+        points.append((time, bytes_held))
     peak_ns, peak = max(points, key=lambda point: point[1])
     alive = [life for life in lives if _span(life, schedule.makespan)[0] <= peak_ns < _span(life, schedule.makespan)[1]]
     owners = sorted((_tile_life(life, peak_ns, schedule.makespan) for life in alive), key=lambda tile: -tile.bytes)
@@ -107,9 +107,9 @@ def _span(life: _Life, makespan: float) -> tuple[float, float]:
 
 def _tile_life(life: _Life, at: float, makespan: float) -> TileLife:
     start, end = _span(life, makespan)
-    before = max((done for _, done in life.touched if done <= at), default=start)
+    before = max((last_use for _, last_use in life.touched if last_use <= at), default=start)
     after = min((begin for begin, _ in life.touched if begin >= at), default=end)
-    idle = 0.0 if any(begin <= at < done for begin, done in life.touched) else after - before
+    idle = 0.0 if any(begin <= at < last_use for begin, last_use in life.touched) else after - before
     tile = life.tile
     return TileLife(
         name=_name(tile),

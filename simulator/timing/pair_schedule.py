@@ -41,13 +41,13 @@ def pair_schedule(
     releases: tuple[dict[int, float], dict[int, float]] = ({}, {})
     for _ in range(max(_PASSES, len(meetings) + 1)):
         first, second = (schedule(programs[core], target, shared, releases[core]) for core in (0, 1))
-        changed = False
+        is_changed = False
         for pair in meetings:
             starts = first.start[pair[0]], second.start[pair[1]]
             core = 0 if starts[0] < starts[1] else 1  # the core that arrives first
             if max(starts) > starts[core] + _SETTLED_NS:
                 releases[core][pair[core]] = max(starts)
-                changed = True
-        if not changed:
+                is_changed = True
+        if not is_changed:
             break
     return first, second

@@ -33,32 +33,32 @@ class Ports:
         """Reserve the ports of an instruction that could start on `unit` at `start`, and return the time at which they
         are available."""
         if self._shared:
-            held = self._whole(instruction)
+            banks = self._whole(instruction)
         elif unit in _AT_PSUM and (self._placed or any([version.psum for version in versions])):
-            held = _banks(instruction, versions)
+            banks = _banks(instruction, versions)
         else:
             return start
-        for port in held:
+        for port in banks:
             if self._free[port] > start:
                 start, self.held_by = self._free[port], self._holders[port]
-        for port in held:
+        for port in banks:
             self._free[port] = start + interval
             self._holders[port] = instruction.index
         return start
 
     def _whole(self, instruction: Instruction) -> list[int]:
         regions = {access.allocation.region for access in (*instruction.reads, *instruction.writes)}
-        held = []
+        banks = []
         if PSUM in regions and instruction.engine in _AT_PSUM:
-            held.append(_ALL_PSUM)
+            banks.append(_ALL_PSUM)
         if SBUF in regions and instruction.engine in _AT_SBUF:
-            held.append(_ALL_SBUF)
-        return held
+            banks.append(_ALL_SBUF)
+        return banks
 
 
 def _banks(instruction: Instruction, versions: list[Version]) -> list[int]:
     """Return the banks that an instruction accesses, from the buffers or the explicit addresses of its tiles."""
-    held = [version.bank for version in versions if 0 <= version.bank < PSUM_BANKS]
+    ports = [version.bank for version in versions if 0 <= version.bank < PSUM_BANKS]
     larger = [version.whole for version in versions if version.whole]
     for access in (*instruction.reads, *instruction.writes):
         allocation = access.allocation
@@ -66,7 +66,7 @@ def _banks(instruction: Instruction, versions: list[Version]) -> list[int]:
             continue
         places = range(access.byte // PSUM_BANK_BYTES, (access.byte_end - 1) // PSUM_BANK_BYTES + 1)
         if allocation.placed:
-            held += places
+            ports += places
         elif larger and allocation.row_bytes > PSUM_BANK_BYTES:
-            held += [bank for banks in larger for bank in banks[places.start : places.stop]]
-    return held
+            ports += [bank for banks in larger for bank in banks[places.start : places.stop]]
+    return ports

@@ -95,8 +95,8 @@ class ProgramTiming:
         order remains possible and no instruction would start later in it.
         """
         programs = tuple(faster_program(program, resource, times) for program in self.programs)
-        found = self._makespan_of(programs, faster_machine(self.machine, resource, times))
-        return min(found, self.makespan) if times >= 1 else max(found, self.makespan)
+        makespan = self._makespan_of(programs, faster_machine(self.machine, resource, times))
+        return min(makespan, self.makespan) if times >= 1 else max(makespan, self.makespan)
 
     def _makespan_of(self, programs: tuple[list[Instruction], ...], constants: Machine) -> float:
         """Return the makespan in nanoseconds if the cores ran other programs."""
@@ -220,7 +220,7 @@ class PairTiming(ProgramTiming):
         first, second = programs
         with uncollected():
             schedules = pair_schedule((first, second), self.meetings, self.target, constants)
-        return max(each.makespan for each in schedules)
+        return max(schedule.makespan for schedule in schedules)
 
     @cached_property
     def timeline(self) -> tuple[Event, ...]:

@@ -79,25 +79,25 @@ def find_reuse(programs: Programs, now_ns: float, makespan: Callable[[Programs],
         makespan: a function that returns the makespan of modified programs.
     """
     uses = [_uses(program) for program in programs]
-    found = sorted(
-        ((tile, splits) for each in uses for tile, splits in each.items()),
+    candidates = sorted(
+        ((tile, splits) for tile_splits in uses for tile, splits in tile_splits.items()),
         key=lambda pair: (-len(pair[1]), pair[0].uid),
     )[:_MOST_TILES]
     size = sum(len(program) for program in programs)
-    if not found or (len(found) + 1) * size > _MOST_SCHEDULED:
+    if not candidates or (len(candidates) + 1) * size > _MOST_SCHEDULED:
         return None
 
     def time(tiles: Collection[Allocation]) -> float:
         """Return the makespan if the given tiles are split."""
-        chosen = [{tile: splits for tile, splits in each.items() if tile in tiles} for each in uses]
-        return makespan(tuple(map(_renamed, programs, chosen)))
+        selected = [{tile: splits for tile, splits in tile_splits.items() if tile in tiles} for tile_splits in uses]
+        return makespan(tuple(map(_renamed, programs, selected)))
 
-    splits = dict(found)
+    splits = dict(candidates)
     if now_ns - time(splits) < LEAST_SHARE * now_ns:
         return None
     tiles, best = _needed(list(splits), time, _NEEDED_SHARE * now_ns)
-    shown = tuple(sorted((_shown(tile, splits[tile], programs) for tile in tiles), key=lambda tile: tile.line))
-    return Reuse(shown, (now_ns - best) / 1000)
+    reused = tuple(sorted((_shown(tile, splits[tile], programs) for tile in tiles), key=lambda tile: tile.line))
+    return Reuse(reused, (now_ns - best) / 1000)
 
 
 def _needed(
@@ -109,7 +109,7 @@ def _needed(
     """
     best = time(tiles)
     for tile in reversed(tiles):
-        others = [each for each in tiles if each is not tile]
+        others = [other for other in tiles if other is not tile]
         if others and (without := time(others)) <= best + tolerance:
             tiles, best = others, without
     return tiles, best
@@ -144,7 +144,7 @@ class _Contents:
         self._spans += [(writer, index) for written, writer in self._segments if written.overlaps(access)]
 
     def write(self, access: Access, index: int) -> None:
-        self._segments = [each for each in self._segments if not contains(access, each[0])]
+        self._segments = [segment for segment in self._segments if not contains(access, segment[0])]
         self._segments.append((access, index))
         self._writes.append(index)
 
@@ -169,15 +169,15 @@ def _renamed(program: list[Instruction], splits: dict[Allocation, list[int]]) ->
     current: dict[Allocation, Allocation] = {}
     begins: dict[int, list[Allocation]] = {}
     for tile, places in splits.items():
-        for place in places:
-            begins.setdefault(place, []).append(tile)
+        for position in places:
+            begins.setdefault(position, []).append(tile)
     renamed = []
     for index, instruction in enumerate(program):
         for tile in begins.get(index, ()):
             current[tile] = _copy(tile)
         accesses = (*instruction.reads, *instruction.writes)
-        changed = current and any(access.allocation in current for access in accesses)
-        renamed.append(_moved(instruction, current) if changed else instruction)
+        is_renamed = current and any(access.allocation in current for access in accesses)
+        renamed.append(_moved(instruction, current) if is_renamed else instruction)
     return renamed
 
 

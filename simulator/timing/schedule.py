@@ -237,11 +237,11 @@ class _Simulation:
         best = _NEVER
         for unit, cost in ((instruction.engine, instruction.cost), *instruction.options):
             queue = _QUEUE[unit]
-            done = max(ready, self.free[queue] + self.queued[queue]) + cost.latency
-            if done < best:
-                best, chosen = done, (queue, cost)
-        self.queue[index], self.cost[index] = chosen
-        self.queued[chosen[0]] += chosen[1].interval
+            result_time = max(ready, self.free[queue] + self.queued[queue]) + cost.latency
+            if result_time < best:
+                best, choice = result_time, (queue, cost)
+        self.queue[index], self.cost[index] = choice
+        self.queued[choice[0]] += choice[1].interval
 
     def _issue(self, index: int, queue: int, time: float) -> None:
         """Start an instruction on an engine at `time`."""
@@ -251,8 +251,8 @@ class _Simulation:
         self.previous, self.last[queue] = self.last[queue], index
         instruction = self.program[index]
         is_dma = instruction.dma is not None
-        start, end, done = (_Simulation._run_dma if is_dma else _RUN[queue])(self, index, instruction, time)
-        self.start[index], self.end[index], self.done[index] = start, end, done
+        start, end, result_time = (_Simulation._run_dma if is_dma else _RUN[queue])(self, index, instruction, time)
+        self.start[index], self.end[index], self.done[index] = start, end, result_time
         self.busy[queue] += end - start
         self.free[queue] = end
         if self.place[index] >= 0:
@@ -262,8 +262,8 @@ class _Simulation:
         self._release_successors(index, queue, is_dma)
         for version in self.uses[index]:
             left = version.left = version.left - 1
-            if done > version.free_at:
-                version.free_at = done
+            if result_time > version.free_at:
+                version.free_at = result_time
                 version.last = index
             if not left:
                 self.buffers.release(version)
@@ -276,8 +276,8 @@ class _Simulation:
         end, result_time = self.end[index], self.done[index]
         hops, read = (self.landed, result_time) if is_dma else (self.hops, end)
         ready, waits, queues = self.ready, self.waits, self.queue
-        for packed in successors:
-            successor, kind = packed >> 2, packed & 3
+        for encoded in successors:
+            successor, kind = encoded >> 2, encoded & 3
             to = queues[successor]
             if kind == ORDER:
                 since = when = self.start[index]
@@ -307,9 +307,9 @@ class _Simulation:
     def _run_elementwise(self, index: int, instruction: Instruction, start: float) -> Times:
         interval, latency, _, _ = self.cost[index]
         unit, ports = _UNITS[self.queue[index]], self.ports
-        taken = ports.take(instruction, unit, self.uses[index], start, interval)
-        if taken > start:
-            start = self.since[index] = taken
+        free_at = ports.take(instruction, unit, self.uses[index], start, interval)
+        if free_at > start:
+            start = self.since[index] = free_at
             self.cause[index] = ports.held_by * KINDS + PORT
         return start, start + interval, start + latency
 
@@ -330,33 +330,33 @@ class _Simulation:
         transfer, m = instruction.dma, self.machine
         assert transfer is not None
         if transfer.beside:
-            found = self.phases[index] = phases_beside(transfer, m, start)
-            self.moving[index] = found.first_byte, found.last + m.load_landing_ns
-            return start, found.last - found.latency, found.last + m.load_landing_ns
+            phases = self.phases[index] = phases_beside(transfer, m, start)
+            self.moving[index] = phases.first_byte, phases.last + m.load_landing_ns
+            return start, phases.last - phases.latency, phases.last + m.load_landing_ns
         known = self.moves.get(id(transfer))
         if known is None:
             known = self.moves[id(transfer)] = (*engine_times(transfer, m), channel_time(transfer, m))
-        place, times, in_channels = known
+        start_place, times, in_channels = known
         ready, rate, skew, latency = trigger(transfer, m, len(times), start)
         issued = ready + rate * transfer.descriptors
         # The DMA engines process the first descriptors while later descriptors are still being generated.
         first_byte = ready + rate * min(transfer.descriptors, PARTITIONS) + latency
-        moving, earliest, last_byte, bound = _NEVER, place, issued + latency, DESCRIPTORS
-        free, busy, begins, first = self.dma_free, self.dma_busy, [], place
+        moving, earliest, last_byte, bound = _NEVER, start_place, issued + latency, DESCRIPTORS
+        free, busy, begins, first = self.dma_free, self.dma_busy, [], start_place
         for time in times:
-            begin = free[place]
-            first_here = first_byte + skew * (place - first)
+            begin = free[start_place]
+            first_here = first_byte + skew * (start_place - first)
             if begin < first_here:
                 begin = first_here
             begins.append(begin)
             if begin < moving:
-                moving, earliest = begin, place
+                moving, earliest = begin, start_place
             finished = begin + time
-            free[place] = finished
-            busy[place] += time
+            free[start_place] = finished
+            busy[start_place] += time
             if finished > last_byte:
-                last_byte, bound = finished, place
-            place += 1
+                last_byte, bound = finished, start_place
+            start_place += 1
         rate = m.pitched_rate if transfer.pitched else m.dma_sustained
         begin = max(self.pipe_free, first_byte)
         self.pipe_free = begin + transfer.bytes / rate

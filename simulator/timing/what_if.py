@@ -46,8 +46,8 @@ def faster_machine(machine: Machine, resource: str, times: float) -> Machine:
     values = {name: float(getattr(machine, name)) for name in TABLE}
     trigger = values["trigger_ns"]
     for name in _TIMES.get(resource, ()):
-        beside = trigger if name in _AFTER_TRIGGER else 0.0
-        values[name] = beside + (values[name] - beside) / times
+        trigger_ns = trigger if name in _AFTER_TRIGGER else 0.0
+        values[name] = trigger_ns + (values[name] - trigger_ns) / times
     for name in _RATES.get(resource, ()):
         values[name] *= times
     return Machine(values)

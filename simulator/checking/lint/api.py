@@ -52,8 +52,8 @@ def api() -> Api:
     for entry in data["classes"]:
         names[entry["module"]].add(entry["name"])
         if entry["members"] or entry["attributes"]:
-            own = {part["name"] for part in (*entry["members"], *entry["attributes"])}
-            members[f"{entry['module']}.{entry['name']}"] = own
+            documented = {part["name"] for part in (*entry["members"], *entry["attributes"])}
+            members[f"{entry['module']}.{entry['name']}"] = documented
     for entry in data["constants"]:
         names[entry["module"]].add(entry["name"])
     for entry in data["functions"]:
@@ -70,8 +70,8 @@ def api() -> Api:
     members["nki.language.tile_size"] = members["nki.language._TileSize"]
     views = [entry for entry in data["functions"] if entry.get("class") == entry.get("returns") == "NkiTensor"]
     return Api(
-        {module: frozenset(own) for module, own in names.items()},
-        {name: frozenset(own) for name, own in members.items()},
+        {module: frozenset(documented) for module, documented in names.items()},
+        {name: frozenset(documented) for name, documented in members.items()},
         signatures,
         frozenset(entry["name"] for entry in views),
         data["deprecated"],
@@ -153,7 +153,7 @@ def _missing_arguments(
 def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> Iterator[tuple[str, str]]:
     """Yield (rule, message) for each mismatch between a call and a signature. `shown` is the name of the function."""
     expanded = _is_expanded(call)
-    named = {keyword.arg for keyword in call.keywords}
+    keywords = {keyword.arg for keyword in call.keywords}
     positional = [parameter for parameter in parameters if parameter.kind == "positional"]
     takes_any = {parameter.kind for parameter in parameters}
     allowed = ", ".join(parameter.name for parameter in parameters)
@@ -163,8 +163,8 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
             f"{shown} takes at most {len(positional)} positional arguments, got {len(call.args)}; its parameters are "
             f"({allowed})",
         )
-    given = {parameter.name for parameter in positional[: len(call.args)]} if not expanded else set()
-    for name in sorted(given.intersection(named)):
+    positional_names = {parameter.name for parameter in positional[: len(call.args)]} if not expanded else set()
+    for name in sorted(positional_names.intersection(keywords)):
         yield "duplicate-argument", f"{shown} gets {name!r} both by position and by keyword"
     known = frozenset(parameter.name for parameter in parameters)
     unknown = [keyword.arg for keyword in call.keywords if keyword.arg is not None and keyword.arg not in known]
@@ -172,4 +172,4 @@ def misfits(shown: str, call: ast.Call, parameters: tuple[Parameter, ...]) -> It
         unknown_name = f"{name!r}{suggestion(name, known)}"
         yield "unknown-argument", f"{shown} has no parameter {unknown_name}; its parameters are ({allowed})"
     if not expanded:
-        yield from _missing_arguments(shown, parameters, named, given)
+        yield from _missing_arguments(shown, parameters, keywords, positional_names)

@@ -55,8 +55,8 @@ def check_outputs(scope: FunctionScope, launched: bool = True) -> None:
             _check_output(scope, tensors, output, value, launched)
     if not outputs and not _writes_argument(scope, nodes):
         for node in (node for node in nodes if isinstance(node, ast.Assign)):
-            made = tensors.of(node.value)
-            if made is not None and made.buffer == OUTPUT_BUFFER:
+            tensor = tensors.of(node.value)
+            if tensor is not None and tensor.buffer == OUTPUT_BUFFER:
                 message = (
                     f"{ast.unparse(node)}: the kernel returns nothing, so the values that it writes there are lost"
                 )
@@ -329,8 +329,8 @@ class _Calls(ast.NodeVisitor):
         dotted = modern(self._scope.external(value) or "")
         module, _, operator = dotted.rpartition(".")
         allowed = kind.names | (BYPASS if name in ("op0", "op1") else set())
-        own = INSTEAD.get(operator, operator)
-        listed = f"use nl.{own}" if own in allowed else f"there are {', '.join(sorted(allowed))}"
+        replacement = INSTEAD.get(operator, operator)
+        listed = f"use nl.{replacement}" if replacement in allowed else f"there are {', '.join(sorted(allowed))}"
         if module == "numpy":
             self._scope.report(value, "old-dialect", f"{name}={dotted} is not an operator of nki.language: {listed}")
         elif module == "nki.language" and operator in self._scope.api.names[module] and operator not in allowed:
@@ -347,10 +347,10 @@ class _Calls(ast.NodeVisitor):
             self._scope.report(node, "memset-value", message)
 
     def _check_dma(self, node: ast.Call, function: str, source: ast.expr) -> None:
-        for one in source.elts if isinstance(source, (ast.List, ast.Tuple)) else [source]:
-            tensor = self.tensors.of(one)
+        for item in source.elts if isinstance(source, (ast.List, ast.Tuple)) else [source]:
+            tensor = self.tensors.of(item)
             if tensor is not None and tensor.buffer == "psum":
-                message = f"{function} cannot read {ast.unparse(one)} in PSUM: copy it to SBUF first"
+                message = f"{function} cannot read {ast.unparse(item)} in PSUM: copy it to SBUF first"
                 self._scope.report(node, "dma-reads-psum", message)
 
     def _check_engine(self, node: ast.Call, function: str, bound: dict[str, ast.expr]) -> None:
@@ -359,8 +359,8 @@ class _Calls(ast.NodeVisitor):
             tensor = self.tensors.of(bound["dst"])
             moved = function == "nki.isa.nc_transpose" and not self._is_tensor_transpose(tensor, bound.get("engine"))
             if tensor is not None and tensor.buffer not in (None, "psum") and not moved:
-                shown = f"{function}: dst {ast.unparse(bound['dst'])} is in nl.{tensor.buffer}"
-                message = f"{shown}: the Tensor Engine writes only to nl.psum; copy the result with nisa.tensor_copy"
+                location = f"{function}: dst {ast.unparse(bound['dst'])} is in nl.{tensor.buffer}"
+                message = f"{location}: the Tensor Engine writes only to nl.psum; copy the result with nisa.tensor_copy"
                 self._scope.report(node, "matmul-output", message)
         if not self._runs_on_gpsimd(function, bound):
             return
@@ -370,8 +370,8 @@ class _Calls(ast.NodeVisitor):
         for name in sorted(bound.keys() & in_memory):
             tensor = self.tensors.of(bound[name])
             if tensor is not None and tensor.buffer == "psum":
-                shown = ast.unparse(bound[name])
-                message = f"{function}: {name} {shown} is in PSUM, which GpSimd cannot access: copy it to SBUF first"
+                location = ast.unparse(bound[name])
+                message = f"{function}: {name} {location} is in PSUM, which GpSimd cannot access: copy it to SBUF first"
                 self._scope.report(node, "gpsimd-psum", message)
 
     def _is_tensor_transpose(self, dst: Tensor | None, chosen: ast.expr | None) -> bool:

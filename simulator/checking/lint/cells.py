@@ -49,10 +49,10 @@ class Cells:
         """Read a notebook. Raises KeyError, TypeError or AttributeError if `document` is not a notebook."""
         cells = enumerate(document["cells"], 1)
         sources = {number: "".join(cell["source"]) for number, cell in cells if cell["cell_type"] == "code"}
-        found = cls(_prefix=_absent(sources.values()))
+        notebook = cls(_prefix=_absent(sources.values()))
         for number, source in sources.items():
-            found._add(number, source)
-        return found
+            notebook._add(number, source)
+        return notebook
 
     def _add(self, number: int, source: str) -> None:
         self.numbers.append(number)
@@ -69,13 +69,13 @@ class Cells:
             return [(1, self._placeholder(source))]
         self._sources[number] = source
         lines = _with_newlines(source).split("\n")
-        found: list[tuple[int, str]] = []
-        done = 0
-        while done < len(lines):
-            text, end = self._line(lines, done, [text for _, text in found])
-            found.append((done + 1, text))
-            done = end
-        return found
+        cells: list[tuple[int, str]] = []
+        cell_start = 0
+        while cell_start < len(lines):
+            text, end = self._line(lines, cell_start, [text for _, text in cells])
+            cells.append((cell_start + 1, text))
+            cell_start = end
+        return cells
 
     def _line(self, lines: Sequence[str], place: int, before: Sequence[str]) -> tuple[str, int]:
         """Return a line of a cell as Python, and the number of lines up to the end of its magic."""
@@ -112,8 +112,8 @@ class Cells:
         """Return the cell number of a line of `text`, an edited version of the text, and its line within the cell.
         Lines before the first cell belong to the first cell."""
         cell, before = self.numbers[0] if self.numbers else 1, 0
-        for number, each in enumerate(text.splitlines()[:line], 1):
-            if (marked := self._place.fullmatch(each)) and marked[1] == "cell":
+        for number, line_text in enumerate(text.splitlines()[:line], 1):
+            if (marked := self._place.fullmatch(line_text)) and marked[1] == "cell":
                 cell, before = int(marked[2]), number
         return cell, line - before
 
@@ -143,11 +143,11 @@ def _with_ends_of(old: str, text: str) -> str:
     if "\r\n" not in ends:
         return text
     lines = text.split("\n")
-    found: list[str] = []
+    pieces: list[str] = []
     for _, start, stop, first, last in SequenceMatcher(None, _with_newlines(old).split("\n"), lines).get_opcodes():
         for number, line in enumerate(lines[first:last], start):
-            found += line, ends[min(number, max(start, stop - 1), len(ends) - 1)]
-    return "".join(found[:-1])
+            pieces += line, ends[min(number, max(start, stop - 1), len(ends) - 1)]
+    return "".join(pieces[:-1])
 
 
 def _writes_python(source: str) -> bool:

@@ -47,14 +47,14 @@ def examine_file(path: Path | str) -> Examination:
     if Path(path).suffix != SUFFIX:
         return check.run(files.read(Path(path), str(path)))
     notebook = read_notebook(Path(path), str(path))
-    found = check.run(parse_module(notebook.text, str(path), Path(path)))
-    findings = [notebook.located(finding) for finding in found.findings]
-    kernels = list(found.kernels)
+    notebook_findings = check.run(parse_module(notebook.text, str(path), Path(path)))
+    findings = [notebook.located(finding) for finding in notebook_findings.findings]
+    kernels = list(notebook_findings.kernels)
     for cell, text in notebook.files:
         written = _Check(files).run(parse_module(text, f"{path}:cell {cell}", Path(path)))
         findings += [replace(finding, line=finding.line + 1) for finding in written.findings]
         kernels += written.kernels
-    return replace(found, kernels=tuple(kernels), findings=tuple(findings))
+    return replace(notebook_findings, kernels=tuple(kernels), findings=tuple(findings))
 
 
 def check_file(path: Path | str) -> list[Finding]:
@@ -67,8 +67,8 @@ def check_source(text: str, path: Path | str = "<source>") -> list[Finding]:
 
     Raises the same exceptions as `examine_file`.
     """
-    place = Path(path) if str(path) != "<source>" else None
-    module = parse_module(text, str(path), place)
+    file = Path(path) if str(path) != "<source>" else None
+    module = parse_module(text, str(path), file)
     return list(_Check(Files()).run(module).findings)
 
 
@@ -84,8 +84,8 @@ def _is_other(scope: FunctionScope, value: ast.expr, kind: str) -> bool:
         return value.value is not None
     if isinstance(value, (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.JoinedStr, ast.Lambda)):
         return True
-    made = scope.external(value.func) if isinstance(value, ast.Call) else scope.external(value)
-    return made is not None and made.startswith("nki.") and (made != kind or not isinstance(value, ast.Call))
+    origin = scope.external(value.func) if isinstance(value, ast.Call) else scope.external(value)
+    return origin is not None and origin.startswith("nki.") and (origin != kind or not isinstance(value, ast.Call))
 
 
 class _Check:
@@ -128,7 +128,7 @@ class _Check:
         names = sorted({kernel.node.name for kernel in kernels})
         self._check_grids(module, names)
         findings = self._files.without_silenced(self._findings, module)
-        lines = frozenset((each.path, each.line) for each in self._findings)
+        lines = frozenset((finding.path, finding.line) for finding in self._findings)
         return Examination(tuple(names), tuple(sorted(findings)), tuple(sorted(self._reached)), lines)
 
     # Kernels
@@ -248,17 +248,19 @@ class _Check:
 def _launched(module: Module) -> frozenset[str]:
     """Return the names that the module calls outside of its jitted functions, either directly or by passing them to
     another function."""
-    found: set[str] = set()
+    kernels: set[str] = set()
     waiting: list[ast.AST] = list(module.tree.body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(each) for each in node.decorator_list):
+        if isinstance(node, ast.FunctionDef) and any(
+            "jit" in ast.unparse(decorator) for decorator in node.decorator_list
+        ):
             continue
         if isinstance(node, ast.Call):
             called = node.func.value if isinstance(node.func, ast.Subscript) else node.func
-            found.update(each.id for each in (called, *node.args) if isinstance(each, ast.Name))
+            kernels.update(name.id for name in (called, *node.args) if isinstance(name, ast.Name))
         waiting.extend(ast.iter_child_nodes(node))
-    return frozenset(found)
+    return frozenset(kernels)
 
 
 def _functions(module: Module, node: ast.AST, enclosing: tuple[FunctionNode, ...]) -> Iterator[Definition]:

@@ -52,17 +52,17 @@ def _bound_otherwise(node: ast.AST) -> list[str]:
 
 def _living(body: list[ast.stmt], constants: dict[str, Any]) -> list[ast.stmt]:
     """Return the statements of a block that may be executed."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for node in body:
-        chosen = _branch(node, constants)
-        if chosen is None:
+        branch = _branch(node, constants)
+        if branch is None:
             _shorten_blocks(node, constants)
-            found.append(node)
+            statements.append(node)
         else:
-            found += _living(chosen, constants) if chosen else []
-        if found and isinstance(found[-1], ENDING):
+            statements += _living(branch, constants) if branch else []
+        if statements and isinstance(statements[-1], ENDING):
             break
-    return found or [ast.copy_location(ast.Pass(), body[0])]
+    return statements or [ast.copy_location(ast.Pass(), body[0])]
 
 
 def _shorten_blocks(node: ast.stmt, constants: dict[str, Any]) -> None:

@@ -153,8 +153,8 @@ def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, boun
         returned = f"the body of {function} returns {ast.unparse(body.body)}; it must return nothing"
         if not (isinstance(body.body, ast.Constant) and body.body.value is None):
             scope.report(body, "device-loop", f"{returned}: keep values in SBUF or HBM")
-    found = _function(scope, body) if body is not None else None
-    for statement in _own_returns(found) if found is not None else ():
+    body_function = _function(scope, body) if body is not None else None
+    for statement in _own_returns(body_function) if body_function is not None else ():
         if statement.value is not None and not (
             isinstance(statement.value, ast.Constant) and statement.value.value is None
         ):
@@ -176,11 +176,11 @@ def _function(scope: FunctionScope, name: ast.expr) -> FunctionNode | None:
 
 def _own_returns(function: FunctionNode) -> list[ast.Return]:
     """Return the return statements of a function, excluding nested functions."""
-    found, waiting = [], list[ast.AST](function.body)
+    returns, waiting = [], list[ast.AST](function.body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Return):
-            found.append(node)
+            returns.append(node)
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             waiting.extend(ast.iter_child_nodes(node))
-    return found
+    return returns

@@ -95,5 +95,5 @@ class FunctionScope:
 
 def _imports_of(function: FunctionNode) -> dict[str, Import]:
     """Return the imports inside a function."""
-    found = bindings_of(node for node in ast.walk(function) if isinstance(node, (ast.Import, ast.ImportFrom)))
-    return {name: binding for name, binding in found.items() if isinstance(binding, Import)}
+    imports = bindings_of(node for node in ast.walk(function) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    return {name: binding for name, binding in imports.items() if isinstance(binding, Import)}

@@ -193,11 +193,11 @@ def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Impo
 def _names_of_parts(statement: ast.stmt) -> Iterator[str]:
     """Yield the names that a compound statement assigns outside its blocks."""
     for child in ast.iter_child_nodes(statement):
-        own = child.pattern if isinstance(child, ast.match_case) else child
-        if isinstance(own, (ast.expr, ast.withitem, ast.pattern)):
-            yield from stored_names(own)
-        elif isinstance(own, ast.ExceptHandler) and own.name:
-            yield own.name
+        expression = child.pattern if isinstance(child, ast.match_case) else child
+        if isinstance(expression, (ast.expr, ast.withitem, ast.pattern)):
+            yield from stored_names(expression)
+        elif isinstance(expression, ast.ExceptHandler) and expression.name:
+            yield expression.name
 
 
 def blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -222,7 +222,7 @@ def stored_names(node: ast.AST) -> Iterator[str]:
 
 
 def _changed_globals(tree: ast.Module) -> dict[str, int]:
-    changed: dict[str, int] = {}
+    writers: dict[str, int] = {}
     assigned: set[str] = set()
     for statement in tree.body:
         if not isinstance(statement, (ast.Assign, ast.AugAssign)):
@@ -231,16 +231,16 @@ def _changed_globals(tree: ast.Module) -> dict[str, int]:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         for name in itertools.chain.from_iterable(map(stored_names, targets)):
             if is_update or name in assigned:
-                changed.setdefault(name, statement.lineno)
+                writers.setdefault(name, statement.lineno)
             if not is_update:
                 assigned.add(name)
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             for name in node.names:
-                changed.setdefault(name, node.lineno)
+                writers.setdefault(name, node.lineno)
     variables = {name for name, binding in bindings_of(tree.body).items() if isinstance(binding, Assigned)}
-    _add_mutations(tree, variables, changed)
-    return changed
+    _add_mutations(tree, variables, writers)
+    return writers
 
 
 def _add_mutations(scope: ast.AST, visible: set[str], changed: dict[str, int]) -> None:
@@ -305,8 +305,8 @@ Resolved: TypeAlias = External | Definition | Module
 def is_silenced(finding: Finding, lines: Sequence[str]) -> bool:
     """Return True if the line of a finding has a comment `# noqa`, or `# noqa:` with the rule of the finding."""
     text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
-    found = _NOQA.search(text)
-    return found is not None and (found[1] is None or finding.rule in re.split(r"[\s,]+", found[1].strip()))
+    match = _NOQA.search(text)
+    return match is not None and (match[1] is None or finding.rule in re.split(r"[\s,]+", match[1].strip()))
 
 
 class Files:
@@ -326,7 +326,7 @@ class Files:
     def without_silenced(self, findings: Iterable[Finding], module: Module) -> list[Finding]:
         """Return the findings, except for those on lines that end in `# noqa` or `# noqa: RULE`."""
         lines = {known.shown: known.lines for known in (module, *self._modules.values())}
-        return [each for each in findings if not is_silenced(each, lines.get(each.path, []))]
+        return [finding for finding in findings if not is_silenced(finding, lines.get(finding.path, []))]
 
     def find(self, module: Module, level: int, dotted: str) -> Module | None:
         """Return the module to which an import in `module` refers, if its file can be found."""
@@ -340,14 +340,14 @@ class Files:
         if not dotted or dotted.split(".")[0] in sys.stdlib_module_names:
             return None
         while True:
-            found = self._at(folder, dotted)
-            if found is not None or folder == folder.parent or not (folder / "__init__.py").is_file():
-                return found
+            found_module = self._at(folder, dotted)
+            if found_module is not None or folder == folder.parent or not (folder / "__init__.py").is_file():
+                return found_module
             folder = folder.parent
 
     def _search(self, folder: Path, dotted: str) -> Module | None:
-        place = folder.joinpath(*dotted.split(".")) if dotted else folder
-        for path in (place.with_name(place.name + ".py") if dotted else None, place / "__init__.py"):
+        candidate = folder.joinpath(*dotted.split(".")) if dotted else folder
+        for path in (candidate.with_name(candidate.name + ".py") if dotted else None, candidate / "__init__.py"):
             if path is not None and path.is_file():
                 return self.read(path)
         return None

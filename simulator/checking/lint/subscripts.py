@@ -28,8 +28,8 @@ def view_shape(shape: tuple[int, ...], on_chip: bool, view: ast.Subscript, numbe
                 return None
             extents.append(-((bounds[0] - bounds[1]) // bounds[2]))
             continue
-        found = number(index)
-        if found is None or not -extent <= found < extent:
+        position = number(index)
+        if position is None or not -extent <= position < extent:
             return None
         last = dimension == len(shape) - 1
         if (on_chip and (dimension == 0 or (last and len(extents) < 2))) or (last and not extents):
@@ -51,9 +51,9 @@ def check_subscript(
 
 
 def _faults(shape: tuple[int, ...], view: ast.Subscript, number: Number) -> Iterator[str]:
-    given = _indices(view)
-    count = sum(not _is_ellipsis(index) for index in given)
-    if count > len(shape) and not any(isinstance(index, ast.Starred) for index in given):
+    indices = _indices(view)
+    count = sum(not _is_ellipsis(index) for index in indices)
+    if count > len(shape) and not any(isinstance(index, ast.Starred) for index in indices):
         yield f"{count} indices for {len(shape)} dimensions"
         return
     for dimension, (index, extent) in enumerate(zip(_each_index(view, len(shape)) or (), shape)):
@@ -62,9 +62,9 @@ def _faults(shape: tuple[int, ...], view: ast.Subscript, number: Number) -> Iter
             if bounds is not None and not 0 <= bounds[0] <= bounds[1] <= extent:
                 yield f"{bounds[0]}:{bounds[1]} of dimension {dimension} must lie in 0:{extent}"
             continue
-        found = number(index)
-        if found is not None and not -extent <= found < extent:
-            yield f"index {found} of dimension {dimension} is out of bounds; it must be 0 to {extent - 1}"
+        position = number(index)
+        if position is not None and not -extent <= position < extent:
+            yield f"index {position} of dimension {dimension} is out of bounds; it must be 0 to {extent - 1}"
 
 
 def _bounds(index: ast.Slice, extent: int, number: Number) -> tuple[int, int, int] | None:
@@ -79,13 +79,13 @@ def _bounds(index: ast.Slice, extent: int, number: Number) -> tuple[int, int, in
 
 def _each_index(view: ast.Subscript, rank: int) -> list[ast.expr] | None:
     """Return one index for each dimension, or None for a subscript that the simulator refuses or that is expanded."""
-    given = _indices(view)
-    count = sum(not _is_ellipsis(index) for index in given)
-    if count > rank or len(given) - count > 1 or any(isinstance(each, ast.Starred) for each in given):
+    indices = _indices(view)
+    count = sum(not _is_ellipsis(index) for index in indices)
+    if count > rank or len(indices) - count > 1 or any(isinstance(item, ast.Starred) for item in indices):
         return None
-    at = next((position for position, index in enumerate(given) if _is_ellipsis(index)), len(given))
+    at = next((position for position, index in enumerate(indices) if _is_ellipsis(index)), len(indices))
     filling: list[ast.expr] = [ast.Slice() for _ in range(rank - count)]
-    return [*given[:at], *filling, *given[at + 1 :]]
+    return [*indices[:at], *filling, *indices[at + 1 :]]
 
 
 def _indices(view: ast.Subscript) -> list[ast.expr]:

@@ -106,15 +106,15 @@ class LocalTensors:
             self._collect(child)
 
     def _parameters(self, node: FunctionNode | ast.Lambda) -> None:
-        given = self._bodies.get(node if isinstance(node, ast.Lambda) else node.name)
+        arguments = self._bodies.get(node if isinstance(node, ast.Lambda) else node.name)
         for position, argument in enumerate(parameters(node.args)):
-            known = DeviceNumber(given) if given is not None and position == 0 else None
+            known = DeviceNumber(arguments) if arguments is not None and position == 0 else None
             self._assigned.setdefault(argument.arg, []).append(known)
 
     def _assign(self, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
-            whole = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
-            if whole and len(target.elts) == len(value.elts):
+            is_plain = not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+            if is_plain and len(target.elts) == len(value.elts):
                 for element, part in zip(target.elts, value.elts):
                     self._assign(element, part)
                 return
@@ -261,12 +261,12 @@ def _loop_bodies(function: FunctionNode, resolve: Resolve) -> dict[str | ast.Lam
     """Return the nested functions that device loops call, with a description of the argument that the loop passes."""
     bodies: dict[str | ast.Lambda, str] = {}
     for loop, call in _loops(function, resolve):
-        given = "the index of nl.fori_loop" if loop.endswith("fori_loop") else "the condition of nl.while_loop"
+        description = "the index of nl.fori_loop" if loop.endswith("fori_loop") else "the condition of nl.while_loop"
         for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
             if isinstance(argument, ast.Name):
-                bodies[argument.id] = given
+                bodies[argument.id] = description
             elif isinstance(argument, ast.Lambda):
-                bodies[argument] = given
+                bodies[argument] = description
     return bodies
 
 

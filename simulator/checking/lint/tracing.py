@@ -180,8 +180,8 @@ class _Tracing(ast.NodeVisitor):
         if any(isinstance(operator, (ast.Eq, ast.NotEq)) for operator in node.ops):
             for operand in operands:
                 self._check_dtype(operand)
-            named = {self._class_of(operand) for operand in operands} - {None}
-            for name in sorted(str(name) for name in named):
+            classes = {self._class_of(operand) for operand in operands} - {None}
+            for name in sorted(str(name) for name in classes):
                 message = (
                     f"{ast.unparse(node)}: {name} has no __eq__, so objects are compared by identity; NKI 0.6 compared "
                     "their fields: make it a dataclass"
@@ -199,10 +199,10 @@ class _Tracing(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if not isinstance(node.ctx, ast.Load) or node.id in self._reported:
             return
-        changed = self._scope.changed_global(node.id)
-        if changed is not None:
+        writer = self._scope.changed_global(node.id)
+        if writer is not None:
             self._reported.add(node.id)
-            message = f"the global variable {node.id!r} changes in line {changed}: pass it as an argument"
+            message = f"the global variable {node.id!r} changes in line {writer}: pass it as an argument"
             self._scope.report(node, "global-state", message)
 
 
@@ -217,11 +217,11 @@ def _is_jitted(definition: Definition, scope: FunctionScope) -> bool:
 def _constructed(scope: FunctionScope) -> dict[str, str]:
     """Map each local name that refers only to objects of a class without custom equality to the name of the class."""
     assigned = [node for node in ast.walk(scope.function) if isinstance(node, ast.Assign)]
-    found: dict[str, set[str | None]] = {}
+    classes: dict[str, set[str | None]] = {}
     for node in assigned:
-        for target in (each for each in node.targets if isinstance(each, ast.Name)):
-            found.setdefault(target.id, set()).add(_plain_class(scope, node.value))
-    single = {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
+        for target in (candidate for candidate in node.targets if isinstance(candidate, ast.Name)):
+            classes.setdefault(target.id, set()).add(_plain_class(scope, node.value))
+    single = {name: next(iter(kinds)) for name, kinds in classes.items() if len(kinds) == 1}
     return {name: kind for name, kind in single.items() if kind is not None}
 
 
