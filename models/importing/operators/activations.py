@@ -15,7 +15,7 @@ from ..onnx_file import Node
 from ..steps import activate, affine_view, channel_numbers, clip, combine_views, times
 from .comparing import is_zero_or_one, nonzero
 
-BOOL = 9  # data type code of bool in ONNX
+BOOL, FLOATS = 9, (1, 10, 11, 16)  # data type codes of bool and of the floating-point types in ONNX
 
 
 def _plain(activation: str, *attributes: tuple[str, float]) -> Callable[[Importer, Node], None]:
@@ -112,13 +112,27 @@ def _dropout(importer: Importer, node: Node) -> None:
 
 def _cast(importer: Importer, node: Node) -> None:
     to = integer(node, "to", 1)
-    view = importer.data(node)
-    if node.op == "Cast" and to == BOOL:
-        importer.give(node, nonzero(importer, view))
+    _cast_data(importer, node, "b" if to == BOOL else "f" if to in FLOATS else "i")
+
+
+def _cast_like(importer: Importer, node: Node) -> None:
+    """Convert data to the type of a constant, or a constant to the type of data (float, or 0 and 1 for conditions)."""
+    like = importer.constants.get(node.inputs[1])
+    if node.inputs[0] in importer.views:
+        _cast_data(importer, node, "f" if like is None else like.dtype.kind)
         return
-    if node.op == "Cast" and to not in (1, 10, 11, 16) and not is_zero_or_one(importer, view):
+    values = importer.constants[node.inputs[0]].astype(np.float32)
+    if is_zero_or_one(importer, importer.data(node, 1)) and not np.isin(values, (0, 1)).all():
+        raise ModelError("casting numbers other than 0 and 1 to the type of a condition is not supported")
+    importer.give(node, values)
+
+
+def _cast_data(importer: Importer, node: Node, kind: str) -> None:
+    """Convert data to a type of a kind: "b" (bool), "f" (floating point) or "i" and "u" (integers)."""
+    view = importer.data(node)
+    if kind in "iu" and not is_zero_or_one(importer, view):
         raise ModelError("casting data to integers is not supported; select an earlier output with --output-name")
-    importer.give(node, view)
+    importer.give(node, nonzero(importer, view) if kind == "b" else view)
 
 
 OPERATORS = {
@@ -153,5 +167,5 @@ OPERATORS = {
     "Identity": _identity,
     "Dropout": _dropout,
     "Cast": _cast,
-    "CastLike": _cast,
+    "CastLike": _cast_like,
 }

@@ -12,7 +12,7 @@ from onnx_chain import Chain, assert_imports, ends, kinds
 from trninfer.models import Dense
 from trninfer.models.errors import ModelError
 from trninfer.models.importing.onnx_file import Node
-from trninfer.models.importing.operators.activations import OPERATORS
+from trninfer.models.importing.operators.activations import BOOL, OPERATORS
 
 ACTIVATIONS = {
     "Relu": {},
@@ -58,6 +58,29 @@ def test_slopes_for_every_element(tmp_path: Path) -> None:
     chain = Chain(6, 5, 3)
     chain.add("PRelu", chain.weight(6, 5, 3))
     ends(chain, 90, tmp_path)
+
+
+@pytest.mark.parametrize("like", ["data", "float", "bool", "integer"])
+def test_casts_to_the_type_of_another_value(like: str, tmp_path: Path) -> None:
+    """PyTorch's newer exporter casts the bias of every convolution without one to the type of its input."""
+    chain = Chain(3, 6, 6)
+    if like == "data":
+        bias = chain.add("CastLike", "x", first=chain.constant(np.arange(4)))
+        chain.add("Conv", chain.weight(4, 3, 3, 3), bias, first="x")
+        ends(chain, 64, tmp_path)
+        return
+    sample = chain.constant(np.zeros(1, np.int64 if like == "integer" else np.float32))
+    if like == "bool":
+        sample = chain.add("Cast", first=sample, to=BOOL)
+    chain.add("CastLike", sample, first="x")
+    if like == "integer":
+        with pytest.raises(ModelError, match="casting data to integers is not supported"):
+            assert_imports(chain, tmp_path)
+        return
+    if like == "bool":
+        chain.add("Not")
+        chain.add("Cast", to=1)
+    ends(chain, 108, tmp_path)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 2.5])
