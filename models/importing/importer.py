@@ -48,9 +48,14 @@ class Importer:
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to compute values, not scores
+        self.lengths: dict[str, int] = {}  # number of entries of each list of tensors (expansions.py)
         self.scores: dict[str, Any] = {}  # products of two values (scores.py), by the layer name in their views
         self.products: dict[str, View] = {}  # scores that are computed by separate layers (products.py)
         self.notes: list[str] = []  # notes for the user, without duplicates
+
+    def knows(self, name: str) -> bool:
+        """Return whether a name is that of a value: data, a constant, or a list of tensors."""
+        return name in self.views or name in self.constants or name in self.lengths
 
     def note(self, text: str) -> None:
         """Add a note unless it is already present."""

@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import ModelError
 from ..layers import Flatten, Reshape, Softmax
 from .builder import BuiltOutput, NetworkBuilder
+from .expansions import EXPANSIONS
 from .importer import Importer
 from .onnx_attributes import integer
 from .onnx_constants import CONSTANT_OPS, Folder
@@ -42,7 +43,7 @@ _REMEDIES = {
     "(for a detector of torchvision, export only its backbone and head)",
     "GridSample": "it samples an image at computed positions, as deformable attention does, which is not supported",
     "LSTM": "recurrent networks are not supported",
-    "Attention": "attention is not supported",
+    "com.microsoft.Attention": "attention is not supported",
     "Random": "it draws random numbers; export the network in evaluation mode, without random masks or noise",
 }
 _SELECTING = {"NonMaxSuppression": 2, "TopK": 1, "ArgMax": 1}  # number of inputs to suggest as outputs instead
@@ -52,8 +53,7 @@ _ALIKE = {
     "GRU": "LSTM",
     "RNN": "LSTM",
     **dict.fromkeys(RANDOM, "Random"),
-    "com.microsoft.Attention": "Attention",
-    "com.microsoft.MultiHeadAttention": "Attention",
+    "com.microsoft.MultiHeadAttention": "com.microsoft.Attention",
 }
 _MISFITS = (IndexError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError)  # raised for malformed nodes
 _PLAIN = "this operator is not supported (docs/networks.md lists those that are)"
@@ -73,7 +73,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def _is_known(node: Node) -> bool:
-    return node.op in OPERATORS or node.op in CONSTANT_OPS or node.op == "If"
+    return node.op in OPERATORS or node.op in EXPANSIONS or node.op in CONSTANT_OPS or node.op == "If"
 
 
 class Walk:
@@ -175,7 +175,7 @@ class Walk:
     def _check_inputs(self, node: Node) -> None:
         """Raise ModelError if an input of a node is not known."""
         for name in node.inputs:
-            if name and name not in self.importer.views and name not in self.importer.constants:
+            if name and not self.importer.knows(name):
                 later = any(name in other.outputs for other in self._nodes)
                 what = "the output of a later node (the graph has a cycle)" if later else "not the output of any node"
                 raise ModelError(f"reads {name!r}, which is {what}, or has an unsupported type")
@@ -194,6 +194,9 @@ class Walk:
             self._take_branch(node)
         elif node.op in RANDOM:
             raise ModelError(_remedy(node))
+        elif node.op in EXPANSIONS:
+            for inner in EXPANSIONS[node.op](importer, node):
+                self._step(inner)
         elif not data:
             given = [importer.constants[name] if name else None for name in node.inputs]
             positions = [position for position, name in enumerate(node.outputs) if name]
@@ -295,7 +298,9 @@ def _remedy(node: Node, unknown: Collection[str] = ()) -> str:
 def _describe(blockers: dict[tuple[str, str], list[Node]]) -> str:
     """Describe all unsupported nodes in one line."""
     lines = []
-    first = sorted(blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["Attention"]))
+    first = sorted(
+        blockers.items(), key=lambda entry: entry[0][1] not in (OF_TWO_VALUES, _REMEDIES["com.microsoft.Attention"])
+    )
     for (_, message), nodes in first[:MAX_TOLD]:
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         lines.append(f"{nodes[0]}{more}: {message}")
