@@ -19,7 +19,7 @@ from ..inputs import ImageInput
 from ..network import Network
 from ..outputs import Output
 from ..tensor_file import read_table
-from .box_heads import FoundBoxes, find_head, note_on_tables
+from .box_heads import FoundBoxes, find_head, note_on_tables, note_on_values
 from .box_spec import BoxSpec, parse_boxes
 from .box_units import fit_to_values
 from .builder import MAX_NAME, BuiltOutput
@@ -389,7 +389,9 @@ def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) 
 
 def _notes_after(again: ImportOptions, meaning: _Meaning) -> list[str]:
     """Return the notes on boxes from the second import."""
-    return [note_on_tables(meaning.outputs)] if again.boxes is None else meaning.notes
+    if again.boxes is not None or meaning.guessed is None:
+        return meaning.notes
+    return [note_on_tables(meaning.outputs) or note_on_values(meaning.outputs[0], meaning.guessed)]
 
 
 def _plain(name: str) -> str:

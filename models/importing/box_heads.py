@@ -73,6 +73,14 @@ def note_on_tables(outputs: Sequence[BuiltOutput]) -> str:
     return ""
 
 
+def note_on_values(table: BuiltOutput, spec: BoxSpec) -> str:
+    """Return a note about a table whose shape, but not its values, is that of boxes."""
+    return (
+        f"the output {list(table.shape)} has the shape of boxes of {spec.name}, but not their values; if it contains "
+        f"boxes, import the network with --boxes SPEC"
+    )
+
+
 def _as_boxes(outputs: Sequence[BuiltOutput], spec: BoxSpec, size: tuple[int, int], labels: int | None) -> FoundBoxes:
     """Return the outputs together with the head derived from a specification and their shapes."""
     fields = dict(spec.fields)

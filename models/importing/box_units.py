@@ -14,6 +14,7 @@ from .box_heads import GRIDS
 LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's sides, and above it for pixels
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
 LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their cell, in cells, and above it for pixels
+LARGEST_EXCESS = 0.02  # probabilities are in the range from 0 to 1, apart from the rounding of 8-bit files
 _CLOSE = 1e-3
 
 
@@ -21,13 +22,15 @@ def fit_to_values(
     head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]], size: tuple[int, int] = (0, 0)
 ) -> BoxHead | None:
     """Return a head with the code and unit of boxes and the kind of scores indicated by the values, or None if the
-    values are not boxes.
+    values are not boxes, because scores are not from 0 to 1 or selected classes are not whole numbers.
 
     `outputs` are the names and values of the outputs for one example, with the primary one first; values may be
     unknown. `size` is the height and width of the image. Corners in the wrong order, and corners whose values are
     unknown, are not treated as boxes.
     """
     rows = outputs[0][1] if outputs else None
+    if rows is not None and not _are_scored(head, rows if head.layout == "rows" else rows.T):
+        return None
     if head.code == "cells" and rows is not None:
         head = _decoded(head, rows if head.layout == "rows" else rows.T)
     if head.code not in ("corners", "centre") or head.ended:
@@ -43,6 +46,18 @@ def fit_to_values(
         head = dataclasses.replace(head, code="corners")
     scores = dict(outputs).get(head.scores_from)
     return head if scores is None else _with_kind_of(head, scores)
+
+
+def _are_scored(head: BoxHead, rows: np.ndarray) -> bool:
+    """Return True if the scores in the rows are probabilities, and the classes of selected boxes whole numbers."""
+    if head.ended:
+        scores, classes = rows[:, 4], rows[:, 5]
+        are_whole = bool((np.abs(classes - np.round(classes)) < _CLOSE).all() and classes.min() > -2)
+    else:
+        scores, are_whole = rows[:, head.columns.objectness.start : head.columns.scores.stop], True
+    if head.scores != "probabilities" or not scores.size:
+        return are_whole
+    return are_whole and bool(scores.min() > -LARGEST_EXCESS and scores.max() < 1 + LARGEST_EXCESS)
 
 
 def _decoded(head: BoxHead, rows: np.ndarray) -> BoxHead:

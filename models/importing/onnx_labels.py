@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,12 +29,14 @@ def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
         found = _parse(graph.metadata.get(key, ""))
         if found:
             yield found
-    for node, name in itertools.product(graph.nodes, _ATTRIBUTES):
-        value = node.attributes.get(name)
-        if isinstance(value, tuple) and value:
-            yield tuple(map(str, value))
+    for node in reversed(graph.nodes):  # the parts of an ensemble, which number the classes, precede its answer
+        for value in map(node.attributes.get, _ATTRIBUTES):
+            if isinstance(value, tuple) and value:
+                yield tuple(map(str, value))
+        if node.op == "ai.onnx.ml.ArrayFeatureExtractor" and node.inputs:
+            yield from _names_to_select(graph, node.inputs[0])
     for node in graph.nodes:
-        if node.op in ("ai.onnx.ml.ArrayFeatureExtractor", "Gather") and node.inputs:
+        if node.op == "Gather" and node.inputs:
             yield from _names_to_select(graph, node.inputs[0])
 
 

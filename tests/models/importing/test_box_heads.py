@@ -53,6 +53,7 @@ def test_a_detector_of_grey_pictures_reads_no_colours(tmp_path):
     chain = Chain(1, 32, 32)
     chain.add("Flatten")
     chain.gemm(1024, 21 * 7)
+    chain.add("Sigmoid")
     chain.add("Reshape", chain.constant([-1, 21, 7]))
     imported = checked(chain.model(), tmp_path)
     assert imported.network.output.kind == "boxes" and imported.network.input.channel_order == "rgb"

@@ -104,3 +104,40 @@ def test_boxes_with_separate_scores_and_no_names(ending: str, kind: str, tmp_pat
     if kind == "boxes":
         head = imported.network.output.boxes
         assert head is not None and (head.unit, head.background, head.classes) == (ending, True, 2)
+
+
+YOLO5 = BoxHead(2, "rows", "centre", objectness=True)
+ENDED = BoxHead(2, "rows", "corners", ended=True)
+
+
+@pytest.mark.parametrize("head", [PLAIN, YOLO5, BoxHead(2, "rows", "cells", objectness=True, strides=(8, 16, 32))])
+@pytest.mark.parametrize("column", [4, 5])
+def test_raw_numbers_instead_of_scores_are_no_boxes(head: BoxHead, column: int) -> None:
+    """An embedding or a table of features may have the shape of a detector's output by chance."""
+    rows = np.random.default_rng(0).uniform(0, 1, (84, head.columns.width))
+    for number in (-0.3, 1.3):
+        rows[7, column] = number
+        assert fit_to_values(head, [("boxes", rows.T if head.layout == "columns" else rows)], (64, 64)) is None
+    rows[7, column] = 1.0
+    assert fitted(head, rows.T if head.layout == "columns" else rows).classes == 2
+
+
+def test_selected_boxes_have_a_score_and_a_class() -> None:
+    rows = np.concatenate([corners(), np.full((50, 1), 0.5), np.arange(50)[:, None] % 3 - 1], axis=1)
+    assert fitted(ENDED, rows) == ENDED
+    for column, number in ((4, 1.3), (4, -1.0), (5, 0.5), (5, -7)):
+        other = rows.copy()
+        other[3, column] = number
+        assert fit_to_values(ENDED, [("boxes", other)]) is None
+
+
+def test_a_table_of_features_is_reported_as_values(tmp_path: Path) -> None:
+    """As many rows as YOLOX has cells for an image of 64x64."""
+    chain = Chain(3, 64, 64)
+    chain.conv((3, 2), (8, 8), strides=[8, 8])
+    chain.add("Flatten")
+    chain.gemm(128, 84 * 7)
+    chain.add("Reshape", chain.constant([-1, 84, 7]))
+    imported = checked(chain.model(), tmp_path)
+    assert imported.network.output.kind == "values"
+    assert any("of boxes of yolox, but not their values" in note for note in imported.notes)

@@ -82,6 +82,18 @@ def test_the_list_that_an_answer_is_picked_from(words: bool, tmp_path: Path) -> 
     assert checked(model, tmp_path).network.labels == (("x", "y", "z") if words else ("5", "6", "7"))
 
 
+def test_the_answer_names_the_classes_that_its_parts_number(tmp_path: Path) -> None:
+    """scikit-learn's ensembles: the estimators learn the numbers of the classes."""
+    made = chain()
+    for attribute, values in (("classlabels_ints", [0, 1, 2]), ("classlabels_strings", ["a", "b", "c"])):
+        numbers = {"coefficients": made.random.standard_normal(9).tolist(), "intercepts": [0.0] * 3}
+        made.add("LinearClassifier", outputs=2, domain="ai.onnx.ml", **{attribute: values}, **numbers)
+        made.value += "'"  # the scores, which come second
+    model = made.model()
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    assert checked(model, tmp_path).network.labels == ("a", "b", "c")
+
+
 def test_chances_with_names_are_classes(tmp_path: Path) -> None:
     """Naive Bayes ends in an exponential, and its classes are in the file."""
     made = chain()
