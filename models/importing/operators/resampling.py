@@ -257,19 +257,23 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
 
 
 def _fold(importer: Importer, node: Node) -> None:
-    """Convert Col2Im of non-overlapping blocks [batch, channels * block, blocks]."""
+    """Convert Col2Im of non-overlapping blocks [batch, channels * block, blocks]; the rest of the image is 0."""
     view = importer.data(node).with_batch()
     sides, block = (_whole_numbers(importer, node, place) for place in (1, 2))
     strides = integers(node, "strides", 2, (1, 1)) if len(block) == 2 else ()
     plain = not any(integers(node, "pads", 4, (0,) * 4)) and integers(node, "dilations", 2, (1, 1)) == (1, 1)
-    if len(sides) != 2 or strides != block or not plain or any(side % own for side, own in zip(sides, block)):
+    if len(sides) != 2 or strides != block or not plain:
         raise ModelError("only adjacent 2-D blocks without padding or dilation are supported")
     counts = (sides[0] // block[0], sides[1] // block[1])
     if len(view.axes) != 2 or view.shape[0] % math.prod(block) or view.shape[1] != math.prod(counts):
         raise ModelError(f"cannot build an image of {list(sides)} from {importer.describe(view)}")
     channels = view.shape[0] // math.prod(block)
     result = reshaped(importer, view, (channels, *block, *counts), True).permuted((0, 3, 1, 4, 2))
-    importer.give(node, result.reshaped((channels, *sides), True))
+    result = result.reshaped((channels, counts[0] * block[0], counts[1] * block[1]), True)
+    rest = (sides[0] % block[0], sides[1] % block[1])
+    if any(rest):
+        result = importer.add(Pad(importer.name("pad"), (0, 0, *rest), inputs=(importer.planes(result),)))
+    importer.give(node, result)
 
 
 def _whole_numbers(importer: Importer, node: Node, place: int) -> tuple[int, ...]:

@@ -178,8 +178,9 @@ def test_blocks_that_are_folded(tmp_path: Path) -> None:
     chain.conv((2, 3), (3, 3), pads=[1] * 4)
     with pytest.raises(ModelError, match="of \\[6, 4\\] from"):
         import_network(chain.save(tmp_path))  # 4 blocks, not 6
-    chain = Chain(12, 4)
-    chain.conv((12, 12), (1,))
-    chain.add("Col2Im", *(chain.constant(sizes) for sizes in ([6, 4], [3, 2])), strides=[3, 2])
-    chain.conv((2, 3), (3, 3), pads=[1] * 4)
-    ends(chain, tmp_path)
+    for sides in ([6, 4], [7, 5], [8, 4]):  # the blocks do not cover the last rows and columns
+        chain = Chain(12, 4)
+        chain.conv((12, 12), (1,))
+        chain.add("Col2Im", chain.constant(sides), chain.constant([3, 2]), strides=[3, 2])
+        chain.conv((2, 3), (3, 3), pads=[1] * 4)
+        ends(chain, tmp_path)
