@@ -49,7 +49,7 @@ class Stretched:
         cells = cells.astype(np.float32)
         low, high = _extremes(cells, np.minimum), _extremes(cells, np.maximum)
         self._beyond = bool(low.max() > 1 or high.min() < 0)
-        self._low, self._high = (_Rows.between(_widen(each, shape[2]), shape[1]) for each in (low, high))
+        self._low, self._high = (_Rows.between(_widen(cells_bound, shape[2]), shape[1]) for cells_bound in (low, high))
 
     def at(self, rows: slice, part: np.ndarray) -> np.ndarray:
         """See `Background`."""

@@ -17,13 +17,13 @@ def squeezed_outputs(network: Network) -> dict[str, str]:
     Layers that are read by other layers are excluded.
     """
     readers = network.readers()
-    found = {}
+    functions = {}
     for layer in network.layers:
         function = getattr(layer, "activation", "")
-        is_output = any(named.layer == layer.name for named in network.named_outputs)
+        is_output = any(output.layer == layer.name for output in network.named_outputs)
         if is_output and function in SATURATING and not readers.get(layer.name, 0):
-            found[layer.name] = function
-    return found
+            functions[layer.name] = function
+    return functions
 
 
 def without_squeezing(network: Network, names: Mapping[str, str]) -> Network:

@@ -167,8 +167,8 @@ class BoxHead:
         """Raise ModelError unless an output of this shape contains rows of the described layout."""
         if not self.fits(shape):
             order = "[boxes, numbers]" if self.layout == "rows" else "[numbers, boxes]"
-            told = f"{order} with {self.columns.width} numbers per box"
-            raise ModelError(f"boxes: the output has shape {list(shape)[:8]}; expected {told}")
+            expected = f"{order} with {self.columns.width} numbers per box"
+            raise ModelError(f"boxes: the output has shape {list(shape)[:8]}; expected {expected}")
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Return True if an output of this shape contains rows of the described layout."""

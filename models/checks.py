@@ -55,9 +55,9 @@ def check_range(where: str, field: str, value: int, low: int, high: int) -> None
 def check_each(where: str, field: str, values: Sequence[int], count: int, low: int, high: int) -> None:
     """Raise ModelError unless there are exactly `count` values, all between low and high (inclusive)."""
     if len(values) != count or any(not low <= value <= high for value in values):
-        shown = ", ".join(map(str, values[:8]))
+        values_text = ", ".join(map(str, values[:8]))
         raise ModelError(
-            f"{_place(where)}: {field} is {shown or 'empty'}; expected {count} values from {low} to {high}"
+            f"{_place(where)}: {field} is {values_text or 'empty'}; expected {count} values from {low} to {high}"
         )
 
 

@@ -76,11 +76,11 @@ def _join(count: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """For each of `count` items, return the smallest item that is connected to it by the pairs (first, second)."""
     parent = np.arange(count)
     while True:
-        one, other = parent[first], parent[second]
-        differ = one != other
+        root, other = parent[first], parent[second]
+        differ = root != other
         if not differ.any():
             return parent
-        first, second, one, other = first[differ], second[differ], one[differ], other[differ]
-        np.minimum.at(parent, np.maximum(one, other), np.minimum(one, other))
+        first, second, root, other = first[differ], second[differ], root[differ], other[differ]
+        np.minimum.at(parent, np.maximum(root, other), np.minimum(root, other))
         while not np.array_equal(parent, above := parent[parent]):
             parent = above

@@ -220,12 +220,12 @@ def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def _check_names_and_shapes(network: Network, shapes: Mapping[str, Shape]) -> None:
-    wanted = network.tensor_shapes()
-    for name, shape in wanted.items():
+    expected = network.tensor_shapes()
+    for name, shape in expected.items():
         if name not in shapes:
             raise ModelError(f"the tensor {name!r} is missing")
         if shapes[name] != shape:
             raise ModelError(f"tensor {name!r} has shape {list(shapes[name])}, but the network requires {list(shape)}")
     for name in shapes:
-        if name not in wanted:
+        if name not in expected:
             raise ModelError(f"the tensor {name!r} is not used by any layer of the network")

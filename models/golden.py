@@ -83,7 +83,7 @@ def run_network(
         )
     logits = _logits_of(network)
     needed = {*logits, *logits.values()}
-    any_values = any(not named.output.is_labelled for named in network.named_outputs)
+    any_values = any(not output.output.is_labelled for output in network.named_outputs)
     values = {INPUT: x.astype(np.float32)}
     left = Counter(network.readers())  # number of remaining readers; values without readers are deleted
     largest = np.zeros(len(x), np.float32)
@@ -100,11 +100,11 @@ def run_network(
                 del values[name]
     first, *others = (
         OutputRun(
-            values[logits[named.layer]],
-            probabilities_of(values[named.layer], named.output),
-            values[named.layer],
+            values[logits[output.layer]],
+            probabilities_of(values[output.layer], output.output),
+            values[output.layer],
         )
-        for named in network.named_outputs
+        for output in network.named_outputs
     )
     return GoldenRun(first.logits, first.probabilities, first.scores, largest, tuple(others))
 

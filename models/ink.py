@@ -108,12 +108,13 @@ def _deviate(planes: np.ndarray, background: Background, deviation: np.ndarray) 
         part, band = planes[:, rows], deviation[:, rows]
         if planes.dtype == np.uint8:
             part = np.divide(part, np.float32(255), dtype=np.float32)
-        behind = background.at(rows, part)
-        np.subtract(part, behind, out=band)
-        np.maximum(behind, np.float32(MIN_LIGHT), out=behind)
-        band /= behind
+        ground = background.at(rows, part)
+        np.subtract(part, ground, out=band)
+        np.maximum(ground, np.float32(MIN_LIGHT), out=ground)
+        band /= ground
         flat = band.reshape(len(planes), -1)
-        products += [[one @ other for other in flat] for one in flat]  # a matrix product of this shape would be slow
+        # a matrix product of this shape would be slow
+        products += [[plane @ other for other in flat] for plane in flat]
     return products
 
 
@@ -176,7 +177,7 @@ def _is_less_noisy(values: np.ndarray, noise: float) -> bool:
         return True  # the median is within limit / 2 of 0, so half of the values are within limit of the median
     limit *= np.sqrt(6)
     smooth = [_second_differences(values[rows]) <= limit for rows in bands(len(values))]
-    return sum(map(np.count_nonzero, smooth)) >= sum(each.size for each in smooth) // 2 + 1
+    return sum(map(np.count_nonzero, smooth)) >= sum(part.size for part in smooth) // 2 + 1
 
 
 def _second_differences(values: np.ndarray) -> np.ndarray:
@@ -209,16 +210,16 @@ def _main_blob(ink: np.ndarray, threshold: float, expected: Box | None) -> Blob:
     like = (mass >= 0.02 * mass[main]) & (sides <= 1.5 * sides[main]) & (sure >= 0.3 * doubt[main])
     if expected is not None:  # ignore pieces that were rejected when the digit was located
         like &= pieces.inside(expected)
-    chosen = np.arange(runs.total) == main
-    while (more := like & ~chosen & (pieces.gap(pieces.box(chosen)) <= 0.18 * sides[main])).any():
-        chosen |= more
+    is_main = np.arange(runs.total) == main
+    while (more := like & ~is_main & (pieces.gap(pieces.box(is_main)) <= 0.18 * sides[main])).any():
+        is_main |= more
     mask = stands_out.copy()
-    mask[stands_out] = runs.spread(chosen)
-    quality = float(weight[chosen].sum() / ink[ink > 0.5 * threshold].sum())
-    several = _others_like_it(pieces, chosen) or _stand_apart(
-        pieces, chosen, runs, lambda: connected_components(ink > 0.3 * threshold)[0][stands_out]
+    mask[stands_out] = runs.spread(is_main)
+    quality = float(weight[is_main].sum() / ink[ink > 0.5 * threshold].sum())
+    several = _others_like_it(pieces, is_main) or _stand_apart(
+        pieces, is_main, runs, lambda: connected_components(ink > 0.3 * threshold)[0][stands_out]
     )
-    return Blob(mask, pieces.box(chosen), ink, quality, several)
+    return Blob(mask, pieces.box(is_main), ink, quality, several)
 
 
 def _others_like_it(pieces: Pieces, chosen: np.ndarray) -> bool:
@@ -238,11 +239,11 @@ def _stand_apart(pieces: Pieces, chosen: np.ndarray, runs: Runs, linked: Callabl
     """
     if chosen.sum() < 2:
         return False
-    whole = pieces.box(chosen)
-    signs = _tall_groups(pieces, chosen, across=whole.width >= 0.85 * whole.height)
+    bounds = pieces.box(chosen)
+    signs = _tall_groups(pieces, chosen, across=bounds.width >= 0.85 * bounds.height)
     if len(signs) < 2:
         return False
-    if whole.width > 1.2 * whole.height:
+    if bounds.width > 1.2 * bounds.height:
         return True
     blobs, pieces_of = linked(), runs.spread(np.arange(runs.total))
     return len({tuple(np.unique(blobs[np.isin(pieces_of, sign)])) for sign in signs}) > 1
@@ -260,12 +261,12 @@ def _tall_groups(pieces: Pieces, chosen: np.ndarray, across: bool) -> list[list[
             groups.append([number])
             begin = float(starts[number])
         reach = max(reach, float(ends[number]))
-    whole = pieces.box(chosen)
+    bounds = pieces.box(chosen)
     total = float(pieces.mass[chosen].sum())
     tall = []
     for group in groups:
         box = pieces.box(np.array(group))
-        high = box.height >= 0.6 * whole.height if across else box.height >= max(0.35 * whole.height, 1.1 * box.width)
+        high = box.height >= 0.6 * bounds.height if across else box.height >= max(0.35 * bounds.height, 1.1 * box.width)
         if high and float(pieces.mass[group].sum()) >= 0.12 * total:
             tall.append(group)
     return tall

@@ -78,10 +78,10 @@ def typed(where: str, key: str, value: Any, hint: Any) -> Any:
     values = value if item is not hint else [value]
     if isinstance(values, list):
         with contextlib.suppress(TypeError, OverflowError):  # raised for an integer that is too large for a float
-            found = tuple(_scalar(entry, item) for entry in values)
-            return found if item is not hint else found[0]
-    wanted = _WORDS[item] if item is hint else f"a list of {_WORDS[item].removeprefix('a ').replace('whole ', '')}s"
-    raise ModelError(f"{where}: {key} must be {wanted}, not {json.dumps(value)[:40]}")
+            converted = tuple(_scalar(entry, item) for entry in values)
+            return converted if item is not hint else converted[0]
+    expected = _WORDS[item] if item is hint else f"a list of {_WORDS[item].removeprefix('a ').replace('whole ', '')}s"
+    raise ModelError(f"{where}: {key} must be {expected}, not {json.dumps(value)[:40]}")
 
 
 def _scalar(value: Any, kind: type) -> Any:

@@ -45,8 +45,8 @@ def pack_conv2d(w: NDArray[Any], bias: NDArray[Any], groups: int = 1) -> tuple[N
         count = section.channels_in // each_in
         each_out = section.channels_out // count
         for group in range(count):
-            own = slice(group * each_out, (group + 1) * each_out)
-            filters[own, group * each_in : (group + 1) * each_in] = w[section.first_out :][own]
+            group_outputs = slice(group * each_out, (group + 1) * each_out)
+            filters[group_outputs, group * each_in : (group + 1) * each_in] = w[section.first_out :][group_outputs]
         columns += _pack_section(filters, layout.taps, layout.rows, PARTITIONS)
     blocks = output_blocks(layout.sections, PARTITIONS)
     bias_packed = np.zeros((len(blocks), blocks[0][1]), np.float32)
@@ -87,7 +87,7 @@ def _pack_section(filters: NDArray[Any], taps: Taps, rows: int, block: int) -> l
     room = max(stride, in_channels)
     stationary = np.zeros((tap_rows * tap_columns, room, row_steps * column_steps, out_channels), filters.dtype)
     stationary[:, :in_channels] = split.reshape(tap_rows * tap_columns, in_channels, -1, out_channels)
-    used = stationary.reshape(-1, *stationary.shape[2:])
-    laid_out = np.zeros((rows, *used.shape[1:]), filters.dtype)
-    laid_out[: min(rows, len(used))] = used[:rows]
+    filled_rows = stationary.reshape(-1, *stationary.shape[2:])
+    laid_out = np.zeros((rows, *filled_rows.shape[1:]), filters.dtype)
+    laid_out[: min(rows, len(filled_rows))] = filled_rows[:rows]
     return [laid_out[:, :, first : first + block].reshape(rows, -1) for first in range(0, out_channels, block)]

@@ -98,13 +98,13 @@ class Network:
                 f"network {self.name!r} outputs {describe_shape(shape)}, but has {len(self.labels)} labels; "
                 "it must output one value per label"
             )
-        for named in self.named_outputs:
-            if named.layer not in shapes or len(shapes[named.layer]) != 1:
+        for output in self.named_outputs:
+            if output.layer not in shapes or len(shapes[output.layer]) != 1:
                 raise ModelError(
-                    f"output {named.name!r}: layer {named.layer!r} does not exist or does not output features"
+                    f"output {output.name!r}: layer {output.layer!r} does not exist or does not output features"
                 )
-            named.check(shapes[named.layer][0])
-        names = [named.name for named in self.named_outputs]
+            output.check(shapes[output.layer][0])
+        names = [output.name for output in self.named_outputs]
         if len(set(names)) < len(names) or len(names) > MAX_OUTPUTS:
             raise ModelError(f"{len(names)} outputs; at most {MAX_OUTPUTS} are allowed, with different names")
         self._check_boxes()
@@ -162,7 +162,7 @@ class Network:
 
     @cached_property
     def outputs(self) -> int:
-        """The number of values in the (leading) output for one example."""
+        """The number of values in the primary output for one example."""
         return self.shapes()[self.layers[-1].name][0]
 
     @cached_property

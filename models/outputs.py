@@ -85,14 +85,16 @@ class NamedOutput:
             raise ModelError(f"{where}: its shape is {list(self.shape)[:8]}, but layer {self.layer!r} outputs {width}")
         if self.output.boxes is not None:
             self.output.boxes.check_shape(self.shape)
-            wanted, what = self.output.boxes.classes, "classes of boxes"
+            expected, description = self.output.boxes.classes, "classes of boxes"
         else:
-            wanted, what = width, "numbers"
+            expected, description = width, "numbers"
         if self.output.kind == "map":  # `Network` checks the layer that computes the classes
             if len(self.shape) != 2:
                 raise ModelError(f"{where}: a map must have rows and columns, not {list(self.shape)[:8]}")
-        elif (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != wanted:
-            raise ModelError(f"{where}: {wanted} {what}, but {len(self.labels)} labels; expected one label for each")
+        elif (self.labels or self.output.kind in ("classes", "boxes")) and len(self.labels) != expected:
+            raise ModelError(
+                f"{where}: {expected} {description}, but {len(self.labels)} labels; expected one label for each"
+            )
         if len(self.labels) > MAX_LABELS:
             raise ModelError(f"{where}: {len(self.labels)} labels; at most {MAX_LABELS} are allowed")
         if self.output.none and (self.output.kind != "classes" or self.labels.count(self.output.none) != 1):

@@ -62,13 +62,13 @@ def resize_linear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     left, right, across = _two_taps(pixels.shape[1], width)
     above, below, down = _two_taps(pixels.shape[0], height)
     across[left == right] = 0  # beyond the edges; for rows, OpenCV applies both weights to the same row
-    rows, which = np.unique(np.concatenate([above, below]), return_inverse=True)
+    rows, positions = np.unique(np.concatenate([above, below]), return_inverse=True)
     shape = (-1, *(1,) * (pixels.ndim - 2))
     first, second = (_ONE - across).reshape(shape), across.reshape(shape)
     some = pixels[rows]
     mixed = (some[:, left] * first + some[:, right] * second) >> 4
     shape = (-1, *(1,) * (pixels.ndim - 1))
-    upper, lower = mixed[which[:height]], mixed[which[height:]]
+    upper, lower = mixed[positions[:height]], mixed[positions[height:]]
     total = ((upper * (_ONE - down).reshape(shape)) >> 16) + ((lower * down.reshape(shape)) >> 16)
     return ((total + 2) >> 2).astype(np.uint8)
 

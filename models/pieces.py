@@ -139,6 +139,6 @@ def _sharpness(
     reach = np.maximum(1, np.rint(0.05 * sides)).astype(int)[of]
     up, down = np.maximum(ys - reach, 0), np.minimum(ys + reach, ink.shape[0] - 1)
     before, after = np.maximum(xs - reach, 0), np.minimum(xs + reach, ink.shape[1] - 1)
-    around = np.stack([ink[up, xs], ink[down, xs], ink[ys, before], ink[ys, after]])
-    change = np.clip((around.max(axis=0) - around.min(axis=0)) / (0.8 * level)[of], 0, 1)
+    neighbours = np.stack([ink[up, xs], ink[down, xs], ink[ys, before], ink[ys, after]])
+    change = np.clip((neighbours.max(axis=0) - neighbours.min(axis=0)) / (0.8 * level)[of], 0, 1)
     return np.bincount(of, change, len(sides)) / np.maximum(np.bincount(of, minlength=len(sides)), 1)

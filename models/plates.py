@@ -51,8 +51,8 @@ def find_plate(pixels: np.ndarray, blob: Blob) -> Plate | None:
         rim = part[_ellipse(part.shape, share) & ~_ellipse(part.shape, share - RIM)]
         low, colour, high = np.quantile(rim, [0.03, 0.5, 0.97], axis=0)
         if (high - low).max() <= MAX_SPREAD:
-            around = np.median(part[~_ellipse(part.shape, 1.05)], axis=0)
-            is_disc = bool(np.abs(around - colour).max() >= MIN_CONTRAST)
+            rim_colour = np.median(part[~_ellipse(part.shape, 1.05)], axis=0)
+            is_disc = bool(np.abs(rim_colour - colour).max() >= MIN_CONTRAST)
             plate = Plate(blob.box, share - RIM / 2, colour.astype(np.float32), is_disc)
             return plate if _has_sign(plate.ground(pixels), plate) else None
     return None
@@ -86,9 +86,9 @@ def _roundness(blob: Blob) -> float:
         return 0.0
     mask = np.pad(box.cut(blob.mask), 1)
     outside = connected_components(~mask)[0]
-    whole = (outside != outside[0, 0])[1:-1, 1:-1]
-    ellipse = _ellipse(whole.shape, 1.0)
-    return float((whole & ellipse).sum() / (whole | ellipse).sum())
+    filled = (outside != outside[0, 0])[1:-1, 1:-1]
+    ellipse = _ellipse(filled.shape, 1.0)
+    return float((filled & ellipse).sum() / (filled | ellipse).sum())
 
 
 def _ellipse(shape: tuple[int, ...], share: float) -> np.ndarray:

@@ -213,13 +213,13 @@ def _upright(image: Image.Image) -> Image.Image:
 def _digit(image: Image.Image, height: int, width: int) -> np.ndarray:
     """Extract the digit of a picture as ink, float32 [height, width], from 0 to 1."""
     if min(image.size) < MIN_SIDE or max(image.size) > MAX_ASPECT * min(image.size):
-        what = "small" if min(image.size) < MIN_SIDE else "narrow"
-        raise InputError(f"no ink found: a picture of {image.width}x{image.height} pixels is too {what}")
+        problem = "small" if min(image.size) < MIN_SIDE else "narrow"
+        raise InputError(f"no ink found: a picture of {image.width}x{image.height} pixels is too {problem}")
     try:
-        ink, found = _look_closer(*_locate(_plain(image)))
+        ink, box = _look_closer(*_locate(_plain(image)))
     except InkError as error:
         raise InputError(f"no ink found: {error}") from None
-    return centre_ink(ink, found, height, width)
+    return centre_ink(ink, box, height, width)
 
 
 def _in_8_bits(image: Image.Image) -> Image.Image:
@@ -246,8 +246,8 @@ def _on_contrast(rgba: Image.Image) -> Image.Image:
     alpha = np.asarray(rgba.getchannel("A"), np.float32)
     luminance = np.asarray(rgba.convert("L"), np.float32)
     light = (luminance * alpha).sum() > 127.5 * alpha.sum()
-    behind = "black" if light and alpha.mean() < 127.5 else "white"
-    return Image.alpha_composite(Image.new("RGBA", rgba.size, behind), rgba)
+    ground = "black" if light and alpha.mean() < 127.5 else "white"
+    return Image.alpha_composite(Image.new("RGBA", rgba.size, ground), rgba)
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -336,9 +336,9 @@ def _look_closer(image: Image.Image, box: Box) -> tuple[np.ndarray, Box]:
     )
     blob = find_blob(_blurred(detail, 1.0), expected)
     # Soft edges are below the threshold but belong to the blob.
-    around = _widened(_widened(blob.mask, 2).T, 2).T
+    surroundings = _widened(_widened(blob.mask, 2).T, 2).T
     full = np.quantile(blob.ink[blob.mask], 0.7)
-    return np.where(around, np.clip(blob.ink / full, 0, 1), 0).astype(np.float32), blob.box
+    return np.where(surroundings, np.clip(blob.ink / full, 0, 1), 0).astype(np.float32), blob.box
 
 
 def _widened(mask: np.ndarray, reach: int) -> np.ndarray:

@@ -11,10 +11,10 @@ from typing import IO, BinaryIO, cast
 
 def flags(*names: str) -> int:
     """Combine the available flags of `os.open` by name; on Windows, add the flag for binary files."""
-    found = 0
+    combined = 0
     for name in (*names, "O_BINARY", "O_NOINHERIT"):
-        found |= getattr(os, name, 0)
-    return found
+        combined |= getattr(os, name, 0)
+    return combined
 
 
 _READING = flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK")

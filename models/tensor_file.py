@@ -155,12 +155,12 @@ def _check_places(file: TensorFile) -> None:
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the pairs of a JSON object as a dict; raise ModelError if a name occurs twice."""
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for name, value in pairs:
-        if name in found:
+        if name in fields:
             raise ModelError(f"its header contains the name {name!r} twice")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
 def _sizes(value: object) -> Shape | None:

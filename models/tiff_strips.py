@@ -65,10 +65,10 @@ def _with_noise(tags: Any, strip: bytes) -> bytes:
         return strip + NOISE
     while length >= CODE_BITS and bits % (1 << CODE_BITS) == 1:
         bits, length = bits >> CODE_BITS, length - CODE_BITS
-    behind = 8 * len(tail) - length
+    shift = 8 * len(tail) - length
     noise = int.from_bytes(NOISE, "big")
-    joined = (bits << 8 * len(NOISE) | noise) << behind
-    return strip.rstrip(b"\0")[: -len(tail)] + joined.to_bytes(len(tail) + len(NOISE), "big")
+    merged = (bits << 8 * len(NOISE) | noise) << shift
+    return strip.rstrip(b"\0")[: -len(tail)] + merged.to_bytes(len(tail) + len(NOISE), "big")
 
 
 def _fax(tags: Any, strip: bytes, rows: int) -> bytes:

@@ -72,17 +72,18 @@ class NetworkBuilder:
             raise ModelError(f"outputs {describe_shape(shape)}, which is too large")
         if len(self.layers) >= MAX_ADDED:
             raise ModelError(f"the network has more than {MAX_ADDED} layers")
-        named = {f"{layer.name}.{part}": tensor for part, tensor in (tensors or {}).items()}
+        named_tensors = {f"{layer.name}.{part}": tensor for part, tensor in (tensors or {}).items()}
         for name, expected in layer.tensor_shapes().items():
-            if named[name].shape != expected:
+            if named_tensors[name].shape != expected:
                 raise ModelError(
-                    f"its {name.rsplit('.', 1)[1]} has shape {list(named[name].shape)}; expected {list(expected)}"
+                    f"its {name.rsplit('.', 1)[1]} has shape {list(named_tensors[name].shape)}; "
+                    f"expected {list(expected)}"
                 )
-            self._parameters += named[name].size
+            self._parameters += named_tensors[name].size
         if self._parameters > MAX_PARAMETERS:
             raise ModelError(f"the network has more than {MAX_PARAMETERS} weights")
         with np.errstate(over="ignore"):  # values outside the range of float32 become infinite and are rejected later
-            self.tensors |= {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in named.items()}
+            self.tensors |= {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in named_tensors.items()}
         self.layers[layer.name] = layer
         self.shapes[layer.name] = shape
         return layer.name
@@ -142,11 +143,13 @@ class NetworkBuilder:
         if labels is not None and len(labels) == 2 and (output.kind, math.prod(shape)) == ("sigmoid", 1):
             leading = dataclasses.replace(leading, layer=self._chance_and_rest(leading.layer), shape=(2,))
             shape, output = (2,), Output("classes", "softmax")
-        kept = (leading.layer, *(built.layer for built in outputs[1:]))
-        layers, tensors, found = fuse_layers(tuple(self.layers.values()), self.tensors, self.shapes, kept)
+        output_layers = (leading.layer, *(built.layer for built in outputs[1:]))
+        layers, tensors, output_names = fuse_layers(
+            tuple(self.layers.values()), self.tensors, self.shapes, output_layers
+        )
         others = tuple(
             NamedOutput(_printable(built.name), layer, built.shape, built.output, _labels(built))
-            for built, layer in zip(outputs[1:], found[1:])
+            for built, layer in zip(outputs[1:], output_names[1:])
         )
         leading = dataclasses.replace(leading, shape=shape, output=output)
         labels = _labels(leading) if labels is None else labels

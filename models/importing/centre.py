@@ -22,18 +22,18 @@ def centre_streams(
 ) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:  # fmt: skip
     """Return layers and tensors with centred streams, whose layer norms have `is_centred` set."""
     streams = _Streams(layers, tensors, shapes, outputs)
-    centred, changed = dict(layers), dict(tensors)
-    done: set[str] = set()
+    centred, new_tensors = dict(layers), dict(tensors)
+    visited: set[str] = set()
     for layer in layers.values():
-        if isinstance(layer, LayerNorm) and layer.inputs[0] not in done:
+        if isinstance(layer, LayerNorm) and layer.inputs[0] not in visited:
             stream = streams.around(layer.inputs[0])
-            done |= stream
+            visited |= stream
             for name in stream:
-                changed.update(_centred_tensors(layers[name], tensors))
+                new_tensors.update(_centred_tensors(layers[name], tensors))
                 for reader in streams.readers[name]:
                     if isinstance(reader, LayerNorm):
                         centred[reader.name] = dataclasses.replace(reader, is_centred=True)
-    return centred, changed
+    return centred, new_tensors
 
 
 class _Streams:

@@ -1,4 +1,4 @@
-"""Determine the kind of the first output from names in the file, and correct it by the values that ONNX Runtime
+"""Determine the kind of the primary output from names in the file, and correct it by the values that ONNX Runtime
 computes."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CLOSE = 1e-3
 
 
 def leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output:
-    """Return the meaning of the first output, of the kind specified by the user or else suggested by the graph."""
+    """Return the meaning of the primary output, of the kind specified by the user or else suggested by the graph."""
     if kind:
         return built.output if kind == built.output.kind else Output(kind, "raw" if kind == "classes" else "")
     if _are_named_chances(built, graph):
@@ -31,7 +31,7 @@ def leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output
 
 
 def note_on_features(built: BuiltOutput) -> str:
-    """Return a note if the first output is interpreted as values because of its name, otherwise ""."""
+    """Return a note if the primary output is interpreted as values because of its name, otherwise ""."""
     if built.output.kind != "values" or not _are_features(built):
         return ""
     return (

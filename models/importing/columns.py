@@ -27,11 +27,11 @@ def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: 
     Each value is padded with zeros to the total number of columns, and the padded images and constants are added.
     """
     views = [importer.views.get(name) for name in names]
-    found = [view for view in views if view is not None]
-    place = axis % first.rank - first.batched
-    if len(names) < 2 or place < 0 or not all(_are_columns(importer, view, first, place) for view in found):
+    present = [view for view in views if view is not None]
+    inner_axis = axis % first.rank - first.batched
+    if len(names) < 2 or inner_axis < 0 or not all(_are_columns(importer, view, first, inner_axis) for view in present):
         return None
-    order = (*(other for other in found[0].order() if other != place), place)
+    order = (*(other for other in present[0].order() if other != inner_axis), inner_axis)
     operands: list[View | np.ndarray | None] = [
         _constant(importer, name, first) if view is None else view for name, view in zip(names, views)
     ]
@@ -39,7 +39,7 @@ def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: 
     if len(known) < len(operands):
         return None
     sizes = [first.shape[axis] for axis in order[:-1]]
-    counts = [operand.shape[place] for operand in known]
+    counts = [operand.shape[inner_axis] for operand in known]
     channels, total = math.prod(sizes), sum(counts)
     numbers, start, source = np.zeros((channels, 1, total), np.float32), 0, ""
     for operand, count in zip(known, counts):
@@ -50,7 +50,7 @@ def beside_columns(importer: Importer, names: Sequence[str], first: View, axis: 
             fitting = np.broadcast_to(operand.transpose(order), (*sizes, count))
             numbers[:, 0, start : start + count] = fitting.reshape(channels, count)
         start += count
-    if len(found) < len(views):
+    if len(present) < len(views):
         layer = Affine(importer.name("affine"), numbers.shape, inputs=(source,))
         source = importer.add(layer, {"scale": np.ones_like(numbers), "shift": numbers}).layer
     spread = View.of(source, (channels, 1, total)).reshaped((*sizes, total), first.batched)

@@ -84,13 +84,13 @@ class _Fusing:
         renamed: dict[str, str] = {}
         for name in tuple(self.layers):
             layer = self.layers[name] = reading(self.layers[name], renamed)
-            given = fuse(self, layer)
-            if isinstance(given, str):
-                target = renamed[name] = renamed.get(given, given)
+            replacement = fuse(self, layer)
+            if isinstance(replacement, str):
+                target = renamed[name] = renamed.get(replacement, replacement)
                 self.reads[target] += self.reads[name] - 1
                 self.outputs = [renamed.get(output, output) for output in self.outputs]
-            elif given is not None:
-                self.layers[name] = given
+            elif replacement is not None:
+                self.layers[name] = replacement
         self._drop_unread()
 
     def sink(self) -> None:
@@ -110,7 +110,7 @@ class _Fusing:
         linear = LinearLayers(self.layers, self.tensors, self.shapes)
         for layer in tuple(self.layers.values()):
             merged = linear.merged(layer, self.reads, set(self.outputs))
-            self.layers.update({each.name: each for each in merged})
+            self.layers.update({merged_layer.name: merged_layer for merged_layer in merged})
         self._drop_unread()
 
     def centre(self) -> None:
@@ -150,9 +150,9 @@ def _swish(state: _Fusing, layer: Layer) -> Layer | None:
     if not isinstance(layer, Combine) or layer.operation != "multiply" or layer.activation != "identity":
         return None
     for x, gate in (layer.inputs, layer.inputs[::-1]):
-        found = _gate_of(state, x, gate)
-        if found:
-            return Activation(layer.name, *found, inputs=(x,))
+        gate_activation = _gate_of(state, x, gate)
+        if gate_activation:
+            return Activation(layer.name, *gate_activation, inputs=(x,))
     return None
 
 
@@ -324,18 +324,18 @@ def _own_convolutions(state: _Fusing, layer: Layer) -> None:
     if not isinstance(layer, Attention):
         return
     for name in dict.fromkeys(layer.inputs):
-        found = _channels_of(state, name)
-        if found is None:
+        selection = _channels_of(state, name)
+        if selection is None:
             continue
-        source, order = found
+        source, order = selection
         base = state.layers[source]
         assert isinstance(base, Conv2d)
         if name == source or not _are_picked_alone(state, source):
             continue
-        own = dataclasses.replace(base, name=name, out_channels=len(order))
+        convolution = dataclasses.replace(base, name=name, out_channels=len(order))
         state.tensors[f"{name}.weight"] = np.ascontiguousarray(state.tensors[f"{source}.weight"][order])
         state.tensors[f"{name}.bias"] = np.ascontiguousarray(state.tensors[f"{source}.bias"][order])
-        state.layers[name] = own
+        state.layers[name] = convolution
 
 
 def _channels_of(state: _Fusing, name: str) -> tuple[str, np.ndarray] | None:
@@ -389,10 +389,10 @@ def _unmet_taps(state: _Fusing, layer: Layer) -> Layer | None:
     if not isinstance(layer, Conv2d) or not any(layer.padding):
         return None
     name = f"{layer.name}.weight"
-    found = drop_unmet_taps(layer, state.tensors[name], state.shapes[layer.inputs[0]])
-    if found is None:
+    reduced = drop_unmet_taps(layer, state.tensors[name], state.shapes[layer.inputs[0]])
+    if reduced is None:
         return None
-    smaller, state.tensors[name] = found
+    smaller, state.tensors[name] = reduced
     return smaller
 
 

@@ -33,9 +33,9 @@ class GatedSums:
             return None
         if layer.operation == "add":
             for x, scaled in (layer.inputs, layer.inputs[::-1]):
-                found = self._as_product(layer, x, scaled, outputs)
-                if found is not None:
-                    return found
+                product = self._as_product(layer, x, scaled, outputs)
+                if product is not None:
+                    return product
         return self._as_multiplication(layer, outputs) if layer.operation == "divide" else None
 
     def _as_product(self, layer: Combine, x: str, name: str, outputs: list[str]) -> Layer | None:

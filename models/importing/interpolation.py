@@ -38,12 +38,12 @@ def interpolation(node: Node, old: bool, way: str, axis: Resized) -> np.ndarray:
     `way` is the kind of interpolation: nearest, linear or cubic. If `old` is true, the rules from before opset 11
     apply.
     """
-    extent, place = axis.extent, _places(node, old, axis)
+    extent, positions = axis.extent, _places(node, old, axis)
     if integer(node, "antialias", 0) and way != "nearest":
-        return _smoothed(node, way, extent, place, min(1.0, axis.scale))
-    matrix = _shares(node, old, way, extent, place)
+        return _smoothed(node, way, extent, positions, min(1.0, axis.scale))
+    matrix = _shares(node, old, way, extent, positions)
     if text(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
-        matrix[(place < 0) | (place > extent - 1)] = 0
+        matrix[(positions < 0) | (positions > extent - 1)] = 0
     return matrix
 
 
@@ -115,10 +115,10 @@ def _places(node: Node, old: bool, axis: Resized) -> np.ndarray:
     if rule in ("half_pixel", "half_pixel_symmetric") or (rule == "pytorch_half_pixel" and size > 1):
         # Compute positions in float32, like ONNX Runtime, because a floor distinguishes 3 from 2.9999998.
         half = np.float32(0.5)
-        place = (new.astype(np.float32) + half) / np.float32(scale) - half
+        positions = (new.astype(np.float32) + half) / np.float32(scale) - half
         if rule == "half_pixel_symmetric":  # align the centre of the axis with that of its unrounded new size
-            place += np.float32(extent / 2 * (1 - size / (scale * extent)))
-        return place
+            positions += np.float32(extent / 2 * (1 - size / (scale * extent)))
+        return positions
     if rule == "tf_half_pixel_for_nn":
         return (new.astype(np.float32) + np.float32(0.5)) / np.float32(scale)
     if rule == "tf_crop_and_resize":

@@ -90,13 +90,13 @@ def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
     except csv.Error as error:
         raise ModelError(f"not a table: {error}") from None
     header = [cell.lower() for cell in rows[0]]
-    named = next((place for place, cell in enumerate(header) if cell in _NAMED), None)
-    if named is not None or not set(_NUMBERED[:-1]).isdisjoint(header):
+    label_column = next((place for place, cell in enumerate(header) if cell in _NAMED), None)
+    if label_column is not None or not set(_NUMBERED[:-1]).isdisjoint(header):
         rows = rows[1:]
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         raise ModelError("the table has no rows, or its rows have different lengths")
-    column = widths.pop() - 1 if named is None else named
+    column = widths.pop() - 1 if label_column is None else label_column
     columns = [list(cells) for cells in zip(*rows)]
     labels = columns.pop(column)
     order = next(filter(None, map(_numbering, columns)), range(len(rows)))

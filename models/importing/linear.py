@@ -48,9 +48,11 @@ class LinearLayers:
         must be called for all layers in order.
         """
         merged = self._merged(layer, reads, outputs) if isinstance(layer, Affine) else None
-        for each in merged or [layer]:
-            bases = {self._bases.get(read, read) for read in each.inputs} if self._is_linear(each) else ()
-            self._bases[each.name] = bases.pop() if len(bases) == 1 else each.name
+        for merged_layer in merged or [layer]:
+            bases = (
+                {self._bases.get(read, read) for read in merged_layer.inputs} if self._is_linear(merged_layer) else ()
+            )
+            self._bases[merged_layer.name] = bases.pop() if len(bases) == 1 else merged_layer.name
         return merged or [layer]
 
     def _merged(self, last: Affine, reads: Mapping[str, int], outputs: Set[str]) -> list[Layer] | None:
@@ -64,16 +66,16 @@ class LinearLayers:
         is_short = FEWEST <= len(cone) <= MOST
         if not is_short or any(reads[name] > counts[name] or name in outputs for name in cone if name != last.name):
             return None
-        found = self._value_of(source, base, sorted(cone, key=self._order.__getitem__))
+        value = self._value_of(source, base, sorted(cone, key=self._order.__getitem__))
         scale, shift = self._numbers(last)
-        matrix, shift = found.matrix, found.shift * scale + shift
+        matrix, shift = value.matrix, value.shift * scale + shift
         if bool((scale == scale[:, :1]).all()):
             matrix, scale = matrix * scale[:, :1], np.ones_like(scale)
         if not all(np.isfinite(numbers.astype(np.float32)).all() for numbers in (matrix, scale, shift)):
             return None
         for part, numbers in (("scale", scale), ("shift", shift)):
-            whole = np.broadcast_to(numbers, (shape[0], shape[1] * shape[2]))
-            self._tensors[f"{last.name}.{part}"] = whole.reshape(shape).astype(np.float32)
+            full = np.broadcast_to(numbers, (shape[0], shape[1] * shape[2]))
+            self._tensors[f"{last.name}.{part}"] = full.reshape(shape).astype(np.float32)
         is_free = reads[base] == counts[base] and base not in outputs
         convolution = self._convolution(matrix, base, source, is_free)
         self._shapes[source] = shape
@@ -101,7 +103,7 @@ class LinearLayers:
         """True if a layer operates on images with few channels and is linear, with the same coefficients for all
         pixels."""
         shapes = [self._shapes[name] for name in (layer.name, *layer.inputs)]
-        if not all(len(each) == 3 and each[0] <= MOST_CHANNELS and each[1:] == shapes[0][1:] for each in shapes):
+        if not all(len(shape) == 3 and shape[0] <= MOST_CHANNELS and shape[1:] == shapes[0][1:] for shape in shapes):
             return False
         if max(map(math.prod, shapes)) > MOST_NUMBERS:
             return False
@@ -114,13 +116,13 @@ class LinearLayers:
 
     def _cone(self, name: str, base: str) -> list[str]:
         """Return the names of the layers after `base` up to `name`, or only some of them if there are too many."""
-        found, left = dict[str, None](), [name]
-        while left and len(found) <= MOST:
-            each = left.pop()
-            if each != base and each not in found:
-                found[each] = None
-                left += self._layers[each].inputs
-        return list(found)
+        members, left = dict[str, None](), [name]
+        while left and len(members) <= MOST:
+            member = left.pop()
+            if member != base and member not in members:
+                members[member] = None
+                left += self._layers[member].inputs
+        return list(members)
 
     def _numbers(self, layer: Affine) -> tuple[np.ndarray, np.ndarray]:
         """Return scale and shift, [channels, 1] or [channels, pixels]."""
@@ -143,13 +145,13 @@ class LinearLayers:
             scale, shift = self._numbers(layer)
             return _Linear(first.matrix * scale[:, :1], first.shift * scale[:, :1] + shift)
         if isinstance(layer, ChannelSlice):
-            return _Linear(*(each[layer.first : layer.last] for each in first))
+            return _Linear(*(part[layer.first : layer.last] for part in first))
         if isinstance(layer, Combine):
             sign = SIGNS[layer.operation]
             return _Linear(first.matrix + sign * operands[1].matrix, first.shift + sign * operands[1].shift)
-        widest = max(each.shift.shape[1] for each in operands)
-        shifts = [np.broadcast_to(each.shift, (len(each.shift), widest)) for each in operands]
-        return _Linear(np.concatenate([each.matrix for each in operands]), np.concatenate(shifts))
+        widest = max(part.shift.shape[1] for part in operands)
+        shifts = [np.broadcast_to(part.shift, (len(part.shift), widest)) for part in operands]
+        return _Linear(np.concatenate([part.matrix for part in operands]), np.concatenate(shifts))
 
 
 def _is_mergeable(convolution: Conv2d) -> bool:

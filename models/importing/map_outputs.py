@@ -53,7 +53,7 @@ def looks_like_map(importer: Importer, outputs: Sequence[BuiltOutput], source: I
 
 
 def note_on_maps(importer: Importer, outputs: Sequence[BuiltOutput], source: Input) -> str:
-    """Return a note if the first output is interpreted as values but may be a class map, otherwise ""."""
+    """Return a note if the primary output is interpreted as values but may be a class map, otherwise ""."""
     built = outputs[0]
     if (
         not isinstance(source, ImageInput)
@@ -64,16 +64,16 @@ def note_on_maps(importer: Importer, outputs: Sequence[BuiltOutput], source: Inp
     if _are_levels(outputs, source):
         return (
             "the outputs have several sizes and are read as values, like the levels of a detector; to get boxes, "
-            "export the network with all boxes in one table (use --output-kind map if the first output contains class "
-            "scores)"
+            "export the network with all boxes in one table (use --output-kind map if the primary output contains "
+            "class scores)"
         )
     channels, *size = _planes(built.view, source).shape
     is_chance = getattr(last_step(importer.builder.layers, built.layer), "activation", "") in SIGMOIDS
     if size != [source.height, source.width] or not (is_chance or channels == COLOURS):
         return ""
     kind = "a picture" if channels == COLOURS else "values"
-    told = "x".join(map(str, built.shape))
-    return f"the output of {told} is read as {kind} (use --output-kind map if it contains a mask or class scores)"
+    shape_text = "x".join(map(str, built.shape))
+    return f"the output of {shape_text} is read as {kind} (use --output-kind map if it contains a mask or class scores)"
 
 
 def _are_levels(outputs: Sequence[BuiltOutput], source: ImageInput) -> bool:
@@ -85,7 +85,7 @@ def _are_levels(outputs: Sequence[BuiltOutput], source: ImageInput) -> bool:
 def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is_guessed: bool) -> list[BuiltOutput]:
     """Return the outputs of a network with the first one as a map, whose classes are selected by an additional layer.
 
-    Raises ModelError if the first output cannot be a map. Auxiliary outputs of the same shape, which are only used in
+    Raises ModelError if the primary output cannot be a map. Auxiliary outputs of the same shape, which are only used in
     training, are omitted.
     """
     leading, builder = outputs[0], importer.builder
@@ -97,8 +97,8 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
             f"shape "
             f"{list(leading.shape)}"
         )
-    kept = [each for each in outputs[1:] if each.shape != leading.shape]
-    left_out = [each for each in outputs[1:] if each.shape == leading.shape]
+    others = [output for output in outputs[1:] if output.shape != leading.shape]
+    left_out = [output for output in outputs[1:] if output.shape == leading.shape]
     view = _planes(_before_squeezing(importer, leading.view), source)
     channels, *shape = view.shape
     layer = importer.planes(view)
@@ -108,14 +108,14 @@ def as_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input, is
         layer = builder.add(Concat(importer.name("scores"), inputs=(zero.name, layer)))
         importer.note("pixels above 0 (a probability of 0.5) are class 1 of the map; all others are class 0")
         channels = 2
-    found = builder.add(PixelArgmax(importer.name("classes"), channels, inputs=(layer,)))
+    classes = builder.add(PixelArgmax(importer.name("classes"), channels, inputs=(layer,)))
     if left_out:
-        names = ", ".join(repr(each.name) for each in left_out)
+        names = ", ".join(repr(output.name) for output in left_out)
         importer.note(f"ignored: {names}, another map of the same shape (--output-name selects one)")
     if is_guessed:
         sizes = "x".join(map(str, leading.shape))
         importer.note(f"the output of {sizes} is read as a class map (use --output-kind values for the raw numbers)")
-    return [BuiltOutput(leading.name, found, tuple(shape), Output("map"), leading.view, channels), *kept]
+    return [BuiltOutput(leading.name, classes, tuple(shape), Output("map"), leading.view, channels), *others]
 
 
 def is_channels_last(built: BuiltOutput, source: Input) -> bool:
@@ -144,7 +144,7 @@ def _before_squeezing(importer: Importer, view: View) -> View:
     The largest score remains the largest, and rounding creates no ties.
     """
     layer = importer.builder.layers.get(view.layer)
-    whole = isinstance(layer, ChannelSoftmax) and layer.length == importer.builder.shapes[view.layer][0]
-    if layer is not None and (whole or (isinstance(layer, Activation) and layer.activation in SIGMOIDS)):
+    is_over_channels = isinstance(layer, ChannelSoftmax) and layer.length == importer.builder.shapes[view.layer][0]
+    if layer is not None and (is_over_channels or (isinstance(layer, Activation) and layer.activation in SIGMOIDS)):
         return dataclasses.replace(view, layer=layer.inputs[0])
     return view

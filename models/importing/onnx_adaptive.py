@@ -38,9 +38,9 @@ def adaptive_pool(
     if transpose is None or transpose.op != "Transpose" or transpose.attributes.get("perm") != (4, 5, 0, 1, 2, 3):
         return None
     members, left_out = [before, gather, transpose], np.zeros(places.shape[:4], bool)
-    while (found := _zeroed(_only(readers, members[-1]), members[-1], left_out.shape, constants)) is not None:
-        members.append(found[0])
-        left_out |= found[1]
+    while (masked := _zeroed(_only(readers, members[-1]), members[-1], left_out.shape, constants)) is not None:
+        members.append(masked[0])
+        left_out |= masked[1]
     counted = (~left_out).sum(axis=(1, 3))
     last = _mean(members, readers, constants) or _quotient(members, readers, constants, left_out.shape, counted)
     row_left_out, column_left_out = (np.asarray(left_out.all(axis=axes)) for axes in ((2, 3), (0, 1)))
@@ -61,8 +61,8 @@ def _shares(left_out: np.ndarray) -> np.ndarray:
 
 
 def _only(readers: Readers, node: Node) -> Node | None:
-    found = readers.get(node.outputs[0], ())
-    return found[0] if len(found) == 1 else None
+    nodes = readers.get(node.outputs[0], ())
+    return nodes[0] if len(nodes) == 1 else None
 
 
 def _zeroed(
@@ -71,10 +71,10 @@ def _zeroed(
     """Return (a Where that sets some elements of `source` to zero, the mask of these elements)."""
     if where is None or where.op != "Where" or len(where.inputs) != 3 or where.inputs[2] != source.outputs[0]:
         return None
-    chosen, value = (constants.get(name) for name in where.inputs[:2])
-    if chosen is None or value is None or value.size != 1 or value.any() or chosen.ndim > 4:
+    mask, value = (constants.get(name) for name in where.inputs[:2])
+    if mask is None or value is None or value.size != 1 or value.any() or mask.ndim > 4:
         return None
-    left_out = _spread(chosen.astype(bool), shape)
+    left_out = _spread(mask.astype(bool), shape)
     return None if left_out is None else (where, left_out)
 
 
@@ -91,8 +91,8 @@ def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node |
     mean = _only(readers, members[-1])
     if mean is None or mean.op != "ReduceMean" or mean.attributes.get("keepdims", 1):
         return None
-    given = constants.get(mean.inputs[1]) if len(mean.inputs) > 1 else np.asarray(mean.attributes.get("axes", ()))
-    if given is None or sorted(axis % 6 for axis in given.ravel().tolist()) != [3, 5]:
+    axes = constants.get(mean.inputs[1]) if len(mean.inputs) > 1 else np.asarray(mean.attributes.get("axes", ()))
+    if axes is None or sorted(axis % 6 for axis in axes.ravel().tolist()) != [3, 5]:
         return None
     members.append(mean)
     return mean
@@ -120,7 +120,7 @@ def _quotient(
                 sums[name] = Counter([(rows[node.inputs[0]], number % shape[3])])
             else:
                 return None
-        elif node.op == "Add" and len(node.inputs) == 2 and all(given in sums for given in node.inputs):
+        elif node.op == "Add" and len(node.inputs) == 2 and all(operand in sums for operand in node.inputs):
             sums[name] = sums[node.inputs[0]] + sums[node.inputs[1]]
         elif node.op == "Add":
             continue  # the other operand is not available yet

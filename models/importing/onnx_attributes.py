@@ -73,13 +73,13 @@ def pads_of(node: Node, rank: int, wanted: Sequence[int]) -> tuple[tuple[int, ..
 
 def slice_parts(node: Node, inputs: Sequence[np.ndarray | None], rank: int) -> tuple[list[int], ...]:
     """Return (starts, ends, nonnegative axes, steps) of a Slice, from inputs or, before opset 10, attributes."""
-    given = [
+    arguments = [
         value.ravel().tolist() if value is not None else None for value in (*inputs[1:], *(None,) * (5 - len(inputs)))
     ]
-    starts = given[0] if given[0] is not None else list(listed(node, "starts"))
-    ends = given[1] if given[1] is not None else list(listed(node, "ends"))
-    axes = given[2] if given[2] is not None else list(listed(node, "axes", tuple(range(len(starts)))))
-    steps = given[3] if given[3] is not None else [1] * len(starts)
+    starts = arguments[0] if arguments[0] is not None else list(listed(node, "starts"))
+    ends = arguments[1] if arguments[1] is not None else list(listed(node, "ends"))
+    axes = arguments[2] if arguments[2] is not None else list(listed(node, "axes", tuple(range(len(starts)))))
+    steps = arguments[3] if arguments[3] is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or any(not -rank <= axis < rank for axis in axes):
         raise ModelError("its starts, ends, axes and steps are inconsistent")
     return [list(map(int, part)) for part in (starts, ends, [axis % rank for axis in axes], steps)]  # type: ignore[return-value]

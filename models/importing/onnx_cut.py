@@ -36,10 +36,10 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
     Raises ModelError if there are no such outputs.
     """
     producers: dict[str, Node] = {}
-    given = {entry.name for entry in graph.inputs}
+    inputs = {entry.name for entry in graph.inputs}
     for node in graph.nodes:
         for name in filter(None, node.outputs):
-            if name in producers or name in graph.constants or name in given:
+            if name in producers or name in graph.constants or name in inputs:
                 raise ModelError(f"{node}: its output {name!r} is already the output of another node")
             producers[name] = node
     outputs, notes = _choose(graph, producers, wanted)
@@ -68,7 +68,7 @@ def sorted_nodes(nodes: Sequence[Node]) -> list[Node]:
     Nodes in cycles are placed at the end in their original order.
     """
     producers = {name: node for node in nodes for name in node.outputs if name}
-    place = {id(node): number for number, node in enumerate(nodes)}
+    order = {id(node): number for number, node in enumerate(nodes)}
     ordered: dict[int, Node] = {}
 
     def missing_before(node: Node) -> list[Node]:
@@ -87,7 +87,7 @@ def sorted_nodes(nodes: Sequence[Node]) -> list[Node]:
                     ordered.setdefault(id(node), node)
                 continue
             opened.add(id(node))
-            waiting += sorted(missing, key=lambda other: -place[id(other)])
+            waiting += sorted(missing, key=lambda other: -order[id(other)])
     return [*ordered.values(), *(node for node in nodes if id(node) not in ordered)]
 
 
@@ -102,26 +102,26 @@ def _choose(graph: Graph, producers: Mapping[str, Node], wanted: Sequence[str]) 
         return list(dict.fromkeys(wanted)), []
     notes = []
     scores = [name for name in graph.outputs if name in graph.scores]
-    named = scores or list(graph.outputs)
-    if len(named) < len(graph.outputs):
-        others = ", ".join(map(repr, [name for name in graph.outputs if name not in named][:MAX_NAMED]))
+    candidates = scores or list(graph.outputs)
+    if len(candidates) < len(graph.outputs):
+        others = ", ".join(map(repr, [name for name in graph.outputs if name not in candidates][:MAX_NAMED]))
         notes.append(f"of the {len(graph.outputs)} outputs, {others} are ignored because they contain integers or text")
-    found = []
-    for output in named:
+    selected = []
+    for output in candidates:
         if output not in producers:
             raise ModelError(f"the network's output {output!r} is not computed by any node")
         source, cut_off = _before_pointing(producers, output)
-        if len(named) > 1 and _is_handed_on(producers, source):
+        if len(candidates) > 1 and _is_handed_on(producers, source):
             notes.append(f"the output {output!r} is ignored because it is an unchanged input")
             continue
         notes += cut_off
-        found.append(source)
-    found = list(dict.fromkeys(found))
-    if len(found) > MAX_OUTPUTS:
+        selected.append(source)
+    selected = list(dict.fromkeys(selected))
+    if len(selected) > MAX_OUTPUTS:
         raise ModelError(
-            f"the network has {len(found)} outputs; select at most {MAX_OUTPUTS} of them with --output-name"
+            f"the network has {len(selected)} outputs; select at most {MAX_OUTPUTS} of them with --output-name"
         )
-    return found, notes
+    return selected, notes
 
 
 def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:

@@ -120,7 +120,7 @@ def unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="trninfer-") as folder:
         copy = Path(folder, path.stem)
         try:
-            with open_regular(path) as packed, gzip.GzipFile(fileobj=packed) as file, copy.open("wb") as target:
+            with open_regular(path) as compressed, gzip.GzipFile(fileobj=compressed) as file, copy.open("wb") as target:
                 size = 0
                 while part := file.read(COPIED):
                     size += len(part)

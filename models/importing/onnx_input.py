@@ -90,9 +90,9 @@ def graph_input(graph: Graph, part: Cut, options: PreprocessingOptions) -> Graph
     """Return the inputs of a graph; raise ModelError if one is not supported."""
     if len(part.sources) > MAX_INPUTS:
         raise ModelError(f"the network has {len(part.sources)} inputs; at most {MAX_INPUTS} are allowed")
-    given = {entry.name: entry for entry in graph.inputs}
+    entries = {entry.name: entry for entry in graph.inputs}
     several = len(part.sources) > 1
-    return GraphSource(tuple(_source(graph, part, given[name], options, several) for name in part.sources))
+    return GraphSource(tuple(_source(graph, part, entries[name], options, several) for name in part.sources))
 
 
 def _source(
@@ -110,8 +110,8 @@ def _source(
     if _is_row(sizes, options, is_one_of_several) and _first(nodes, weights, given.name) not in ("Conv", "NHWC"):
         axes = tuple(size or 1 for size in sizes)
         row = network_input((math.prod(axes),), PreprocessingOptions())
-        seen = View.of(INPUT, row.shape).reshaped(axes, batched)
-        return SourcePart(given.name, dtype, row, seen, batch, scale=scale)
+        input_view = View.of(INPUT, row.shape).reshaped(axes, batched)
+        return SourcePart(given.name, dtype, row, input_view, batch, scale=scale)
     shape = _fixed(given.name, sizes, layout, options)
     if len(shape) == 1:
         source = network_input(shape, PreprocessingOptions() if is_one_of_several else options)
@@ -123,9 +123,11 @@ def _source(
         inner = _inner_range(graph, part, given)
         options = dataclasses.replace(options, input_range=inner)
     source = network_input(image, options, layout)
-    whole = View.of(INPUT, image, batched)
-    seen = whole.permuted(tuple("CHW".index(axis) for axis in layout))
-    return SourcePart(name=given.name, dtype=dtype, input=source, view=seen, batch=batch, inner=inner, scale=scale)
+    image_view = View.of(INPUT, image, batched)
+    input_view = image_view.permuted(tuple("CHW".index(axis) for axis in layout))
+    return SourcePart(
+        name=given.name, dtype=dtype, input=source, view=input_view, batch=batch, inner=inner, scale=scale
+    )
 
 
 def _volume(

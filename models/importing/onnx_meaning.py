@@ -91,14 +91,19 @@ def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOu
     """
     if len(outputs) == 1:
         return list(outputs)
-    outputs = [replace(found, output=Output("values")) if _is_column(found, outputs) else found for found in outputs]
-    ancestors = _ancestors(importer.builder.layers, [found.view.layer for found in outputs])
-    marks = [(_rank(found, found.view.layer in ancestors), place) for place, found in enumerate(outputs)]
+    outputs = [
+        replace(candidate, output=Output("values")) if _is_column(candidate, outputs) else candidate
+        for candidate in outputs
+    ]
+    ancestors = _ancestors(importer.builder.layers, [candidate.view.layer for candidate in outputs])
+    marks = [
+        (_rank(candidate, candidate.view.layer in ancestors), position) for position, candidate in enumerate(outputs)
+    ]
     leading = min(marks)[1]
     rest = [
-        replace(found, output=Output("values")) if _is_on_the_way(found, ancestors) else found
-        for place, found in enumerate(outputs)
-        if place != leading
+        replace(candidate, output=Output("values")) if _is_on_the_way(candidate, ancestors) else candidate
+        for position, candidate in enumerate(outputs)
+        if position != leading
     ]
     return [outputs[leading], *rest]
 
@@ -106,8 +111,8 @@ def in_order(importer: Importer, outputs: Sequence[FoundOutput]) -> list[FoundOu
 def build_outputs(importer: Importer, outputs: Sequence[FoundOutput]) -> list[BuiltOutput]:
     """Return each output as the features of a layer, in the order of the output's axes."""
     return [
-        BuiltOutput(found.name, importer.rows(found.view), found.view.shape or (1,), found.output, found.view)
-        for found in outputs
+        BuiltOutput(output.name, importer.rows(output.view), output.view.shape or (1,), output.output, output.view)
+        for output in outputs
     ]
 
 
@@ -140,13 +145,13 @@ def has_word(name: str, words: Sequence[str]) -> bool:
 
 def _ancestors(layers: Mapping[str, Layer], names: Sequence[str]) -> set[str]:
     """Return the elements of `names` from which other elements are computed."""
-    wanted, found = set(names), set()
+    pending, ancestors = set(names), set()
     depends: dict[str, set[str]] = {}
     for name, layer in layers.items():
-        depends[name] = set().union(*({read, *depends.get(read, ())} & wanted for read in layer.inputs))
-    for name in wanted:
-        found |= depends.get(name, set()) - {name}
-    return found
+        depends[name] = set().union(*({read, *depends.get(read, ())} & pending for read in layer.inputs))
+    for name in pending:
+        ancestors |= depends.get(name, set()) - {name}
+    return ancestors
 
 
 def last_step(layers: Mapping[str, Layer], name: str) -> Layer | None:

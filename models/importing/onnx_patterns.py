@@ -32,16 +32,16 @@ def join_patterns(
     is an intermediate value.
     """
     search = _Search(nodes, constants, outputs)
-    joined: dict[int, Node] = {}  # replacements, by the identity of the replaced node
-    gone: set[int] = set()
+    replacements: dict[int, Node] = {}  # by the identity of the replaced node
+    removed: set[int] = set()
     for node in nodes:
         find = _PATTERNS.get((node.op, len(node.inputs)))
-        found = find(search, node) if find is not None else None
-        if found and search.is_closed(found[1]):
-            whole, members = found
-            joined[id(members[-1])] = whole
-            gone.update(id(member) for member in members[:-1])
-    return [joined.get(id(node), node) for node in nodes if id(node) not in gone]
+        match = find(search, node) if find is not None else None
+        if match and search.is_closed(match[1]):
+            replacement, members = match
+            replacements[id(members[-1])] = replacement
+            removed.update(id(member) for member in members[:-1])
+    return [replacements.get(id(node), node) for node in nodes if id(node) not in removed]
 
 
 class _Search:
@@ -56,10 +56,10 @@ class _Search:
 
     def around(self, erf: Node) -> tuple[Node, list[Node]] | None:
         """Return (a Gelu node, the five replaced nodes in order) if an Erf node is part of a gelu."""
-        found = self._gelu(erf)
-        if found is None:
+        gelu = self._gelu(erf)
+        if gelu is None:
             return None
-        source, members = found
+        source, members = gelu
         return Node("Gelu", members[-1].name, (source,), members[-1].outputs, {}), members
 
     def around_complement(self, erfc: Node) -> tuple[Node, list[Node]] | None:
@@ -110,18 +110,18 @@ class _Search:
 
     def _slice(self, node: Node, axis: int) -> tuple[int, int] | None:
         """Return the start and the end of a slice along `axis` with a step of 1, or None for any other slice."""
-        given = [self._constants.get(name) for name in node.inputs[1:]]
+        arguments = [self._constants.get(name) for name in node.inputs[1:]]
         names = ("starts", "ends", "axes", "steps")
-        found = []
-        for place, name in enumerate(names):
-            value = given[place] if place < len(given) else node.attributes.get(name)
-            found.append(np.asarray([1] if value is None and name == "steps" else value).ravel())
-        if any(value.size != 1 or value.dtype.kind != "i" for value in found) or (found[2][0], found[3][0]) != (
+        entries = []
+        for position, name in enumerate(names):
+            value = arguments[position] if position < len(arguments) else node.attributes.get(name)
+            entries.append(np.asarray([1] if value is None and name == "steps" else value).ravel())
+        if any(value.size != 1 or value.dtype.kind != "i" for value in entries) or (entries[2][0], entries[3][0]) != (
             axis,
             1,
         ):
             return None
-        return int(found[0][0]), int(found[1][0])
+        return int(entries[0][0]), int(entries[1][0])
 
     def is_closed(self, members: Sequence[Node]) -> bool:
         """Return True if only nodes of the group read its outputs, except for the output of the last node."""
@@ -157,8 +157,8 @@ class _Search:
             return None
         attributes = {"axis": axis, "epsilon": float(epsilon.ravel()[0])}
         source = centred.inputs[0]
-        whole = Node(NORM_OVER_AXIS, total.name, (source, scale, shift), total.outputs, attributes)
-        return whole, [mean, centred, squares, mean_of_squares, plus, root, divided, product, total]
+        norm = Node(NORM_OVER_AXIS, total.name, (source, scale, shift), total.outputs, attributes)
+        return norm, [mean, centred, squares, mean_of_squares, plus, root, divided, product, total]
 
     def _centred(self, squares: Node | None) -> Node | None:
         """Return the node that subtracts the mean if `squares` computes its square, otherwise None."""
@@ -192,8 +192,8 @@ class _Search:
         """Return the name of the only constant operand of a node, or an empty string if the node does not match."""
         if node is None or node.op != op or len(node.inputs) != 2:
             return ""
-        found = [name for name in node.inputs if name in self._constants]
-        return found[0] if len(found) == 1 else ""
+        constants_found = [name for name in node.inputs if name in self._constants]
+        return constants_found[0] if len(constants_found) == 1 else ""
 
     def _gelu(self, erf: Node) -> tuple[str, list[Node]] | None:
         """Return (the input, the five nodes in order) if an Erf node is part of a gelu."""

@@ -112,8 +112,8 @@ def _values_to_compare(
 ) -> np.ndarray:
     """Return the values of the golden model for an output, which has `count` numbers per example in ONNX Runtime."""
     if imported.network.named_outputs[number].output.kind == "map":
-        return np.concatenate([_scores_of_map(each.logits, count, imported.map_is_last) for each in outputs])
-    return np.concatenate([each.logits if before_squeezing else each.scores for each in outputs])
+        return np.concatenate([_scores_of_map(output.logits, count, imported.map_is_last) for output in outputs])
+    return np.concatenate([output.logits if before_squeezing else output.scores for output in outputs])
 
 
 def compare(imported: ImportedGraph) -> Comparison:
@@ -137,7 +137,7 @@ def compare(imported: ImportedGraph) -> Comparison:
     squeezed = squeezed_outputs(imported.network)
     before = [_before_answer(imported, squeezed, name) for name in imported.names]
     network = without_squeezing(imported.network, _left_out(imported, squeezed, before))
-    expected = _run_file(imported, arrays, [found or name for found, name in zip(before, imported.names)])
+    expected = _run_file(imported, arrays, [value_name or name for value_name, name in zip(before, imported.names)])
     inputs = _network_input(imported, arrays)
     step = max(1, AT_ONCE // _numbers(imported.network))
     with np.errstate(all="ignore"):  # overflows show up as differences
@@ -151,8 +151,8 @@ def compare(imported: ImportedGraph) -> Comparison:
         computed = _values_to_compare(imported, number, outputs, expected_output.shape[1], bool(before[number]))
         results.append(_difference(imported, number, computed, expected_output))
     worst = max(results, key=lambda result: result._badness)
-    found = [rows[:KEPT] if value is None and len(rows) else None for value, rows in zip(before, expected)]
-    return replace(worst, outputs=tuple(found))
+    values = [rows[:KEPT] if value is None and len(rows) else None for value, rows in zip(before, expected)]
+    return replace(worst, outputs=tuple(values))
 
 
 def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: str) -> str | None:
@@ -160,7 +160,7 @@ def _before_answer(imported: ImportedGraph, squeezed: Mapping[str, str], name: s
     output does not end in such a function."""
     producers = {output: node for node in imported.part.nodes for output in node.outputs}
     named = imported.network.named_outputs[imported.names.index(name)]
-    last = next(each for each in imported.network.layers if each.name == named.layer)
+    last = next(layer for layer in imported.network.layers if layer.name == named.layer)
     if named.output.kind == "map":
         ops: tuple[str, ...] = _BEFORE_MAPS
     elif isinstance(last, Softmax):
@@ -182,9 +182,9 @@ def _scores_of_map(logits: np.ndarray, size: int, is_last: bool) -> np.ndarray:
 
 def _left_out(imported: ImportedGraph, squeezed: Mapping[str, str], before: Sequence[str | None]) -> dict[str, str]:
     """Return the layers whose activations are omitted whenever an output that they compute is compared."""
-    named = zip(imported.network.named_outputs, before)
-    kept = {output.layer for output, value in named if value is None}
-    return {layer: function for layer, function in squeezed.items() if layer not in kept}
+    outputs = zip(imported.network.named_outputs, before)
+    left_out_layers = {output.layer for output, value in outputs if value is None}
+    return {layer: function for layer, function in squeezed.items() if layer not in left_out_layers}
 
 
 def _model_to_run(imported: ImportedGraph, names: Sequence[str]) -> str | bytes:
@@ -212,17 +212,17 @@ def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequ
             folder = str(imported.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        asked = {value.name for value in session.get_inputs()}
+        input_names = {value.name for value in session.get_inputs()}
         stripped = graph.stripped.names if graph.stripped is not None else ()
-        lent = {name: graph.constants[name] for name in stripped if name in asked}
-        batch, found = imported.source.batch, []
+        lent = {name: graph.constants[name] for name in stripped if name in input_names}
+        batch, results = imported.source.batch, []
         for first in range(0, len(arrays[0]), batch):
             examples = (array[first : first + batch] for array in arrays)
             fed = lent | {part.name: _as_read(part, array) for part, array in zip(parts, examples)}
-            found.append(list(map(np.asarray, session.run(list(names), fed))))
+            results.append(list(map(np.asarray, session.run(list(names), fed))))
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
         raise RejectedError(f"ONNX Runtime failed: {' '.join(str(error).split())[:200]}") from None
-    return [_rows([values[number] for values in found], batch) for number in range(len(names))]
+    return [_rows([values[number] for values in results], batch) for number in range(len(names))]
 
 
 def _as_read(part: SourcePart, examples: np.ndarray) -> np.ndarray:
@@ -252,8 +252,8 @@ def _random(part: SourcePart, count: int, generator: np.random.Generator) -> np.
 def _network_input(imported: ImportedGraph, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Convert the same examples to the input of the network, with the axes in the order of the network."""
     parts, spec = imported.source.parts, imported.network.input
-    found = {part.name: channels_first(part.input, array.astype(np.float32)) for part, array in zip(parts, arrays)}
-    return spec.pack(found) if isinstance(spec, SeveralInputs) else found[parts[0].name]
+    inputs = {part.name: channels_first(part.input, array.astype(np.float32)) for part, array in zip(parts, arrays)}
+    return spec.pack(inputs) if isinstance(spec, SeveralInputs) else inputs[parts[0].name]
 
 
 def channels_first(source: PartInput, x: np.ndarray) -> np.ndarray:

@@ -71,7 +71,7 @@ def input_scale(nodes: Sequence[Node], constants: Mapping[str, np.ndarray], name
     """Return the scale of an integer input from the first node that specifies it, or None if there is none."""
     names = {name}
     for node in nodes:
-        read = [place for place, given in enumerate(node.inputs) if given in names]
+        read = [position for position, given in enumerate(node.inputs) if given in names]
         if not read:
             continue
         if node.op in _HANDING_ON:
@@ -102,7 +102,9 @@ def _plain(node: Node) -> str:
 
 
 def _scale(node: Node, constants: Mapping[str, np.ndarray], scale: int, zero: int) -> Scale:
-    given = [constants.get(node.inputs[place]) if place < len(node.inputs) else None for place in (scale, zero)]
-    if given[0] is None or given[0].size != 1 or (given[1] is not None and given[1].size != 1):
+    arguments = [
+        constants.get(node.inputs[position]) if position < len(node.inputs) else None for position in (scale, zero)
+    ]
+    if arguments[0] is None or arguments[0].size != 1 or (arguments[1] is not None and arguments[1].size != 1):
         raise ModelError(f"{node}: its scale or zero point is not a constant scalar")
-    return Scale(float(given[0].ravel()[0]), 0 if given[1] is None else int(given[1].ravel()[0]))
+    return Scale(float(arguments[0].ravel()[0]), 0 if arguments[1] is None else int(arguments[1].ravel()[0]))

@@ -40,20 +40,20 @@ def _last_before(nodes: Sequence[Node], inputs: set[str], needed: set[str], outp
     Shapes are ignored because they do not depend on the content of the image.
     """
     places = {name: 0 for name in inputs}  # position of the node that computes each value; 0 is the image
-    dominators, depths, are_selected, made = [0], [0], [False], [""]
+    dominators, depths, are_selected, outputs_of = [0], [0], [False], [""]
     for node in nodes:
         read = [places[name] for name in node.inputs if name in places]
         if not read or node.op in ("Shape", "Size") or not needed.intersection(node.outputs):
             continue
         common = functools.reduce(functools.partial(_nearest_common, dominators, depths), read)
-        places |= dict.fromkeys(filter(None, node.outputs), len(made))
+        places |= dict.fromkeys(filter(None, node.outputs), len(outputs_of))
         dominators.append(common)
         depths.append(depths[common] + 1)
-        are_selected.append(node.op in SELECTING or any(are_selected[place] for place in read))
-        made.append(node.outputs[0] if len(node.outputs) == 1 else "")
-    place = places.get(output, 0)
-    if not are_selected[place]:
+        are_selected.append(node.op in SELECTING or any(are_selected[parent] for parent in read))
+        outputs_of.append(node.outputs[0] if len(node.outputs) == 1 else "")
+    parent = places.get(output, 0)
+    if not are_selected[parent]:
         return ""
-    while place and (are_selected[place] or not made[place]):
-        place = dominators[place]
-    return made[place]
+    while parent and (are_selected[parent] or not outputs_of[parent]):
+        parent = dominators[parent]
+    return outputs_of[parent]

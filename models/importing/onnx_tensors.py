@@ -50,23 +50,23 @@ def strip(model: onnx.ModelProto, constants: Mapping[str, np.ndarray]) -> Stripp
     from onnx import TensorProto, helper
 
     graph = model.graph
-    taken = {
+    removed_names = {
         tensor.name: list(tensor.dims)
         for tensor in graph.initializer
         if tensor.data_type == TensorProto.FLOAT and tensor.name in constants and constants[tensor.name].nbytes >= LARGE
     }
-    if sum(constants[name].nbytes for name in taken) < MANY:
+    if sum(constants[name].nbytes for name in removed_names) < MANY:
         return None
-    kept = [tensor for tensor in graph.initializer if tensor.name not in taken]
+    remaining = [tensor for tensor in graph.initializer if tensor.name not in removed_names]
     del graph.initializer[:]
-    graph.initializer.extend(kept)
+    graph.initializer.extend(remaining)
     listed = {value.name for value in graph.input}  # old files list weights as inputs
     graph.input.extend(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
-        for name, dims in taken.items()
+        for name, dims in removed_names.items()
         if name not in listed
     )
-    return Stripped(model.SerializeToString(), tuple(taken))
+    return Stripped(model.SerializeToString(), tuple(removed_names))
 
 
 class TensorReader:

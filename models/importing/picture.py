@@ -52,7 +52,7 @@ class PreprocessingOptions:
         """Return the options without those for three colours, unless the network reads three channels."""
         if count == 3:
             return self
-        mean, std = ((sum(each) / len(each),) if each else None for each in (self.mean, self.std))
+        mean, std = ((sum(values) / len(values),) if values else None for values in (self.mean, self.std))
         return replace(self, channel_order=None, mean=mean, std=std)
 
     def over(self, others: PreprocessingOptions) -> PreprocessingOptions:

@@ -50,9 +50,9 @@ def read_beside(model: Path, named: Path | None = None) -> Beside:
     if named is None and model.resolve().parent.name == "onnx":
         folders.append(model.resolve().parent.parent)
     for folder in folders:
-        found = {name: folder / name for name in (PREPROCESSOR, CONFIG) if (folder / name).is_file()}
-        if found:
-            return _read(found)
+        files = {name: folder / name for name in (PREPROCESSOR, CONFIG) if (folder / name).is_file()}
+        if files:
+            return _read(files)
     if named is not None:
         raise ModelError(f"{named}: the folder contains neither {PREPROCESSOR} nor {CONFIG}")
     return Beside(PreprocessingOptions(), None, ())
@@ -63,21 +63,21 @@ def _is_config(path: Path) -> bool:
 
 
 def _read(files: Mapping[str, Path]) -> Beside:
-    pictures, labels, used = PreprocessingOptions(), None, []
+    pictures, labels, used_names = PreprocessingOptions(), None, []
     for name, path in files.items():
         data = _load(path)
         try:
-            found = _preprocessor(data) if name == PREPROCESSOR else _timm(data.get("pretrained_cfg", {}))
+            options = _preprocessor(data) if name == PREPROCESSOR else _timm(data.get("pretrained_cfg", {}))
             if name == CONFIG:
                 labels = read_id2label(data.get("id2label")) or _timm_labels(data)
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError):
             raise ModelError(f"{path}: unknown kind of configuration") from None
-        if found.is_given or (name == CONFIG and labels):
-            used.append(str(path))
-        pictures = pictures.over(found)
-    return Beside(pictures, labels, tuple(used))
+        if options.is_given or (name == CONFIG and labels):
+            used_names.append(str(path))
+        pictures = pictures.over(options)
+    return Beside(pictures, labels, tuple(used_names))
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -96,15 +96,17 @@ def multiply_values(importer: Importer, left: View, right: View) -> View:
         products = combine_views(importer, "multiply", left, right.permuted(swapped))
         return sum_axes(importer, products, (last,), True)
     if right.shape[-1] == 1:  # a weighted mean of tokens, as in global context blocks: attention with a single query
-        one = _one_token(importer, right.permuted(swapped))
-        weights = Scores(one, right)
+        token = _one_token(importer, right.permuted(swapped))
+        weights = Scores(token, right)
         return _attend(importer, _view(importer, weights, left.batched), left.permuted(swapped)).permuted(swapped)
     return _view(importer, Scores(left, right.permuted(swapped)), left.batched)
 
 
 def _of_all_heads(importer: Importer, view: View, other: View) -> View:
     """Return a view whose leading axes of size 1, such as the heads of shared keys, are repeated to match `other`."""
-    lead = tuple(max(own, wide) if own == 1 else own for own, wide in zip(view.shape[:-2], other.shape[:-2]))
+    lead = tuple(
+        max(extent, wide) if extent == 1 else extent for extent, wide in zip(view.shape[:-2], other.shape[:-2])
+    )
     if lead == view.shape[:-2] or view.layer in importer.scores:
         return view
     return widen(importer, view, (*lead, *view.shape[-2:]))
@@ -112,12 +114,12 @@ def _of_all_heads(importer: Importer, view: View, other: View) -> View:
 
 def change_scores(importer: Importer, node: Node) -> None:
     """Scale or mask scores, add a bias, or apply the softmax."""
-    place = next(n for n, name in enumerate(node.inputs) if name in importer.views)
-    view = importer.data(node, place)
+    position = next(n for n, name in enumerate(node.inputs) if name in importer.views)
+    view = importer.data(node, position)
     scores = importer.scores[view.layer]
-    chosen = chosen_everywhere(importer, node) if node.op == "Where" else None
-    if chosen is not None:
-        importer.give(node, chosen)
+    replacement = chosen_everywhere(importer, node) if node.op == "Where" else None
+    if replacement is not None:
+        importer.give(node, replacement)
         return
     if scores.is_softmax or sum(name in importer.views for name in node.inputs) > 1:
         raise ModelError(OF_TWO_VALUES)
@@ -125,22 +127,22 @@ def change_scores(importer: Importer, node: Node) -> None:
         axis = importer.axis(view, integer(node, "axis", -1 if importer.opset >= 13 else 1))
         if view.axes[axis] != (Factor(scores.shape[-1], 1),)[: scores.shape[-1] > 1] or axis != len(view.axes) - 1:
             raise ModelError("the softmax of a product of two values must be computed along the axis of the keys")
-        changed = dataclasses.replace(scores, is_softmax=True)
+        new_scores = dataclasses.replace(scores, is_softmax=True)
     elif node.op == "Where":
-        changed = _masked(importer, node, view, scores, place)
+        new_scores = _masked(importer, node, view, scores, position)
     elif node.op in ("Mul", "Div", "Add", "Sub"):
-        changed = _with_numbers(importer, node, view, scores, place)
+        new_scores = _with_numbers(importer, node, view, scores, position)
     else:
         raise ModelError(OF_TWO_VALUES)
-    importer.give(node, dataclasses.replace(view, layer=_view(importer, changed, view.batched).layer))
+    importer.give(node, dataclasses.replace(view, layer=_view(importer, new_scores, view.batched).layer))
 
 
 def scale_scores(importer: Importer, view: View, factor: float) -> View:
     """Return a view of the scores multiplied by a number."""
     scores = importer.scores[view.layer]
     bias = None if scores.bias is None else scores.bias * np.float32(factor)
-    changed = dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
-    return dataclasses.replace(view, layer=_view(importer, changed, view.batched).layer)
+    new_scores = dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
+    return dataclasses.replace(view, layer=_view(importer, new_scores, view.batched).layer)
 
 
 def _one_token(importer: Importer, weights: View) -> View:
@@ -168,8 +170,8 @@ def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, pl
         factor = float(values.ravel()[0])
         bias = None if scores.bias is None else scores.bias * np.float32(factor)
         return dataclasses.replace(scores, scale=scores.scale * factor, bias=bias)
-    whole = np.broadcast_to(values, (1, *view.shape) if view.batched else view.shape)
-    by_lead = _in_order(importer, view, scores, whole)
+    full = np.broadcast_to(values, (1, *view.shape) if view.batched else view.shape)
+    by_lead = _in_order(importer, view, scores, full)
     if scores.bias is not None or (by_lead != by_lead[..., :1, :1]).any():
         raise ModelError("a product of two values may be scaled only by a single number")
     queries = affine_view(importer, scores.queries, by_lead[..., :1, :1], np.zeros(1))  # one temperature per head
@@ -201,10 +203,10 @@ def _in_order(importer: Importer, view: View, scores: Scores, values: np.ndarray
     extents = (1, *view.shape) if view.batched else view.shape
     if values.ndim > len(extents) or any(a not in (1, b) for a, b in zip(values.shape[::-1], extents[::-1])):
         raise ModelError(f"{list(values.shape)} cannot be broadcast to {importer.describe(view)}")
-    whole = np.broadcast_to(values, extents)
+    full = np.broadcast_to(values, extents)
     factors = [factor for axis in view.axes for factor in axis]
     order = sorted(range(len(factors)), key=lambda n: -factors[n].stride)
-    apart = whole.reshape([factor.extent for factor in factors])
+    apart = full.reshape([factor.extent for factor in factors])
     return np.ascontiguousarray(apart.transpose(order)).reshape(scores.shape)
 
 
@@ -230,8 +232,8 @@ def attend(importer: Importer, scores: Scores, values: View, batched: bool) -> V
     heads = _heads(importer, queries)
     rows = tuple(axis for axis in range(len(scores.shape) - 2) if axis not in heads)
     lead = scores.shape[:-2]
-    count, each = math.prod(lead[axis] for axis in heads), math.prod(lead[axis] for axis in rows)
-    images = _images(importer, operands, each, bool(rows))
+    count, row_count = math.prod(lead[axis] for axis in heads), math.prod(lead[axis] for axis in rows)
+    images = _images(importer, operands, row_count, bool(rows))
     order = (*heads, len(lead) + 1, *rows, len(lead))  # heads, features, rows, tokens
     sources = tuple(
         _arranged(importer, operand.permuted(order), (count * operand.shape[-1], *image))

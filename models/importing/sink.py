@@ -121,15 +121,15 @@ class _Sinking:
     def _into_readers(self, affine: Affine, readers: Sequence[Layer]) -> bool:
         """Fold an affine map into the weights of all its consumers, if possible."""
         _, shift = self._numbers(affine)
-        behind = [self._behind_flatten(reader) for reader in readers]
-        folded = list(itertools.chain.from_iterable(behind))
-        if not folded or not all(isinstance(each, (Conv2d, Dense)) for each in folded):
+        following = [self._behind_flatten(reader) for reader in readers]
+        folded = list(itertools.chain.from_iterable(following))
+        if not folded or not all(isinstance(layer, (Conv2d, Dense)) for layer in folded):
             return False
-        padded = [each for each in folded if isinstance(each, Conv2d) and any(each.padding)]
+        padded = [layer for layer in folded if isinstance(layer, Conv2d) and any(layer.padding)]
         if not padded or not shift.any():
             self._fold(affine, folded, None)
             return True
-        alike = all(isinstance(each, Conv2d) and each.groups == 1 for each in folded)
+        alike = all(isinstance(layer, Conv2d) and layer.groups == 1 for layer in folded)
         constant = self._add_constant(affine) if alike and not self._is_behind_bounds(affine) else None
         if constant is None:
             return False
@@ -165,8 +165,8 @@ class _Sinking:
             name = readers[0].name
             if name in self.outputs:
                 return False
-        padded = any(isinstance(each, Conv2d) and any(each.padding) for each in readers)
-        return all(isinstance(each, (Conv2d, Dense)) for each in readers) and not padded
+        padded = any(isinstance(reader, Conv2d) and any(reader.padding) for reader in readers)
+        return all(isinstance(reader, (Conv2d, Dense)) for reader in readers) and not padded
 
     def _fold(self, affine: Affine, readers: Sequence[Layer], constant: float | None) -> None:
         """Fold an affine map into the weights of its consumers.
@@ -189,7 +189,7 @@ class _Sinking:
                 else:
                     weight = np.concatenate([weight, shifted / constant], axis=1)
                     self.layers[reader.name] = dataclasses.replace(reader, in_channels=reader.in_channels + 1)
-            self.tensors.update(zip(names, (each.astype(np.float32) for each in (weight, bias)), strict=True))
+            self.tensors.update(zip(names, (tensor.astype(np.float32) for tensor in (weight, bias)), strict=True))
         self._drop(affine)
 
     def _add_constant(self, affine: Affine) -> float | None:
@@ -204,17 +204,17 @@ class _Sinking:
             name = layer.inputs[0]
         if not isinstance(layer, Conv2d) or not self._is_read_once(name) or layer.groups > 1 or layer.pool_size > 1:
             return None
-        one = np.ones((1, 1), np.float32)
-        constant = float(activate(one, layer.activation, layer.activation_parameters)[0, 0])
+        unit_matrix = np.ones((1, 1), np.float32)
+        constant = float(activate(unit_matrix, layer.activation, layer.activation_parameters)[0, 0])
         if layer.out_channels % WHOLE_TILES == 0 or not math.isfinite(constant) or constant < LEAST_CONSTANT:
             return None
         weight, bias = (self.tensors[f"{name}.{part}"] for part in ("weight", "bias"))
         self.tensors[f"{name}.weight"] = np.concatenate([weight, np.zeros((1, *weight.shape[1:]), weight.dtype)])
         self.tensors[f"{name}.bias"] = np.append(bias, np.float32(1)).astype(np.float32)
         self.layers[name] = dataclasses.replace(layer, out_channels=layer.out_channels + 1)
-        for changed in (name, *(each.name for each in chain)):
-            channels, *sides = self.shapes[changed]
-            self.shapes[changed] = (channels + 1, *sides)
+        for layer_name in (name, *(each.name for each in chain)):
+            channels, *sides = self.shapes[layer_name]
+            self.shapes[layer_name] = (channels + 1, *sides)
         return constant
 
     def _is_read_once(self, name: str) -> bool:
@@ -236,6 +236,6 @@ def _fold_into_filters(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return filters multiplied by the scales of their inputs, and their sums weighted by the shifts (Cout, 1, k,
     k)."""
-    own = np.arange(len(weight)) // (len(weight) // groups)  # the group of each output
-    scales, shifts = (numbers.reshape(groups, -1)[own][:, :, None, None] for numbers in (scale, shift))
+    group_of = np.arange(len(weight)) // (len(weight) // groups)  # the group of each output
+    scales, shifts = (numbers.reshape(groups, -1)[group_of][:, :, None, None] for numbers in (scale, shift))
     return weight * scales, (weight * shifts).sum(axis=1, keepdims=True)

@@ -39,8 +39,8 @@ def build_spelled(
     if not 1 <= len(steps) <= MAX_STEPS:
         raise ModelError(f"--layers has {len(steps)} steps; 1 to {MAX_STEPS} are allowed")
     modules = {name.rsplit(".", 1)[0] for name in shapes if "." in name}
-    used = {step.split(":")[0] for step in steps}
-    left = sorted(module for module in modules if module not in used)
+    kinds = {step.split(":")[0] for step in steps}
+    left = sorted(module for module in modules if module not in kinds)
     if left:
         raise ModelError(f"--layers does not use the module {left[0]!r} of the state dict")
     tensors = read_tensors(file, shapes)

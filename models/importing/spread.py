@@ -52,13 +52,13 @@ def _spread_sides(importer: Importer, source: str, shape: Shape) -> str:
             continue
         if extent > MAX_KERNEL_SIZE:
             raise ModelError(f"repeats a constant over {extent} pixels; at most {MAX_KERNEL_SIZE} are allowed")
-        beside = extent - 1
+        side = extent - 1
         layer = Conv2d(
             importer.name("repeat"),
             channels,
             channels,
             (1, extent) if axis else (extent, 1),
-            (0, beside, 0, beside) if axis else (beside, 0, beside, 0),
+            (0, side, 0, side) if axis else (side, 0, side, 0),
             groups=channels,
             inputs=(source,),
         )

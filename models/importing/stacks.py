@@ -67,7 +67,7 @@ class _Stacks:
             last = first + part.out_channels
             if isinstance(layer, Affine):
                 self._scale(part.name, layer, slice(first, last))
-            activation = {each: getattr(layer, each) for each in ("activation", "activation_parameters")}
+            activation = {field: getattr(layer, field) for field in ("activation", "activation_parameters")}
             self.layers[part.name] = dataclasses.replace(part, **activation)
             first = last
         self.layers[name] = dataclasses.replace(stack, name=name)
@@ -88,19 +88,19 @@ class _Stacks:
                 return
 
     def _multiply(self, product: Combine, stack: Concat, gate: Conv2d) -> None:
-        made: list[Layer] = []
+        products: list[Layer] = []
         first = 0
         for part in stack.inputs:
             last = first + self._shapes[part][0]
             names = [free_name(f"{read}.{part}", self.layers) for read in (gate.name, product.name)]
             for kind in ("weight", "bias"):
                 self.tensors[f"{names[0]}.{kind}"] = self.tensors[f"{gate.name}.{kind}"][first:last].copy()
-            made.append(dataclasses.replace(gate, name=names[0], out_channels=last - first))
-            made.append(dataclasses.replace(product, name=names[1], inputs=(part, names[0])))
+            products.append(dataclasses.replace(gate, name=names[0], out_channels=last - first))
+            products.append(dataclasses.replace(product, name=names[1], inputs=(part, names[0])))
             self._shapes |= {names[0]: (last - first, 1, 1), names[1]: self._shapes[part]}
             first = last
-        made.append(Concat(product.name, inputs=tuple(each.name for each in made[1::2])))
-        self._replace(product.name, made)
+        products.append(Concat(product.name, inputs=tuple(layer.name for layer in products[1::2])))
+        self._replace(product.name, products)
 
     def read_parts(self, name: str) -> None:
         """Replace a slice of a stack by the part that it selects."""
@@ -121,7 +121,7 @@ class _Stacks:
         stack = self.layers[name]
         if not isinstance(stack, Concat) or self._shapes[name][0] > MOST_CHANNELS:
             return
-        if any(isinstance(each, PICKING) for each in self.layers.values() if name in each.inputs):
+        if any(isinstance(reader, PICKING) for reader in self.layers.values() if name in reader.inputs):
             return
         parts = self._parts(stack)
         if parts is None or len(parts) < 2 or not all(map(_is_pixelwise, parts)):
@@ -131,11 +131,11 @@ class _Stacks:
         sources = [part.inputs[0] for part in parts]
         if len(set(sources)) < len(sources):
             return
-        whole, made = self._whole(sources), list[Layer]()
-        if whole is None:
-            whole = free_name(f"{name}.read", self.layers)
-            made.append(Concat(whole, inputs=tuple(sources)))
-            self._shapes[whole] = (sum(part.in_channels for part in parts), *self._shapes[sources[0]][1:])
+        source, new_layers = self._whole(sources), list[Layer]()
+        if source is None:
+            source = free_name(f"{name}.read", self.layers)
+            new_layers.append(Concat(source, inputs=tuple(sources)))
+            self._shapes[source] = (sum(part.in_channels for part in parts), *self._shapes[sources[0]][1:])
         weights, biases = ([self.tensors[f"{part.name}.{kind}"] for part in parts] for kind in ("weight", "bias"))
         inputs, outputs = (sum(getattr(part, f"{side}_channels") for part in parts) for side in ("in", "out"))
         filters = np.zeros((outputs, inputs, 1, 1), np.float32)
@@ -144,19 +144,23 @@ class _Stacks:
             filters[row : row + len(weight), column : column + weight.shape[1]] = weight
             row, column = row + weight.shape[0], column + weight.shape[1]
         self.tensors |= {f"{name}.weight": filters, f"{name}.bias": np.concatenate(biases)}
-        made.append(dataclasses.replace(parts[0], name=name, in_channels=inputs, out_channels=outputs, inputs=(whole,)))
-        self._replace(name, made)
+        new_layers.append(
+            dataclasses.replace(parts[0], name=name, in_channels=inputs, out_channels=outputs, inputs=(source,))
+        )
+        self._replace(name, new_layers)
 
     def _whole(self, sources: Sequence[str]) -> str | None:
         """Return the layer whose channels are the concatenated channels of all sources; None if there is none."""
         slices = [self.layers.get(source) for source in sources]
-        wholes = {each.inputs[0] for each in slices if isinstance(each, ChannelSlice)}
-        borders = [border for each in slices if isinstance(each, ChannelSlice) for border in (each.first, each.last)]
+        wholes = {layer.inputs[0] for layer in slices if isinstance(layer, ChannelSlice)}
+        borders = [
+            border for layer in slices if isinstance(layer, ChannelSlice) for border in (layer.first, layer.last)
+        ]
         is_whole = len(wholes) == 1 and len(borders) == 2 * len(sources) and borders[1:-1:2] == borders[2::2]
         if is_whole and (borders[0], borders[-1]) == (0, self._shapes[next(iter(wholes))][0]):
             return wholes.pop()
         stacks = (
-            each.name for each in self.layers.values() if isinstance(each, Concat) and each.inputs == tuple(sources)
+            layer.name for layer in self.layers.values() if isinstance(layer, Concat) and layer.inputs == tuple(sources)
         )
         return next(stacks, None)
 
@@ -177,7 +181,9 @@ class _Stacks:
     def _replace(self, name: str, made: Sequence[Layer]) -> None:
         """Replace the layer `name` with several layers, the last of which has the same name."""
         self.layers = {
-            each.name: each for other, layer in self.layers.items() for each in (made if other == name else [layer])
+            new_layer.name: new_layer
+            for other, layer in self.layers.items()
+            for new_layer in (made if other == name else [layer])
         }
 
     def drop_unread(self) -> None:

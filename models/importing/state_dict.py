@@ -149,8 +149,8 @@ def _vgg_head(shapes: Mapping[str, Shape]) -> list[str]:
     """Return the dense layers of a VGG in order, as named by timm or in the classifier of torchvision."""
     if "pre_logits.fc1.weight" in shapes:
         return ["pre_logits.fc1", "pre_logits.fc2", "head.fc"]
-    found = [name.removesuffix(".weight") for name in shapes if re.fullmatch(r"classifier(\.\d{1,4})?\.weight", name)]
-    return sorted(found, key=_numbers)
+    names = [name.removesuffix(".weight") for name in shapes if re.fullmatch(r"classifier(\.\d{1,4})?\.weight", name)]
+    return sorted(names, key=_numbers)
 
 
 def _perceptron(

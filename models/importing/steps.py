@@ -43,11 +43,11 @@ def chosen_everywhere(importer: Importer, node: Node) -> View | None:
     condition = importer.constants.get(node.inputs[0])
     if condition is None or condition.any() != condition.all():
         return None
-    chosen, other = (node.inputs[1], node.inputs[2]) if condition.all() else (node.inputs[2], node.inputs[1])
-    if chosen not in importer.views:
+    selected, other = (node.inputs[1], node.inputs[2]) if condition.all() else (node.inputs[2], node.inputs[1])
+    if selected not in importer.views:
         return None
-    view = importer.views[chosen]
-    shapes = [importer.extents(each) for each in (view, importer.views.get(other)) if each is not None]
+    view = importer.views[selected]
+    shapes = [importer.extents(value) for value in (view, importer.views.get(other)) if value is not None]
     shapes += [condition.shape, *(importer.constants[name].shape for name in (other,) if name in importer.constants)]
     return view if np.broadcast_shapes(*shapes) == shapes[0] else None
 
@@ -105,9 +105,9 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
     rank = max(scale.ndim, shift.ndim)
     scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
     if scale.size == shift.size == 1 and rank <= view.rank:  # the order of elements does not matter
-        whole = importer.shape(view)[:1]
-        layer = Affine(importer.name("affine"), whole, inputs=(view.layer,))
-        numbers = {"scale": np.broadcast_to(scale.ravel(), whole), "shift": np.broadcast_to(shift.ravel(), whole)}
+        shape = importer.shape(view)[:1]
+        layer = Affine(importer.name("affine"), shape, inputs=(view.layer,))
+        numbers = {"scale": np.broadcast_to(scale.ravel(), shape), "shift": np.broadcast_to(shift.ravel(), shape)}
         return dataclasses.replace(view, layer=importer.add(layer, numbers).layer)
     view = _as_wide_as(importer, view, scale, shift)
     source, scales, again = channel_numbers(importer, view, scale.astype(np.float64))
@@ -115,9 +115,9 @@ def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.nda
     if other != source:
         raise ModelError("its constant cannot be broadcast to its input")
     if scales.ndim != shifts.ndim:
-        whole = importer.builder.shapes[source]
+        shape = importer.builder.shapes[source]
         scales, shifts = (
-            np.broadcast_to(values.reshape(values.shape + (1,) * (len(whole) - values.ndim)), whole)
+            np.broadcast_to(values.reshape(values.shape + (1,) * (len(shape) - values.ndim)), shape)
             for values in (scales, shifts)
         )
     layer = Affine(importer.name("affine"), tuple(scales.shape), inputs=(source,))
@@ -173,17 +173,17 @@ def _combine_repeated(importer: Importer, operation: str, first: View, second: V
             f"cannot combine {importer.describe(first)} and {importer.describe(second)}; with more than three axes "
             f"besides the batch axis, the shapes must be equal"
         )
-    whole = whole_shape(full)
-    source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), whole)
+    shape = whole_shape(full)
+    source = spread(importer, importer.builder.arrange(large, whole_shape(large.shape)), shape)
     target = whole_shape(small.shape)
     other = importer.builder.arrange(small, target)
-    is_image = len(whole) == len(target) == 3
+    is_image = len(shape) == len(target) == 3
     if is_image and (
         target[1:] == (1, 1) or operation in ("multiply", "divide")
     ):  # the kernel repeats rows and columns
-        other = spread(importer, other, (whole[0], *target[1:]))
+        other = spread(importer, other, (shape[0], *target[1:]))
     else:
-        other = spread(importer, other, whole)
+        other = spread(importer, other, shape)
     result = importer.add(Combine(importer.name(operation), operation, inputs=(source, other)))
     back = tuple(order.index(axis) for axis in range(len(order)))
     return result.reshaped(outer, first.batched).permuted(back)
@@ -215,8 +215,8 @@ def _fewer_axes(large: View, small: View, full: Shape) -> tuple[View, View, Shap
     """Merge adjacent axes along which two views are broadcast in the same way to the result shape `full`."""
     groups: list[list[int]] = []
     last: tuple[bool, bool] | None = None
-    for axis, (one, other, extent) in enumerate(zip(large.shape, small.shape, full)):
-        kind = (one == extent, other == extent) if extent > 1 else None
+    for axis, (large_side, other, extent) in enumerate(zip(large.shape, small.shape, full)):
+        kind = (large_side == extent, other == extent) if extent > 1 else None
         if groups and (kind is None or last in (None, kind)):
             groups[-1].append(axis)
         else:

@@ -12,10 +12,10 @@ from ..layers import Conv2d
 
 def drop_unmet_taps(layer: Conv2d, weight: np.ndarray, shape: Shape) -> tuple[Conv2d, np.ndarray] | None:
     """Return a convolution of an image (C, H, W) with fewer taps and its weight, or None if all taps are used."""
-    kept = [_met(layer, axis, shape[1 + axis]) for axis in (0, 1)]
-    if [len(taps) for taps in kept] == list(layer.kernel_size):
+    ranges = [_met(layer, axis, shape[1 + axis]) for axis in (0, 1)]
+    if [len(taps) for taps in ranges] == list(layer.kernel_size):
         return None
-    (top, bottom), (left, right) = ((taps[0], taps[-1] + 1) for taps in kept)
+    (top, bottom), (left, right) = ((taps[0], taps[-1] + 1) for taps in ranges)
     rest = (top, left, layer.kernel_size[0] - bottom, layer.kernel_size[1] - right)
     padding = tuple(side - taps * step for side, taps, step in zip(layer.padding, rest, layer.dilation * 2))
     smaller = dataclasses.replace(

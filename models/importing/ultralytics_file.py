@@ -79,13 +79,13 @@ def read_ultralytics(metadata: Mapping[str, str]) -> UltralyticsFile | None:
     """Parse the metadata of an ONNX file; return None if Ultralytics did not write it or it contains no names."""
     if metadata.get("author") != _AUTHOR or "task" not in metadata:
         return None
-    found = {key: _literal(text) for key, text in metadata.items()}
-    names = read_id2label({str(key): name for key, name in found["names"].items()} if _is_dict(found) else None)
+    fields = {key: _literal(text) for key, text in metadata.items()}
+    names = read_id2label({str(key): name for key, name in fields["names"].items()} if _is_dict(fields) else None)
     if names is None:
         return None
-    size, points, given = found.get("imgsz"), found.get("kpt_shape"), found.get("args")
-    is_end_to_end = found.get("end2end") is True
-    has_nms = isinstance(given, dict) and given.get("nms") is True
+    size, points, arguments = fields.get("imgsz"), fields.get("kpt_shape"), fields.get("args")
+    is_end_to_end = fields.get("end2end") is True
+    has_nms = isinstance(arguments, dict) and arguments.get("nms") is True
     return UltralyticsFile(
         task=metadata["task"],
         names=names,
@@ -93,7 +93,7 @@ def read_ultralytics(metadata: Mapping[str, str]) -> UltralyticsFile | None:
         keypoint_shape=_pair(points),
         is_end_to_end=is_end_to_end,
         head=metadata.get("head", ""),
-        channels=found["channels"] if type(found.get("channels")) is int else 3,
+        channels=fields["channels"] if type(fields.get("channels")) is int else 3,
         selects_boxes=(is_end_to_end or has_nms) and metadata.get("head") != _DETR,
     )
 

@@ -112,8 +112,8 @@ class View:
         result = list(known)
         for axis, stride in enumerate(strides):
             if not stride:  # place the axis before the next axis with a known stride
-                place = next((i for i, other in enumerate(result) if other > axis and strides[other]), len(result))
-                result.insert(place, axis)
+                position = next((i for i, other in enumerate(result) if other > axis and strides[other]), len(result))
+                result.insert(position, axis)
         return tuple(result)
 
     def around(self, axis: int) -> tuple[int, ...]:

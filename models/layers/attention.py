@@ -61,8 +61,8 @@ class Attention(Layer):
         """Return (C', H, W) for (C, H, W), (C, H', W') and (C', H', W'); raise ModelError if they do not match."""
         queries, keys, values = (self.image(shape) for shape in shapes)
         if queries[0] != keys[0] or keys[1:] != values[1:] or (self.by_rows and queries[1] != keys[1]):
-            shown = ", ".join(describe_shape(shape) for shape in (queries, keys, values))
-            raise ModelError(f"layer {self.name!r}: the shapes of queries, keys and values do not match: {shown}")
+            shapes_text = ", ".join(describe_shape(shape) for shape in (queries, keys, values))
+            raise ModelError(f"layer {self.name!r}: the shapes of queries, keys and values do not match: {shapes_text}")
         if queries[0] % self.heads or values[0] % self.heads:
             raise ModelError(
                 f"layer {self.name!r}: {queries[0]} and {values[0]} channels cannot be divided into {self.heads} heads"

@@ -44,8 +44,8 @@ class LocalResponseNorm(Layer):
     def run(self, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
         """Divide by a power of the sums of squares."""
         (x,) = inputs
-        around = self.size // 2
-        squares = np.pad(x * x, ((0, 0), (around, around), (0, 0), (0, 0)))
+        reach = self.size // 2
+        squares = np.pad(x * x, ((0, 0), (reach, reach), (0, 0), (0, 0)))
         sums = np.lib.stride_tricks.sliding_window_view(squares, self.size, axis=1).sum(axis=-1)
         return x / (np.float32(self.bias) + np.float32(self.alpha / self.size) * sums) ** np.float32(self.beta)
 

@@ -43,10 +43,10 @@ class Pad(Layer):
         channels, height, width = self.image(shapes[0])
         top, left, bottom, right = self.padding
         sides = (height + top + bottom, width + left + right)
-        kept = (height + min(top, 0) + min(bottom, 0), width + min(left, 0) + min(right, 0))
-        own = [side - (self.mode == "reflect") for side in (height, width)] * 2
-        too_far = self.mode != "constant" and any(pad > most for pad, most in zip(self.padding, own))
-        if min(kept) < 1 or max(sides) > 2 * MAX_SIDE or too_far:
+        cropped = (height + min(top, 0) + min(bottom, 0), width + min(left, 0) + min(right, 0))
+        limits = [side - (self.mode == "reflect") for side in (height, width)] * 2
+        too_far = self.mode != "constant" and any(pad > most for pad, most in zip(self.padding, limits))
+        if min(cropped) < 1 or max(sides) > 2 * MAX_SIDE or too_far:
             raise ModelError(
                 f"layer {self.name!r}: padding {list(self.padding)} does not fit {describe_shape(shapes[0])}"
             )
@@ -57,8 +57,8 @@ class Pad(Layer):
         (x,) = inputs
         top, left, bottom, right = self.padding
         height, width = x.shape[2:]
-        kept = x[:, :, max(0, -top) : height + min(0, bottom), max(0, -left) : width + min(0, right)]
+        cropped = x[:, :, max(0, -top) : height + min(0, bottom), max(0, -left) : width + min(0, right)]
         sides = ((0, 0), (0, 0), (max(0, top), max(0, bottom)), (max(0, left), max(0, right)))
         if self.mode == "constant":
-            return np.pad(kept, sides, constant_values=self.value)
-        return np.pad(kept, sides, mode=self.mode)  # type: ignore[call-overload]
+            return np.pad(cropped, sides, constant_values=self.value)
+        return np.pad(cropped, sides, mode=self.mode)  # type: ignore[call-overload]

@@ -55,8 +55,8 @@ class Pool(Layer):
     @property
     def is_plain(self) -> bool:
         """True if windows neither overlap nor leave gaps, there is no padding, and incomplete windows are dropped."""
-        beside = self.window == self.stride and self.dilation == (1, 1)
-        return beside and not any(self.padding) and not self.ceil_mode
+        is_tiling = self.window == self.stride and self.dilation == (1, 1)
+        return is_tiling and not any(self.padding) and not self.ceil_mode
 
     def output_shape(self, *shapes: Shape) -> Shape:
         """Return (C, H', W') for (C, H, W); raise ModelError if the input shape does not match."""

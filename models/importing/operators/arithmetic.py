@@ -32,11 +32,13 @@ def _binary(importer: Importer, node: Node) -> None:
 
 
 def _with_numbers(importer: Importer, operation: str, view: View, values: np.ndarray, numbers_first: bool) -> View:
-    one, zero = np.ones(1), np.zeros(1)
+    scale_one, zero = np.ones(1), np.zeros(1)
     if operation == "add":
-        return affine_view(importer, view, one, values)
+        return affine_view(importer, view, scale_one, values)
     if operation == "subtract":
-        return affine_view(importer, view, -one if numbers_first else one, values if numbers_first else -values)
+        return affine_view(
+            importer, view, -scale_one if numbers_first else scale_one, values if numbers_first else -values
+        )
     if operation == "multiply":
         return affine_view(importer, view, values, zero)
     if operation == "divide":

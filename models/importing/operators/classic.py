@@ -91,10 +91,10 @@ def _some_features(importer: Importer, node: Node) -> None:
     entries = importer.constant(node, 1)
     if entries is None or entries.dtype.kind not in "iu" or not view.axes:
         raise ModelError("its entries are not a list of integers")
-    chosen, extent = entries.ravel().tolist(), view.shape[-1]
-    if not chosen or not 0 <= min(chosen) <= max(chosen) < extent:
-        raise ModelError(f"cannot select the entries {chosen[:8]} of an input with {extent} entries")
-    importer.give(node, select_entries(importer, view, len(view.axes) - 1, chosen))
+    indices, extent = entries.ravel().tolist(), view.shape[-1]
+    if not indices or not 0 <= min(indices) <= max(indices) < extent:
+        raise ModelError(f"cannot select the entries {indices[:8]} of an input with {extent} entries")
+    importer.give(node, select_entries(importer, view, len(view.axes) - 1, indices))
 
 
 def _zip_map(importer: Importer, node: Node) -> None:

@@ -29,10 +29,10 @@ def _compare(importer: Importer, node: Node) -> None:
         view, limits = combine_views(importer, "subtract", views[0], views[1]), np.zeros(1)
     else:
         first = int(views[0] is None)  # index of the data operand
-        view, given = importer.data(node, first), importer.constant(node, 1 - first)
-        if given is None or not given.size or not np.isfinite(given.astype(np.float64)).all():
+        view, constant = importer.data(node, first), importer.constant(node, 1 - first)
+        if constant is None or not constant.size or not np.isfinite(constant.astype(np.float64)).all():
             raise ModelError("comparing with NaN or infinity is not supported")
-        limits = given.astype(np.float64)
+        limits = constant.astype(np.float64)
         op = _TURNED.get(op, op) if first else op
     if limits.size > 1 and np.unique(limits).size > 1:
         view, limits = affine_view(importer, view, np.ones(1), -limits), np.zeros(1)
@@ -65,17 +65,17 @@ def _logic(operation: str) -> Callable[[Importer, Node], None]:
     """Return an operator that combines two values whose elements are 0 or 1."""
 
     def operator(importer: Importer, node: Node) -> None:
-        given = [importer.constants.get(name) for name in node.inputs]
-        if len(given) == 2 and given[0] is None and given[1] is None:
+        constants = [importer.constants.get(name) for name in node.inputs]
+        if len(constants) == 2 and constants[0] is None and constants[1] is None:
             importer.give(node, combine_views(importer, operation, importer.data(node, 0), importer.data(node, 1)))
             return
-        place = 0 if given[0] is None else 1
-        values = given[1 - place]
-        if len(given) != 2 or values is None:
+        position = 0 if constants[0] is None else 1
+        values = constants[1 - position]
+        if len(constants) != 2 or values is None:
             raise ModelError("one of its inputs is missing")
         mask = values.astype(np.float64)
         numbers = (mask, np.zeros(1)) if operation == "multiply" else (1 - mask, mask)
-        importer.give(node, affine_view(importer, importer.data(node, place), *numbers))
+        importer.give(node, affine_view(importer, importer.data(node, position), *numbers))
 
     return operator
 
@@ -88,19 +88,19 @@ def _xor(importer: Importer, node: Node) -> None:
 def _where(importer: Importer, node: Node) -> None:
     """Select the second input where the first is 1, and the third elsewhere."""
     condition = importer.constants.get(node.inputs[0])
-    chosen = chosen_everywhere(importer, node)
-    if chosen is not None:
-        importer.give(node, chosen)
+    selected = chosen_everywhere(importer, node)
+    if selected is not None:
+        importer.give(node, selected)
         return
     mask: View | np.ndarray = importer.data(node) if condition is None else condition.astype(np.float64)
     parts = []
-    for place, name in ((1, node.inputs[1]), (2, node.inputs[2])):
-        own = mask if place == 1 else (1 - mask if isinstance(mask, np.ndarray) else _not(importer, mask))
-        part = _chosen(importer, node, place, own)
+    for position, name in ((1, node.inputs[1]), (2, node.inputs[2])):
+        branch_mask = mask if position == 1 else (1 - mask if isinstance(mask, np.ndarray) else _not(importer, mask))
+        part = _chosen(importer, node, position, branch_mask)
         if part is not None:
             parts.append(part)
         elif name not in importer.constants:
-            raise ModelError(f"its input number {place + 1} is missing")
+            raise ModelError(f"its input number {position + 1} is missing")
     if not parts:
         raise ModelError("selecting from constants that are all zero is not supported")
     importer.give(node, parts[0] if len(parts) == 1 else combine_views(importer, "add", parts[0], parts[1]))
@@ -172,11 +172,11 @@ def _shrink(importer: Importer, node: Node) -> None:
         return
     above = _comparison(importer, "Greater", view, limit)
     below = _comparison(importer, "Less", view, -limit)
-    kept = combine_views(importer, "multiply", view, combine_views(importer, "add", above, below))
+    result = combine_views(importer, "multiply", view, combine_views(importer, "add", above, below))
     if bias:
         moved = _scaled(importer, combine_views(importer, "subtract", below, above), bias)
-        kept = combine_views(importer, "add", kept, moved)
-    importer.give(node, kept)
+        result = combine_views(importer, "add", result, moved)
+    importer.give(node, result)
 
 
 def _thresholded(importer: Importer, node: Node) -> None:

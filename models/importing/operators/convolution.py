@@ -85,8 +85,8 @@ def mix_in_place(importer: Importer, view: View, axis: int, weight: np.ndarray, 
     """
     order = view.order()
     ordered, shape = view.permuted(order), importer.shape(view)
-    place = order.index(axis)
-    outer, inner = (math.prod(ordered.shape[part]) for part in (slice(0, place), slice(place + 1, None)))
+    position = order.index(axis)
+    outer, inner = (math.prod(ordered.shape[part]) for part in (slice(0, position), slice(position + 1, None)))
     if len(shape) != 3 or ordered.arrangement() is not None or inner != math.prod(shape[1:]):
         return None
     if not 1 < outer <= MAX_IN_PLACE or shape[0] != outer * weight.shape[1]:
@@ -95,8 +95,8 @@ def mix_in_place(importer: Importer, view: View, axis: int, weight: np.ndarray, 
     bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
     result = add_convolution(importer, view.layer, filters, np.tile(bias, outer), Movement(groups=outer))
     sides = list(ordered.shape)
-    sides[place] = len(weight)
-    back = tuple(order.index(each) for each in range(len(order)))
+    sides[position] = len(weight)
+    back = tuple(order.index(axis_number) for axis_number in range(len(order)))
     return result.reshaped(tuple(sides), view.batched).permuted(back)
 
 
@@ -236,11 +236,11 @@ def _convolve_volume(importer: Importer, node: Node, weight: np.ndarray, bias: n
     if slices < 1 or weight.size * depth * slices > MAX_VOLUME:
         raise ModelError(f"its depth of {depth} is too large, or its output is empty; use a depth of 1")
     filters = np.zeros((len(weight), slices, weight.shape[1], depth, *weight.shape[3:]), np.float32)
-    for made in range(slices):
+    for depth_slice in range(slices):
         for tap in range(taps):
-            read = made * strides[0] - pads[0] + tap * dilations[0]
+            read = depth_slice * strides[0] - pads[0] + tap * dilations[0]
             if 0 <= read < depth:
-                filters[:, made, :, read] = weight[:, :, tap]
+                filters[:, depth_slice, :, read] = weight[:, :, tap]
     flat = Node(
         "Conv",
         node.name,
@@ -265,13 +265,13 @@ def _fused_conv(importer: Importer, node: Node) -> None:
 
 def _fused_activation(importer: Importer, node: Node, view: View) -> View:
     kind = text(node, "activation", "")
-    given = numbers(node, "activation_params")
+    parameters = numbers(node, "activation_params")
     if kind == "LeakyRelu":
-        return activate(importer, view, "leaky_relu", (given or (number(node, "activation_alpha", 0.01),))[:1])
-    if kind == "Clip" and len(given) == 2:
-        return activate(importer, view, "clip", given)
-    if kind == "HardSigmoid" and len(given) == 2:
-        return activate(importer, view, "hardsigmoid", given)
+        return activate(importer, view, "leaky_relu", (parameters or (number(node, "activation_alpha", 0.01),))[:1])
+    if kind == "Clip" and len(parameters) == 2:
+        return activate(importer, view, "clip", parameters)
+    if kind == "HardSigmoid" and len(parameters) == 2:
+        return activate(importer, view, "hardsigmoid", parameters)
     if kind not in ("", "Relu", "Sigmoid", "Tanh"):
         raise ModelError(f"its activation {kind!r} is not supported")
     return activate(importer, view, kind.lower()) if kind else view
@@ -292,8 +292,10 @@ def _gemm(importer: Importer, node: Node) -> None:
     added = importer.views.get(node.inputs[2]) if len(node.inputs) > 2 else None  # not a bias, but data
     bias = importer.optional(node, 2) if added is None else None
     alpha, beta = (np.float32(number(node, name, 1.0)) for name in ("alpha", "beta"))
-    made = dense(importer, view, weight * alpha, None if bias is None else bias * beta)
-    result = made if added is None else combine_views(importer, "add", made, times(importer, added.with_batch(), beta))
+    product = dense(importer, view, weight * alpha, None if bias is None else bias * beta)
+    result = (
+        product if added is None else combine_views(importer, "add", product, times(importer, added.with_batch(), beta))
+    )
     importer.give(node, _fused_activation(importer, node, result))
 
 

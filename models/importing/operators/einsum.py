@@ -28,7 +28,7 @@ def _einsum(importer: Importer, node: Node) -> None:
     Axes that occur in both data and weights are summed over. If they also occur in the result, each entry has separate
     weights instead."""
     equation = text(node, "equation", "").replace(" ", "")
-    places = [place for place, name in enumerate(node.inputs) if name in importer.views]
+    places = [position for position, name in enumerate(node.inputs) if name in importer.views]
     if len(places) > 1:
         importer.give(node, _of_values(importer, node, equation))
         return
@@ -36,12 +36,12 @@ def _einsum(importer: Importer, node: Node) -> None:
     terms = inputs.split(",")
     if len(node.inputs) != 2 or len(terms) != 2:
         raise ModelError(f"its equation {equation!r} is not supported; it must be a product of data and one weight")
-    place = places[0]
-    view = importer.data(node, place)
-    weight = importer.weight(node, 1 - place)
+    position = places[0]
+    view = importer.data(node, position)
+    weight = importer.weight(node, 1 - position)
     unused = "".join(letter for letter in ascii_uppercase if letter not in equation)
-    dots = unused[: max(0, view.rank - len(terms[place]) + 3)]
-    letters, others = (terms[at].replace("...", dots) for at in (place, 1 - place))
+    dots = unused[: max(0, view.rank - len(terms[position]) + 3)]
+    letters, others = (terms[at].replace("...", dots) for at in (position, 1 - position))
     result = (result if arrow else _implicit(inputs)).replace("...", dots)
     product = _product(letters, others, result)
     first = int(view.batched)
@@ -54,24 +54,24 @@ def _einsum(importer: Importer, node: Node) -> None:
             f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
             f"supported; sums must be over axes that occur in both operands but not in the result"
         )
-    kept, summed, lead, new = product
+    kept_letters, summed, lead, new = product
     sizes, extents = dict(zip(letters[first:], view.shape)), dict(zip(others, weight.shape))
     if any(sizes[letter] != extents[letter] for letter in summed + lead):
         raise ModelError(f"cannot multiply {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
     depth = math.prod(extents[letter] for letter in summed)
-    rows = lead + _without(kept[first:], lead)
+    rows = lead + _without(kept_letters[first:], lead)
     ordered = view.permuted(tuple(letters.index(letter) - first for letter in rows + summed))
     outer = tuple(sizes[letter] for letter in rows)
     matrices = weight.transpose([others.index(letter) for letter in lead + summed + new])
     if lead:
         groups, pixels = math.prod(outer[: len(lead)]), math.prod(outer[len(lead) :])
         wide = reshaped(importer, ordered, (groups, pixels, depth), view.batched)
-        made = dense_by_lead(importer, wide, matrices.reshape(groups, depth, -1))
+        product_view = dense_by_lead(importer, wide, matrices.reshape(groups, depth, -1))
     else:
-        made = dense(
+        product_view = dense(
             importer, reshaped(importer, ordered, (*outer, depth), view.batched), matrices.reshape(depth, -1), None
         )
-    spread = reshaped(importer, made, (*outer, *(extents[letter] for letter in new)), view.batched)
+    spread = reshaped(importer, product_view, (*outer, *(extents[letter] for letter in new)), view.batched)
     importer.give(node, spread.permuted(tuple((rows + new).index(letter) for letter in result[first:])))
 
 
@@ -105,9 +105,9 @@ class _Product(NamedTuple):
 
 def _product(letters: str, others: str, result: str) -> _Product:
     """Return the axes of a product of data with axes `letters` and weights with axes `others`."""
-    kept = "".join(letter for letter in letters if letter in result or letter not in others)
-    lead = "".join(letter for letter in kept if letter in others)
-    return _Product(kept, _without(letters, kept), lead, _without(others, letters))
+    kept_letters = "".join(letter for letter in letters if letter in result or letter not in others)
+    lead = "".join(letter for letter in kept_letters if letter in others)
+    return _Product(kept_letters, _without(letters, kept_letters), lead, _without(others, letters))
 
 
 def _scaled(importer: Importer, view: View, weight: np.ndarray, axes: tuple[str, str, str]) -> View:
@@ -116,8 +116,8 @@ def _scaled(importer: Importer, view: View, weight: np.ndarray, axes: tuple[str,
     sizes = dict(zip(others, weight.shape))
     ordered = weight.transpose([others.index(letter) for letter in letters if letter in others])
     scale = ordered.reshape([sizes.get(letter, 1) for letter in letters])
-    made = affine_view(importer, view, scale[None] if view.batched else scale, np.zeros(1))
-    return made.permuted(tuple(map(letters.index, result)))
+    scaled = affine_view(importer, view, scale[None] if view.batched else scale, np.zeros(1))
+    return scaled.permuted(tuple(map(letters.index, result)))
 
 
 def _without(letters: str, left_out: str) -> str:
@@ -128,7 +128,7 @@ def _of_values(importer: Importer, node: Node, equation: str) -> View:
     """Multiply two values; axes that occur in both values and in the result are batch axes."""
     inputs, _, result = equation.partition("->")
     terms = inputs.split(",")
-    views = [importer.data(node, place) for place in range(len(terms))]
+    views = [importer.data(node, position) for position in range(len(terms))]
     plain = len(terms) == 2 and "." not in equation and all(len(set(term)) == len(term) for term in (*terms, result))
     if not plain or any(view.rank != len(term) for view, term in zip(views, terms)):
         raise ModelError(f"its equation {equation!r} of two values is not supported")

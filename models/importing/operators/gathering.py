@@ -40,14 +40,14 @@ def _in_range(indices: np.ndarray, extent: int) -> np.ndarray:
 
 def _selected(importer: Importer, view: View, axis: int, entries: np.ndarray) -> View:
     """Replace an axis by the axes of `entries`."""
-    chosen = entries.ravel().tolist()
-    turned = view.strided(axis, chosen)
-    if chosen == list(range(chosen[0], chosen[-1] + 1)):
-        part = slice_axis(importer, view, axis, chosen[0], chosen[-1] + 1)
+    indices = entries.ravel().tolist()
+    turned = view.strided(axis, indices)
+    if indices == list(range(indices[0], indices[-1] + 1)):
+        part = slice_axis(importer, view, axis, indices[0], indices[-1] + 1)
     elif turned is not None:
         part = turned
     else:
-        part = select_entries(importer, view, axis, chosen)
+        part = select_entries(importer, view, axis, indices)
     return part.reshaped((*part.shape[:axis], *entries.shape, *part.shape[axis + 1 :]), part.batched)
 
 
@@ -59,8 +59,8 @@ def _gather(importer: Importer, node: Node) -> None:
     entries = _in_range(indices, view.shape[axis])
     result = _selected(importer, view, axis, entries)
     if importer.stacks_batch(view):  # the axes of the indices replace the selected one
-        place = view.place + (entries.ndim - 1 if axis < view.place else 0)
-        result = dataclasses.replace(result, place=place, outside=view.outside)
+        batch_axis = view.place + (entries.ndim - 1 if axis < view.place else 0)
+        result = dataclasses.replace(result, place=batch_axis, outside=view.outside)
     importer.give(node, result)
 
 
@@ -87,8 +87,8 @@ def _gather_nd(importer: Importer, node: Node) -> None:
             result = _selected(importer, result, axis, line)
     else:
         _check_count(indices)
-        joined = reshaped(importer, view, (math.prod(sides), *rest), False)
-        result = _selected(importer, joined, 0, np.asarray(np.ravel_multi_index(entries, sides)))
+        merged = reshaped(importer, view, (math.prod(sides), *rest), False)
+        result = _selected(importer, merged, 0, np.asarray(np.ravel_multi_index(entries, sides)))
     if importer.stacks_batch(view):  # the axes of the indices replace the first ones
         place = view.place - count + indices.ndim - 1
         result = dataclasses.replace(result, place=place, outside=view.outside)
@@ -101,9 +101,9 @@ def _lines(entries: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     if not 1 < len(grid) == len(entries):
         return None
     lines = []
-    for axis, each in enumerate(entries):
-        line = each[tuple(slice(None) if other == axis else slice(1) for other in range(len(grid)))]
-        if (each != line).any():
+    for axis, entry in enumerate(entries):
+        line = entry[tuple(slice(None) if other == axis else slice(1) for other in range(len(grid)))]
+        if (entry != line).any():
             return None
         lines.append(line.ravel())
     return lines

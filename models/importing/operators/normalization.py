@@ -27,10 +27,10 @@ def _batch_normalization(importer: Importer, node: Node) -> None:
     gamma, beta, mean, variance = (importer.weight(node, position, (1,)) for position in range(1, 5))
     affine = fold.batch_norm(gamma, beta, mean, variance, number(node, "epsilon", 1e-5))
     view = importer.data(node).with_batch()
-    place = 0 if view.batched else 1  # the first axis may contain the tokens of one example
-    if len(view.axes) <= place or view.shape[place] != len(affine.scale):
+    channel_axis = 0 if view.batched else 1  # the first axis may contain the tokens of one example
+    if len(view.axes) <= channel_axis or view.shape[channel_axis] != len(affine.scale):
         raise ModelError(f"has parameters for {len(affine.scale)} channels, but its input is {importer.describe(view)}")
-    extents = (len(affine.scale), *(1,) * (len(view.axes) - 1 - place))
+    extents = (len(affine.scale), *(1,) * (len(view.axes) - 1 - channel_axis))
     importer.give(node, affine_view(importer, view, affine.scale.reshape(extents), affine.shift.reshape(extents)))
 
 
@@ -87,8 +87,8 @@ def _norm_over_axis(importer: Importer, node: Node) -> None:
     numbers = [importer.weight(node, position) for position in (1, 2)]
     trailing = view.rank - 1 - (axis + view.batched)
     for values in numbers:
-        place = values.ndim - 1 - trailing
-        if values.size != 1 and not (place >= 0 and values.shape[place] == values.size):
+        first_axis = values.ndim - 1 - trailing
+        if values.size != 1 and not (first_axis >= 0 and values.shape[first_axis] == values.size):
             raise ModelError(f"its parameters have shape {list(values.shape)}; expected one value per channel")
     scale, shift = (np.broadcast_to(values.reshape(-1), (view.shape[axis],)) for values in numbers)
     importer.give(node, _normalized(importer, view, axis, number(node, "epsilon", 1e-5), scale, shift))
@@ -131,20 +131,20 @@ def _by_groups(importer: Importer, node: Node, groups: int, scale: np.ndarray, s
     view = importer.data(node).with_batch()
     if not view.batched or len(view.axes) < 2 or groups < 1 or view.shape[0] % groups or scale.shape != shift.shape:
         raise ModelError(f"cannot normalise {importer.describe(view)} in {groups} groups with {len(scale)} scales")
-    own = importer.shape(view)
+    shape = importer.shape(view)
     is_whole = groups == len(scale) == 1  # the result does not depend on the order of the elements
-    if (is_whole or view.arrangement() is None) and len(own) == 3 and own[0] % view.shape[0] == 0:
+    if (is_whole or view.arrangement() is None) and len(shape) == 3 and shape[0] % view.shape[0] == 0:
         source = view.layer
     else:
         count = view.shape[0]
-        own = (count, 1, math.prod(view.shape[1:])) if len(view.axes) != 3 else view.shape
-        source = importer.builder.arrange(view, own)
-        view = View.of(source, own).reshaped(view.shape, True)
-    if own[0] % len(scale):
+        shape = (count, 1, math.prod(view.shape[1:])) if len(view.axes) != 3 else view.shape
+        source = importer.builder.arrange(view, shape)
+        view = View.of(source, shape).reshaped(view.shape, True)
+    if shape[0] % len(scale):
         raise ModelError(f"has parameters for {len(scale)} channels, but its input is {importer.describe(view)}")
-    layer = GroupNorm(importer.name("norm"), own[0], groups, number(node, "epsilon", 1e-5), inputs=(source,))
-    each = own[0] // len(scale)
-    result = importer.add(layer, {"scale": np.repeat(scale, each), "shift": np.repeat(shift, each)})
+    layer = GroupNorm(importer.name("norm"), shape[0], groups, number(node, "epsilon", 1e-5), inputs=(source,))
+    group_size = shape[0] // len(scale)
+    result = importer.add(layer, {"scale": np.repeat(scale, group_size), "shift": np.repeat(shift, group_size)})
     return dataclasses.replace(view, layer=result.layer)
 
 

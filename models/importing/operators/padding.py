@@ -47,12 +47,14 @@ def _pad(importer: Importer, node: Node) -> None:
 
 def _pad_many_axes(importer: Importer, view: View, before: list[int], after: list[int], value: float) -> View:
     """Pad a view that is not an image: without its unpadded axes of size 1, or else axis by axis."""
-    kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
-    if len(kept) not in (2, 3):
+    axes_kept = [axis for axis, extent in enumerate(view.shape) if extent > 1 or before[axis] or after[axis]]
+    if len(axes_kept) not in (2, 3):
         return _pad_each_axis(importer, view, before, after, value)
-    inner = View(view.layer, tuple(view.axes[axis] for axis in kept), view.batched)
-    padded = _pad_with(importer, inner, [before[axis] for axis in kept], [after[axis] for axis in kept], value)
-    axes = dict(zip(kept, padded.axes))
+    inner = View(view.layer, tuple(view.axes[axis] for axis in axes_kept), view.batched)
+    padded = _pad_with(
+        importer, inner, [before[axis] for axis in axes_kept], [after[axis] for axis in axes_kept], value
+    )
+    axes = dict(zip(axes_kept, padded.axes))
     return View(padded.layer, tuple(axes.get(axis, ()) for axis in range(len(view.axes))), view.batched)
 
 
@@ -96,18 +98,18 @@ def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]
     """Return the pads of all axes and the padding value, from the attributes (before opset 11) or the inputs."""
     if "pads" in node.attributes:
         return list(integers(node, "pads", 2 * view.rank, ())), float(node.attributes.get("value", 0.0))  # type: ignore[arg-type]
-    given = importer.constant(node, 1)
+    constant_pads = importer.constant(node, 1)
     value = importer.scalar(node, 2, 0.0)
     axes = importer.constant(node, 3)
-    if given is None or given.ndim != 1 or given.dtype.kind != "i" or given.size % 2:
+    if constant_pads is None or constant_pads.ndim != 1 or constant_pads.dtype.kind != "i" or constant_pads.size % 2:
         raise ModelError("its pads are not a list of integers")
     places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
-    if len(places) != given.size // 2:
-        raise ModelError(f"it has {given.size} pads, which does not match its input {importer.describe(view)}")
+    if len(places) != constant_pads.size // 2:
+        raise ModelError(f"it has {constant_pads.size} pads, which does not match its input {importer.describe(view)}")
     pads = [0] * (2 * view.rank)
     for position, axis in enumerate(places):
-        pads[axis] = int(given[position])
-        pads[view.rank + axis] = int(given[position + len(places)])
+        pads[axis] = int(constant_pads[position])
+        pads[view.rank + axis] = int(constant_pads[position + len(places)])
     return pads, value
 
 
@@ -142,10 +144,10 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
         if axis in by_matrix and (before or after):
             entries = np.pad(np.arange(extent), (before, after), mode=mode)  # type: ignore[call-overload]
             view = select_entries(importer, view, axis, entries.tolist())
-    beside = [(0, 0) if axis in by_matrix else pair for axis, pair in enumerate(sides)]
-    if not any(map(any, beside)):
+    other_sides = [(0, 0) if axis in by_matrix else pair for axis, pair in enumerate(sides)]
+    if not any(map(any, other_sides)):
         return view
-    befores, afters = map(list, zip(*beside))
+    befores, afters = map(list, zip(*other_sides))
     return _pad_with(importer, view, befores, afters, 0.0, mode)
 
 
@@ -168,7 +170,7 @@ def _roll(importer: Importer, node: Node) -> None:
         layer = Pad(importer.name("roll"), (0, 0, down, across), mode="wrap", inputs=(source,))
         source = importer.add(layer).layer
         result = importer.add(Pad(importer.name("crop"), (-down, -across, 0, 0), inputs=(source,)))
-        back = tuple(order.index(each) for each in range(len(order)))
+        back = tuple(order.index(axis_number) for axis_number in range(len(order)))
         importer.give(node, dataclasses.replace(result, batched=view.batched).permuted(back))
     else:
         parts = [slice_axis(importer, view, axis, first, extent), slice_axis(importer, view, axis, 0, first)]

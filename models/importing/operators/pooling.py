@@ -93,9 +93,11 @@ def without_depth(node: Node, view: View) -> tuple[Node, View]:
     pads = integers(node, "pads", 6, (0,) * 6)
     if "pads" in attributes:
         attributes["pads"] = (*pads[1:3], *pads[4:])
-    given = (pads[0] + pads[3] - (depth["kernel_shape"] - 1) * depth["dilations"]) // max(1, depth["strides"]) + 1
-    if given != 1 or (depth["kernel_shape"] > 1 and integer(node, "count_include_pad", 0)):
-        raise ModelError(f"its depth changes from one pixel to {given}; 3-D images are supported only if one side is 1")
+    depth_out = (pads[0] + pads[3] - (depth["kernel_shape"] - 1) * depth["dilations"]) // max(1, depth["strides"]) + 1
+    if depth_out != 1 or (depth["kernel_shape"] > 1 and integer(node, "count_include_pad", 0)):
+        raise ModelError(
+            f"its depth changes from one pixel to {depth_out}; 3-D images are supported only if one side is 1"
+        )
     flat = View(view.layer, (view.axes[0], *view.axes[2:]), view.batched)
     return replace(node, attributes=attributes), flat
 
@@ -121,8 +123,8 @@ def _along(node: Node, sides: tuple[int | None, int | None]) -> Node:
     not pooled."""
     attributes = dict(node.attributes)
     for name in {"kernel_shape", "strides", "dilations"} & attributes.keys():
-        given = integers(node, name, 3, ())
-        attributes[name] = tuple(1 if side is None else given[side] for side in sides)
+        values = integers(node, name, 3, ())
+        attributes[name] = tuple(1 if side is None else values[side] for side in sides)
     if "pads" in attributes:
         pads = integers(node, "pads", 6, ())
         attributes["pads"] = tuple(0 if side is None else pads[side + end] for end in (0, 3) for side in sides)

@@ -50,10 +50,10 @@ def _dequantize(importer: Importer, node: Node) -> None:
 
 def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.ndarray:
     """Dequantise weights to float32; three consecutive inputs contain the integers, the scale and the zero point."""
-    x, scale, zero = (importer.constant(node, place) for place in range(position, position + 3))
+    x, scale, zero = (importer.constant(node, index) for index in range(position, position + 3))
     if x is None or scale is None:
         raise ModelError("its weights or their scale are missing")
-    shape = [-1 if place == axis else 1 for place in range(x.ndim)]
+    shape = [-1 if index == axis else 1 for index in range(x.ndim)]
     try:
         shift = np.float32(0) if zero is None else zero.astype(np.float32).reshape(shape if zero.size > 1 else ())
         return (x.astype(np.float32) - shift) * scale.astype(np.float32).reshape(shape if scale.size > 1 else ())
@@ -63,14 +63,14 @@ def _weights(importer: Importer, node: Node, position: int, axis: int) -> np.nda
 
 def _bias(importer: Importer, node: Node, position: int) -> np.ndarray | None:
     """Dequantise a bias, whose scale is the product of the data's scale and the weights' scales."""
-    scales = [importer.constant(node, place) for place in (1, 4)]
+    scales = [importer.constant(node, index) for index in (1, 4)]
     if scales[0] is None or scales[1] is None:
         raise ModelError("its scales are missing")
-    given = importer.constant(node, position)
-    if given is None:
+    constant = importer.constant(node, position)
+    if constant is None:
         return None
     product = scales[0].astype(np.float64) * scales[1].astype(np.float64)
-    return given.astype(np.float32).reshape(-1) * product.astype(np.float32).reshape(-1)
+    return constant.astype(np.float32).reshape(-1) * product.astype(np.float32).reshape(-1)
 
 
 def _conv(importer: Importer, node: Node) -> None:
@@ -114,7 +114,7 @@ def _combining(operation: str) -> Callable[[Importer, Node], None]:
     weight."""
 
     def operator(importer: Importer, node: Node) -> None:
-        weights = [place for place in (0, 3) if node.inputs[place] in importer.constants]
+        weights = [index for index in (0, 3) if node.inputs[index] in importer.constants]
         if weights:
             values = _weights(importer, node, weights[0], 0).astype(np.float64)
             data = importer.data(node, 3 - weights[0])

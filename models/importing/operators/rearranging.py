@@ -44,15 +44,15 @@ def _with_place(importer: Importer, view: View, target: list[int]) -> View:
     if importer.batch == 1:
         return reshaped(importer, view, tuple(target), False)
     before = 1 if view.batched else math.prod(view.shape[: view.place]) * view.outside
-    place = next((axis for axis in range(len(target)) if math.prod(target[: axis + 1]) > before), 0)
-    outside, left = divmod(before, math.prod(target[:place]))
-    parts, rest = divmod(target[place] if target else 1, importer.batch * outside)
+    batch_axis = next((axis for axis in range(len(target)) if math.prod(target[: axis + 1]) > before), 0)
+    outside, left = divmod(before, math.prod(target[:batch_axis]))
+    parts, rest = divmod(target[batch_axis] if target else 1, importer.batch * outside)
     if left or rest:
         raise ModelError(
             f"cannot reshape a batch of {importer.batch} to {target}, because this would mix separate inputs"
         )
-    shape = (*target[:place], parts * outside, *target[place + 1 :])
-    return dataclasses.replace(reshaped(importer, view, shape, False), place=place, outside=outside)
+    shape = (*target[:batch_axis], parts * outside, *target[batch_axis + 1 :])
+    return dataclasses.replace(reshaped(importer, view, shape, False), place=batch_axis, outside=outside)
 
 
 def reshaped(importer: Importer, view: View, shape: Shape, batched: bool) -> View:
@@ -60,8 +60,8 @@ def reshaped(importer: Importer, view: View, shape: Shape, batched: bool) -> Vie
     try:
         return view.reshaped(shape, batched)
     except ModelError:
-        whole = whole_shape(view.shape)
-        return View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, batched)
+        full = whole_shape(view.shape)
+        return View.of(importer.builder.arrange(view, full), full).reshaped(shape, batched)
 
 
 def _reshape(importer: Importer, node: Node) -> None:
@@ -100,9 +100,9 @@ def _squeeze(importer: Importer, node: Node) -> None:
     if any(extents[axis] != 1 for axis in axes) or len(axes) != len(given):
         raise ModelError(f"cannot squeeze axes {list(given)} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
-    kept = tuple(axis for number, axis in enumerate(view.axes, start=view.batched) if number not in axes)
-    place = view.place - sum(axis < view.place for axis in axes) if importer.stacks_batch(view) else 0
-    importer.give(node, View(view.layer, kept, batched, place, view.outside))
+    remaining_axes = tuple(axis for number, axis in enumerate(view.axes, start=view.batched) if number not in axes)
+    batch_axis = view.place - sum(axis < view.place for axis in axes) if importer.stacks_batch(view) else 0
+    importer.give(node, View(view.layer, remaining_axes, batched, batch_axis, view.outside))
 
 
 def _unsqueeze(importer: Importer, node: Node) -> None:
@@ -115,10 +115,10 @@ def _unsqueeze(importer: Importer, node: Node) -> None:
     if 0 in axes and view.batched:  # for example, stacked attention heads
         view = importer.single(view)
     old = iter(view.axes)
-    kept = [() if axis in axes else next(old) for axis in range(view.batched, rank)]
+    new_axes = [() if axis in axes else next(old) for axis in range(view.batched, rank)]
     places = [axis for axis in range(rank) if axis not in axes]
-    place = places[view.place] if importer.stacks_batch(view) else 0
-    importer.give(node, View(view.layer, tuple(kept), view.batched, place, view.outside))
+    batch_axis = places[view.place] if importer.stacks_batch(view) else 0
+    importer.give(node, View(view.layer, tuple(new_axes), view.batched, batch_axis, view.outside))
 
 
 def _transpose(importer: Importer, node: Node) -> None:
@@ -129,8 +129,8 @@ def _transpose(importer: Importer, node: Node) -> None:
     if view.batched and order[0] != 0:  # time first, as recurrent layers expect
         view = importer.single(view)
     result = view.permuted(tuple(axis - view.batched for axis in order if axis >= view.batched))
-    place = order.index(view.place) if importer.stacks_batch(view) else 0
-    importer.give(node, dataclasses.replace(result, place=place))
+    batch_axis = order.index(view.place) if importer.stacks_batch(view) else 0
+    importer.give(node, dataclasses.replace(result, place=batch_axis))
 
 
 def _leading(importer: Importer, view: View, order: tuple[int, ...]) -> str:
@@ -155,11 +155,11 @@ def _unordered(made: View, order: tuple[int, ...], shape: tuple[int, ...], batch
 def _concat(importer: Importer, node: Node) -> None:
     constants = importer.constants
     names = [name for name in node.inputs if name and (name not in constants or constants[name].size)]
-    first = importer.data(node, next(place for place, name in enumerate(node.inputs) if name in importer.views))
+    first = importer.data(node, next(position for position, name in enumerate(node.inputs) if name in importer.views))
     axis = integer(node, "axis", 1)
-    beside = beside_columns(importer, names, first, axis)
-    if beside is not None:
-        importer.give(node, beside)
+    columns = beside_columns(importer, names, first, axis)
+    if columns is not None:
+        importer.give(node, columns)
         return
     first = importer.with_axis(first, axis, node) if importer.is_open else first
     views = [importer.views.get(name) or _constant_beside(importer, first, axis, name) for name in names]
@@ -171,7 +171,7 @@ def _concat(importer: Importer, node: Node) -> None:
     shape = views[0].shape
     for view in views:
         if len(view.shape) != len(shape) or any(
-            size != other for place, (size, other) in enumerate(zip(view.shape, shape)) if place != axis
+            size != other for position, (size, other) in enumerate(zip(view.shape, shape)) if position != axis
         ):
             raise ModelError(f"cannot concatenate {importer.describe(views[0])} and {importer.describe(view)}")
     importer.give(node, put_together(importer, views, axis))
@@ -201,10 +201,10 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     values = importer.of_one_input(beside, values)
     if beside.batched and len(values) != 1:
         raise ModelError("cannot concatenate data with a constant that differs within a batch")
-    place = importer.axis(beside, axis)
+    axis_number = importer.axis(beside, axis)
     largest = float(np.finfo(np.float32).max)
     numbers = np.clip(values.astype(np.float64), -largest, largest)
-    return filled_entries(importer, beside, place, values.shape[place + beside.batched], numbers)
+    return filled_entries(importer, beside, axis_number, values.shape[axis_number + beside.batched], numbers)
 
 
 def filled_entries(importer: Importer, view: View, axis: int, count: int, numbers: np.ndarray) -> View:
@@ -219,20 +219,20 @@ def slice_axis(importer: Importer, view: View, axis: int, first: int, last: int)
     """Select entries `first` to `last - 1` of an axis."""
     if (first, last) == (0, view.shape[axis]):
         return view
-    order, own, each = _first(view, axis), importer.shape(view), 1
+    order, extents, stride = _first(view, axis), importer.shape(view), 1
     shape = list(view.shape)
     shape[axis] = last - first
-    if len(own) == 3 and view.axes[axis] == (Factor(own[2], 1),):  # whole columns, such as tokens
-        cut = Pad(importer.name("crop"), (0, -first, 0, last - own[2]), inputs=(view.layer,))
+    if len(extents) == 3 and view.axes[axis] == (Factor(extents[2], 1),):  # whole columns, such as tokens
+        cut = Pad(importer.name("crop"), (0, -first, 0, last - extents[2]), inputs=(view.layer,))
         order = (*(other for other in view.order() if other != axis), axis)
-        source = importer.builder.arrange(view.permuted(order), own)
+        source = importer.builder.arrange(view.permuted(order), extents)
         result = importer.add(dataclasses.replace(cut, inputs=(source,)))
         return _unordered(result, order, tuple(shape), view.batched)
-    if len(own) == 3 and all(factor.stride >= math.prod(own[1:]) for factor in view.axes[axis]):  # channels
-        source, each = importer.builder.arrange(view.permuted(order), own), own[0] // view.shape[axis]
+    if len(extents) == 3 and all(factor.stride >= math.prod(extents[1:]) for factor in view.axes[axis]):  # channels
+        source, stride = importer.builder.arrange(view.permuted(order), extents), extents[0] // view.shape[axis]
     else:
         source = _leading(importer, view, order)
-    result = importer.add(ChannelSlice(importer.name("slice"), first * each, last * each, inputs=(source,)))
+    result = importer.add(ChannelSlice(importer.name("slice"), first * stride, last * stride, inputs=(source,)))
     return _unordered(result, order, tuple(shape), view.batched)
 
 
@@ -254,9 +254,9 @@ def select_entries(importer: Importer, view: View, axis: int, entries: list[int]
     extent = view.shape[axis]
     if max(extent, len(entries)) > MAX_SELECTED:
         raise ModelError(f"cannot select {len(entries)} of {extent} entries; the limit is {MAX_SELECTED}")
-    chosen = np.zeros((len(entries), extent), np.float32)
-    chosen[np.arange(len(entries)), entries] = 1
-    return mix_entries(importer, view, axis, chosen)
+    matrix = np.zeros((len(entries), extent), np.float32)
+    matrix[np.arange(len(entries)), entries] = 1
+    return mix_entries(importer, view, axis, matrix)
 
 
 def mix_entries(importer: Importer, view: View, axis: int, matrix: np.ndarray) -> View:
@@ -289,8 +289,8 @@ def _split(importer: Importer, node: Node) -> None:
 
 def _slice(importer: Importer, node: Node) -> None:
     view = importer.data(node)
-    given = [None, *(importer.constant(node, position) for position in range(1, len(node.inputs)))]
-    for start, end, axis, step in zip(*slice_parts(node, given, view.rank)):
+    arguments = [None, *(importer.constant(node, position) for position in range(1, len(node.inputs)))]
+    for start, end, axis, step in zip(*slice_parts(node, arguments, view.rank)):
         if axis == (0 if view.batched else view.place) and (view.batched or importer.batch > 1):
             if (start, step) == (0, 1) and end >= importer.extents(view)[axis]:
                 continue
@@ -337,7 +337,7 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
         stride = (1, step) if across else (step, 1)
         source = importer.add(Pool(importer.name("pool"), "max", (1, 1), stride, inputs=(source,))).layer
     result = View.of(source, importer.builder.shapes[source], view.batched)
-    return result.permuted(tuple(order.index(place) for place in range(3)))
+    return result.permuted(tuple(order.index(index) for index in range(3)))
 
 
 def _expand(importer: Importer, node: Node) -> None:
@@ -351,10 +351,10 @@ def _expand(importer: Importer, node: Node) -> None:
 
 def _tile(importer: Importer, node: Node) -> None:
     view = importer.data(node)
-    given = importer.constant(node, 1)
-    if given is None or given.shape != (view.rank,):
+    repeats = importer.constant(node, 1)
+    if repeats is None or repeats.shape != (view.rank,):
         raise ModelError("its repeats are not a list of one integer per axis")
-    times = [int(count) for count in given]
+    times = [int(count) for count in repeats]
     if min(times, default=1) < 1 or (view.batched and times[0] != 1):
         raise ModelError(f"repeats {importer.describe(view)} {times} times")
     if max(times, default=1) > MAX_TILED:

@@ -115,8 +115,8 @@ def _mean_of_channels(importer: Importer, view: View, axis: int, keep: bool) -> 
     left = tuple(view.shape[other] for other in order if other != axis)
     rest = tuple(other for other in order if other != axis)
     spread = result.reshaped(left, view.batched)
-    kept = spread.permuted(tuple(rest.index(other) for other in sorted(rest)))
-    return _kept(kept, (axis,), len(view.axes)) if keep else kept
+    ordered = spread.permuted(tuple(rest.index(other) for other in sorted(rest)))
+    return _kept(ordered, (axis,), len(view.axes)) if keep else ordered
 
 
 def _mean_of_features(importer: Importer, view: View) -> View:
@@ -218,8 +218,8 @@ def softmax_over(importer: Importer, view: View, axes: tuple[int, ...], log: boo
     if not is_run or ordered.arrangement() is not None:
         rest = tuple(axis for axis in range(len(view.axes)) if axis not in axes)
         order = (*axes, *rest) if _count(view, rest) > _count(view, axes) else (*rest, *axes)
-        whole = whole_shape(view.permuted(order).shape)
-        ordered = View.of(importer.builder.arrange(view.permuted(order), whole), whole).reshaped(
+        shape = whole_shape(view.permuted(order).shape)
+        ordered = View.of(importer.builder.arrange(view.permuted(order), shape), shape).reshaped(
             view.permuted(order).shape, view.batched
         )
         places = [order.index(axis) for axis in axes]

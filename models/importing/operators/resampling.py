@@ -121,9 +121,9 @@ class Scaling:
         count = size // times
         middle = count // 2
         block = matrix[middle * times : (middle + 1) * times]
-        used = np.flatnonzero(np.abs(block).max(axis=0) > SMALLEST_SHARE)
-        first, last = used[0] - middle * step, used[-1] - middle * step
-        taps = block[:, used[0] : used[-1] + 1].astype(np.float32)
+        columns_used = np.flatnonzero(np.abs(block).max(axis=0) > SMALLEST_SHARE)
+        first, last = columns_used[0] - middle * step, columns_used[-1] - middle * step
+        taps = block[:, columns_used[0] : columns_used[-1] + 1].astype(np.float32)
         result = np.zeros_like(matrix)
         for offset in range(first, last + 1):
             at = np.clip(np.arange(count) * step + offset, 0, extent - 1)
@@ -177,10 +177,10 @@ def _regions(importer: Importer, node: Node, rank: int) -> list[Region]:
     regions: list[Region] = [None] * rank
     if text(node, "coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
         return regions
-    given, axes = importer.constant(node, 1), listed(node, "axes", tuple(range(rank)))
-    if given is None or given.shape != (2 * len(axes),):
+    constant, axes = importer.constant(node, 1), listed(node, "axes", tuple(range(rank)))
+    if constant is None or constant.shape != (2 * len(axes),):
         raise ModelError("its region of interest must contain two numbers per axis")
-    for axis, start, end in zip(axes, given[: len(axes)].tolist(), given[len(axes) :].tolist()):
+    for axis, start, end in zip(axes, constant[: len(axes)].tolist(), constant[len(axes) :].tolist()):
         if not -1e3 < start <= end < 1e3:
             raise ModelError(f"its region of interest, {start:g} to {end:g} of an axis, extends beyond the axis")
         regions[axis] = (start, end)
@@ -194,16 +194,16 @@ def _sizes(importer: Importer, node: Node, extents: tuple[int, ...], regions: li
         scales = np.asarray(numbers(node, "scales"), np.float64)
     sizes = importer.constant(node, 3)
     axes = listed(node, "axes", tuple(range(len(extents))))
-    given = sizes if sizes is not None and sizes.size else scales
-    if given is None or given.ndim != 1 or given.size != len(axes):
+    values = sizes if sizes is not None and sizes.size else scales
+    if values is None or values.ndim != 1 or values.size != len(axes):
         raise ModelError("its scales or sizes must contain one number per axis")
     result = [(extent, 1.0) for extent in extents]
-    for axis, value in zip(axes, given.tolist()):
+    for axis, value in zip(axes, values.tolist()):
         extent = extents[axis]
         if not 0 < value < 1 << 20:
             raise ModelError(f"cannot resize {extent} pixels by {value:g}")
         start, end = regions[axis] or (0.0, 1.0)
-        result[axis] = (value, value / extent) if given is sizes else (_scaled_size(extent, end - start, value), value)
+        result[axis] = (value, value / extent) if values is sizes else (_scaled_size(extent, end - start, value), value)
     return result
 
 
@@ -259,7 +259,7 @@ def _space_to_depth(importer: Importer, node: Node) -> None:
 def _fold(importer: Importer, node: Node) -> None:
     """Convert Col2Im of non-overlapping blocks [batch, channels * block, blocks]; the rest of the image is 0."""
     view = importer.data(node).with_batch()
-    sides, block = (_whole_numbers(importer, node, place) for place in (1, 2))
+    sides, block = (_whole_numbers(importer, node, index) for index in (1, 2))
     strides = integers(node, "strides", 2, (1, 1)) if len(block) == 2 else ()
     plain = not any(integers(node, "pads", 4, (0,) * 4)) and integers(node, "dilations", 2, (1, 1)) == (1, 1)
     if len(sides) != 2 or strides != block or not plain:

@@ -71,7 +71,7 @@ def _scatter_elements(importer: Importer, node: Node) -> None:
     view, indices = importer.data(node), _indices(importer, node)
     axis = importer.axis(view, integer(node, "axis", 0))
     entries = np.moveaxis(indices, axis + view.batched, 0)
-    sizes = [size for place, size in enumerate(view.shape) if place != axis]
+    sizes = [size for index, size in enumerate(view.shape) if index != axis]
     if entries.shape[1:] != ((importer.batch, *sizes) if view.batched else tuple(sizes)):
         raise ModelError(_SCATTERED)
     importer.give(node, _assigned(importer, node, view, axis, _span(entries, view.shape[axis])))
@@ -83,8 +83,8 @@ def _assigned(importer: Importer, node: Node, view: View, axis: int, span: Span)
     if step > 1:  # the slice is one column of the axis, split into rows of `step` entries
         split = (*view.shape[:axis], view.shape[axis] // step, step, *view.shape[axis + 1 :])
         table = reshaped(importer, view, split, view.batched)
-        made = _assigned(importer, node, table, axis + 1, Span(first, first + 1))
-        return reshaped(importer, made, view.shape, view.batched)
+        first_part = _assigned(importer, node, table, axis + 1, Span(first, first + 1))
+        return reshaped(importer, first_part, view.shape, view.batched)
     shape = (*view.shape[:axis], last - first, *view.shape[axis + 1 :])
     numbers = importer.constants.get(node.inputs[2])
     if numbers is not None:
@@ -93,9 +93,9 @@ def _assigned(importer: Importer, node: Node, view: View, axis: int, span: Span)
             raise ModelError("assigns values that differ between the inputs of a batch")
         part = filled_entries(importer, view, axis, last - first, rows[:1] if view.batched else rows[0])
     else:
-        given = importer.data(node, 2)
-        given = given.with_batch() if view.batched else importer.single(given) if given.batched else given
-        part = reshaped(importer, given, shape, view.batched)
+        updates = importer.data(node, 2)
+        updates = updates.with_batch() if view.batched else importer.single(updates) if updates.batched else updates
+        part = reshaped(importer, updates, shape, view.batched)
     pieces = [part]
     if first > 0:
         pieces.insert(0, slice_axis(importer, view, axis, 0, first))

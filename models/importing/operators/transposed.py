@@ -40,18 +40,18 @@ def _transposed_convolution(importer: Importer, node: Node) -> None:
     filters = weight if rank == 3 else weight[:, :, None]
     reach = [(size - 1) * step for size, step in zip(filters.shape[2:], dilations)]
     ends = (0, *more) if rank == 2 else more
-    around = (reach[0] - pads[0], reach[1] - pads[1], reach[0] - pads[2] + ends[0], reach[1] - pads[3] + ends[1])
+    padding = (reach[0] - pads[0], reach[1] - pads[1], reach[0] - pads[2] + ends[0], reach[1] - pads[3] + ends[1])
     source = importer.planes(view)
-    cut = tuple(min(0, side) for side in around)
+    cut = tuple(min(0, side) for side in padding)
     if min(cut) < 0:
-        wider = tuple(max(0, side) for side in around)  # pad first, because cropping could leave nothing
+        wider = tuple(max(0, side) for side in padding)  # pad first, because cropping could leave nothing
         for sides in (wider, cut):
             source = importer.add(Pad(importer.name("pad"), sides, inputs=(source,))).layer
-        around = (0, 0, 0, 0)
+        padding = (0, 0, 0, 0)
     # [in, out / groups, ...] becomes [out, in / groups, ...], with rows and columns reversed
     split = filters.reshape(groups, -1, *filters.shape[1:]).swapaxes(1, 2)
     flipped = split.reshape(-1, split.shape[2], *filters.shape[2:])[:, :, ::-1, ::-1]
-    result = add_convolution(importer, source, flipped, bias, Movement(around, dilation=dilations, groups=groups))
+    result = add_convolution(importer, source, flipped, bias, Movement(padding, dilation=dilations, groups=groups))
     importer.give(node, without_height(result, rank))
 
 
@@ -73,19 +73,19 @@ def _by_phases(
     filters = weight if rank == 3 else weight[:, :, None]
     more = more if rank == 3 else (0, *more)
     steps = [-(-size // stride) for size, stride in zip(filters.shape[2:], strides)]
-    whole = [step * stride - size for size, stride, step in zip(filters.shape[2:], strides, steps)]
-    filled = np.pad(filters, ((0, 0), (0, 0), (0, whole[0]), (0, whole[1])))
+    remainders = [step * stride - size for size, stride, step in zip(filters.shape[2:], strides, steps)]
+    filled = np.pad(filters, ((0, 0), (0, 0), (0, remainders[0]), (0, remainders[1])))
     # [in, out / groups, t, row, u, column] becomes [out, row, column, in / groups, t reversed, u reversed]
     split = filled.reshape(groups, -1, filled.shape[1], steps[0], strides[0], steps[1], strides[1])
     flipped = split.transpose(0, 2, 4, 6, 1, 3, 5)[..., ::-1, ::-1]
     outputs, phases = groups * filled.shape[1], strides[0] * strides[1]
     flipped = flipped.reshape(outputs * phases, -1, *steps)
     # A positive entry is the number of rows or columns at the end that contain only the bias.
-    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], whole)]
+    beyond = [extra - pad - blank for extra, pad, blank in zip(more, pads[2:], remainders)]
     ends = [step - 1 + (least > 0) for step, least in zip(steps, beyond)]
     biases = None if bias is None else np.repeat(bias.reshape(-1), phases)
-    around = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
-    result = add_convolution(importer, importer.planes(view), flipped, biases, Movement(around, groups=groups))
+    padding = (steps[0] - 1, steps[1] - 1, ends[0], ends[1])
+    result = add_convolution(importer, importer.planes(view), flipped, biases, Movement(padding, groups=groups))
     image = as_pixels(importer, result, strides)
     cut = (-pads[0], -pads[1], *(least - stride * (least > 0) for least, stride in zip(beyond, strides)))
     if any(cut):
@@ -102,12 +102,12 @@ def _check_output_shape(sizes: Sequence[int], sides: Shape, most: list[int]) -> 
 def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
     """Return a transposed convolution with explicit pads, which are derived from its `output_shape` or `auto_pad`."""
     way, rank = text(node, "auto_pad", "NOTSET"), len(sides)
-    given = "output_shape" in node.attributes
-    if not given and way in ("NOTSET", "VALID"):
+    has_shape = "output_shape" in node.attributes
+    if not has_shape and way in ("NOTSET", "VALID"):
         return node
     strides, dilations = (integers(node, name, rank, (1,) * rank) for name in ("strides", "dilations"))
     more = integers(node, "output_padding", rank, (0,) * rank)
-    sizes = listed(node, "output_shape")[-rank:] if given else tuple(n * step for n, step in zip(sides, strides))
+    sizes = listed(node, "output_shape")[-rank:] if has_shape else tuple(n * step for n, step in zip(sides, strides))
     if len(sizes) != rank:
         raise ModelError(f"its output_shape is not {rank} integers")
     full = [  # without pads
@@ -115,7 +115,7 @@ def _with_pads(node: Node, kernel: Shape, sides: Shape) -> Node:
         for n, step, extra, size, dilation in zip(sides, strides, more, kernel, dilations)
     ]
     blank = more  # rows and columns at the end that contain only the bias
-    if given:
+    if has_shape:
         _check_output_shape(sizes, sides, [most + step - 1 for most, step in zip(full, strides)])
         blank = tuple(extra + max(0, size - most) for extra, size, most in zip(more, sizes, full))
     missing = np.maximum(0, np.subtract(full, sizes))
