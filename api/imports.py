@@ -117,7 +117,7 @@ def _import(
     except ModelError as problem:
         raise ModelError(f"{source}: {problem}; unchecked=True imports it anyway") from None
     if check is not None and not check.passed:
-        raise ModelError(f"{source}: the imported network is computed wrongly on the simulator")
+        raise ModelError(f"{source}: the simulator computes the imported network incorrectly")
     if target is not None:
         try:
             with StagedModel(target, model.network, model.tensors, imported.metadata) as staged:

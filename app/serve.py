@@ -217,15 +217,15 @@ def serve(
     raise typer.Exit(0 if server.forced_by is None else 128 + server.forced_by)
 
 
-def _calibration(model: str, told: ServeOptions) -> Calibration | None:
+def _calibration(model: str, serve_options: ServeOptions) -> Calibration | None:
     """Return the pictures of --calibrate. Raises UsageError if the dtype or the model does not use them."""
-    options.check_eight_bits(told.dtype, told.calibrate, told.eight_bits)
-    if told.calibrate is None:
+    options.check_eight_bits(serve_options.dtype, serve_options.calibrate, serve_options.eight_bits)
+    if serve_options.calibrate is None:
         return None
     from .backends import load
     from .calibration import read_calibration
 
-    return read_calibration(told.calibrate, load(model, quiet=True))
+    return read_calibration(serve_options.calibrate, load(model, quiet=True))
 
 
 def parse_models(text: str) -> list[tuple[str, str]]:
@@ -236,64 +236,71 @@ def parse_models(text: str) -> list[tuple[str, str]]:
     return [(part.partition("=")[0], part.partition("=")[2]) for part in parts]
 
 
-def _settings(model: str, told: ServeOptions) -> list[ServingSettings]:
+def _settings(model: str, serve_options: ServeOptions) -> list[ServingSettings]:
     """Return the settings of each model. Raises UsageError for values that are out of range."""
     models = parse_models(model)
-    if models[0][0] and told.name:
-        raise UsageError(f"--name {told.name}: --model already specifies the names of the models")
-    token = _access(told)
-    return [_settings_of(path, name or told.name, told, token) for name, path in models]
+    if models[0][0] and serve_options.name:
+        raise UsageError(f"--name {serve_options.name}: --model already specifies the names of the models")
+    token = _access(serve_options)
+    return [_settings_of(path, name or serve_options.name, serve_options, token) for name, path in models]
 
 
-def _access(told: ServeOptions) -> str | None:
+def _access(serve_options: ServeOptions) -> str | None:
     """Return the token that requests require, or None if the server is reachable only from this machine."""
-    token = read_token(told.token_file)
-    if token is None and not _is_loopback(told.host):
+    token = read_token(serve_options.token_file)
+    if token is None and not _is_loopback(serve_options.host):
         token = secrets.token_urlsafe(24)
         write_stderr(
-            f"trninfer: {told.host} is reachable from other machines; requests must contain the token {token}\n"
+            f"trninfer: {serve_options.host} is reachable from other machines; "
+            f"requests must contain the token {token}\n"
         )
     return token
 
 
-def _settings_of(model: str, name: str, told: ServeOptions, token: str | None) -> ServingSettings:
+def _settings_of(model: str, name: str, serve_options: ServeOptions, token: str | None) -> ServingSettings:
     from ..inference.serving.settings import ServingSettings
     from ..runtime.launch_options import LaunchOptions
 
-    local = _is_loopback(told.host)
-    decoders: dict[str, Any] = {} if told.decoders is None else {"decoders": told.decoders}
+    local = _is_loopback(serve_options.host)
+    decoders: dict[str, Any] = {} if serve_options.decoders is None else {"decoders": serve_options.decoders}
     try:
         return ServingSettings(
             model=model,
             name=name,
-            dtype=told.dtype,
-            target=told.target,
-            backend=told.backend,
-            lnc=told.lnc,
+            dtype=serve_options.dtype,
+            target=serve_options.target,
+            backend=serve_options.backend,
+            lnc=serve_options.lnc,
             launches=LaunchOptions(
-                told.launches, told.instructions, told.convolutions, _calibration(model, told), told.eight_bits
+                serve_options.launches,
+                serve_options.instructions,
+                serve_options.convolutions,
+                _calibration(model, serve_options),
+                serve_options.eight_bits,
             ),
-            workers=told.workers,
+            workers=serve_options.workers,
             **decoders,
-            max_batch=told.max_batch,
-            max_delay=told.max_delay,
-            max_queue=max(told.max_queue, told.max_batch),
-            max_bytes=told.max_bytes,
-            timeout=told.timeout,
+            max_batch=serve_options.max_batch,
+            max_delay=serve_options.max_delay,
+            max_queue=max(serve_options.max_queue, serve_options.max_batch),
+            max_bytes=serve_options.max_bytes,
+            timeout=serve_options.timeout,
             token=token,
-            model_control=told.model_control,
-            hosts=("localhost", "127.0.0.1", "[::1]", told.host.lower(), *_names(told)) if local else (),
+            model_control=serve_options.model_control,
+            hosts=("localhost", "127.0.0.1", "[::1]", serve_options.host.lower(), *_names(serve_options))
+            if local
+            else (),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _names(told: ServeOptions) -> list[str]:
+def _names(serve_options: ServeOptions) -> list[str]:
     """Return the names given by --allow-host. Raises UsageError for text that a Host header cannot contain."""
-    for name in told.allow_host or ():
+    for name in serve_options.allow_host or ():
         if not re.fullmatch(r"[a-zA-Z0-9.-]{1,253}|\[[0-9a-fA-F:.]+\]", name):
             raise UsageError(f"--allow-host {name}: expected a host name without a port")
-    return [name.lower() for name in told.allow_host or ()]
+    return [name.lower() for name in serve_options.allow_host or ()]
 
 
 def _is_loopback(host: str) -> bool:
@@ -317,15 +324,19 @@ def read_token(path: Path | None) -> str | None:
         raise UsageError(f"--token-file {path}: {describe(error)}") from None
 
 
-def _log_to_stderr(told: ServeOptions) -> None:
+def _log_to_stderr(serve_options: ServeOptions) -> None:
     from ..inference.serving.logs import LOGGER, JsonFormatter, TextFormatter
 
-    text = told.log_format == "text" or (told.log_format == "auto" and sys.stderr is not None and sys.stderr.isatty())
+    text = serve_options.log_format == "text" or (
+        serve_options.log_format == "auto" and sys.stderr is not None and sys.stderr.isatty()
+    )
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # the library logs every malformed form
-    LOGGER.setLevel(logging.WARNING if told.quiet else logging.DEBUG if told.verbose else logging.INFO)
+    LOGGER.setLevel(
+        logging.WARNING if serve_options.quiet else logging.DEBUG if serve_options.verbose else logging.INFO
+    )
 
 
 def _log_summary(quantiles: dict[str, dict[float, float]]) -> None:

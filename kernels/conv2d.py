@@ -92,12 +92,12 @@ def fused_conv2d_maxpool(
     taps = taps_in_partitions(group_channels, tuple(kernel), PARTITIONS)
     filters = Filters(group_channels * groups, out_channels, tuple(kernel), taps, FilterSource.FRAMEWORK)
     finish = Finish(pool_size, activation, parameters)
-    whole = make_problem(x, filters, movement_of(stride, dilation, padding), finish, _checked_form(form))
-    out = _output(x, whole)
+    problem = make_problem(x, filters, movement_of(stride, dilation, padding), finish, _checked_form(form))
+    out = _output(x, problem)
     for section in conv2d_sections(group_channels * groups, out_channels, groups, 1):
         outputs = slice(section.first_out, section.first_out + section.channels_out)
         channels = x[:, section.first_in : section.first_in + section.channels_in]
-        convolve_section(out[:, outputs], channels, w[outputs], (bias[outputs],), _of_section(whole, section))
+        convolve_section(out[:, outputs], channels, w[outputs], (bias[outputs],), _of_section(problem, section))
     return out
 
 
@@ -135,10 +135,10 @@ def fused_conv2d_maxpool_packed(
     Returns:
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype.
     """
-    packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
+    weights = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
     movement = movement_of(stride, dilation, padding)
     finish = Finish(pool_size, activation, parameters)
-    return _convolve_packed(x, packed, movement, finish, _checked_form(form))
+    return _convolve_packed(x, weights, movement, finish, _checked_form(form))
 
 
 @nki.jit
@@ -168,10 +168,10 @@ def fused_conv2d_add_packed(
         [B, Cout, Ho, Wo] in shared HBM, of x's dtype; sums, including `added`, are accumulated in float32.
     """
     assert added.dtype == x.dtype, f"conv2d: added must have the dtype of x, {x.dtype}, got {added.dtype}"
-    packed = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
+    weights = PackedWeights(w_packed, bias_packed, in_channels, out_channels, _pair(kernel_size), groups)
     movement = movement_of(stride, dilation, padding)
     finish = Finish(1, activation, parameters)
-    return _convolve_packed(x, packed, movement, finish, _checked_form(form), added)
+    return _convolve_packed(x, weights, movement, finish, _checked_form(form), added)
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ def _convolve_packed(x, packed, movement, finish, form, added=None):
     assert packed.w.dtype == x.dtype, f"conv2d: w_packed must have the dtype of x, {x.dtype}, got {packed.w.dtype}"
     cout, layout = _checked_layout(packed)
     filters = Filters(packed.in_channels, cout, packed.kernel, layout.taps, FilterSource.PACKED)
-    whole = make_problem(x, filters, movement, finish, form)
-    out = _output(x, whole)
+    problem = make_problem(x, filters, movement, finish, form)
+    out = _output(x, problem)
     assert added is None or tuple(added.shape) == tuple(out.shape), (
         f"conv2d: added must have the shape {out.shape} of the result, got {added.shape}"
     )
@@ -223,7 +223,7 @@ def _convolve_packed(x, packed, movement, finish, form, added=None):
                 outputs.start * layout.steps : outputs.stop * layout.steps,
             ],
             (packed.bias[:, block : block + blocks_here],),
-            _of_section(whole, section),
+            _of_section(problem, section),
             None if added is None else added[:, outputs],
         )
         block += blocks_here

@@ -137,15 +137,15 @@ class _BiasColumns:
             start, end = part.start * PARTITIONS, min(units, part.end * PARTITIONS)
             count = whole_words(part.size, bias.dtype)
             data = nl.ndarray((count, PARTITIONS), dtype=bias.dtype, buffer=nl.sbuf)
-            whole = (end - start) // PARTITIONS
-            if whole < count:
+            full_tiles = (end - start) // PARTITIONS
+            if full_tiles < count:
                 nisa.memset(dst=data, value=0.0)
-            if whole > 0:
-                full = bias[0, start : start + whole * PARTITIONS]
-                copy_by_hardware(dst=data[0:whole, :], src=full.reshape((whole, PARTITIONS)))
-            if start + whole * PARTITIONS < end:
-                rest = bias[:, start + whole * PARTITIONS : end]
-                copy_by_hardware(dst=data[whole : whole + 1, 0 : rest.shape[1]], src=rest)
+            if full_tiles > 0:
+                full = bias[0, start : start + full_tiles * PARTITIONS]
+                copy_by_hardware(dst=data[0:full_tiles, :], src=full.reshape((full_tiles, PARTITIONS)))
+            if start + full_tiles * PARTITIONS < end:
+                rest = bias[:, start + full_tiles * PARTITIONS : end]
+                copy_by_hardware(dst=data[full_tiles : full_tiles + 1, 0 : rest.shape[1]], src=rest)
             self._loaded.append(data)
 
     def of_tile(self, tile, rows):
@@ -175,12 +175,12 @@ def _load_tiles(dst, src, early):
     """
     copy = load_early if early else copy_by_hardware
     rows = src.shape[0]
-    whole = rows // PARTITIONS
-    if whole > 0:
-        folded = src[0 : whole * PARTITIONS, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2))
-        copy(dst[:, 0:whole, :], folded)
-    if whole * PARTITIONS < rows:
-        copy(dst[0 : rows - whole * PARTITIONS, whole, :], src[whole * PARTITIONS : rows, :])
+    full_tiles = rows // PARTITIONS
+    if full_tiles > 0:
+        folded = src[0 : full_tiles * PARTITIONS, :].reshape_dim(0, (full_tiles, PARTITIONS)).permute((1, 0, 2))
+        copy(dst[:, 0:full_tiles, :], folded)
+    if full_tiles * PARTITIONS < rows:
+        copy(dst[0 : rows - full_tiles * PARTITIONS, full_tiles, :], src[full_tiles * PARTITIONS : rows, :])
 
 
 def _panel(w, part, columns, early):
@@ -216,14 +216,14 @@ def _turn(turned, x, part, columns):
     _load_tiles(data, seen, False)
     if columns > rows:
         last = rows // PARTITIONS
-        beside = rows - last * PARTITIONS
-        copy_by_hardware(data[beside : beside + 1, last, :], seen[rows - 1 : rows, :])
+        remaining = rows - last * PARTITIONS
+        copy_by_hardware(data[remaining : remaining + 1, last, :], seen[rows - 1 : rows, :])
     dtype = transposed_dtype(x.dtype)
     each_bank = nl.tile_size.psum_bank_fmax_bytes // (columns * itemsize(dtype))
-    whole = features // PARTITIONS
-    groups = tiles(whole, each_bank)
+    full_tiles = features // PARTITIONS
+    groups = tiles(full_tiles, each_bank)
     for first, count, height in [(group.start, group.size, PARTITIONS) for group in groups] + (
-        [(whole, 1, features - whole * PARTITIONS)] if whole < part.size else []
+        [(full_tiles, 1, features - full_tiles * PARTITIONS)] if full_tiles < part.size else []
     ):
         bank = nl.ndarray((height, count, columns), dtype=dtype, buffer=nl.psum)
         for i in range(count):
@@ -231,8 +231,8 @@ def _turn(turned, x, part, columns):
             for m in tiles(columns, PARTITIONS):
                 block = data[0 : m.size, m.index, start : start + height]
                 nisa.nc_transpose(dst=bank[:, i, m.start : m.end], data=block, engine=nisa.engine.tensor)
-        place = part.start + first
-        evict(dst=turned[0:height, place : place + count, 0:columns], src=bank, turn=first + part.index)
+        slot = part.start + first
+        evict(dst=turned[0:height, slot : slot + count, 0:columns], src=bank, turn=first + part.index)
 
 
 def _hidden_layer(values, operands, plan, warm):
@@ -265,9 +265,9 @@ def _hidden_layer(values, operands, plan, warm):
                     )
         warm = None
         for unit in unit_tiles:
-            place = group.index * (WIDTH // PARTITIONS) + unit.index
-            target = values.hidden[0 : unit.size, place, 0:columns]
-            _relu(target, sums[unit.index][0 : unit.size, :], bias.of_tile(place, unit.size), place)
+            slot = group.index * (WIDTH // PARTITIONS) + unit.index
+            target = values.hidden[0 : unit.size, slot, 0:columns]
+            _relu(target, sums[unit.index][0 : unit.size, :], bias.of_tile(slot, unit.size), slot)
 
 
 def _relu(dst, data, bias, turn):
@@ -336,5 +336,5 @@ def _output_layer(values, operands, plan, finish):
 
 def _full_and_rest(rows):
     """Return the full tiles of 128 rows and the partial tile as (first tile, tiles, rows of each tile)."""
-    whole, rest = rows // PARTITIONS, rows % PARTITIONS
-    return ([(0, whole, PARTITIONS)] if whole > 0 else []) + ([(whole, 1, rest)] if rest > 0 else [])
+    full_tiles, rest = rows // PARTITIONS, rows % PARTITIONS
+    return ([(0, full_tiles, PARTITIONS)] if full_tiles > 0 else []) + ([(full_tiles, 1, rest)] if rest > 0 else [])

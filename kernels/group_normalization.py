@@ -104,12 +104,12 @@ def _statistics_by_image(same, sources, images):
     moments = [_moments(tile, images) for tile in sources]
     if images.size == 1 and sources[0].dtype != nl.float32:
         return _pooled(same, moments)
-    means = _over_groups(same, [own[:, :, 0] for own in moments])
+    means = _over_groups(same, [tile_moments[:, :, 0] for tile_moments in moments])
     spreads = []
-    for own, mean in zip(moments, means):
+    for tile_moments, mean in zip(moments, means):
         away, spread = (nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
-        nisa.tensor_tensor(dst=away, data1=own[:, :, 0], data2=mean, op=nl.subtract)
-        _square(spread, away, nl.add, own[:, :, 1])
+        nisa.tensor_tensor(dst=away, data1=tile_moments[:, :, 0], data2=mean, op=nl.subtract)
+        _square(spread, away, nl.add, tile_moments[:, :, 1])
         spreads.append(spread)
     return means, _over_groups(same, spreads)
 
@@ -121,9 +121,9 @@ def _pooled(same, moments):
     The variance of a group is the mean of its squares minus the square of its mean, at least 0. If the mean is large,
     the difference has few digits, but still more than 16-bit pixels have.
     """
-    for own in moments:
-        _square(own[:, :, 1], own[:, :, 0], nl.add, own[:, :, 1])
-    pairs = _over_groups(same, [own[:, 0] for own in moments])
+    for tile_moments in moments:
+        _square(tile_moments[:, :, 1], tile_moments[:, :, 0], nl.add, tile_moments[:, :, 1])
+    pairs = _over_groups(same, [tile_moments[:, 0] for tile_moments in moments])
     means, variances = [pair[:, 0:1] for pair in pairs], []
     for pair, mean in zip(pairs, means):
         variance = nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -136,14 +136,14 @@ def _pooled(same, moments):
 def _square(result, numbers, operation, others):
     """Compute result = numbers * numbers `operation` others, all [P, images], with one instruction for each image."""
     for image in range(numbers.shape[1]):
-        one = slice(image, image + 1)
+        one_image = slice(image, image + 1)
         nisa.tensor_scalar(
-            dst=result[:, one],
-            data=numbers[:, one],
+            dst=result[:, one_image],
+            data=numbers[:, one_image],
             op0=nl.multiply,
-            operand0=numbers[:, one],
+            operand0=numbers[:, one_image],
             op1=operation,
-            operand1=others[:, one],
+            operand1=others[:, one_image],
             engine=nisa.engine.vector,
         )
 
@@ -202,18 +202,18 @@ def _on_pixels(numbers, data):
 def _sums(tile, images, means):
     """Sum the pixels of each channel and image, or their squared differences from `means`: float32 [P, images]."""
     pieces = _pieces(tile)
-    each = nl.ndarray((tile.shape[0], images.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
+    piece_sums = nl.ndarray((tile.shape[0], images.size, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
     for n, piece in enumerate(pieces):
         data = _piece(tile, images, piece)
         if means is not None:
             centred = _centred(data, means)
             data = nl.ndarray(centred.shape, dtype=nl.float32, buffer=nl.sbuf)
             nisa.activation(dst=data, op=nl.square, data=centred)
-        nisa.tensor_reduce(dst=each[:, :, n], op=nl.add, data=data, axis=(2, 3))
+        nisa.tensor_reduce(dst=piece_sums[:, :, n], op=nl.add, data=data, axis=(2, 3))
     if len(pieces) == 1:
-        return each[:, :, 0]
+        return piece_sums[:, :, 0]
     total = nl.ndarray((tile.shape[0], images.size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=total, op=nl.add, data=each, axis=2)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=piece_sums, axis=2)
     return total
 
 
@@ -228,12 +228,12 @@ def _over_groups(same, sums):
     """Sum over all channels of a group, for each tile of channels: float32 [P, images], in PSUM if there are only a few
     tiles."""
     totals = []
-    for own, sharing in zip(sums, same):
-        total = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.psum)
+    for tile_sums, sharing in zip(sums, same):
+        total = nl.ndarray(tile_sums.shape, dtype=nl.float32, buffer=nl.psum)
         for n, (index, matrix) in enumerate(sharing):
             nisa.nc_matmul(dst=total, stationary=matrix, moving=sums[index], accumulate=n > 0)
         if len(same) > MOST_IN_PSUM:
-            banked, total = total, nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.sbuf)
+            banked, total = total, nl.ndarray(tile_sums.shape, dtype=nl.float32, buffer=nl.sbuf)
             nisa.tensor_copy(dst=total, src=banked)
         totals.append(total)
     return totals
@@ -249,7 +249,7 @@ def _normalise(target, tile, some, means, factors, shift):
         columns = slice(part.start, part.end)
         images = Tile(some.index, some.start + part.start, part.size, some.start + part.end)
         for piece in _pieces(tile):
-            data, result = (_piece(each, images, piece) for each in (tile, target))
+            data, result = (_piece(side, images, piece) for side in (tile, target))
             normal = result
             if shift is not None:
                 normal = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)

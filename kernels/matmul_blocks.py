@@ -95,19 +95,21 @@ def _loads(panel, matrix, k, dma_bytes):
     rows form a separate tile. A DMA transfers at least one tile and up to `dma_bytes`.
     """
     K = matrix.shape[0]
-    whole = K // PARTITIONS
+    full_tiles = K // PARTITIONS
     columns = panel.columns
     loads = []
-    last = min(k.end, whole)
+    last = min(k.end, full_tiles)
     if k.start < last:
-        folded = matrix[0 : whole * PARTITIONS, columns.start : columns.end].reshape_dim(0, (PARTITIONS, whole))
+        folded = matrix[0 : full_tiles * PARTITIONS, columns.start : columns.end].reshape_dim(
+            0, (PARTITIONS, full_tiles)
+        )
         at_once = max(1, dma_bytes // (PARTITIONS * columns.size * itemsize(matrix.dtype)))
         for part in tiles(last - k.start, at_once):
             source = folded[:, k.start + part.start : k.start + part.end, :]
             loads.append((panel.tensor[:, part.start : part.end, 0 : columns.size], source))
-    if k.end > whole:
-        rest = K - whole * PARTITIONS
-        source = matrix[whole * PARTITIONS : K, columns.start : columns.end]
+    if k.end > full_tiles:
+        rest = K - full_tiles * PARTITIONS
+        source = matrix[full_tiles * PARTITIONS : K, columns.start : columns.end]
         loads.append((panel.tensor[0:rest, k.size - 1, 0 : columns.size], source))
     return loads
 
@@ -197,13 +199,13 @@ def multiply_block(result, block, K, partial, warm):
     If there are enough tiles of M, a group spans one tile of N, which minimizes the number of columns to load for it.
     partial: a buffer for partial results, or None if the block contains all of K. warm: a PSUM tile of zeros, or None.
     """
-    whole = whole_rows()
+    takes_whole_rows = whole_rows()
     m_block, n_block, k = block.m, block.n, block.k
     last = k.end * PARTITIONS >= K
     rows = [min(PARTITIONS, K - t * PARTITIONS) for t in range(k.start, k.end)]
     n_tiles = tiles(n_block.size, TILE_N)
     m_tiles = tiles(m_block.size, TILE_M)
-    for n_group in tiles(len(n_tiles), GROUP if whole else max(1, GROUP // len(m_tiles))):
+    for n_group in tiles(len(n_tiles), GROUP if takes_whole_rows else max(1, GROUP // len(m_tiles))):
         n_part = n_tiles[n_group.start : n_group.end]
         start = n_part[0].start
         width = n_part[n_group.size - 1].end - start
@@ -219,7 +221,7 @@ def multiply_block(result, block, K, partial, warm):
                 accumulators.append(row)
             ends = last and n_block.start + start + width == result.shape[1]
             ends = ends and m_block.start + m_part[m_group.size - 1].end == result.shape[0]
-            ends = ends and not whole and len(m_tiles) * len(n_tiles) >= MANY_TILES
+            ends = ends and not takes_whole_rows and len(m_tiles) * len(n_tiles) >= MANY_TILES
             operands = _operands(block.left, m_block, m_part), _operands(block.right, n_block, n_part)
             _multiply_group(accumulators, *operands, rows, ends, warm is not None)
             warm = None
@@ -227,7 +229,7 @@ def multiply_block(result, block, K, partial, warm):
             _leave_psum(accumulators, m_part, n_part, partial, staged, adds=k.start > 0)
             if staged is not None:
                 column = n_block.start + start
-                for stored in tiles(m_group.size, 1 if ends else m_group.size):
-                    row_start = m_block.start + m_part[stored.start].start
-                    row_end = m_block.start + m_part[stored.end - 1].end
-                    store_rows(result[row_start:row_end, column : column + width], staged[:, stored.start : stored.end])
+                for store in tiles(m_group.size, 1 if ends else m_group.size):
+                    row_start = m_block.start + m_part[store.start].start
+                    row_end = m_block.start + m_part[store.end - 1].end
+                    store_rows(result[row_start:row_end, column : column + width], staged[:, store.start : store.end])

@@ -112,15 +112,17 @@ def choose_plan(product, sbuf_bytes, tiles_in_block):
     tiles_in_block_m, tiles_in_block_n, tiles_in_block_k = tiles_in_block
     if tiles_in_block == (0, 0, 0):
         return best_plan(product, sbuf_bytes)
-    given = (
+    requested = (
         f"got tiles_in_block_m={tiles_in_block_m}, tiles_in_block_n={tiles_in_block_n}, "
         f"tiles_in_block_k={tiles_in_block_k}"
     )
     positive = tiles_in_block_m >= 1 and tiles_in_block_n >= 1 and tiles_in_block_k >= 1
-    assert positive, f"pass all three block sizes, each at least 1, or none of them; {given}"
+    assert positive, f"pass all three block sizes, each at least 1, or none of them; {requested}"
     block_m = min(TILE_M * tiles_in_block_m, product.M)
     block_n = min(TILE_N * tiles_in_block_n, product.N)
     depth = min(tiles_in_block_k, ceil_div(product.K, PARTITIONS))
     plan = evaluate(product, Blocks(block_m, block_n, depth), 1)
-    assert plan.held <= sbuf_bytes, f"blocks need {plan.held} of the {sbuf_bytes} bytes of an SBUF partition; {given}"
+    assert plan.held <= sbuf_bytes, (
+        f"blocks need {plan.held} of the {sbuf_bytes} bytes of an SBUF partition; {requested}"
+    )
     return plan

@@ -147,7 +147,7 @@ def run_network(
         [B', H', W']; for a `Buffer` in `Memory.OUTPUT`: [B', C', H', W'].
     """
     fp8 = None if weights_fp8 is None else weights_fp8.view(nl.float8_e4m3)
-    inputs = [each for each in (x, more0, more1, more2, more3, more4, more5, more6) if each is not None]
+    inputs = [operand for operand in (x, more0, more1, more2, more3, more4, more5, more6) if operand is not None]
     launch = Launch(inputs, (weights, fp8), channel_constants, program)
     first = 0
     for stage in launch.stages:

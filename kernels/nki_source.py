@@ -60,8 +60,8 @@ def _hold_back_warnings() -> None:
     """
     from ..simulator.machine.errors import ReportedOnChipWarning
 
-    own = re.escape(str(Path(__file__).parent))
-    warnings.filterwarnings("ignore", category=ReportedOnChipWarning, module=rf"{own}\W")
+    folder = re.escape(str(Path(__file__).parent))
+    warnings.filterwarnings("ignore", category=ReportedOnChipWarning, module=rf"{folder}\W")
 
 
 def choose_at_first_import() -> None:

@@ -223,12 +223,12 @@ def response_bands(parts, size):
 
     The matrix selects the channels that contribute.
     """
-    around = size // 2
+    reach = size // 2
     return [
         [
-            [other.index, write_band(other.start, other.size, part.start, part.size, around)]
+            [other.index, write_band(other.start, other.size, part.start, part.size, reach)]
             for other in parts
-            if other.start < part.end + around and part.start < other.end + around
+            if other.start < part.end + reach and part.start < other.end + reach
         ]
         for part in parts
     ]

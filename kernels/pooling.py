@@ -170,9 +170,9 @@ def _sum_block(planes, block, rows, columns, taps):
         data = load_padded(planes, input_span(rows, block.rows, piece), across, 0.0)
         part = fold_rows(data, "add", rows, block.rows.size, piece.size, nl.float32)
         if down is not None:
-            joined = nl.ndarray(part.shape, dtype=nl.float32, buffer=nl.sbuf)
-            nisa.tensor_tensor(dst=joined, data1=down, data2=part, op=nl.add)
-            part = joined
+            total = nl.ndarray(part.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=total, data1=down, data2=part, op=nl.add)
+            part = total
         down = part
     return fold_columns(down, "add", columns, block.columns.size, nl.float32)
 

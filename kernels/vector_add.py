@@ -164,10 +164,10 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     assert tiles >= 1, f"tiles must be at least 1, got {tiles}"
     n = a.shape[0]
     shared = n // PARTITIONS * PARTITIONS
-    place = ceil_div(max(free, n - shared) * itemsize(a.dtype), ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT
+    address = ceil_div(max(free, n - shared) * itemsize(a.dtype), ADDRESS_ALIGNMENT) * ADDRESS_ALIGNMENT
     capacity = usable_sbuf_bytes()
-    assert 3 * tiles * place <= capacity, (
-        f"3 x {tiles} tiles of {place} bytes per partition must fit in the {capacity} bytes of SBUF; "
+    assert 3 * tiles * address <= capacity, (
+        f"3 x {tiles} tiles of {address} bytes per partition must fit in the {capacity} bytes of SBUF; "
         "use a smaller free or fewer tiles"
     )
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
@@ -175,8 +175,8 @@ def vector_add_direct_allocation(a, b, free=1000, tiles=4):
     if shared > 0:
         for tile in cover(shared // PARTITIONS, free):
             columns = (tile.start, tile.end)
-            _add_placed(_fold(out, columns), _fold(a, columns), _fold(b, columns), turn % tiles, tiles, place)
+            _add_placed(_fold(out, columns), _fold(a, columns), _fold(b, columns), turn % tiles, tiles, address)
             turn += 1
     if shared < n:
-        _add_placed(_rest(out), _rest(a), _rest(b), turn % tiles, tiles, place)
+        _add_placed(_rest(out), _rest(a), _rest(b), turn % tiles, tiles, address)
     return out

@@ -92,8 +92,8 @@ class GraphBuilder:
         source, before = self.places[read], self.shapes[read]
         number = len(self.nodes)
         fields.setdefault("kind", layer.kind)
-        whole = (source.total * each, *after[1:])
-        self.add(operation, layer.name, layer.inputs, whole, shown=(before, after), **fields)
+        full_shape = (source.total * each, *after[1:])
+        self.add(operation, layer.name, layer.inputs, full_shape, shown=(before, after), **fields)
         self.places[layer.name], self.shapes[layer.name] = source.given_by(number, each), after
 
     def add_scores(self, name: str, source: str, ending: Ending) -> None:
@@ -112,14 +112,14 @@ class GraphBuilder:
             self.add(ClassifierHead, name, (source,), (count, 1, 1), kind="scores", ending=ending)
             return
         shape = (count, channels, *window)
-        ones = LazyArray(shape, lambda: np.eye(count, dtype=np.float32).reshape(shape))
+        identity = LazyArray(shape, lambda: np.eye(count, dtype=np.float32).reshape(shape))
         self.add(
             DenseHead,
             name,
             (source,),
             (count, 1, 1),
             kind="scores",
-            filters=self.places[source].filters(ones),
+            filters=self.places[source].filters(identity),
             numbers=(np.zeros(count, np.float32),),
             kernel=tuple(window),
             ending=ending,
@@ -132,8 +132,13 @@ class GraphBuilder:
 
     def is_last(self, name: str) -> bool:
         """True if the channels that a name denotes are exactly the value of the last node."""
-        place = self.places.get(name)
-        return bool(self.nodes) and place is not None and place.parts == (len(self.nodes) - 1,) and place.are_plain
+        channel_map = self.places.get(name)
+        return (
+            bool(self.nodes)
+            and channel_map is not None
+            and channel_map.parts == (len(self.nodes) - 1,)
+            and channel_map.are_plain
+        )
 
     def is_read_once(self, name: str) -> bool:
         """True if exactly one layer reads a value and the network does not return it. Such a value may be replaced."""
@@ -147,13 +152,13 @@ class GraphBuilder:
         if node is None or node.output is not None:
             return False
         (part,) = self.places[name].parts
-        return all(self.is_read_once(other) for other, place in self.places.items() if part in place.parts)
+        return all(self.is_read_once(other) for other, channel_map in self.places.items() if part in channel_map.parts)
 
     def node_of(self, name: str) -> Node | None:
         """Return the node whose value is exactly the channels that a name denotes, or None if there is no such node."""
-        place = self.places[name]
-        is_whole = len(place.parts) == 1 and place.parts[0] >= 0 and place.are_plain
-        return self.nodes[place.parts[0]] if is_whole else None
+        channel_map = self.places[name]
+        is_whole = len(channel_map.parts) == 1 and channel_map.parts[0] >= 0 and channel_map.are_plain
+        return self.nodes[channel_map.parts[0]] if is_whole else None
 
     def gather(self, name: str) -> None:
         """Rearrange channels into the order of their layer with a 1x1 convolution whose filters are a permutation
@@ -164,31 +169,33 @@ class GraphBuilder:
         has_row = any(node.name == name for node in self.nodes)
         layer = None if has_row else self.layers.get(name)
         label, kind = self.inner(name) if has_row else name, "gather" if layer is None else layer.kind
-        place = self.places[name]
-        if count > MOST_GATHERED or (len(place.parts) > 1 and place.are_plain and self.are_moved(place)):
+        channel_map = self.places[name]
+        if count > MOST_GATHERED or (
+            len(channel_map.parts) > 1 and channel_map.are_plain and self.are_moved(channel_map)
+        ):
             self._gather_in_hbm(label, name, kind)
             return
-        ones = LazyArray((count, count, 1, 1), lambda: np.eye(count, dtype=np.float32).reshape(count, count, 1, 1))
-        filters, zeros = self.places[name].filters(ones), (np.zeros(count, np.float32),)
+        identity = LazyArray((count, count, 1, 1), lambda: np.eye(count, dtype=np.float32).reshape(count, count, 1, 1))
+        filters, zeros = self.places[name].filters(identity), (np.zeros(count, np.float32),)
         self.add(Convolution, label, (name,), shape, kind=kind, filters=filters, numbers=zeros)
         self.places[name] = self.places[label]
 
     def _gather_in_hbm(self, label: str, name: str, kind: str) -> None:
         """Rearrange channels into the order of their layer by copying each contiguous run through HBM."""
-        place, shape = self.places[name], self.shapes[name]
-        runs = place.runs()
+        channel_map, shape = self.places[name], self.shapes[name]
+        runs = channel_map.runs()
         if len(runs) > MOST_RUNS:
-            raise Unsupported(f"layer {name!r} has too many channels to be rearranged ({len(place.order)})")
-        if not place.are_plain:
+            raise Unsupported(f"layer {name!r} has too many channels to be rearranged ({len(channel_map.order)})")
+        if not channel_map.are_plain:
             pieces = []
             for number, (start, end) in enumerate(runs):
                 piece = f"{label}.{number}"
-                self.places[piece] = place.picked(np.arange(start, end))
+                self.places[piece] = channel_map.picked(np.arange(start, end))
                 self.shapes[piece] = (end - start, *shape[1:])
                 self.cut(piece, piece, self.shapes[piece], kind)
                 pieces.append(self.places[piece])
             self.places[name] = joined(pieces)
-        if place.are_plain or len(self.places[name].parts) > 1:  # a single input or output is also copied
+        if channel_map.are_plain or len(self.places[name].parts) > 1:  # a single input or output is also copied
             self.cut(label, name, shape, kind)
             self.places[name] = self.places[label]
 
@@ -237,8 +244,8 @@ class GraphBuilder:
 
     def is_gathered(self, name: str) -> bool:
         """True if channels are stored in the order and in the tiles that a convolution would produce."""
-        place = self.places[name]
-        return place.are_plain and self.heights(place) == place.tile_sizes()
+        channel_map = self.places[name]
+        return channel_map.are_plain and self.heights(channel_map) == channel_map.tile_sizes()
 
     def move_to_end(self, place: int) -> None:
         """Move a node, which no other node reads yet, to the end. The numbers of the nodes that followed it decrease by

@@ -46,8 +46,8 @@ def decide_elsewhere(request: PlanRequest) -> TuningRecord:
     """
     command = python_command(__name__, "main")
     environment = {**os.environ, VARIABLE: "sim"}
-    given = pickle.dumps(request.hollow())
-    completed = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
+    pickled = pickle.dumps(request.hollow())
+    completed = subprocess.run(command, input=pickled, capture_output=True, env=environment, check=False)
     try:
         answer = json.loads(completed.stdout)
     except ValueError:

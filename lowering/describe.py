@@ -45,7 +45,7 @@ def forms_by_layer(graph: Graph) -> dict[str, str | None]:
 
 def _form_of(parts: Sequence[Node]) -> str | None:
     """Describe the form of the layer that these nodes compute, and how it fills the Tensor Engine."""
-    convolutions = [each for part in parts if (each := part.operation.convolved) is not None]
+    convolutions = [convolution for part in parts if (convolution := part.operation.convolved) is not None]
     if not convolutions:
         return "8-bit weights" if any(part.has_fp8_weights for part in parts) else None
     first = convolutions[0]

@@ -61,12 +61,12 @@ def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight
     """
     names = layers_with_weights(network)
     kinds = {layer.name: layer.kind for layer in network.layers}
-    changed = {
+    quantized = {
         number: _with_narrow_weights(graph.nodes[number], eight_bits.values)
         for number in _with_weights(graph, names if eight_bits.are_all else names[1:-1])
         if graph.nodes[number].kind == kinds[graph.nodes[number].name]  # excludes rearranged channels
     }
-    narrow = graph.replacing(changed)
+    narrow = graph.replacing(quantized)
     if not eight_bits.values:
         return narrow
     return narrow.replacing(

@@ -108,8 +108,8 @@ class LaunchPlanner:
         """Return the fastest launch for a batch of `pictures`, divided among the cores if there are enough pictures."""
         config, pipeline = self._config, self._pipeline
         if pictures < config.cores:
-            one = LaunchPlanner(pipeline.graph, replace(config, cores=1), self._most)
-            return one.plan(pictures).on_one_core()
+            single_core = LaunchPlanner(pipeline.graph, replace(config, cores=1), self._most)
+            return single_core.plan(pictures).on_one_core()
         share = ceil_div(pictures, config.cores)
         search = Search(pipeline, config.cost_model, share, self._most)
         return search.find(Candidates(pipeline, config.cost_model, share))

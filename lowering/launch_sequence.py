@@ -57,7 +57,11 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
     if eight_bits is None:
         return copies_first(graph if dtype == np.float16 else sum_means(graph))
     places = ((layer.name, builder.places[layer.name]) for layer in model.network.layers)
-    layers = {place.parts[0]: name for name, place in places if len(place.parts) == 1 and place.are_all}
+    layers = {
+        channel_map.parts[0]: name
+        for name, channel_map in places
+        if len(channel_map.parts) == 1 and channel_map.are_all
+    }
     return copies_first(quantize_graph(graph, model.network, layers, eight_bits))
 
 
@@ -182,13 +186,13 @@ class LaunchSequence:
         reason = Unsupported("no part of it fits")
         for last in reversed(borders):
             try:
-                tried = self._planner(first, last, image)
-                count = tried.plan(1).instructions
+                planner = self._planner(first, last, image)
+                count = planner.plan(1).instructions
             except Unsupported as why:
                 reason = why
                 continue
             if count <= self.most or last == borders[0]:
-                return tried, last
+                return planner, last
         raise reason
 
     def _planner(self, first: int, last: int, image: Shape) -> LaunchPlanner:

@@ -37,8 +37,8 @@ def lower_layer(model: Model, dtype: np.dtype[Any], layer: Layer, shapes: dict[s
     if type(layer) not in RULES:
         raise Unsupported(f"layer {layer.name!r} ({layer.kind}) has no lowering rule")
     RULES[type(layer)](builder, layer)
-    place = builder.places[layer.name]
-    if len(place.parts) > 1 or not place.are_plain:
+    channel_map = builder.places[layer.name]
+    if len(channel_map.parts) > 1 or not channel_map.are_plain:
         builder.gather(layer.name)
     builder.mark_output(layer.name, 0)
     return Graph(tuple(builder.nodes), images[0], dtype.itemsize, from_host=False, more_inputs=tuple(images[1:]))

@@ -116,9 +116,9 @@ class LaunchPlan:
 
     def pictures_of(self, output: Any) -> np.ndarray:
         """Return an output of the launch, or its classes, with the padding removed: [pictures, ...]."""
-        whole = np.asarray(output)
-        shares = whole.reshape(self._shares, -1, *whole.shape[1:])[:, : self.program.pictures]
-        return shares.reshape(-1, *whole.shape[1:])
+        values = np.asarray(output)
+        shares = values.reshape(self._shares, -1, *values.shape[1:])[:, : self.program.pictures]
+        return shares.reshape(-1, *values.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -147,36 +147,36 @@ class Pipeline:
         """
         graphs: list[tuple[str, Graph]] = []
         graph, key, known = self.graph, tuple[Choice, ...](), self._known
-        for each in self.passes:
-            if each.asks:
+        for lowering_pass in self.passes:
+            if lowering_pass.asks:
                 known = {}
-            key += tuple(choice for choice in decisions.choices if choice.kind in each.kinds)
-            if (each.name, key) not in known:
-                known[each.name, key] = self._after(each, graph, decisions, ask or decisions.answer)
-            graph = known[each.name, key]
-            graphs.append((each.name, graph))
-            if each.name == last:
+            key += tuple(choice for choice in decisions.choices if choice.kind in lowering_pass.kinds)
+            if (lowering_pass.name, key) not in known:
+                known[lowering_pass.name, key] = self._after(lowering_pass, graph, decisions, ask or decisions.answer)
+            graph = known[lowering_pass.name, key]
+            graphs.append((lowering_pass.name, graph))
+            if lowering_pass.name == last:
                 break
         return graphs
 
     def _after(self, each: Pass, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """Return the checked graph after a pass."""
-        changed = each.apply(graph, decisions, ask)
-        if changed is not graph:
-            self._check(changed, each)
-        return changed
+        new_graph = each.apply(graph, decisions, ask)
+        if new_graph is not graph:
+            self._check(new_graph, each)
+        return new_graph
 
     def _check(self, graph: Graph, after: Pass) -> None:
         """Check the invariants that must hold once `after` and the passes before it have run.
 
         Raise Unsupported if tiles do not match.
         """
-        names = [each.name for each in self.passes]
-        ran = names[: names.index(after.name) + 1]
+        names = [lowering_pass.name for lowering_pass in self.passes]
+        previous = names[: names.index(after.name) + 1]
         check_order(graph)
-        if "assign_memory" in ran:
+        if "assign_memory" in previous:
             check_tiles(graph)
-        if "add_margins" in ran:
+        if "add_margins" in previous:
             check_margins(graph)
 
     def lower(self, decisions: Decisions, ask: Ask | None = None) -> WeightLayout:
@@ -184,7 +184,7 @@ class Pipeline:
         reused."""
         if ask is not None:
             return lay_out_weights(self.run(decisions, ask)[-1][1])
-        kinds = {kind for each in self.passes for kind in each.kinds}
+        kinds = {kind for lowering_pass in self.passes for kind in lowering_pass.kinds}
         key = tuple(choice for choice in decisions.choices if choice.kind in kinds)
         if key not in self._layouts:
             self._layouts.clear()

@@ -79,7 +79,7 @@ def run_network(
     """
     if x.shape[1:] != network.input.shape:
         raise ValueError(
-            f"network {network.name!r} takes {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
+            f"network {network.name!r} expects {describe_shape(network.input.shape)}, not {describe_shape(x.shape[1:])}"
         )
     logits = _logits_of(network)
     needed = {*logits, *logits.values()}

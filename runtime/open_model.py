@@ -106,9 +106,7 @@ def _import(path: Path, entry: Path | None, size: tuple[int, int] | None) -> Mod
         raise ModelError(f"{path}: the imported network differs from ONNX Runtime; see trninfer import {path}")
     model = Model(imported.network, dict(imported.tensors), imported.metadata)
     if not check_network(model, imported.comparison.sensitivity).passed:
-        raise ModelError(
-            f"{path}: the imported network is computed wrongly on the simulator; see trninfer import {path}"
-        )
+        raise ModelError(f"{path}: the simulator computes the imported network incorrectly; see trninfer import {path}")
     if entry is not None:
         with contextlib.suppress(OSError):
             entry.parent.mkdir(parents=True, exist_ok=True)

@@ -197,7 +197,7 @@ class Session:
         network = self.model.network
         if x.shape[1:] != network.input.shape:
             raise ValueError(
-                f"network {network.name!r} takes {describe_shape(network.input.shape)}, "
+                f"network {network.name!r} expects {describe_shape(network.input.shape)}, "
                 f"not {describe_shape(tuple(x.shape[1:]))}"
             )
         size = len(x)

@@ -49,8 +49,8 @@ _GROUPS = {
     ),
 }
 _ALIASES = {
-    "Picture": "A picture in any form that `classify` takes.",
-    "Rows": "Rows of features in any form that `predict` takes.",
+    "Picture": "A picture in any form that `classify` accepts.",
+    "Rows": "Rows of features in any form that `predict` accepts.",
     "simulator": "The simulator on its own: [simulator.md](simulator.md).",
     "__version__": "The version, as text.",
 }

@@ -32,7 +32,7 @@ def check_sweep(
     if sizes and subject.model is None:
         raise UsageError("--input-size requires --model FILE.onnx")
     if cores is not None and options.lnc > 1:
-        raise UsageError("bench --cores gives each NeuronCore its own batches; omit --lnc")
+        raise UsageError("bench --cores runs separate batches on each NeuronCore; omit --lnc")
     options_given = {
         "--verify": options.verify,
         "--trace": options.trace is not None,

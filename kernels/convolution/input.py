@@ -147,24 +147,24 @@ def _load_tile(stream, index, t):
     else:
         partitions = rows_of_taps(plan, t, problem.filters.taps.count)
         tile = _new_tile(stream, t, (partitions, group.images, tile_rows, tile_columns))
-    kept = 0
+    rows_kept = 0
     if group.row > 0:
-        kept = max(0, plan.reach.rows + 1 - plan.reach.row_step)
-    if kept > 0:
+        rows_kept = max(0, plan.reach.rows + 1 - plan.reach.row_step)
+    if rows_kept > 0:
         rows_before = plan.groups[index - 1].rows * plan.reach.row_step
         nisa.tensor_copy(
-            dst=tile[:, :, 0:kept, :],
-            src=stream.loaded[t][:, :, rows_before : rows_before + kept, :],
+            dst=tile[:, :, 0:rows_kept, :],
+            src=stream.loaded[t][:, :, rows_before : rows_before + rows_kept, :],
             engine=nisa.engine.gpsimd,
         )
     top = group.row * problem.movement.stride[0] - problem.movement.padding[0]
     if has_space(plan) and not reused:
         nisa.memset(dst=tile, value=0.0, engine=nisa.engine.vector)
     else:
-        _zero_border(tile, kept, plan, top, left)
+        _zero_border(tile, rows_kept, plan, top, left)
     channels = plan.channel_tiles[t]
     source = x[group.image : group.image + group.images, channels.start : channels.end]
-    _load_taps(tile, source, plan, kept, (top, left))
+    _load_taps(tile, source, plan, rows_kept, (top, left))
     return tile
 
 
@@ -222,11 +222,11 @@ def _zero_border(tile, kept, plan, top, left):
     pitch = plan.reach.row_pitch
     rows, columns = tile.shape[2], tile.shape[3]
     below = problem.images.rows - top - (problem.filters.taps.rows - 1) * problem.movement.dilation[0]
-    beside = problem.images.columns - left - (problem.filters.taps.columns - 1) * problem.movement.dilation[1]
+    right = problem.images.columns - left - (problem.filters.taps.columns - 1) * problem.movement.dilation[1]
     first = min(rows, max(kept, ceil_div(max(0, -top), pitch)))
     end = max(first, min(rows, ceil_div(max(0, below), pitch)))
     start = min(columns, max(0, -left))
-    stop = max(start, min(columns, beside))
+    stop = max(start, min(columns, right))
     if kept < first:
         nisa.memset(dst=tile[:, :, kept:first, :], value=0.0, engine=nisa.engine.gpsimd)
     if end < rows:

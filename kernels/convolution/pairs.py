@@ -111,12 +111,14 @@ def multiply_pairs(count, units, combined, plan, piece, warm):
             target = reshaped(sums[m], (sums[m].shape[0], piece.images, piece.rows, sums[m].shape[2]))
             for s in range(len(plan.steps) // 3):
                 step = plan.steps[3 * s]
-                used = rows_of_taps(plan, t, step.taps)
+                tap_rows = rows_of_taps(plan, t, step.taps)
                 row = piece.row + step.down
                 nisa.nc_matmul(
                     dst=target,
-                    stationary=weights[0:used, 4 * s + m, :],
-                    moving=combined[t][0:used, m, piece.image : piece.image + piece.images, row : row + piece.rows, :],
+                    stationary=weights[0:tap_rows, 4 * s + m, :],
+                    moving=combined[t][
+                        0:tap_rows, m, piece.image : piece.image + piece.images, row : row + piece.rows, :
+                    ],
                     accumulate=t > 0 or s > 0 or (m == FIRST and warm is not None),
                 )
     return sums

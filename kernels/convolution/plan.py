@@ -173,10 +173,10 @@ def _plan(problem, sbuf_bytes, form, weights=None):
         weights = _plan_weights(problem, channel_tiles, steps, form, WEIGHT_BYTES)
     reach = reach_of(problem, steps, form, False)
     row_bytes, halo_bytes = _row_bytes(problem, reach, problem.finish.pool_size, element_bytes, form)
-    held = WEIGHT_BYTES
+    weight_bytes = WEIGHT_BYTES
     while not stay and weights.resident_tiles > 1 and row_bytes + halo_bytes > _free_bytes(weights, sbuf_bytes):
-        held = held // 2  # with fewer resident output channels, there is more space for the input
-        weights = _plan_weights(problem, channel_tiles, steps, form, held)
+        weight_bytes = weight_bytes // 2  # with fewer resident output channels, there is more space for the input
+        weights = _plan_weights(problem, channel_tiles, steps, form, weight_bytes)
     free = _free_bytes(weights, sbuf_bytes)
     rows = (problem.output[0] - 1) * movement.stride[0] + (filters.kernel[0] - 1) * movement.dilation[0] + 2
     columns = (problem.output[1] - 1) * movement.stride[1] + (filters.kernel[1] - 1) * movement.dilation[1] + 2

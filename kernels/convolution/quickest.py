@@ -34,7 +34,7 @@ def forms(problem):
 
 def quickest(problem):
     """Return the forms to try, in order, according to the rule above. The direct form comes last."""
-    taken = worthwhile(is_gen2(), problem.images.item_bytes)
+    allowed = worthwhile(is_gen2(), problem.images.item_bytes)
     partitions = nl.tile_size.pmax
     least = partitions // 2 if problem.images.item_bytes == 4 else partitions
     if min(problem.filters.in_channels, problem.filters.out_channels) < least:
@@ -43,5 +43,5 @@ def quickest(problem):
     columns *= ceil_div(problem.filters.out_channels, partitions) * matmul_passes(problem.images.item_bytes)
     banks = columns // bank_columns()
     fewest = {Form.PAIRS: FEWEST_BANKS, Form.SQUARES: 2 * FEWEST_BANKS}  # squares combine more inputs in advance
-    found = [form for form in forms(problem) if form in taken and banks >= fewest[form]]
-    return [*found[::-1], Form.DIRECT]
+    fitting = [form for form in forms(problem) if form in allowed and banks >= fewest[form]]
+    return [*fitting[::-1], Form.DIRECT]

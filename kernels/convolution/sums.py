@@ -190,7 +190,7 @@ def _window(plan, group, piece, matmul):
     left = input_columns(plan, group)[0]
     first = group.column + piece.column  # first output column
     step = plan.steps[matmul.step]
-    used = rows_of_taps(plan, matmul.tile, step.taps)
+    tap_rows = rows_of_taps(plan, matmul.tile, step.taps)
     shift = (
         step.right - problem.movement.padding[1]
     )  # column c of the output reads column c * stride + shift of the input
@@ -204,7 +204,7 @@ def _window(plan, group, piece, matmul):
     row = piece.row * reach.row_step + step.down
     column = start * stride + shift - left
     index = (
-        slice(0, used),
+        slice(0, tap_rows),
         slice(piece.image, piece.image + piece.images),
         slice(row, row + (piece.rows - 1) * reach.row_step + 1, reach.row_step),
         slice(column, column + (end - start - 1) * stride + 1, stride),

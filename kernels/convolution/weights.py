@@ -152,9 +152,9 @@ def _transpose_chunk(laid_out, chunk, plan, part):
             row = step.filter_row - part.row
             column = step.filter_column
             block = taps_first[:, row : row + step.taps // tap_columns, column : column + tap_columns, :]
-            used = step.taps * taps_first.shape[3]
-            nisa.nc_transpose(dst=bank[0:used, s, 0:count], data=block, engine=nisa.engine.tensor)
-            rows = max(rows, min(laid_out.shape[0], used))
+            tap_rows = step.taps * taps_first.shape[3]
+            nisa.nc_transpose(dst=bank[0:tap_rows, s, 0:count], data=block, engine=nisa.engine.tensor)
+            rows = max(rows, min(laid_out.shape[0], tap_rows))
         target = laid_out[0:rows, part.step + piece.start : part.step + piece.end, :]
         evict(dst=target, src=bank[0:rows, :, 0:count], turn=piece.index + itemsize(dtype) // 4)
 
@@ -163,12 +163,12 @@ def load_biases(bias, plan):
     """Return a [channels, 1] column for each tile of output channels."""
     out_tiles = plan.weights.out_tiles
     columns = sbuf_tile((out_tiles[0].size, len(out_tiles)), bias.dtype)
-    packed = plan.problem.filters.are_stationary
-    if packed and out_tiles[0].size == bias.shape[0]:
+    are_stationary = plan.problem.filters.are_stationary
+    if are_stationary and out_tiles[0].size == bias.shape[0]:
         copy_by_hardware(dst=columns, src=bias)
     else:
         for tile in out_tiles:
-            if packed:
+            if are_stationary:
                 block, start = divmod(tile.start, nl.tile_size.pmax)
                 source = bias[start : start + tile.size, block : block + 1]
             else:

@@ -70,8 +70,8 @@ def copy_border(data, border: Border, down: Span, across: Span, engine):
 def border_copies(border: Border, span: Span):
     """Return (position in the padding, position that is copied to it) for the padding along an axis."""
     extent = span.size - span.head - span.tail
-    around = [*range(span.head), *range(span.size - span.tail, span.size)]
-    return [(at, span.head + border.position(at - span.head, extent)) for at in around]
+    rims = [*range(span.head), *range(span.size - span.tail, span.size)]
+    return [(at, span.head + border.position(at - span.head, extent)) for at in rims]
 
 
 def shuffle_pixels(launch, number, operation: PixelShuffle, operands):
@@ -136,18 +136,18 @@ def _permute_pixels(target, pixels, operation: ReshapePixels):
     rows = next((count for count in range(1, len(shape)) if math.prod(shape[:count]) == operation.rows), 0)
     for image in range(pixels.shape[1]):
         source = pixels[:, image].reshape_dim(1, split).permute((0, *(axis + 1 for axis in operation.order)))
-        own = target[:, image]
+        image_tile = target[:, image]
         if rows:
-            own = own.reshape_dim(2, shape[rows:]).reshape_dim(1, shape[:rows])
+            image_tile = image_tile.reshape_dim(2, shape[rows:]).reshape_dim(1, shape[:rows])
         else:  # an axis continues from one row to the next
-            whole = sbuf_tile((own.shape[0], operation.rows * operation.columns), own.dtype)
-            own = whole.reshape_dim(1, shape)
+            permuted = sbuf_tile((image_tile.shape[0], operation.rows * operation.columns), image_tile.dtype)
+            image_tile = permuted.reshape_dim(1, shape)
         for part in even_tiles(shape[0], ceil_div(shape[0], 2)):
             half = slice(part.start, part.end)
-            nisa.tensor_copy(dst=own[:, half], src=source[:, half], engine=ENGINES[part.index % 2])
+            nisa.tensor_copy(dst=image_tile[:, half], src=source[:, half], engine=ENGINES[part.index % 2])
         if not rows:
-            placed = whole.reshape_dim(1, (operation.rows, operation.columns))
-            nisa.tensor_copy(dst=target[:, image], src=placed, engine=ENGINES[image % 2])
+            permuted_rows = permuted.reshape_dim(1, (operation.rows, operation.columns))
+            nisa.tensor_copy(dst=target[:, image], src=permuted_rows, engine=ENGINES[image % 2])
 
 
 def rearrange(launch, number, operation: Rearrange, operands):
@@ -164,8 +164,8 @@ def rearrange(launch, number, operation: Rearrange, operands):
     if target is not None and is_whole and is_in_order and value.packed == 1 and value.hbm is None:
         store_value(value, target.reshape_dim(1, (value.channels, value.rows, value.columns)))
         return launch.output_of(operation, ())
-    stored = stored_value(launch, value).reshape((images, value.channels * value.rows * value.columns))
-    flat = stored[:, operation.first : operation.first + numbers]
+    in_hbm = stored_value(launch, value).reshape((images, value.channels * value.rows * value.columns))
+    flat = in_hbm[:, operation.first : operation.first + numbers]
     if target is not None:
         permute_images(target, flat, operation.split, operation.order)
         return launch.output_of(operation, ())

@@ -123,11 +123,11 @@ class _Image:
         multiply the values by these weights."""
         blocks = even_tiles(self._queries.count, self._block())
         for block in blocks:
-            for own in self._groups:
+            for group in self._groups:
                 parts = tiles_of_whole_words(even_tiles(block.size, PARTITIONS), self._launch.dtype)
-                weights = [self._weights(own, part.moved(block.start)) for part in parts]
-                is_last = own is self._groups[-1] and block.end == self._queries.count
-                yield partial(self._multiply_values, own, block, (parts, weights), is_last)
+                weights = [self._weights(group, part.moved(block.start)) for part in parts]
+                is_last = group is self._groups[-1] and block.end == self._queries.count
+                yield partial(self._multiply_values, group, block, (parts, weights), is_last)
 
     def _groups_of_units(self):
         """Return groups of units that fit in a PSUM bank: all heads of some sequences, or some heads of one sequence;
@@ -151,9 +151,9 @@ class _Image:
         parts = len(self._output.tiles) * (2 if self._divides_sums else 1)
         at_once = sequences_at_once(parts, block.size) if self._rows > 1 else 1
         transposed = sbuf_tile((PARTITIONS, len(self._key_tiles), len(units), block.size), self._launch.dtype)
-        for part, own in zip(*weights, strict=True):
+        for part, tile in zip(*weights, strict=True):
             for keys in self._key_tiles:
-                self._turn_over(transposed[0 : keys.size, keys.index, :, part.start : part.end], own, keys)
+                self._turn_over(transposed[0 : keys.size, keys.index, :, part.start : part.end], tile, keys)
         for n, unit in enumerate(units):
             self._add_values(unit, block, transposed[:, :, n], at_once)
         if is_last:
@@ -325,10 +325,10 @@ class _Image:
 
     def _add_values(self, unit: Unit, block: Tile, turned, at_once):
         """Add the contribution of a head's values to the sums, and store the sums after the last head."""
-        place = unit.row % at_once
+        slot = unit.row % at_once
         for piece in self._out_heads[unit.head]:
             size = several_columns(piece.size, self._launch.dtype)
-            if place == 0 and piece.is_first:
+            if slot == 0 and piece.is_first:
                 rows = min(at_once, self._rows - unit.row)
                 self._sums[piece.tile] = nl.ndarray((size, rows, block.size), dtype=nl.float32, buffer=nl.psum)
                 if self._divides_sums:
@@ -337,13 +337,13 @@ class _Image:
             for keys in self._key_tiles:
                 moving, adds = turned[0 : keys.size, keys.index], not (piece.is_first and keys.index == 0)
                 values = self._values.of_piece(piece, unit.row, keys)
-                nisa.nc_matmul(dst=sums[:, place], stationary=values, moving=moving, accumulate=adds)
+                nisa.nc_matmul(dst=sums[:, slot], stationary=values, moving=moving, accumulate=adds)
                 if self._divides_sums:
                     ones = self._ones.of_piece(piece, size)[0 : keys.size]
-                    totals = self._totals[piece.tile][:, place]
+                    totals = self._totals[piece.tile][:, slot]
                     nisa.nc_matmul(dst=totals, stationary=ones, moving=moving, accumulate=adds)
-            if piece.is_last and place == sums.shape[1] - 1:
-                self._store(piece.tile, unit.row - place, block)
+            if piece.is_last and slot == sums.shape[1] - 1:
+                self._store(piece.tile, unit.row - slot, block)
 
     def _store(self, tile, row, block: Tile):
         """Copy the sums of an output tile to the output, for a block of queries or for several sequences."""

@@ -68,15 +68,17 @@ class Bias:
         if count_here < queries.size:
             nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
         at = self._operation.bias_at
-        whole = self._launch.weights[at : at + heads * rows * count * keys].reshape((heads, rows, count, keys))
-        own = whole[first.head if heads > 1 else 0 : last.head + 1 if heads > 1 else 1]
+        biases = self._launch.weights[at : at + heads * rows * count * keys].reshape((heads, rows, count, keys))
+        heads_biases = biases[first.head if heads > 1 else 0 : last.head + 1 if heads > 1 else 1]
         sequences = 1 if rows == 1 else last.row - first.row + 1
         start = first.row if rows > 1 else 0
-        part = own[:, start : start + sequences, queries.start : queries.start + count_here].permute((2, 1, 0, 3))
-        if sequences * own.shape[0] == len(units):
-            copy_by_hardware(dst=tile[0:count_here].reshape_dim(1, (sequences, own.shape[0])), src=part)
+        part = heads_biases[:, start : start + sequences, queries.start : queries.start + count_here].permute(
+            (2, 1, 0, 3)
+        )
+        if sequences * heads_biases.shape[0] == len(units):
+            copy_by_hardware(dst=tile[0:count_here].reshape_dim(1, (sequences, heads_biases.shape[0])), src=part)
         else:  # the bias is the same for all sequences, or for all heads
-            alike = sbuf_tile((queries.size, sequences, own.shape[0], keys), self._launch.dtype)
+            alike = sbuf_tile((queries.size, sequences, heads_biases.shape[0], keys), self._launch.dtype)
             copy_by_hardware(dst=alike[0:count_here], src=part)
             wide = (last.row - first.row + 1, len(units) // (last.row - first.row + 1))
             for axis, extent in enumerate(wide, 1):
@@ -85,7 +87,7 @@ class Bias:
             nisa.tensor_copy(
                 dst=tile[0:count_here].reshape_dim(1, wide), src=alike[0:count_here], engine=nisa.engine.gpsimd
             )
-        kept = sum(each.shape[1] for each in self._kept_of_units.values()) + len(units)
-        if kept * keys * itemsize(self._launch.dtype) <= KEPT_BYTES:
+        units_kept = sum(each.shape[1] for each in self._kept_of_units.values()) + len(units)
+        if units_kept * keys * itemsize(self._launch.dtype) <= KEPT_BYTES:
             self._kept_of_units[key] = tile
         return tile

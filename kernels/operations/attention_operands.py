@@ -44,12 +44,12 @@ class Piece:
 
 def head_pieces(heights, heads):
     """Return the pieces of each head, given the number of channels of each tile."""
-    each = sum(heights) // heads
+    head_height = sum(heights) // heads
     pieces: list[list[Piece]] = [[] for _ in range(heads)]
     start = 0
     for tile, size in enumerate(heights):
-        for head in range(start // each, (start + size - 1) // each + 1):
-            first, end = max(0, head * each - start), min(size, (head + 1) * each - start)
+        for head in range(start // head_height, (start + size - 1) // head_height + 1):
+            first, end = max(0, head * head_height - start), min(size, (head + 1) * head_height - start)
             pieces[head].append(
                 Piece(head=head, tile=tile, first=first, end=end, size=size, is_first=first == 0, is_last=end == size)
             )

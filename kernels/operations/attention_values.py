@@ -22,12 +22,12 @@ class TurnedValues:
     def __init__(self, launch, tokens: Tokens, heads, key_tiles) -> None:
         self._launch, self._tokens, self._key_tiles = launch, tokens, key_tiles
         self._pieces: dict[int, list[Piece]] = {}
-        for own in head_pieces(tokens.heights, heads):
-            for piece in own:
+        for pieces in head_pieces(tokens.heights, heads):
+            for piece in pieces:
                 self._pieces.setdefault(piece.tile, []).append(piece)
         self._made: dict[tuple[int, int], nl.NkiTensor] = {}
         self._turn = 0
-        width = sum(len(own) * tokens.heights[t] for t, own in self._pieces.items())
+        width = sum(len(pieces) * tokens.heights[t] for t, pieces in self._pieces.items())
         self._stays = len(key_tiles) * width * itemsize(launch.dtype) <= KEPT_BYTES
 
     def of_piece(self, piece: Piece, row, keys):

@@ -55,11 +55,11 @@ def _add_column(logits, sums, other, part, count):
     In the last column, partitions without a class contain copies of the first column. If values are equal, the first
     column is preferred, so these copies are never chosen.
     """
-    column, here = slice(part.index, part.index + 1), slice(0, part.size)
+    column, rows = slice(part.index, part.index + 1), slice(0, part.size)
     if part.index == count - 1:
         first = logits[:, 0:1].broadcast(1, logits.shape[1] - part.index)
         nisa.tensor_copy(dst=logits[:, part.index :], src=first, engine=nisa.engine.vector)
-    nisa.tensor_tensor(dst=logits[here, column], data1=sums[here, column], data2=other[here, column], op=nl.add)
+    nisa.tensor_tensor(dst=logits[rows, column], data1=sums[rows, column], data2=other[rows, column], op=nl.add)
 
 
 def _multiply_column(sums, value, multiplied, part, dtype):
@@ -105,11 +105,11 @@ def _find_first_of_largest(found, logits, partitions, last):
     nisa.nc_transpose(dst=classes, data=numbers, engine=nisa.engine.tensor)
     largest = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=largest, op=nl.maximum, data=best, axis=1)
-    behind = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=behind, data=best, op0=nl.less, operand0=largest, op1=nl.multiply, operand1=BEYOND)
+    padded = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=padded, data=best, op0=nl.less, operand0=largest, op1=nl.multiply, operand1=BEYOND)
     left = nl.ndarray((1, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(  # clamp to the last class, because NaN compares unequal to everything
-        dst=left, data=classes, op0=nl.minimum, operand0=last, op1=nl.add, operand1=behind
+        dst=left, data=classes, op0=nl.minimum, operand0=last, op1=nl.add, operand1=padded
     )
     nisa.tensor_reduce(dst=found, op=nl.minimum, data=left, axis=1)
 
@@ -120,9 +120,11 @@ def _store_columns(scores, logits, rows):
     transposed = nl.ndarray((count, PARTITIONS), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(dst=transposed, data=logits, engine=nisa.engine.tensor)
     evict(dst=rows, src=transposed, turn=1)
-    whole = classes // PARTITIONS
-    if whole > 0:
-        first = scores[:, 0 : whole * PARTITIONS].reshape((whole, PARTITIONS))
-        copy_by_hardware(dst=first, src=rows[0:whole])
-    if whole < count:
-        copy_by_hardware(dst=scores[:, whole * PARTITIONS :], src=rows[whole:count, 0 : classes - whole * PARTITIONS])
+    full_tiles = classes // PARTITIONS
+    if full_tiles > 0:
+        first = scores[:, 0 : full_tiles * PARTITIONS].reshape((full_tiles, PARTITIONS))
+        copy_by_hardware(dst=first, src=rows[0:full_tiles])
+    if full_tiles < count:
+        copy_by_hardware(
+            dst=scores[:, full_tiles * PARTITIONS :], src=rows[full_tiles:count, 0 : classes - full_tiles * PARTITIONS]
+        )

@@ -60,8 +60,8 @@ def slope(launch, number, operation: Slope, operands):
 
 def _numbers(launch, operation, index, data):
     """Return the constants of a tile: a column [P, 1], or [P, elements of an image] if they differ by element."""
-    each = data.shape[2] * data.shape[3] if operation.by_element else 1
-    return launch.constants(data.shape[0], operation.constants + index * each, each)
+    per_channel = data.shape[2] * data.shape[3] if operation.by_element else 1
+    return launch.constants(data.shape[0], operation.constants + index * per_channel, per_channel)
 
 
 def _on_all(numbers, data):

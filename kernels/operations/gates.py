@@ -43,7 +43,7 @@ def convolve_gates(launch, number, operation, value, plan):
     weights, tiles = launch.weights_of(operation, plan), plan.weights.out_tiles
     count, images = len(tiles), value.images
     sums = _sums(launch, number, operation, value, weights, tiles)
-    whole = sbuf_tile((PARTITIONS, count, images, 1, 1), nl.float32, name=launch.label(operation))
+    gates = sbuf_tile((PARTITIONS, count, images, 1, 1), nl.float32, name=launch.label(operation))
     name, parameters = operation.activation.name, operation.activation.parameters
     full = count if tiles[count - 1].size == tiles[0].size else count - 1
     for first, end in ((0, full), (full, count)):
@@ -52,8 +52,8 @@ def convolve_gates(launch, number, operation, value, plan):
             bias = launch.constants(rows, operation.bias + first, end - first).expand_dim(2).broadcast(2, images)
             total = nl.ndarray((rows, end - first, images), dtype=nl.float32, buffer=nl.sbuf)
             nisa.tensor_tensor(dst=total, data1=sums[0:rows, first:end], data2=bias, op=nl.add)
-            activate(whole[0:rows, first:end, :, 0, 0], total, name, parameters)
-    return value_in_tiles(operation, value.pictures, [whole[0 : tile.size, tile.index] for tile in tiles], ())
+            activate(gates[0:rows, first:end, :, 0, 0], total, name, parameters)
+    return value_in_tiles(operation, value.pictures, [gates[0 : tile.size, tile.index] for tile in tiles], ())
 
 
 def _sums(launch, number, operation, value, weights, tiles):

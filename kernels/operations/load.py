@@ -96,22 +96,22 @@ def load_taps(launch, number, operation: TapsLoad, operands):
             run = (rows - (copies.count - 1) * copies.shift) * columns - (width - 1) * dilation
             half = run // columns // 2 * columns if early and part.index == 0 else 0
             for start, end in ([(0, half)] if half > 0 else []) + [(half, run)]:
-                own = target[:, :, start:end]
+                window = target[:, :, start:end]
                 moved = source[:, :, start // columns : rows].ap([*filling, of_images, [1, end - start]])
                 if end < run:
-                    load_early(own, moved)
+                    load_early(window, moved)
                     launch.loads_early = False  # the filters are then first in the other queue
                 else:
-                    copy_by_hardware(dst=own, src=moved)
+                    copy_by_hardware(dst=window, src=moved)
             continue
         for copy in range(copies.count):
             run = (rows - copy * copies.shift) * columns - (width - 1) * dilation
-            own = target[copy * copies.stride : copy * copies.stride + lanes, :, 0:run]
+            window = target[copy * copies.stride : copy * copies.stride + lanes, :, 0:run]
             moved = source[:, :, copy * copies.shift : rows].ap([*taps, of_images, [1, run]])
             if early and part.index == 0 and copy % 2 == 1:
-                load_early(own, moved)
+                load_early(window, moved)
             else:
-                copy_by_hardware(dst=own, src=moved)
+                copy_by_hardware(dst=window, src=moved)
     return Value(
         tiles=(reshaped(tile, (tile.shape[0], images, rows, columns)),),
         margins=((0, 0, 0, 0),),
@@ -127,7 +127,7 @@ def load_taps(launch, number, operation: TapsLoad, operands):
 
 def _without_ones(pattern):
     """Return an access pattern of [step, extent] pairs without the axes of extent 1."""
-    return [each for each in pattern if each[1] > 1]
+    return [pair for pair in pattern if pair[1] > 1]
 
 
 def _load_features(seen):

@@ -60,8 +60,8 @@ def normalize_groups(launch, number, operation: GroupNorm, operands):
     output = launch.output_of(operation, value.heights)
     norm = _open(launch, operation, value, output)
     nisa.memset(dst=norm.epsilon, value=operation.epsilon, engine=nisa.engine.gpsimd)
-    each = operation.channels // operation.groups
-    group_norm_tiles(norm.targets, norm.sources, norm.parts, each, norm.numbers)
+    group_channels = operation.channels // operation.groups
+    group_norm_tiles(norm.targets, norm.sources, norm.parts, group_channels, norm.numbers)
     return output
 
 
@@ -89,7 +89,7 @@ def normalize_responses(launch, number, operation: LocalResponseNorm, operands):
     ends = [sum(sizes[: t + 1]) for t in range(len(sizes))]
     parts = [Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(sizes, ends))]
     bands = response_bands(parts, operation.size)
-    targets, sources = ([each.inside(t) for t in range(len(sizes))] for each in (output, value))
+    targets, sources = ([value_tiles.inside(t) for t in range(len(sizes))] for value_tiles in (output, value))
     response = Response(operation.alpha / operation.size, operation.beta, operation.bias)
     for results, data in _blocks(targets, sources):
         local_response_tiles(results, data, bands, response)
@@ -129,19 +129,19 @@ def _constants(launch, operation: LayerNorm, value, norm: _Normalized):
     sizes = [part.size for part in norm.parts]
     is_alone = len(sizes) == 1 and sizes[0] > 1
     same = group_matrices(norm.parts, value.channels)[0][0][1] if is_alone else None
-    own = value.tiles[0].dtype
-    mode = centring_mode(sizes, value.channels, own, operation.is_centred)
+    dtype = value.tiles[0].dtype
+    mode = centring_mode(sizes, value.channels, dtype, operation.is_centred)
     if mode is Centring.MATMUL:
         nisa.memset(dst=norm.epsilon, value=operation.epsilon * value.channels**2, engine=nisa.engine.gpsimd)
-        centring = _centring_matrices(launch, own, value.channels, same, len(sizes))
+        centring = _centring_matrices(launch, dtype, value.channels, same, len(sizes))
     else:
         nisa.memset(dst=norm.epsilon, value=operation.epsilon, engine=nisa.engine.gpsimd)
-        centring = (_matrix(own, same),) if mode is Centring.VECTOR else ()
+        centring = (_matrix(dtype, same),) if mode is Centring.VECTOR else ()
     return PixelNorm(
         channels=value.channels,
         mode=mode,
-        dtype=own,
-        ones=_matrix(nl.bfloat16 if own == nl.bfloat16 else nl.float32, same),
+        dtype=dtype,
+        ones=_matrix(nl.bfloat16 if dtype == nl.bfloat16 else nl.float32, same),
         centring=centring,
         epsilon=norm.epsilon,
         scales=norm.numbers[0],

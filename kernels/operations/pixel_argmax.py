@@ -54,10 +54,10 @@ def _full_blocks(pixels, most):
 
     A single remaining pixel is extended to two pixels, since a single 16-bit column cannot be a Tensor Engine operand.
     """
-    whole = pixels // PARTITIONS * PARTITIONS
-    parts = tiles(whole, PARTITIONS * most)
-    first = whole - 1 if pixels == whole + 1 > 1 else whole
-    return [*parts, Tile(len(parts), first, pixels - first, pixels)] if whole < pixels else parts
+    full = pixels // PARTITIONS * PARTITIONS
+    parts = tiles(full, PARTITIONS * most)
+    first = full - 1 if pixels == full + 1 > 1 else full
+    return [*parts, Tile(len(parts), first, pixels - first, pixels)] if full < pixels else parts
 
 
 def _reader(value, image):

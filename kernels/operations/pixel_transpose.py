@@ -79,12 +79,12 @@ def _exchange_heads(launch, operation, tiles, parts, targets):
     """Exchange the channels and pixels of each head of an image; `targets` has [pixels, rows, columns] for each of
     `parts`."""
     heads, shape = operation.heads, (operation.rows, operation.columns)
-    pixels, each = operation.channels // heads, operation.rows * operation.columns
+    pixels, head_pixels = operation.channels // heads, operation.rows * operation.columns
     chunks = even_tiles(pixels, PARTITIONS)
     chunks_of_pixels = [_channels_along(launch, tiles, chunk, turn) for turn, chunk in enumerate(chunks)]
     shifts, first = launch.shifted_identity(), 0
     for t, (count, target) in enumerate(zip(parts, targets)):
-        bank = nl.ndarray((count, each), dtype=nl.float32, buffer=nl.psum)
+        bank = nl.ndarray((count, head_pixels), dtype=nl.float32, buffer=nl.psum)
         is_started = False
         for head in range(heads):
             for chunk, channels in zip(chunks, chunks_of_pixels):
@@ -93,7 +93,7 @@ def _exchange_heads(launch, operation, tiles, parts, targets):
                     nisa.nc_matmul(
                         dst=bank,
                         stationary=shifts[0 : chunk.size, PARTITIONS - shift : PARTITIONS - shift + count],
-                        moving=channels[:, head * each : (head + 1) * each],
+                        moving=channels[:, head * head_pixels : (head + 1) * head_pixels],
                         accumulate=is_started,
                     )
                     is_started = True

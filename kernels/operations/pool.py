@@ -56,13 +56,13 @@ def _pool(launch, operation, value, fill, fold):
     end = across.size - across.head - across.tail
     is_apart = value.column_phases > 1  # True if the padding is the value's zero margin, which is never the maximum
     tail = input_span(rows, whole(rows.outputs), whole(rows.size)).tail
-    around = (top, 0, tail, 0) if is_apart else NO_SIDES
+    margins = (top, 0, tail, 0) if is_apart else NO_SIDES
     most = max(1, POOL_ELEMENTS // (value.rows * across.size))  # images that are pooled together
     for images in even_tiles(value.images, most):
         line = images.size * across.size
         for t in range(len(value.tiles)):
             result = output.inside(t)[:, images.start : images.end]
-            data = value.inside(t, around)[:, images.start : images.end]
+            data = value.inside(t, margins)[:, images.start : images.end]
             for band in even_tiles(rows.outputs, pool_band(line, rows.reach, rows.stride)):
                 down = input_span(rows, band, whole(rows.size))
                 first = down.start + (top if is_apart else down.head)

@@ -49,7 +49,7 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
     plan = plan_resident(problem, PARTITIONS, heights, keeps_rows=True, combined_bytes=0)
     weights = launch.weights_of(grouped, plan)
     output = launch.output_of(operation, tile_sizes(operation.channels, PARTITIONS))
-    place = operation.into or WriteRegion(buffer=number)
+    region = operation.into or WriteRegion(buffer=number)
     tiles = []
     warm = launch.warm_bank(number, PARTITIONS, sum_columns(plan))
     for index in range(len(blocks) + 1):
@@ -63,7 +63,7 @@ def convolve_row_blocks(launch, number, operation: Convolution, operands):
             epilogue = Epilogue(launch.constants(PARTITIONS, operation.bias + block.index))
             convolve_tile(OutputTile(result, plan.groups[0]), [tiles[block.index]], stream, epilogue, warm)
             warm = None
-            _scatter(output, place, result, operation, geometry, block)
+            _scatter(output, region, result, operation, geometry, block)
     copy_down(operation.copies, output)
     return output
 
@@ -93,7 +93,7 @@ def _gather(launch, value, operation, geometry, block):
 
 def _scatter(output, place, result, operation, geometry, block):
     """Copy the rows of the groups into the channels of a buffer that the block covers."""
-    whole = output.inside(block.tile)[block.first : block.first + block.size]
+    rows = output.inside(block.tile)[block.first : block.first + block.size]
     (top, left), (down, across) = place.first, place.step
     columns = slice(left, left + (operation.columns - 1) * across + 1, across)
     for row in range(geometry.rows):
@@ -103,7 +103,7 @@ def _scatter(output, place, result, operation, geometry, block):
         start, step = top + row * down, geometry.rows * down
         first = row * geometry.channels
         nisa.tensor_copy(
-            dst=whole[:, :, start : start + (count - 1) * step + 1 : step, columns],
+            dst=rows[:, :, start : start + (count - 1) * step + 1 : step, columns],
             src=result[first : first + block.size, :, 0:count],
             engine=_engine(row),
         )

@@ -55,9 +55,9 @@ def pool_row_fold(launch, number, operation: RowFoldPool, operands):
     window = Window(operation.kernel[1], operation.stride[1], operation.dilation[1], sides)
     sweep = replace(make_sweep("columns", value.columns, window), phases=value.column_phases)
     for part in even_tiles(images, max(1, BAND_ELEMENTS // (rows * columns))):
-        own, pooled = data[:, part.start : part.end], result[:, part.start : part.end]
+        image_data, pooled = data[:, part.start : part.end], result[:, part.start : part.end]
         for band in even_tiles(rows, max(1, BAND_ELEMENTS // (part.size * columns))):
-            _pool_band(operation, pooled, own, sweep, band)
+            _pool_band(operation, pooled, image_data, sweep, band)
     blank_rows(operation.row_fold, output)
     copy_down(operation.copies, output)
     return output
@@ -66,10 +66,10 @@ def pool_row_fold(launch, number, operation: RowFoldPool, operands):
 def _pool_band(operation, result, data, sweep, band):
     """Pool a band of rows or row groups of the result. `sweep`: the sweep of the window over the columns."""
     start, offset = operation.start, operation.offset
-    each = 1 if offset < 0 else 2
+    taps = 1 if offset < 0 else 2
     before = start // 2 + operation.padding[0]
-    top = max(0, before + each * band.start - max(0, offset))  # the first group that the windows read
-    bottom = (start + operation.kernel[0] - 1) // 2 + operation.padding[0] + each * band.end - max(0, offset)
+    top = max(0, before + taps * band.start - max(0, offset))  # the first group that the windows read
+    bottom = (start + operation.kernel[0] - 1) // 2 + operation.padding[0] + taps * band.end - max(0, offset)
     folded = fold_columns(data[:, :, top : min(bottom, data.shape[2])], "maximum", sweep, result.shape[3], data.dtype)
     half = data.shape[0] // 2
     # Both operands of the Vector Engine must start at the same partition, so the second rows are copied to the

@@ -89,16 +89,16 @@ def _full_blocks(images, at_once):
 
     All blocks of a part have the same size, so that instructions on a part do not read uninitialized memory.
     """
-    whole = images // PARTITIONS * PARTITIONS
-    parts = tiles(whole, PARTITIONS * at_once)
-    rest = [Tile(len(parts), whole, images - whole, images)] if whole < images else []
+    full = images // PARTITIONS * PARTITIONS
+    parts = tiles(full, PARTITIONS * at_once)
+    rest = [Tile(len(parts), full, images - full, images)] if full < images else []
     return [*parts, *rest]
 
 
 def _compute_part(launch, number, operation, value, multiplied, part):
     """Compute the scores and classes of some images."""
-    packed = value.packed
-    outputs = packed * operation.channels
+    images_packed = value.packed
+    outputs = images_packed * operation.channels
     blocks = tiles(part.size, PARTITIONS)
     count = min(PARTITIONS, part.size)
     sums = nl.ndarray((several_columns(count, launch.dtype), len(blocks), outputs), dtype=nl.float32, buffer=nl.psum)
@@ -106,7 +106,7 @@ def _compute_part(launch, number, operation, value, multiplied, part):
         images = Tile(block.index, part.start + block.start, block.size, part.start + block.end)
         _multiply_rows(sums[:, block.index], value, multiplied, images)
     sums = sums[0:count]
-    rows = len(blocks) * packed
+    rows = len(blocks) * images_packed
     width = max(SEARCH_WIDTH, operation.channels)
     logits = nl.ndarray((sums.shape[0], rows, width), dtype=nl.float32, buffer=nl.sbuf)
     bias = launch.constants(sums.shape[0], operation.bias, operation.channels)
@@ -121,9 +121,12 @@ def _compute_part(launch, number, operation, value, multiplied, part):
         activate(answers, answers, operation.activation.name, operation.activation.parameters)
     result, indices = _answered(launch, operation, logits)
     scores, classes = launch.answers(number, operation)
-    first, end = part.start * packed, part.end * packed
+    first, end = part.start * images_packed, part.end * images_packed
     _store(scores[first:end].reshape((part.size, outputs)), reshaped(result, (sums.shape[0], len(blocks), outputs)))
-    _store(classes[first:end].reshape((part.size, packed)), reshaped(indices, (sums.shape[0], len(blocks), packed)))
+    _store(
+        classes[first:end].reshape((part.size, images_packed)),
+        reshaped(indices, (sums.shape[0], len(blocks), images_packed)),
+    )
 
 
 def find_answers(launch, number, operation: ClassifierHead, operands):

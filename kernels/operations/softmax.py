@@ -38,10 +38,12 @@ def soften_channels(launch, number, operation: ChannelSoftmax, operands):
     output = launch.output_of(operation, value.heights)
     heights = value.heights
     if operation.length <= MOST_TILES and len(set(heights)) == 1 and operation.inner % heights[0] == 0:
-        each = operation.inner // heights[0]
-        for first in range(0, len(heights), operation.length * each):
-            for t in range(first, first + each):
-                _soften_tiles(output, value, range(t, t + operation.length * each, each), operation.log)
+        per_partition = operation.inner // heights[0]
+        for first in range(0, len(heights), operation.length * per_partition):
+            for t in range(first, first + per_partition):
+                _soften_tiles(
+                    output, value, range(t, t + operation.length * per_partition, per_partition), operation.log
+                )
         return output
     work = _Turning(launch, operation, value, output)
     for _, alike in groupby(_blocks(value), key=lambda block: block[3]):
@@ -60,8 +62,8 @@ def soften_rows(launch, number, operation: RowSoftmax, operands):
         target, source = output.inside(t), value.inside(t)
         for down in even_tiles(value.rows, most):
             for images in even_tiles(value.images, max(1, most // down.size)):
-                own = (slice(None), slice(images.start, images.end), slice(down.start, down.end))
-                _soften(target[own], source[own], operation.log)
+                window = (slice(None), slice(images.start, images.end), slice(down.start, down.end))
+                _soften(target[window], source[window], operation.log)
     return output
 
 
@@ -73,8 +75,8 @@ def _soften_tiles(output, value, own, is_log):
         shape = data[0].shape
         largest = _over_tiles(data, nl.maximum)
         lower, grown = ([nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf) for _ in own] for _ in range(2))
-        for each, difference, power in zip(data, lower, grown):
-            nisa.tensor_tensor(dst=difference, data1=each, data2=largest, op=nl.subtract)
+        for tile, difference, power in zip(data, lower, grown):
+            nisa.tensor_tensor(dst=difference, data1=tile, data2=largest, op=nl.subtract)
             nisa.activation(dst=power, op=nl.exp, data=difference)
         sums = _over_tiles(grown, nl.add)
         last = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -84,8 +86,8 @@ def _soften_tiles(output, value, own, is_log):
         else:
             nisa.reciprocal(dst=last, data=sums)
             ends, combine = grown, nl.multiply
-        for t, each in zip(own, ends):
-            nisa.tensor_tensor(dst=_block_of(output.inside(t), block), data1=each, data2=last, op=combine)
+        for t, tile in zip(own, ends):
+            nisa.tensor_tensor(dst=_block_of(output.inside(t), block), data1=tile, data2=last, op=combine)
 
 
 def _over_tiles(parts, op):
@@ -101,8 +103,8 @@ def _soften(dst, data, is_log):
     """Compute dst, the softmax of data [partitions, ..., columns] over its last axis."""
     last = len(data.shape) - 1
     width = data.shape[last]
-    one = (*data.shape[0:last], 1)
-    largest = nl.ndarray(one, dtype=nl.float32, buffer=nl.sbuf)
+    reduced_shape = (*data.shape[0:last], 1)
+    largest = nl.ndarray(reduced_shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=largest, op=nl.maximum, data=data, axis=last, keepdims=True)
     lower = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=lower, data1=data, data2=largest.broadcast(last, width), op=nl.subtract)
@@ -111,7 +113,7 @@ def _soften(dst, data, is_log):
         exp_by_powers(grown, lower)
     else:
         nisa.activation(dst=grown, op=nl.exp, data=lower)
-    sums = nl.ndarray(one, dtype=nl.float32, buffer=nl.sbuf)
+    sums = nl.ndarray(reduced_shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=sums, op=nl.add, data=grown, axis=last, keepdims=True)
     if is_log:
         nisa.activation(dst=sums, op=nl.log, data=sums)
@@ -154,14 +156,14 @@ class _Turning:
     def compute(self, blocks):
         """Compute the softmax of blocks of equal size."""
         pixels = blocks[0][3]
-        whole = (pixels, len(blocks), self._lanes)
+        block_shape = (pixels, len(blocks), self._lanes)
         is_odd = pixels % 2 == 1
-        result = nl.ndarray(whole, dtype=nl.float32 if is_odd else self._dtype, buffer=nl.sbuf)
+        result = nl.ndarray(block_shape, dtype=nl.float32 if is_odd else self._dtype, buffer=nl.sbuf)
         length, inner = self._operation.length, self._operation.inner
         runs = len(blocks) * self._lanes // (length * inner)
         dst, data = (
-            each.flatten_dims(1, 2).reshape_dim(1, (runs, length, inner)).permute((0, 1, 3, 2))
-            for each in (result, self._turned(blocks))
+            tile.flatten_dims(1, 2).reshape_dim(1, (runs, length, inner)).permute((0, 1, 3, 2))
+            for tile in (result, self._turned(blocks))
         )
         _soften(dst, data, self._operation.log)
         for n, block in enumerate(blocks):
@@ -175,17 +177,19 @@ class _Turning:
 
     def _turned(self, blocks):
         """Return the pixels of several blocks: [pixels, blocks, channels]."""
-        whole = (blocks[0][3], len(blocks), self._lanes)
+        block_shape = (blocks[0][3], len(blocks), self._lanes)
         dtype = transposed_dtype(self._turned_dtype)
-        transposed = nl.ndarray(whole, dtype=dtype, buffer=nl.psum if self._fits_bank else nl.sbuf)
+        transposed = nl.ndarray(block_shape, dtype=dtype, buffer=nl.psum if self._fits_bank else nl.sbuf)
         for n, block in enumerate(blocks):
             first = 0
             for t, size in enumerate(self._heights):
-                own = transposed[:, n, first : first + size]
-                bank = own if self._fits_bank else nl.ndarray((whole[0], size), dtype=dtype, buffer=nl.psum)
+                block_tile = transposed[:, n, first : first + size]
+                bank = (
+                    block_tile if self._fits_bank else nl.ndarray((block_shape[0], size), dtype=dtype, buffer=nl.psum)
+                )
                 nisa.nc_transpose(dst=bank, data=self._pixels(t, block), engine=nisa.engine.tensor)
                 if not self._fits_bank:
-                    self._evict(own, bank)
+                    self._evict(block_tile, bank)
                 first += size
         return transposed
 

@@ -68,13 +68,13 @@ def row_groups(rows, rows_per_partition):
     groups = []
     start = 0
     while start < rows:
-        each = min(rows_per_partition, (rows - start) // PARTITIONS)
+        per_partition = min(rows_per_partition, (rows - start) // PARTITIONS)
         partitions = PARTITIONS
-        if each == 0:
-            each = 1
+        if per_partition == 0:
+            per_partition = 1
             partitions = rows - start
-        end = start + partitions * each
-        groups.append(RowGroup(start, partitions, each, end))
+        end = start + partitions * per_partition
+        groups.append(RowGroup(start, partitions, per_partition, end))
         start = end
     return groups
 
@@ -89,14 +89,14 @@ def load_rows(dst, src):
     """Load an HBM matrix [rows, columns] into SBUF [128, tiles, columns], with row t * 128 + p on partition p of tile
     t."""
     rows = src.shape[0]
-    whole = rows // PARTITIONS
-    even = whole * PARTITIONS
-    if whole > 0:
+    full_tiles = rows // PARTITIONS
+    even = full_tiles * PARTITIONS
+    if full_tiles > 0:
         copy_by_hardware(
-            dst=dst[:, 0:whole, :], src=src[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2))
+            dst=dst[:, 0:full_tiles, :], src=src[0:even, :].reshape_dim(0, (full_tiles, PARTITIONS)).permute((1, 0, 2))
         )
     if even < rows:
-        copy_by_hardware(dst=dst[0 : rows - even, whole, :], src=src[even:rows, :])
+        copy_by_hardware(dst=dst[0 : rows - even, full_tiles, :], src=src[even:rows, :])
 
 
 def load_rows_in_words(dst, src):
@@ -107,8 +107,8 @@ def load_rows_in_words(dst, src):
     load_rows(dst, src)
     rows = src.shape[0]
     if whole_words(rows, transposed_dtype(src.dtype)) > rows:
-        beside = rows % PARTITIONS
-        copy_by_hardware(dst=dst[beside : beside + 1, rows // PARTITIONS, :], src=src[rows - 1 : rows, :])
+        remaining = rows % PARTITIONS
+        copy_by_hardware(dst=dst[remaining : remaining + 1, rows // PARTITIONS, :], src=src[rows - 1 : rows, :])
 
 
 def copy_by_hardware(dst, src, engine=nisa.engine.unknown):
@@ -137,14 +137,14 @@ def load_early(dst, src):
 def store_rows(dst, src):
     """Store SBUF [128, tiles, columns] to an HBM matrix [rows, columns]: the inverse of `load_rows`."""
     rows = dst.shape[0]
-    whole = rows // PARTITIONS
-    even = whole * PARTITIONS
-    if whole > 0:
+    full_tiles = rows // PARTITIONS
+    even = full_tiles * PARTITIONS
+    if full_tiles > 0:
         copy_by_hardware(
-            dst=dst[0:even, :].reshape_dim(0, (whole, PARTITIONS)).permute((1, 0, 2)), src=src[:, 0:whole, :]
+            dst=dst[0:even, :].reshape_dim(0, (full_tiles, PARTITIONS)).permute((1, 0, 2)), src=src[:, 0:full_tiles, :]
         )
     if even < rows:
-        copy_by_hardware(dst=dst[even:rows, :], src=src[0 : rows - even, whole, :])
+        copy_by_hardware(dst=dst[even:rows, :], src=src[0 : rows - even, full_tiles, :])
 
 
 def evict(dst, src, turn):

@@ -194,8 +194,8 @@ def column_tap(data, sweep, outputs, tap):
     output columns."""
     first, step = tap * sweep.dilation, sweep.stride
     if sweep.phases > 1:
-        each, column = data.shape[3] // sweep.phases, first - sweep.before
-        first = column % sweep.phases * each + ceil_div(sweep.before, sweep.phases) + column // sweep.phases
+        per_phase, column = data.shape[3] // sweep.phases, first - sweep.before
+        first = column % sweep.phases * per_phase + ceil_div(sweep.before, sweep.phases) + column // sweep.phases
         step = step // sweep.phases
     return data[:, :, :, first : first + (outputs - 1) * step + 1 : step]
 

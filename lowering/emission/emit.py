@@ -56,9 +56,9 @@ def emit(graph: Graph, pictures: int, schedule: Schedule) -> LoweredProgram:
 
 def band_rows(rows: int, bands: int) -> Iterator[Rows]:
     """Yield the rows of each band. The number of rows is a multiple of BAND_UNIT, except in the last band."""
-    each = ceil_div(ceil_div(rows, bands), BAND_UNIT) * BAND_UNIT
-    for first in range(0, rows, each):
-        yield first, min(rows, first + each)
+    rows_of_band = ceil_div(ceil_div(rows, bands), BAND_UNIT) * BAND_UNIT
+    for first in range(0, rows, rows_of_band):
+        yield first, min(rows, first + rows_of_band)
 
 
 class _Emission:
@@ -96,9 +96,9 @@ class _Emission:
             self._return(number)
             return
         operation = with_fields(node.operation, sources=self._sources(node))
-        whole = self._interleaved(number)
-        if whole is not None:
-            reader, phase = whole
+        interleaved = self._interleaved(number)
+        if interleaved is not None:
+            reader, phase = interleaved
             if reader not in self._buffers:
                 self._buffers[reader] = self._add_buffer(reader)
             self._append(with_fields(operation, into=self._region(reader, phase)))

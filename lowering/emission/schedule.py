@@ -76,11 +76,11 @@ def region_choice(graph: Graph, region: Region) -> Choice:
 def with_stages(decisions: Decisions, graph: Graph, stages: Sequence[StageOf]) -> Decisions:
     """Return the decisions with different stages, the last of which ends with the graph."""
     ids = [None if stage.end == len(graph.nodes) else graph.nodes[stage.end - 1].id for stage in stages]
-    chosen = (Choice(Kind.STAGE, node, stage.at_once) for node, stage in zip(ids, stages))
-    return decisions.without(Kind.STAGE).having(*chosen)
+    choices = (Choice(Kind.STAGE, node, stage.at_once) for node, stage in zip(ids, stages))
+    return decisions.without(Kind.STAGE).having(*choices)
 
 
 def scaled(decisions: Decisions, more: int, less: int) -> Decisions:
     """Return the decisions with the images per pass of each stage scaled by more / less, to at least one image."""
     stages = decisions.of(Kind.STAGE).items()
-    return decisions.having(*(Choice(Kind.STAGE, node, max(1, each * more // less)) for node, each in stages))
+    return decisions.having(*(Choice(Kind.STAGE, node, max(1, at_once * more // less)) for node, at_once in stages))

@@ -60,14 +60,14 @@ def zeros_of(program: Program, run: simulator.Run) -> tuple[tuple[Pair, ...], fl
 
 def zeros_by(decisions: Decisions, emitted: LoweredProgram, graph: Graph) -> tuple[Pair, ...]:
     """Return the zeros that the decisions specify for a program, as (operation, number of matmuls before it)."""
-    chosen = decisions.of(Kind.WARM_UP)
-    if not chosen:
+    choices = decisions.of(Kind.WARM_UP)
+    if not choices:
         return ()
     numbers = _operations(emitted)
     return tuple(
         sorted(
             (numbers[graph.numbers[node]][n], count)
-            for node, counts in chosen.items()
+            for node, counts in choices.items()
             if node is not None
             for n, count in counts
         )
@@ -81,8 +81,8 @@ def with_zeros(decisions: Decisions, zeros: Sequence[Pair], emitted: LoweredProg
     for operation, count in zeros:
         node = emitted.nodes[operation]
         counts.setdefault(node, []).append((numbers[node].index(operation), count))
-    chosen = (Choice(Kind.WARM_UP, graph.nodes[node].id, tuple(each)) for node, each in counts.items())
-    return decisions.without(Kind.WARM_UP).having(*chosen)
+    choices = (Choice(Kind.WARM_UP, graph.nodes[node].id, tuple(pair)) for node, pair in counts.items())
+    return decisions.without(Kind.WARM_UP).having(*choices)
 
 
 def _operations(emitted: LoweredProgram) -> dict[int, list[int]]:
@@ -136,16 +136,16 @@ class _FillingClock(PeClock):
         self._current = index
         waiting = self._waiting[index]
         while waiting is not None:
-            each = self._zeros[0 if super().warm(self._free) else 1]
-            end = self._free + each
+            zeros_ns = self._zeros[0 if super().warm(self._free) else 1]
+            end = self._free + zeros_ns
             if end > time:
                 break
             window = int(self._free // self.window)
             if self.busy < FILLED * (end - window * self.window):
-                super().work(self._free, each, 1.0)
+                super().work(self._free, zeros_ns, 1.0)
                 counts = self._counts.setdefault(window, {})
                 counts[waiting] = counts.get(waiting, 0) + 1
-                self._added[window] = self._added.get(window, 0.0) + each
+                self._added[window] = self._added.get(window, 0.0) + zeros_ns
             self._free = end
         return super().warm(time)
 
@@ -164,10 +164,10 @@ class _FillingClock(PeClock):
         """
         passes: dict[Pair, int] = {}
         for window, counts in self._counts.items():
-            own = self._own.get(window, 0.0)
-            is_full = own + self._added[window] > self.threshold * self.window
+            start = self._own.get(window, 0.0)
+            is_full = start + self._added[window] > self.threshold * self.window
             gains = self._cold.get(window + 1, 0.0) >= LEAST_GAIN * self.window
-            if own < BUSY * self.window and is_full and gains:
+            if start < BUSY * self.window and is_full and gains:
                 for waiting, count in counts.items():
                     passes[waiting] = passes.get(waiting, 0) + count
         most: dict[int, int] = {}

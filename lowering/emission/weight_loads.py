@@ -37,7 +37,7 @@ def _small_together(loads: Sequence[WeightLoad], most: int) -> Iterator[list[Wei
     """Yield groups of consecutive loads, each with at most `most` elements per partition but at least one load."""
     group: list[WeightLoad] = []
     for load in loads:
-        if group and sum(each.elements for each in group) + load.elements > most:
+        if group and sum(member.elements for member in group) + load.elements > most:
             yield group
             group = []
         group.append(load)
@@ -89,7 +89,7 @@ def weight_loads(
                 unit = Unit(tile, t, 0, sizes[tile], bool(are_diagonal) and are_diagonal[tile])
                 by_height.setdefault(rows[t], []).append(unit)
         for height, units in by_height.items():
-            loads += [WeightLoad(outputs.start, height, own) for own in _consecutive(units, most)]
+            loads += [WeightLoad(outputs.start, height, unit_range) for unit_range in _consecutive(units, most)]
     return loads
 
 

@@ -66,11 +66,11 @@ class Arrangement:
             return value
         top, left, bottom, right = self.zeros
         rows, columns = top + high + bottom, left + wide + right
-        whole = np.zeros((images, channels, rows, columns), dtype)
+        arranged = np.zeros((images, channels, rows, columns), dtype)
         count = min(images, pictures)
-        whole[:count, :, top : top + high, left : left + wide] = value[:count, :, : rows - top, : columns - left]
+        arranged[:count, :, top : top + high, left : left + wide] = value[:count, :, : rows - top, : columns - left]
         down, across = self.phases
-        split_by_phase = whole.reshape(images, channels, rows // down, down, columns // across, across)
+        split_by_phase = arranged.reshape(images, channels, rows // down, down, columns // across, across)
         shape = (images, channels * down * across, rows // down, columns // across)
         return np.ascontiguousarray(split_by_phase.transpose(0, 1, 3, 5, 2, 4)).reshape(shape)
 

@@ -92,9 +92,9 @@ class Channels:
         not read."""
         if self.are_plain:
             return numbers
-        whole = np.full((self.total, *numbers.shape[1:]), fill, numbers.dtype)
-        whole[self.order] = numbers
-        return whole
+        filled = np.full((self.total, *numbers.shape[1:]), fill, numbers.dtype)
+        filled[self.order] = numbers
+        return filled
 
     def filters(self, filters: LazyArray) -> LazyArray:
         """Reorder filters [Cout, Cin, kh, kw] to the stored order of the parts, with zeros for channels that are not
@@ -103,9 +103,9 @@ class Channels:
             return filters
 
         def spread(array: np.ndarray) -> np.ndarray:
-            whole = np.zeros((array.shape[0], self.total, *array.shape[2:]), array.dtype)
-            whole[:, self.order] = array
-            return whole
+            filled = np.zeros((array.shape[0], self.total, *array.shape[2:]), array.dtype)
+            filled[:, self.order] = array
+            return filled
 
         return filters.changed((filters.shape[0], self.total, *filters.shape[2:]), spread)
 
@@ -122,8 +122,8 @@ class Channels:
             return self
         part, within = self._apart(self.order)
         sizes = tuple(self.sizes[self.parts.index(first)] for first in firsts)
-        place = np.array([firsts.index(each) for each in self.parts])
-        order = _starts(sizes)[place[part]] + within
+        positions = np.array([firsts.index(each) for each in self.parts])
+        order = _starts(sizes)[positions[part]] + within
         return Channels(tuple(firsts), sizes, order) if len(np.unique(order)) == len(order) else self
 
 

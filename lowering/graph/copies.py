@@ -19,7 +19,7 @@ def copies_first(graph: Graph) -> Graph:
         order[:end] = [n for n in before if n in needed] + [n for n in before if n not in needed]
     if order == sorted(order):
         return graph
-    places = {number: place for place, number in enumerate(order)}
+    places = {number: position for position, number in enumerate(order)}
     reordered = [
         graph.nodes[n].changed(
             sources=tuple(tuple(places.get(part, part) for part in parts) for parts in graph.nodes[n].sources)

@@ -45,18 +45,20 @@ def multiplied(graph: Graph, node: Node) -> tuple[Node, list[int]]:
 
 def _matrices(filters: np.ndarray, shape: tuple[int, ...], channels: list[slice], geometry: RowBlocks) -> np.ndarray:
     """Convert filters [channels, 1, kh, kw] to filters for groups of rows: [outputs, inputs of a block, steps, kw]."""
-    each = geometry.channels
-    whole = np.zeros((len(channels), geometry.rows, each, geometry.rows, each, *shape[2:]), filters.dtype)
-    for number, own in enumerate(channels):
-        taken = np.arange(own.stop - own.start)
+    channels_per_row = geometry.channels
+    matrices = np.zeros(
+        (len(channels), geometry.rows, channels_per_row, geometry.rows, channels_per_row, *shape[2:]), filters.dtype
+    )
+    for number, tile_channels in enumerate(channels):
+        lanes = np.arange(tile_channels.stop - tile_channels.start)
         for output, side, step, row in geometry.taps():
-            whole[number, output, taken, side, taken, step] = filters[own, 0, row]
-    return whole.reshape(shape)
+            matrices[number, output, lanes, side, lanes, step] = filters[tile_channels, 0, row]
+    return matrices.reshape(shape)
 
 
 def _on_partitions(numbers: np.ndarray, channels: list[slice], geometry: RowBlocks) -> np.ndarray:
     """Convert per-channel numbers to one number per partition of each block."""
-    whole = np.zeros((len(channels), geometry.rows, geometry.channels), numbers.dtype)
-    for number, own in enumerate(channels):
-        whole[number, :, : own.stop - own.start] = numbers[own]
-    return whole.ravel()
+    filled = np.zeros((len(channels), geometry.rows, geometry.channels), numbers.dtype)
+    for number, tile_channels in enumerate(channels):
+        filled[number, :, : tile_channels.stop - tile_channels.start] = numbers[tile_channels]
+    return filled.ravel()

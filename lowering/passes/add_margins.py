@@ -58,6 +58,6 @@ def with_wide_weights(graph: Graph, node: Node) -> Node | None:
         return node
     read = [graph.nodes[part] for parts in node.sources for part in parts if part >= 0]
     convolution = node.operation.convolved
-    if convolution is None or any(each.operation.is_fp8 or each.may_be_fp8 for each in read):
+    if convolution is None or any(reader.operation.is_fp8 or reader.may_be_fp8 for reader in read):
         return None
     return node.changed(weights=replace(convolution.weights, is_fp8=False))

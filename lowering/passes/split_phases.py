@@ -57,9 +57,9 @@ def split_phases(graph: Graph) -> Graph | None:
     outputs, inputs = first.filters.shape[:2]
 
     def split(array: np.ndarray) -> np.ndarray:
-        whole = np.zeros((outputs, inputs, kernel[0] * down, kernel[1] * across), array.dtype)
-        whole[:, :, : array.shape[2], : array.shape[3]] = array
-        apart = whole.reshape(outputs, inputs, kernel[0], down, kernel[1], across).transpose(0, 1, 3, 5, 2, 4)
+        padded = np.zeros((outputs, inputs, kernel[0] * down, kernel[1] * across), array.dtype)
+        padded[:, :, : array.shape[2], : array.shape[3]] = array
+        apart = padded.reshape(outputs, inputs, kernel[0], down, kernel[1], across).transpose(0, 1, 3, 5, 2, 4)
         return apart.reshape(outputs, channels, *kernel)
 
     image = (channels, rows, columns)

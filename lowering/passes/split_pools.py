@@ -14,10 +14,12 @@ POOLED = 2  # rows and columns of the windows of pools that are split off
 def split_pools(graph: Graph, is_split: Callable[[Node], bool]) -> Graph:
     """Split pooled convolutions into a convolution and a pool of the same name, and pools of 4x4 into two pools."""
     new_nodes: list[Node] = []
-    place: dict[int, int] = {}
+    new_number: dict[int, int] = {}
     window = (POOLED, POOLED)
     for n, node in enumerate(graph.nodes):
-        node = node.changed(sources=tuple(tuple(place.get(part, part) for part in parts) for parts in node.sources))
+        node = node.changed(
+            sources=tuple(tuple(new_number.get(part, part) for part in parts) for parts in node.sources)
+        )
         if is_split(node):
             operation = node.operation
             between = (operation.channels, POOLED * operation.rows, POOLED * operation.columns)
@@ -36,5 +38,5 @@ def split_pools(graph: Graph, is_split: Callable[[Node], bool]) -> Graph:
             )
             node = replace(node, operation=pool, before=between, filters=None, numbers=())
         new_nodes.append(node)
-        place[n] = len(new_nodes) - 1
+        new_number[n] = len(new_nodes) - 1
     return graph.with_nodes(new_nodes)

@@ -40,9 +40,9 @@ def store_as_fp8(graph: Graph, ask: Ask) -> Graph:
         readers = list(dict.fromkeys(reader for part in together for reader, _ in graph.readers(part)))
         if not any(_may_gain(graph, reader) for reader in readers):
             continue
-        changed = _stored_as_fp8(graph, together)
-        slower = [part for part in together if changed[part].convolution.bounds > 0]
-        options = [Option(None, {}), Option(True, changed)]
+        stored = _stored_as_fp8(graph, together)
+        slower = [part for part in together if stored[part].convolution.bounds > 0]
+        options = [Option(None, {}), Option(True, stored)]
         priced = (*slower, *readers)
         question = Question(Kind.FP8, graph, number, options, priced, gain=FP8_GAIN, foreseen=foresee_taps)
         graph = one_of(ask, question)
@@ -54,7 +54,7 @@ def _may_gain(graph: Graph, reader: int) -> bool:
     node = graph.nodes[reader]
     kernel = getattr(node.operation, "kernel", (1, 1))
     heights = graph.heights(node.sources[0])
-    return kernel[0] * kernel[1] > 1 or any(one == other for one, other in itertools.pairwise(heights))
+    return kernel[0] * kernel[1] > 1 or any(height == other for height, other in itertools.pairwise(heights))
 
 
 def _together(graph: Graph, number: int) -> list[int]:

@@ -26,13 +26,13 @@ def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) 
     """If `layer` adds values after padding them with zeros, concatenate the values instead and return True."""
     if layer.operation != "add" or activation.name not in ACTIVATIONS:
         return False
-    pieces = [each for each in (_pieces(builder, name) for name in layer.inputs) if each is not None]
+    pieces = [piece for piece in (_pieces(builder, name) for name in layer.inputs) if piece is not None]
     after = builder.shapes[layer.inputs[0]]
     starts = _starts_in_order(builder, pieces)
     gaps = _gaps(builder, starts, after[2])
     if len(pieces) < 2 or not starts or min(gaps) < 0 or (any(gaps) and not activation.is_identity):
         return False
-    merged = _removed(builder, [name for each in pieces for name in each.merged])
+    merged = _removed(builder, [name for piece in pieces for name in piece.merged])
     fields: dict[str, Any] = {"kind": layer.kind, "shown": (after, after), "activation": activation}
     builder.add(Beside, layer.name, tuple(starts), after, starts=tuple(starts.values()), **fields)
     builder.places.update(dict.fromkeys(merged, builder.places[layer.name]))
@@ -41,8 +41,8 @@ def place_beside(builder: GraphBuilder, layer: Combine, activation: Activation) 
 
 def _starts_in_order(builder: GraphBuilder, pieces: Sequence[_Pieces]) -> dict[str, int]:
     """Return the first column of each value, in ascending order; empty if the values cannot be concatenated."""
-    starts = {name: start for each in pieces for name, start in each.starts.items()}
-    is_each_once = len(starts) == sum(len(each.starts) for each in pieces)
+    starts = {name: start for piece in pieces for name, start in piece.starts.items()}
+    is_each_once = len(starts) == sum(len(piece.starts) for piece in pieces)
     ordered = dict(sorted(starts.items(), key=lambda item: item[1]))
     return ordered if ordered and is_each_once and _are_alike(builder, list(ordered)) else {}
 
@@ -57,9 +57,9 @@ def _removed(builder: GraphBuilder, names: Sequence[str]) -> list[str]:
     """Remove the nodes of layers, and return all layers whose values they compute."""
     layers: list[str] = []
     for name in names:
-        own = builder.places[name].parts
-        layers += [other for other, place in builder.places.items() if place.parts == own]
-        builder.move_to_end(own[0])
+        parts = builder.places[name].parts
+        layers += [other for other, channel_map in builder.places.items() if channel_map.parts == parts]
+        builder.move_to_end(parts[0])
         builder.nodes.pop()
     return layers
 
@@ -86,7 +86,7 @@ def _starts(builder: GraphBuilder, layer: Layer) -> dict[str, int]:
         reshaped = _reshaped(builder, layer)
         return {(reshaped or layer).inputs[0]: layer.padding[1]}
     read = [_starts(builder, builder.layers[name]) for name in layer.inputs]
-    return {name: start for each in read for name, start in each.items()}
+    return {name: start for piece in read for name, start in piece.items()}
 
 
 def _reshaped(builder: GraphBuilder, pad: Pad) -> Reshape | None:
@@ -114,4 +114,8 @@ def _are_alike(builder: GraphBuilder, names: Sequence[str]) -> bool:
     """True if each value is one whole part and all values have the same number of channels."""
     places = [builder.places[name] for name in names]
     are_whole = all(builder.node_of(name) is not None for name in names)
-    return are_whole and len({place.sizes for place in places}) == 1 and builder.shapes[names[0]][0] == places[0].total
+    return (
+        are_whole
+        and len({channel_map.sizes for channel_map in places}) == 1
+        and builder.shapes[names[0]][0] == places[0].total
+    )

@@ -19,7 +19,7 @@ def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
     is_depthwise = groups == layer.in_channels
     if _gathers_first(builder, layer, math.prod(after[1:]) * layer.pool_size**2, is_depthwise):
         builder.gather(read)
-    source, each = builder.places[read], layer.out_channels // groups
+    source, group_channels = builder.places[read], layer.out_channels // groups
     filters = builder.filters(layer)
     bias = builder.tensor(layer, "bias")
     fields: dict[str, Any] = {
@@ -32,10 +32,10 @@ def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
         "groups": groups,
     }
     if is_depthwise and groups > 1 and source.are_all:
-        order = source.given_by(0, each)
+        order = source.given_by(0, group_channels)
         numbers = (order.spread(bias, 0.0),)
         spread = filters.changed(filters.shape, lambda array: order.spread(array, 0.0))
-        builder.add_by_channel(Convolution, layer, after, each, filters=spread, numbers=numbers, **fields)
+        builder.add_by_channel(Convolution, layer, after, group_channels, filters=spread, numbers=numbers, **fields)
         return
     if not source.are_plain:
         filters, fields["groups"] = source.filters(ungrouped(filters, groups)), 1

@@ -57,12 +57,12 @@ def _add_to_sums(builder: GraphBuilder, layer: str, name: str, other: str, activ
 
 def _feeds_alone(builder: GraphBuilder, name: str, other: str) -> bool:
     """True if a layer is a convolution that can add another value to its sums, and is read only once."""
-    place = builder.places[name]
-    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
+    channel_map = builder.places[name]
+    node = builder.nodes[channel_map.parts[0]] if channel_map.parts[0] >= 0 else None
     if node is None or node.name != name or not builder.is_read_once(name):
         return False
     operation = node.operation.convolved
-    if operation is None or not place.are_plain:
+    if operation is None or not channel_map.are_plain:
         return False
     plain = operation.pool_size == 1 and operation.activation.is_identity and len(operation.sources) == 1
     return plain and name != other and builder.shapes[name] == builder.shapes[other]
@@ -81,7 +81,9 @@ def affine(builder: GraphBuilder, layer: Affine) -> None:
 
     def scale(made: Affine) -> None:
         source = made.inputs[0]
-        _scale(builder, made, tuple(builder.numbers(layer, *each, source) for each in (("scale", 0.0), ("shift", 1.0))))
+        _scale(
+            builder, made, tuple(builder.numbers(layer, *field, source) for field in (("scale", 0.0), ("shift", 1.0)))
+        )
 
     _add(builder, layer, "scale", scale)
 
@@ -89,9 +91,9 @@ def affine(builder: GraphBuilder, layer: Affine) -> None:
 def _is_behind_bounds(builder: GraphBuilder, layer: Affine) -> bool:
     """True if a layer has numbers for each channel of a convolution with bounds, which no other layer reads."""
     read = layer.inputs[0]
-    place = builder.places[read]
-    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
-    if node is None or node.name != read or not builder.is_read_once(read) or not place.are_plain:
+    channel_map = builder.places[read]
+    node = builder.nodes[channel_map.parts[0]] if channel_map.parts[0] >= 0 else None
+    if node is None or node.name != read or not builder.is_read_once(read) or not channel_map.are_plain:
         return False
     operation = node.operation.convolved
     if operation is None or len(operation.sources) > 1 or operation.groups > 1 or node.before[1:] == (1, 1):
@@ -114,7 +116,7 @@ def _change_bounds(builder: GraphBuilder, layer: Affine) -> None:
         node.filters.shape, lambda array: (array * scale[:, None, None, None]).astype(np.float32)
     )
     numbers = (node.numbers[0] * scale + shift, *(bounds[:1] if is_open else bounds))
-    folded = replace(node, filters=filters, numbers=tuple(each.astype(np.float32) for each in numbers))
+    folded = replace(node, filters=filters, numbers=tuple(values.astype(np.float32) for values in numbers))
     builder.nodes[number] = folded.changed(activation=Function("at_least" if is_open else "within"))
     builder.places[layer.name] = builder.places[layer.inputs[0]]
     builder.shapes[layer.name] = builder.shapes[layer.inputs[0]]
@@ -123,10 +125,10 @@ def _change_bounds(builder: GraphBuilder, layer: Affine) -> None:
 @lowers(Activation)
 def activation(builder: GraphBuilder, layer: Activation) -> None:
     """Append an affine operation with a scale of 1 and a shift of 0."""
-    place = builder.places[layer.inputs[0]]
-    ones = np.ones(len(place.order), np.float32)
-    is_scaled = not place.are_all  # channels that are not read become 1
-    _scale(builder, layer, (place.spread(ones, 0.0), place.spread(0 * ones, 1.0)), is_scaled)
+    channel_map = builder.places[layer.inputs[0]]
+    ones = np.ones(len(channel_map.order), np.float32)
+    is_scaled = not channel_map.are_all  # channels that are not read become 1
+    _scale(builder, layer, (channel_map.spread(ones, 0.0), channel_map.spread(0 * ones, 1.0)), is_scaled)
 
 
 def _scale(

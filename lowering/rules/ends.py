@@ -39,16 +39,16 @@ def end(builder: GraphBuilder) -> None:
     for number, named_output in enumerate(network.named_outputs):
         if number == 0:
             _end_in_scores(builder, named_output.layer)
-        place = builder.places[named_output.layer]
+        channel_map = builder.places[named_output.layer]
         if _is_stored_by_parts(builder, named_output.layer):
-            stored, shape = builder.inner(named_output.layer), builder.shapes[named_output.layer]
-            builder.add(Store, stored, (named_output.layer,), shape, kind="store")
-            builder.mark_output(stored, number)
+            stored_name, shape = builder.inner(named_output.layer), builder.shapes[named_output.layer]
+            builder.add(Store, stored_name, (named_output.layer,), shape, kind="store")
+            builder.mark_output(stored_name, number)
             continue
-        if len(place.parts) > 1 or not place.are_plain or place.parts[0] < 0:
+        if len(channel_map.parts) > 1 or not channel_map.are_plain or channel_map.parts[0] < 0:
             builder.gather(named_output.layer)
-            place = builder.places[named_output.layer]
-        if builder.nodes[place.parts[0]].output is not None:
+            channel_map = builder.places[named_output.layer]
+        if builder.nodes[channel_map.parts[0]].output is not None:
             builder.gather(named_output.layer)
         builder.mark_output(named_output.layer, number)
     answers = {number for number, node in enumerate(builder.nodes) if node.operation.has_answers}
@@ -62,8 +62,13 @@ def _is_stored_by_parts(builder: GraphBuilder, name: str) -> bool:
 
     Parts that are copied through HBM are written there directly.
     """
-    place = builder.places[name]
-    if len(place.parts) == 1 or min(place.parts) < 0 or not place.are_plain or builder.are_moved(place):
+    channel_map = builder.places[name]
+    if (
+        len(channel_map.parts) == 1
+        or min(channel_map.parts) < 0
+        or not channel_map.are_plain
+        or builder.are_moved(channel_map)
+    ):
         return False
     return builder.model.network.readers()[name] == 0
 

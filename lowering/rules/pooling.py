@@ -42,8 +42,8 @@ def _leave_out_unread(builder: GraphBuilder, layer: Pool, after: Shape) -> None:
     axes = zip(after[1:], layer.window, layer.stride, layer.dilation)
     sizes = [(count - 1) * stride + (window - 1) * dilation + 1 for count, window, stride, dilation in axes]
     padding = list(operation.padding)
-    for axis, (size, whole) in enumerate(zip(sizes, operation.shape[1:])):
-        padding[2 + axis] -= (whole - size) * operation.stride[axis]
+    for axis, (size, extent) in enumerate(zip(sizes, operation.shape[1:])):
+        padding[2 + axis] -= (extent - size) * operation.stride[axis]
     if sizes != list(operation.shape[1:]) and min(padding) >= 0:
         fields = {"rows": sizes[0], "columns": sizes[1], "padding": tuple(padding)}
         builder.nodes[number] = builder.nodes[number].changed(**fields)

@@ -24,8 +24,8 @@ def can_split(node: Node, channels: np.ndarray) -> bool:
     groups = convolution.groups
     if len(channels) % groups:
         return False
-    own = channels // (convolution.channels // groups)
-    return bool((own == np.repeat(np.arange(groups), len(channels) // groups)).all())
+    per_group = channels // (convolution.channels // groups)
+    return bool((per_group == np.repeat(np.arange(groups), len(channels) // groups)).all())
 
 
 def some_channels(node: Node, channels: np.ndarray) -> Node:
@@ -43,25 +43,27 @@ def some_channels(node: Node, channels: np.ndarray) -> Node:
 def split_for_slices(builder: GraphBuilder, source: str) -> bool:
     """If only slices read a convolution, split it into one node per slice, provided that most slices would otherwise
     have to be rearranged. Return True if it was split."""
-    network, place = builder.model.network, builder.places[source]
-    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
+    network, channel_map = builder.model.network, builder.places[source]
+    node = builder.nodes[channel_map.parts[0]] if channel_map.parts[0] >= 0 else None
     slices = [layer for layer in network.layers if source in layer.inputs]
-    if node is None or node.name != source or not place.are_plain or len(builder.shapes[source]) != 3:
+    if node is None or node.name != source or not channel_map.are_plain or len(builder.shapes[source]) != 3:
         return False
     if any(output.layer == source for output in network.named_outputs) or len(network.shapes()[source]) != 3:
         return False
-    parts = sorted((each.first, each.last, each.name) for each in slices if isinstance(each, ChannelSlice))
+    parts = sorted((piece.first, piece.last, piece.name) for piece in slices if isinstance(piece, ChannelSlice))
     borders = [0, *(last for _, last, _ in parts)]
-    if len(parts) < len(slices) or borders != [*(first for first, _, _ in parts), place.total]:
+    if len(parts) < len(slices) or borders != [*(first for first, _, _ in parts), channel_map.total]:
         return False
-    if 2 * sum(_is_laid_out(builder, name, last - first, place.total) for first, last, name in parts) < len(parts):
+    if 2 * sum(_is_laid_out(builder, name, last - first, channel_map.total) for first, last, name in parts) < len(
+        parts
+    ):
         return False
     if not all(can_split(node, np.arange(first, last)) for first, last, _ in parts):
         return False
-    builder.move_to_end(place.parts[0])
-    whole = builder.nodes.pop()
+    builder.move_to_end(channel_map.parts[0])
+    unsplit = builder.nodes.pop()
     for first, last, name in parts:
-        builder.add_node(some_channels(whole, np.arange(first, last)), name)
+        builder.add_node(some_channels(unsplit, np.arange(first, last)), name)
     return True
 
 

@@ -71,10 +71,10 @@ def _is_returned(builder: GraphBuilder, layer: Transpose) -> bool:
         return False
     names = [layer.name]
     for name in names:
-        readers = [each for each in network.layers if name in each.inputs]
-        if not all(isinstance(each, Flatten | Reshape | Concat) for each in readers):
+        readers = [reader for reader in network.layers if name in reader.inputs]
+        if not all(isinstance(reader, Flatten | Reshape | Concat) for reader in readers):
             return False
-        names += [each.name for each in readers if each.name not in names]
+        names += [reader.name for reader in readers if reader.name not in names]
     return True
 
 
@@ -87,12 +87,12 @@ def _exchanged_heads(origin: np.ndarray, before: Shape, after: Shape) -> int:
     heads, left = divmod(after[0], pixels)
     if left or channels % heads or max(channels, after[0]) > MOST_TRANSPOSED:
         return 0
-    each = channels // heads
-    if min(each, pixels) == 1 or (after[1] > 1 and each > MOST_IN_BANK):
+    head_channels = channels // heads
+    if min(head_channels, pixels) == 1 or (after[1] > 1 and head_channels > MOST_IN_BANK):
         return 0
-    if heads > 1 and (each > MOST_IN_BANK or after[0] % PARTITIONS == 1):  # no single 16-bit column
+    if heads > 1 and (head_channels > MOST_IN_BANK or after[0] % PARTITIONS == 1):  # no single 16-bit column
         return 0
-    by_head = np.arange(origin.size).reshape(heads, each, pixels).transpose(0, 2, 1)
+    by_head = np.arange(origin.size).reshape(heads, head_channels, pixels).transpose(0, 2, 1)
     return heads if (origin.reshape(by_head.shape) == by_head).all() else 0
 
 
@@ -140,8 +140,8 @@ def _order_of_pixels(layer: Transpose, before: Shape, after: Shape) -> tuple[tup
             runs.append([axis])
     if not 1 < len(runs) <= MOST_PIXEL_AXES:
         return None
-    given = sorted(runs)
-    return tuple(math.prod(split[axis] for axis in run) for run in given), tuple(map(given.index, runs))
+    positions = sorted(runs)
+    return tuple(math.prod(split[axis] for axis in run) for run in positions), tuple(map(positions.index, runs))
 
 
 def _images_of(before: Shape, after: Shape) -> Iterator[Shape]:
@@ -191,9 +191,9 @@ def _phases(origin: np.ndarray, before: Shape, after: Shape) -> list[np.ndarray]
     phases = []
     for row in range(down):
         for column in range(across):
-            own = origin[:, row::down, column::across]
-            first = own[:, 0, 0] // (rows * columns)
-            if not (own == first[:, None, None] * rows * columns + pixels).all():
+            phase = origin[:, row::down, column::across]
+            first = phase[:, 0, 0] // (rows * columns)
+            if not (phase == first[:, None, None] * rows * columns + pixels).all():
                 return None
             phases.append(first)
     return phases
@@ -206,18 +206,18 @@ def _interleave(builder: GraphBuilder, layer: Transpose, phases: list[np.ndarray
     filters.
     """
     source = layer.inputs[0]
-    place, shape = builder.places[source], builder.shapes[source]
-    node = builder.nodes[place.parts[0]] if place.parts[0] >= 0 else None
+    channel_map, shape = builder.places[source], builder.shapes[source]
+    node = builder.nodes[channel_map.parts[0]] if channel_map.parts[0] >= 0 else None
     alone = node is not None and node.name == source and builder.is_read_once(source)
     names = [builder.inner(layer.name) for _ in phases]
     is_split = node is not None and all(can_split(node, channels) for channels in phases)
-    if alone and node is not None and is_split and place.are_plain and builder.is_last(source):
+    if alone and node is not None and is_split and channel_map.are_plain and builder.is_last(source):
         builder.nodes.pop()
         for name, channels in zip(names, phases):
             builder.add_node(_without_zeros(some_channels(node, channels)), name)
     else:
         for name, channels in zip(names, phases):
-            builder.places[name], builder.shapes[name] = place.picked(channels), (len(channels), *shape[1:])
+            builder.places[name], builder.shapes[name] = channel_map.picked(channels), (len(channels), *shape[1:])
             builder.gather(name)
     step = (after[1] // shape[1], after[2] // shape[2])
     builder.add(PixelShuffle, layer.name, tuple(names), after, kind=layer.kind, shown=(shape, after), step=step)
@@ -231,16 +231,16 @@ def _without_zeros(node: Node) -> Node:
     operation, filters = node.convolution, node.filters
     assert filters is not None
     array = filters.make()
-    used = [np.flatnonzero(array.any(axis=axes)) for axes in ((0, 1, 3), (0, 1, 2))]
-    if not all(map(len, used)):
+    nonzero = [np.flatnonzero(array.any(axis=axes)) for axes in ((0, 1, 3), (0, 1, 2))]
+    if not all(map(len, nonzero)):
         return node
-    (top, bottom), (left, right) = ((int(taps[0]), int(taps[-1]) + 1) for taps in used)
-    kept = array[:, :, top:bottom, left:right]
-    if kept.shape == array.shape:
+    (top, bottom), (left, right) = ((int(taps[0]), int(taps[-1]) + 1) for taps in nonzero)
+    cropped = array[:, :, top:bottom, left:right]
+    if cropped.shape == array.shape:
         return node
     rest = (top, left, array.shape[2] - bottom, array.shape[3] - right)
     padding = tuple(side - taps * step for side, taps, step in zip(operation.padding, rest, operation.dilation * 2))
-    return replace(node, filters=LazyArray.of(kept)).changed(kernel=kept.shape[2:], padding=padding)
+    return replace(node, filters=LazyArray.of(cropped)).changed(kernel=cropped.shape[2:], padding=padding)
 
 
 def _taps(

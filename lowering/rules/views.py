@@ -73,10 +73,12 @@ def channel_slice(builder: GraphBuilder, layer: ChannelSlice) -> None:
     if layer.name in builder.places or split_for_slices(builder, source):
         return
     window = builder.shapes[source][1:]
-    each = math.prod(window) if len(builder.model.network.shapes()[source]) == 1 else 1  # pixels of flattened channels
-    if layer.first % each or layer.last % each:
+    pixels = (
+        math.prod(window) if len(builder.model.network.shapes()[source]) == 1 else 1
+    )  # pixels of flattened channels
+    if layer.first % pixels or layer.last % pixels:
         raise Unsupported(f"layer {layer.name!r} ({layer.kind}) crops an image's rows")
-    first, last = layer.first // each, layer.last // each
+    first, last = layer.first // pixels, layer.last // pixels
     readers = [other for other in builder.model.network.layers if layer.name in other.inputs]
     is_input = source == INPUT and builder.is_whole and builder.shapes[source][0] > PARTITIONS
     builder.places[layer.name] = builder.places[source].picked(np.arange(first, last))

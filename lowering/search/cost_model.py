@@ -154,15 +154,17 @@ class CostModel:
         multiplying, instructions = 0.0, 0
         for number in range(len(graph.nodes)):
             mini = _Alone(graph, number)
-            own = images * graph.free_images(graph.nodes[number])
-            enough = mini.enough(min(own, MOST_PRICED))
+            free_images = images * graph.free_images(graph.nodes[number])
+            enough = mini.enough(min(free_images, MOST_PRICED))
             known = self._known.operations.get((*mini.key, enough))
-            if known is not None and enough == mini.enough(own):
-                cost = known.cost(own / enough)
+            if known is not None and enough == mini.enough(free_images):
+                cost = known.cost(free_images / enough)
                 instructions += cost.instructions
                 multiplying += cost.multiplying
             elif known is not None:  # an instruction may process more images than were simulated
-                instructions += known.cost(mini.instructions_of(own) / mini.instructions_of(enough)).instructions
+                instructions += known.cost(
+                    mini.instructions_of(free_images) / mini.instructions_of(enough)
+                ).instructions
         return Cost(multiplying, instructions)
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:
@@ -231,13 +233,13 @@ class CostModel:
 
     @staticmethod
     def _cost_of(run: simulator.Run) -> Cost:
-        instructions = max(len(each) for each in run.prediction.programs)
+        instructions = max(len(program) for program in run.prediction.programs)
         return Cost((run.latency_us - run.launch_us) * 1000, instructions)
 
 
 def _multiplying(run: simulator.Run) -> float:
     """Return how many nanoseconds the Tensor Engine is busy at its full clock rate."""
-    return sum(each.cost.interval for each in run.program if each.engine is engine.tensor)
+    return sum(instruction.cost.interval for instruction in run.program if instruction.engine is engine.tensor)
 
 
 def _first_end(run: simulator.Run) -> float:
@@ -356,11 +358,11 @@ class _Alone:
 def _operand(graph: Graph, part: int, rows: int | None) -> Placeholder:
     """Return a placeholder for an operand, or for its first `rows` rows."""
     operation: Operation = graph.nodes[part].operation
-    whole = rows is None or operation.rows == 1
+    is_whole = rows is None or operation.rows == 1
     return Placeholder(
         name="",
         channels=operation.channels,
-        rows=operation.rows if whole else rows or 1,
+        rows=operation.rows if is_whole else rows or 1,
         columns=operation.columns,
         packed=operation.packed,
         is_fp8=operation.is_fp8,

@@ -92,10 +92,10 @@ class Footprint:
         resident_weights = self._resident_weights[id(self._stages[number])]
         if operation.filtered is None or operation.filtered.weights.are_resident:
             return resident_weights
-        whole, needed = self._layout.bytes_of(self.node_of(number))
+        total, needed = self._layout.bytes_of(self.node_of(number))
         convolution = operation.convolved
         in_groups = convolution is not None and (convolution.group_bytes > 0 or convolution.rows_at_once > 1)
-        return resident_weights + (whole if in_groups else needed)
+        return resident_weights + (total if in_groups else needed)
 
     def _resident_bytes(self, stage: Stage) -> int:
         """Return the bytes per partition of a stage's resident weights."""
@@ -112,7 +112,7 @@ class Footprint:
         if not operation.sources:
             return SCRATCH_BYTES
         at_once = self._stages[number].at_once
-        around = Surroundings(
+        surroundings = Surroundings(
             images=self._images(number, operation),
             images_read=at_once * self._graph.free_images(node),
             at_once=at_once,
@@ -123,7 +123,7 @@ class Footprint:
             partitions=PARTITIONS,
             bank_bytes=PSUM_BANK_BYTES,
         )
-        return SCRATCH_BYTES + operation.scratch_bytes(around)
+        return SCRATCH_BYTES + operation.scratch_bytes(surroundings)
 
     def _reads_hbm(self, operation: Operation) -> bool:
         part = operation.sources[0][0]

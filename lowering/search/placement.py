@@ -44,18 +44,18 @@ def make_smaller(
     operation = node.operation.convolved
     region = Schedule.of(decisions, graph).region_of(number)
     if region is None and operation is not None and operation.form is not Form.DIRECT:
-        own = operation.group_bytes
-        sizes = COMBINED_BYTES if operation.form.is_minimal and own not in COMBINED_BYTES else (own,)
+        group_bytes = operation.group_bytes
+        sizes = COMBINED_BYTES if operation.form.is_minimal and group_bytes not in COMBINED_BYTES else (group_bytes,)
         return decisions, [*refused, *(Choice(Kind.FORM, node.id, (operation.form.value, size)) for size in sizes)]
     if graph.packed == 1:
         spilled = _spill(plan, footprint, budget_bytes) if region else None
-        changed = spilled or (
+        new_decisions = spilled or (
             _more_bands(graph, decisions, region) if region else _new_region(graph, decisions, number, budget_bytes)
         )
-        if changed is None and not decisions.value(Kind.SPLIT_MEANS) and any(map(is_of_whole_image, graph.nodes)):
-            changed = decisions.without(*PLACED).having(Choice(Kind.SPLIT_MEANS))
-        if changed is not None:
-            return changed, []
+        if new_decisions is None and not decisions.value(Kind.SPLIT_MEANS) and any(map(is_of_whole_image, graph.nodes)):
+            new_decisions = decisions.without(*PLACED).having(Choice(Kind.SPLIT_MEANS))
+        if new_decisions is not None:
+            return new_decisions, []
     raise OutOfSbuf(
         f"layer {node.name!r} ({node.kind}) needs {needed // 1024} KiB of an SBUF partition; "
         f"{budget_bytes // 1024} are available"
@@ -99,7 +99,7 @@ def _new_region(graph: Graph, decisions: Decisions, number: int, budget_bytes: i
 def _placed(graph: Graph, decisions: Decisions, regions: Iterable[Region], in_hbm: Iterable[int]) -> Decisions:
     """Return decisions with different regions, and with additional values in HBM."""
     spilled = (Choice(Kind.SPILL, graph.nodes[n].id) for n in in_hbm)
-    return decisions.without(Kind.BANDS).having(*(region_choice(graph, each) for each in regions), *spilled)
+    return decisions.without(Kind.BANDS).having(*(region_choice(graph, region) for region in regions), *spilled)
 
 
 def _between_borders(graph: Graph, decisions: Decisions, number: int, large: int) -> tuple[int, int] | None:
@@ -162,16 +162,16 @@ def _spill(plan: LaunchPlan, footprint: Footprint, budget_bytes: int) -> Decisio
     memory for bands."""
     graph, decisions = plan.graph, plan.decisions
     schedule = Schedule.of(decisions, graph)
-    whole: dict[int, int] = {}
+    whole_values: dict[int, int] = {}
     for number, size in footprint.values_at_peak.items():
         node = footprint.node_of(number)
         region = schedule.region_of(node)
         is_value = not graph.nodes[node].operation.is_load
         if is_value and graph.nodes[node].memory is Memory.SBUF and (region is None or region.end == node + 1):
-            whole[node] = whole.get(node, 0) + size
-    if sum(whole.values()) <= budget_bytes // 2:
+            whole_values[node] = whole_values.get(node, 0) + size
+    if sum(whole_values.values()) <= budget_bytes // 2:
         return None
-    largest = max(whole, key=lambda node: whole[node])
+    largest = max(whole_values, key=lambda node: whole_values[node])
     return _placed(graph, decisions, schedule.regions, [largest])
 
 
@@ -198,7 +198,7 @@ def cut_region(graph: Graph, decisions: Decisions, region: Region) -> Decisions 
         return None
     cut = min(cuts, key=lambda n: whole_bytes(graph, n))
     halves = (Region(region.first, cut + 1, BANDS[0]), Region(cut + 1, region.end, BANDS[0]))
-    others = [each for each in regions_of(decisions, graph) if each != region]
+    others = [other for other in regions_of(decisions, graph) if other != region]
     return _placed(graph, decisions, [*others, *halves], [cut])
 
 
@@ -208,13 +208,13 @@ def computed_again(graph: Graph, region: Region) -> float:
     rows = graph.nodes[region.end - 1].operation.rows
     bands = list(band_rows(rows, region.bands))
     plan = BandPlan(graph, region.first, region.end, bands[len(bands) // 2])
-    work = whole = 0.0
+    work = total = 0.0
     for number, (first, end) in plan.rows.items():
         operation = graph.nodes[number].operation
-        each = operation.columns * math.prod(getattr(operation, "kernel", (1, 1)))
-        work += (end - first) * each
-        whole += operation.rows * each
-    return work * len(bands) / whole
+        products = operation.columns * math.prod(getattr(operation, "kernel", (1, 1)))
+        work += (end - first) * products
+        total += operation.rows * products
+    return work * len(bands) / total
 
 
 def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:

@@ -53,10 +53,10 @@ class Staging:
         ends = [end for end in candidates(graph, self.images, self._pipeline.budget_bytes) if end not in inside]
         for first, end in enumerate(ends):
             for cut in ((end,), *((end, later) for later in ends[first + 1 :])):
-                tried = self._filled(decisions, cut)
-                stages = [stage.at_once for stage in Schedule.of(tried, graph).stages]
-                if sorted(set(stages)) == stages and self.fits(tried):
-                    yield tried
+                candidate = self._filled(decisions, cut)
+                stages = [stage.at_once for stage in Schedule.of(candidate, graph).stages]
+                if sorted(set(stages)) == stages and self.fits(candidate):
+                    yield candidate
 
     def loaded(self, decisions: Decisions) -> int:
         """Return the total number of weight bytes that all passes load into each partition."""
@@ -77,8 +77,8 @@ class Staging:
         for number in reversed(range(len(ends))):
 
             def with_images(count: int, number: int = number) -> Decisions:
-                own = [*stages[:number], replace(stages[number], at_once=count), *stages[number + 1 :]]
-                return with_stages(decisions, self._draft.graph, own)
+                new_stages = [*stages[:number], replace(stages[number], at_once=count), *stages[number + 1 :]]
+                return with_stages(decisions, self._draft.graph, new_stages)
 
             fitting = most(self.images, lambda count: self.fits(with_images(count)))
             even = ceil_div(self.images, ceil_div(self.images, fitting))

@@ -24,7 +24,10 @@ class ScaleShift(NamedTuple):
 def batch_norm(
     gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, epsilon: float
 ) -> ScaleShift:
-    """Return batch normalization with the fixed statistics of a trained network; raise ModelError for invalid ones."""
+    """Return the scale and shift of a batch normalization with the fixed statistics of a trained network.
+
+    Raises ModelError if the statistics are invalid.
+    """
     if not (gamma.ndim == 1 and gamma.shape == beta.shape == mean.shape == variance.shape):
         raise ModelError("the scale, bias, mean and variance of a batch normalization have different lengths")
     spread = variance.astype(np.float64) + epsilon

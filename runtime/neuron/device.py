@@ -115,7 +115,7 @@ class Device:
     def start(self) -> int:
         """Start the process if it is not running, and return its number.
 
-        The numbers of tensors and kernels are specific to it.
+        Tensors and kernels are numbered separately in each process.
         """
         with self._lock:
             self._running()

@@ -188,7 +188,7 @@ def test_a_network_that_batches_compute_wrongly_is_not_written(cli, tmp_path: Pa
     monkeypatch.setattr(launches.NetworkLaunches, "run", run)
     outcome = cli("import", onnx, "-o", model)
     assert outcome.status == 1 and not model.exists()
-    assert "is computed wrongly; nothing was written" in outcome.err and len(outcome.err.splitlines()) == 1
+    assert "incorrectly; nothing was written" in outcome.err and len(outcome.err.splitlines()) == 1
     outcome = cli("import", onnx, "-o", model, "--unchecked")
     assert outcome.status == 0 and "not on the simulator (--unchecked)" in outcome.out and model.exists()
 

@@ -108,7 +108,7 @@ def test_a_network_without_softmax_has_logits_and_probabilities() -> None:
 def test_an_input_of_another_shape_is_refused() -> None:
     network = Network("n", FeatureInput(3), (Dense("d", 3, 2),), ("a", "b"))
     tensors = {"d.weight": normal(0, 3, 2), "d.bias": normal(0, 2)}
-    with pytest.raises(ValueError, match="takes 3 features, not 4 features"):
+    with pytest.raises(ValueError, match="expects 3 features, not 4 features"):
         run_network(network, tensors, normal(0, 5, 4))
 
 

@@ -194,7 +194,7 @@ def test_weights_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_shapes_and_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match="takes 20 features, not 21"):
+    with pytest.raises(ValueError, match="expects 20 features, not 21"):
         session(FEATURES).run(np.zeros((2, 21), np.float32))
     with pytest.raises(ValueError, match="at least 1"):
         session(FEATURES, batch_size=0)

@@ -237,7 +237,7 @@ def calibrate(network: Network, tensors: dict[str, np.ndarray], judged: dict[str
     shifted = {name: _shift(result, offset) for name, result in results.items()}
     for name, result in shifted.items():
         refused = result.count_none(NONE)
-        print(f"validation, {name}: {result.count_correct()} right, {refused} told to be none, of {result.total}")
+        print(f"validation, {name}: {result.count_correct()} right, {refused} classified as none, of {result.total}")
     logits = np.concatenate([result.logits for result in shifted.values()])
     labels = np.concatenate([result.labels for result in shifted.values()])
     temperature = fit_temperature(logits, labels)

@@ -209,6 +209,6 @@ def _average(average: nn.Sequential, module: nn.Sequential, decay: float) -> Non
 
 
 def seed_everything(seed: int) -> None:
-    """Fix PyTorch's random numbers and the order of its sums."""
+    """Seed PyTorch's random numbers, and make the order of its sums deterministic."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)

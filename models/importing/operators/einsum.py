@@ -183,7 +183,7 @@ def _cumulate(importer: Importer, node: Node) -> None:
     axis = importer.axis(view, int(importer.scalar(node, 1, 0)))
     size = view.shape[axis]
     if size > MAX_SELECTED:
-        raise ModelError(f"cumulates {size} entries; at most {MAX_SELECTED} are supported")
+        raise ModelError(f"cannot sum {size} entries cumulatively; the limit is {MAX_SELECTED}")
     weights = np.triu(np.ones((size, size), np.float32), integer(node, "exclusive", 0))
     order = (*(other for other in range(len(view.axes)) if other != axis), axis)
     result = dense(importer, view.permuted(order), weights.T if integer(node, "reverse", 0) else weights, None)

@@ -28,7 +28,7 @@ def reshape_view(importer: Importer, view: View, target: list[int]) -> View:
         known = math.prod(size for size in target if size != -1)
         target[target.index(-1)] = math.prod(before) // known if known > 0 else 0
     if math.prod(target) != math.prod(before) or min(target, default=1) < 1:
-        raise ModelError(f"reshapes to {target} from {importer.describe(view)}")
+        raise ModelError(f"cannot reshape {importer.describe(view)} to {target}")
     if target and target[0] == importer.batch and (view.batched or _is_outermost(importer, view)):
         return reshaped(importer, view, tuple(target[1:]), True)
     return _with_place(importer, view, target)
@@ -374,7 +374,7 @@ def _repeat(importer: Importer, node: Node, view: View, target: list[int]) -> No
     """Broadcast axes of size 1 to `target`, which includes the batch axis; a size of 1 leaves an axis unchanged."""
     extents = importer.extents(view)
     if len(target) != len(extents) or any(size not in (1, old) and old != 1 for size, old in zip(target, extents)):
-        raise ModelError(f"reshapes to {target} from {importer.describe(view)}")
+        raise ModelError(f"cannot reshape {importer.describe(view)} to {target}")
     if view.batched and target[0] not in (1, importer.batch):
         raise ModelError("repeats the batch")
     wide = tuple(map(max, target, extents))[view.batched :]
