@@ -16,7 +16,7 @@ Engine would save (docs/convolutions.md). In float16 the sum of two inputs must 
 In networks, depthwise filters of any size have additional forms. "Rows of 2" and "rows of 4" (row_blocks.py) compute
 the same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices can
 be generated on the chip from one number for each channel and tap instead of being loaded. For small images, the Vector
-Engine and GpSimd multiply elementwise ("products").
+Engine and GpSimd multiply elementwise, each input pixel for each output pixel ("products").
 
 This module is pure arithmetic and does not import `nki`: the host chooses the form according to predicted times
 (`lowering/`).

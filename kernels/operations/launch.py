@@ -278,19 +278,20 @@ class Launch:
             return found
         arrived = self._arrived[operation.weights.is_fp8]
         assert arrived.w is not None, f"network: {operation.name} reads weights, but none of its dtype were passed"
+        is_elementwise = operation.filter_form is Form.PRODUCTS
         out_tiles = range(len(plan.weights.out_tiles))
         units = [unit for load in operation.weights.loads for unit in load.units]
         reads = [[unit.in_tile for unit in units if unit.out_tile == tile] for tile in out_tiles]
         opened = LoadedWeights(
             w=arrived.w,
-            matrices=matrices(plan.form, len(plan.steps)),
+            matrices=units[0].elements if is_elementwise else matrices(plan.form, len(plan.steps)),
             reads=[range(min(own), max(own) + 1) for own in reads],
             loads=operation.weights.loads,
             units=[{} for _ in out_tiles],
             pitches=[{} for _ in out_tiles],
             identity=self.identity,
             arrived=arrived,
-            makes_diagonals=operation.filter_form is not Form.PRODUCTS,
+            makes_diagonals=not is_elementwise,
         )
         if operation.weights.are_resident:
             self._resident_weights[operation.weights] = opened

@@ -1,16 +1,20 @@
 """A depthwise convolution of small images, computed with elementwise products instead of the Tensor Engine.
 
-for tile of channels, image, band of output rows:
-    products = windows of the image * filter        # overlapping views; GpSimd takes some of them
-    sums = the sum of the products of each window
-result = activation(sums + bias)
+for some tiles of channels:
+    for tile, image:
+        products = image * numbers               # for each output pixel; GpSimd computes some of them
+    sums = the sum of the products of each output pixel
+    for tile:
+        result = activation(sums + bias)
 
-Loading a diagonal matrix for each tap would take longer than computing the products of a small image.
+An output pixel has a product for each input pixel, because views with a dimension for each row and column of both
+would have more dimensions than an instruction supports. Loading a diagonal matrix for each tap would take longer than
+computing the products of a small image.
 
 | tile | shape | bounds |
 |---|---|---|
-| numbers | [channels, taps] | 128 channels |
-| products | [channels, rows, columns, taps] | MOST_PRODUCTS elements of a partition |
+| numbers | [channels, output pixels, input rows, input columns] | 128 channels |
+| products | [channels, tiles * images, output pixels, input rows, input columns] | MOST_PRODUCTS elements |
 """
 
 import nki.isa as nisa
@@ -20,10 +24,11 @@ from ..activation_functions import activate
 from ..convolution.forms import MOST_PRODUCTS
 from ..program import Convolution, WriteRegion
 from ..tiling.packing import tile_sizes
-from ..tiling.tiles import PARTITIONS, even_tiles, sbuf_tile
+from ..tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped, sbuf_tile
 from .value import copy_down
 
-GPSIMD_TURN = 4  # GpSimd multiplies one in this many bands, since it is about this many times slower
+GPSIMD_TURN = 4  # GpSimd multiplies one in this many images, since it is about this many times slower
+SUMMED_TOGETHER = 2  # images of any tiles that one instruction sums; with more, the activation would start later
 
 
 def convolve_by_products(launch, number, operation: Convolution, value, plan):
@@ -34,39 +39,41 @@ def convolve_by_products(launch, number, operation: Convolution, value, plan):
     (top, left), (down, across) = place.first, place.step
     rows = slice(top, top + (operation.rows - 1) * down + 1, down)
     columns = slice(left, left + (operation.columns - 1) * across + 1, across)
+    outputs = operation.rows * operation.columns
+    most = max(1, min(SUMMED_TOGETHER, MOST_PRODUCTS // (outputs * value.rows * value.columns)))
     turn = 0
-    for tile in plan.weights.out_tiles:
-        (numbers,) = weights.of_tile(tile.index)
-        data = value.inside(tile.index, operation.padding)[0 : tile.size]  # copies for other readers may follow
-        shape = (tile.size, value.images, operation.rows, operation.columns)
-        sums = sbuf_tile(shape, nl.float32, name=launch.label(operation))
-        taps = operation.kernel[0] * operation.kernel[1]
-        bands = even_tiles(operation.rows, max(1, MOST_PRODUCTS // (operation.columns * taps)))
-        for image in range(value.images):
-            for band in bands:
+    for tiles in _tiles_together(plan.weights.out_tiles, max(1, SUMMED_TOGETHER // value.images)):
+        size, factors = tiles[0].size, []
+        for tile in tiles:
+            (numbers,) = weights.of_tile(tile.index)
+            numbers = reshaped(numbers, (size, outputs, value.rows, value.columns))
+            data = value.inside(tile.index)[0:size]  # copies for other readers may follow
+            factors += [(data[:, image : image + 1].broadcast(1, outputs), numbers) for image in range(value.images)]
+        sums = sbuf_tile((size, len(factors), outputs), nl.float32, name=launch.label(operation))
+        for block in even_tiles(len(factors), most):
+            products = nl.ndarray((size, block.size, *factors[0][1].shape[1:]), dtype=nl.float32, buffer=nl.sbuf)
+            for n in range(block.size):
                 turn += 1
+                data, numbers = factors[block.start + n]
                 engine = nisa.engine.gpsimd if turn % GPSIMD_TURN == 0 else nisa.engine.vector
-                products = _multiply(operation, data[:, image : image + 1], numbers, band, engine)
-                target = sums[:, image, band.start : band.end]
-                nisa.tensor_reduce(dst=target, op=nl.add, data=products, axis=3)
-        bias = launch.constants(tile.size, operation.bias + tile.index)
-        result = output.inside(place.tile + tile.index)[0 : tile.size, :, rows, columns]
-        activate(result, sums, operation.activation.name, operation.activation.parameters, bias)
+                nisa.tensor_tensor(dst=products[:, n], data1=data, data2=numbers, op=nl.multiply, engine=engine)
+            nisa.tensor_reduce(dst=sums[:, block.start : block.end], op=nl.add, data=products, axis=(3, 4))
+        for n, tile in enumerate(tiles):
+            bias = launch.constants(size, operation.bias + tile.index)
+            result = output.inside(place.tile + tile.index)[0:size, :, rows, columns]
+            own = sums[:, n * value.images : (n + 1) * value.images]
+            own = reshaped(own, (size, value.images, operation.rows, operation.columns))
+            activate(result, own, operation.activation.name, operation.activation.parameters, bias)
     copy_down(operation.copies, output)
     return output
 
 
-def _multiply(operation, data, numbers, band, engine):
-    """Return the products [channels, rows, columns, taps] for a band of output rows in an image."""
-    data = data[:, :, band.start * operation.stride[0] :]
-    lanes, _, row, column = data.get_pattern()
-    partition, tap, _ = numbers.get_pattern()
-    high, wide = operation.kernel
-    (down, across), (below, beside) = operation.stride, operation.dilation
-    counts = (band.size, operation.columns, high, wide)
-    steps = (down * row[0], across * column[0], below * row[0], beside * column[0])
-    products = nl.ndarray((data.shape[0], *counts), dtype=nl.float32, buffer=nl.sbuf)
-    windows = data.ap([lanes, *([step, count] for step, count in zip(steps, counts))])
-    filters = numbers.ap([partition, *([step, count] for step, count in zip((0, 0, wide * tap[0], tap[0]), counts))])
-    nisa.tensor_tensor(dst=products, data1=windows, data2=filters, op=nl.multiply, engine=engine)
-    return products.reshape((*products.shape[:3], high * wide))
+def _tiles_together(tiles, most):
+    """Return groups of up to `most` consecutive tiles of the same size."""
+    groups: list[list[Tile]] = []
+    for tile in tiles:
+        if groups and len(groups[-1]) < most and groups[-1][0].size == tile.size:
+            groups[-1].append(tile)
+        else:
+            groups.append([tile])
+    return groups

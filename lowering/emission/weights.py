@@ -17,7 +17,7 @@ from ...models.checks import Shape
 from ...models.layout import pack_images
 from ...simulator.machine.chip import PARTITIONS
 from ..eight_bits import FP8, scaled, scales_of_weights
-from ..graph.filters import combined, ungroup
+from ..graph.filters import by_pixels, combined, ungroup
 from ..graph.graph import Graph, Node
 from ..graph.row_blocks import multiplied
 from .weight_loads import SHARED_BYTES, placed, tiles_read, weight_loads
@@ -195,14 +195,21 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     itemsize = itemsize_of_weights(graph, node)
     form = operation.filter_form
     made = made_on_chip(form, len(columns))
-    return weight_loads(rows, columns, reads, matrices(form, steps_of(operation)), itemsize, made)
+    count = _pixel_products(node) if form is Form.PRODUCTS else matrices(form, steps_of(operation))
+    return weight_loads(rows, columns, reads, count, itemsize, made)
+
+
+def _pixel_products(node: Node) -> int:
+    """Return the number of pairs of an output pixel and an input pixel of a node."""
+    operation = node.convolution
+    return operation.rows * operation.columns * node.before[1] * node.before[2]
 
 
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
-    """Return, for each output tile, whether its weights are stored as one number for each channel and tap.
+    """Return, for each output tile, whether its weights are stored as numbers of each channel.
 
-    This is true for two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices, and for all
-    tiles in `Form.PRODUCTS`.
+    This is true for two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices from a number
+    for each tap, and for all tiles in `Form.PRODUCTS`, with a number for each output pixel and input pixel.
     """
     return [form is Form.PRODUCTS or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
 
@@ -219,6 +226,8 @@ class _Filling:
         if node.has_fp8_weights:
             filters = filters / scales_of_weights(filters).reshape(-1, 1, 1, 1)
         self._filters = combined(filters, operation.filter_form)
+        if operation.filter_form is Form.PRODUCTS:
+            self._filters = by_pixels(filters, node.convolution, node.before)
         self._starts = np.cumsum([0, *heights])
         self._channels = operation.channels
         columns = operation.output_tiles(graph.packed_in(node), PARTITIONS)
@@ -248,7 +257,7 @@ class _Filling:
                 first, end = self._starts[unit.in_tile], self._starts[unit.in_tile + 1]
                 if self._tiles is not None:
                     filters = self._tiles[unit.out_tile][first : first + load.rows]
-                elif unit.is_diagonal:  # one number per channel and tap
+                elif unit.is_diagonal:  # numbers of each channel
                     filters = self._filters[outputs, 0].reshape(load.rows, -1)
                 else:
                     filters = self._unit(outputs, slice(first, end))

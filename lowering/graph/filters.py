@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.convolution.forms import Form
+from ...kernels.program import Convolution
+from ...models.checks import Shape
 from .lazy import LazyArray
 
 
@@ -21,6 +23,26 @@ def combined(filters: np.ndarray, form: Form) -> np.ndarray:
     halved = np.array((1, 0.5, 0.5, 1), np.float32)
     filters = _combined(_combined(filters, 2) * halved[:, None], 3) * halved
     return filters.swapaxes(2, 3)
+
+
+def by_pixels(filters: np.ndarray, operation: Convolution, before: Shape) -> np.ndarray:
+    """Return the factor of each input pixel in each output pixel of a depthwise convolution [channels, 1, kh, kw]:
+    [channels, 1, output pixels, input pixels], with zeros for pixels outside of the filter.
+
+    `before` is the shape of the input (channels, rows, columns).
+    """
+    taps = [
+        np.arange(inputs) - np.arange(outputs)[:, None] * stride + padding  # the distance from an output's first tap
+        for inputs, outputs, stride, padding in zip(
+            before[1:], (operation.rows, operation.columns), operation.stride, operation.padding
+        )
+    ]
+    selections = [
+        (distances[..., None] == dilation * np.arange(size)).astype(filters.dtype)
+        for distances, dilation, size in zip(taps, operation.dilation, operation.kernel)
+    ]
+    factors = np.einsum("cab,pqa,rsb->cprqs", filters[:, 0], *selections, optimize=True)
+    return factors.reshape(len(filters), 1, operation.rows * operation.columns, before[1] * before[2])
 
 
 def ungroup(filters: np.ndarray, groups: int) -> np.ndarray:

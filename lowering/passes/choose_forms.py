@@ -27,7 +27,7 @@ from .pack_taps import foresee_taps, loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes of inputs combined together; two buffers of this size are live
 FEWEST_MADE = 49  # if a filter has fewer taps, loading its diagonals is faster than creating them
-MOST_MULTIPLIED = 1024  # maximum number of products of a channel that are computed elementwise
+MOST_MULTIPLIED = 1296  # products of a channel that are computed elementwise, as for images of 6 x 6 pixels
 LEAST_SAVING = 20  # groups of rows are evaluated if they save at least this percentage of the matmul columns
 FORM_GAIN = 1.03  # minimum speedup that justifies the errors of a form
 
@@ -113,13 +113,12 @@ def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
 
 
 def _by_products(graph: Graph, node: Node) -> Node | None:
-    """Return a depthwise node of a small image that is multiplied elementwise, or None if the image or filter is
-    large."""
+    """Return a depthwise node of a small image that is multiplied elementwise, or None if the image is large."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
     heights = graph.heights(operation.sources[0])
-    count = operation.rows * operation.columns * operation.kernel[0] * operation.kernel[1]
+    count = operation.rows * operation.columns * node.before[1] * node.before[2]
     if count > MOST_MULTIPLIED or heights != tile_sizes(operation.channels, PARTITIONS) or operation.bounds > 0:
         return None
     return node.changed(form=Form.PRODUCTS, taps=Taps(1, 1, heights[0]))

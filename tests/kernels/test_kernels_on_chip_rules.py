@@ -154,7 +154,7 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
     "network of combined filters": ("filtered", 2, FILTERED),
     "network of depthwise filters in groups of rows": ("depthwise", 2, GROUPED),
     "network of made diagonals": ("made", 2, decide(forms=((None, Form.MADE.value, 0),))),
-    "network of products": ("made", 2, decide(forms=((None, Form.PRODUCTS.value, 0),))),
+    "network of products": ("small", 2, decide(forms=((None, Form.PRODUCTS.value, 0),))),
 }
 IN_EIGHT_BITS = {
     "8 bits": ("bounded", 3, decide(fp8=ALL)),
@@ -178,8 +178,8 @@ def _model(name: str) -> Model:
         return depthwise_filters() if name == "depthwise" else expansions()
     if name == "bounded":
         return bounded()
-    if name == "made":
-        return made_diagonals()
+    if name in ("made", "small"):
+        return made_diagonals(side=8 if name == "made" else 5)
     if name == "scores":
         layers = (conv("conv", 3, 140, 3), Flatten("flat"), Dense("dense", 140 * 6 * 5, 300))
         return model_of(Network("n", picture(3, 6), layers, labels(300)))

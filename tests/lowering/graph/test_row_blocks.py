@@ -1,13 +1,17 @@
 """Depthwise convolutions in groups of rows: what can take them, and that they compute the same."""
 
 import itertools
+import math
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lowered import ALL, answers, assert_right, convolution_of, decide, decided, nanoseconds, nodes_of, planned
+from onnx_chain import Chain, ends
 from random_networks import conv, labels, model_of, picture
 from trninfer.kernels.convolution.forms import DEPTHWISE, ROW_BLOCKS, Form
 from trninfer.kernels.program import Convolution
@@ -16,6 +20,8 @@ from trninfer.lowering.describe import forms_by_layer
 from trninfer.lowering.emission.schedule import Region
 from trninfer.lowering.emission.weights import loads_of
 from trninfer.lowering.graph.row_blocks import multiplied
+from trninfer.lowering.passes.choose_forms import MOST_MULTIPLIED
+from trninfer.models import ImageInput, Model
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool, Transpose
 from trninfer.models.network import Network
 
@@ -79,7 +85,53 @@ def test_products_of_small_images(batch: int, dtype: str, side: tuple[int, int],
     plan = assert_right(network, wherever(Form.PRODUCTS), batch, dtype, forms=DEPTHWISE)
     nodes = nodes_of(plan.graph, "depthwise")
     assert all(node.convolution.form is Form.PRODUCTS for node in nodes)
-    assert sum(load.numbers for node in nodes for load in loads_of(plan.graph, node)) == 300 * size * size
+    pairs = math.prod(side) * math.prod(nodes[0].operation.shape[1:])
+    assert sum(load.numbers for node in nodes for load in loads_of(plan.graph, node)) == 300 * pairs
+
+
+@st.composite
+def on_small_images(draw: st.DrawFn) -> Network:
+    """A depthwise filter of any size, padding, stride and dilation, often larger than its image."""
+    side = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    size = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    dilation = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    spans = [(count - 1) * apart + 1 for count, apart in zip(size, dilation)]
+    padding = tuple(draw(st.integers(max(0, span - extent), span - 1)) for span, extent in zip(spans * 2, side * 2))
+    fields = {"kernel_size": size, "padding": padding, "dilation": dilation}
+    stride = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    activation = draw(st.sampled_from(["identity", "relu", "silu"]))
+    return depthwise(draw(st.sampled_from([5, 130, 260])), side, **fields, stride=stride, activation=activation)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    on_small_images(),
+    st.sampled_from(["float32", "bfloat16", "float16"]),
+    st.sampled_from([1, 2, 3, 4, 7, 16]),
+)
+def test_products_of_small_images_compute_the_same(network: Network, dtype: str, batch: int) -> None:
+    """The golden model agrees with ONNX Runtime on the import, and the launch with the golden model."""
+    image, layer = network.input, network.layers[1]
+    assert isinstance(image, ImageInput) and isinstance(layer, Conv2d)
+    channels, side = layer.out_channels, image.shape[1:]
+    outputs = layer.output_shape((channels, *side))[1:]
+    assume(math.prod(side) * math.prod(outputs) <= MOST_MULTIPLIED)
+    chain = Chain(*image.shape)
+    chain.conv((3, channels), (1, 1))
+    chain.add("Relu")
+    filters, bias = chain.weight(channels, 1, *layer.kernel_size), chain.weight(channels)
+    fields = {"pads": layer.padding, "strides": layer.stride, "dilations": layer.dilation, "group": channels}
+    chain.add("Conv", filters, bias, **fields)
+    if layer.activation == "silu":
+        before = chain.value
+        chain.add("Mul", chain.add("Sigmoid"), first=before)
+    chain.conv((channels, 8), (1, 1))
+    chain.add("GlobalAveragePool")
+    with tempfile.TemporaryDirectory() as folder:
+        imported = ends(chain, 8, Path(folder))
+    model = Model(imported.network, imported.tensors, {})
+    plan = assert_right(model, wherever(Form.PRODUCTS), batch, dtype, forms=DEPTHWISE)
+    assert any(getattr(node.operation, "form", None) is Form.PRODUCTS for node in plan.graph.nodes)
 
 
 def test_products_ignore_the_copies_of_another_reader() -> None:
@@ -101,11 +153,13 @@ def test_products_ignore_the_copies_of_another_reader() -> None:
     assert convolution_of(plan.graph, "depthwise").form is Form.PRODUCTS
 
 
-def test_small_images_are_multiplied_elementwise_where_that_is_quicker() -> None:
-    network = depthwise(300, (3, 3), kernel_size=(5, 5), padding=(2, 2, 2, 2))
+@pytest.mark.parametrize("size", [3, 5, 7])
+def test_small_images_are_multiplied_elementwise_where_that_is_quicker(size: int) -> None:
+    network = depthwise(300, (3, 3), kernel_size=(size, size))
     products, direct = (
         decided(network, each, 1, "bfloat16", DEPTHWISE) for each in (wherever(Form.PRODUCTS), Decisions())
     )
+    assert convolution_of(products.graph, "depthwise").form is Form.PRODUCTS
     assert nanoseconds(products, "bfloat16") < nanoseconds(direct, "bfloat16")
     large = decided(depthwise(128, (20, 20), kernel_size=(5, 5)), wherever(Form.PRODUCTS), 1, "bfloat16", DEPTHWISE)
     assert convolution_of(large.graph, "depthwise").form is Form.DIRECT
