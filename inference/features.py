@@ -110,7 +110,7 @@ def read_weights(folder: Path) -> Model:
     for name in ("W1", "b1", "W2", "b2"):
         size = _size(folder / f"{name}.bin")
         if not size or size % 4:
-            raise InputError(f"{folder / name}.bin: {size} bytes, which is not a multiple of 4 (float32)")
+            raise InputError(f"{folder / name}.bin: {size} bytes; expected a positive multiple of 4 (float32)")
         if size > MAX_LOADED_BYTES:
             raise InputError(f"{folder / name}.bin: {size} bytes; the limit is {MAX_LOADED_BYTES}")
         counts[name] = size // 4
@@ -141,7 +141,9 @@ def read_weights(folder: Path) -> Model:
 
 
 def _bin_rows(name: str, file: IO[bytes], size: int, features: int) -> FeatureRows:
-    if not size or size % (4 * features):
+    if not size:
+        raise InputError(f"{name}: contains no rows, because it is empty")
+    if size % (4 * features):
         raise InputError(
             f"{name}: its size, {size} bytes, is not a multiple of {4 * features} bytes, the size of a row "
             f"of {features} float32 values"

@@ -100,7 +100,7 @@ def spoil(folder: Path, name: str, count: int) -> None:
     [
         ("W1", D * H + 1, "W1.bin has 49 numbers, not a multiple of the 8 in b1.bin"),
         ("W2", H * C + 2, "W2.bin has 26 numbers, but b1.bin has 8 and b2.bin 3, which requires 24"),
-        ("b1", 0, "b1.bin: 0 bytes, which is not a multiple of 4 (float32)"),
+        ("b1", 0, "b1.bin: 0 bytes; expected a positive multiple of 4 (float32)"),
         (
             "W1",
             (D + 1) * H,

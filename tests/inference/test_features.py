@@ -43,7 +43,7 @@ def test_a_file_that_is_removed_meanwhile_is_still_there(tmp_path: Path) -> None
 
 BAD = {
     "size.bin": (bytes(17), "its size, 17 bytes, is not a multiple of 16 bytes, the size of a row of 4 float32 values"),
-    "empty.bin": (b"", "0 bytes"),
+    "empty.bin": (b"", "empty.bin: contains no rows, because it is empty"),
     "object.npy": (npy_header("(1,)", "'|O'") + b"\x80\x04N.", "never unpickled"),
     "absurd.npy": (npy_header("(999999999999, 4)"), "takes 15999999999984 bytes, but the file has 0"),
     "overflow.npy": (npy_header("(" + "9" * 40 + ", 4)"), "the file has 0"),
@@ -120,7 +120,7 @@ def test_bytes_are_read_in_the_format_that_they_begin_with() -> None:
         with read_feature_bytes("bytes", content, 4) as rows:
             assert np.array_equal(np.concatenate(list(rows.batches(2))), ROWS), form
     for content, message in (
-        (b"", "0 bytes"),
+        (b"", "contains no rows"),
         (b"a,b\n1,2", "expects"),
         (b"\x93NUMPY", "not a readable array"),
         (b"PK\3\4", "not a"),
