@@ -88,8 +88,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Leave what collecting made to the end of the process, and look for garbage as rarely as the program does."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave what collecting made to the end of the process, and look for garbage as rarely as the program does.
+
+    Keep the width of pytest's own lines: tests set COLUMNS, also to what is no width.
+    """
+    if session.config.pluginmanager.has_plugin("terminalreporter"):
+        writer = session.config.get_terminal_writer()
+        writer.fullwidth = writer.fullwidth
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
