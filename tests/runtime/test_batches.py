@@ -72,8 +72,7 @@ def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
     random = np.random.default_rng(seed)
     combinations, batches = list(COMBINATIONS), len(BATCHES)
     if not pytestconfig.getoption("--all-combinations"):
-        some = (seed % len(COMBINATIONS), int(random.integers(len(COMBINATIONS))))
-        combinations, batches = [COMBINATIONS[number] for number in some], 2
+        combinations, batches = [COMBINATIONS[7 * seed % len(COMBINATIONS)]], 2  # each dtype on each target in turn
     wrong = []
     for dtype, (target, lnc) in combinations:
         sizes = random.permutation(BATCHES)[:batches].tolist()
