@@ -159,6 +159,29 @@ def test_what_nobody_waits_for_any_more_loses_its_place() -> None:
     assert results == ["first", "last"] and seen == [["first"], ["last"]]
 
 
+def test_drop_cancels_also_what_another_worker_was_to_do_again() -> None:
+    hold = threading.Event()
+    starts: list[int] = []
+
+    class Second(Echo):
+        def begin(self) -> str:
+            starts.append(1)
+            if len(starts) > 1:
+                hold.wait(30)
+            return "1"
+
+    async def work(pool: WorkerPool) -> list[bool]:
+        futures = [pool.submit("deadly"), pool.submit("next")]
+        while len(starts) < 2:
+            await asyncio.sleep(0.001)
+        pool.drop()
+        hold.set()
+        return [future.cancelled() for future in futures]
+
+    cancelled, *_ = run(work, PoolRules(1, 1, 0.0, 5.0), lambda number: Second([]))
+    assert cancelled == [True, True]
+
+
 def test_several_workers_share_the_work() -> None:
     hold = threading.Event()
     seen: list[list[Any]] = []
@@ -243,6 +266,31 @@ def test_a_worker_that_comes_back_late_is_waited_for(monkeypatch: pytest.MonkeyP
 
 
 FOR_RUN = PoolRules(workers=2, max_batch=1, max_delay=0.0, timeout=None, for_run=True)
+
+
+def test_a_run_has_as_many_workers_as_inputs() -> None:
+    hold = threading.Event()
+    seen: list[list[Any]] = []
+    started: list[int] = []
+
+    def start(number: int) -> Echo:
+        started.append(number)
+        return Echo(seen, hold)
+
+    async def work(pool: WorkerPool) -> list[Any]:
+        first = pool.submit(1)
+        await asyncio.sleep(0.1)
+        assert started == [0] and not pool.waiting
+        second = pool.submit(2)
+        while pool.workers_ready < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        assert started == [0, 1] and not pool.waiting and not seen
+        hold.set()
+        return await asyncio.gather(first, second)
+
+    results, *_ = run(lambda pool: asyncio.wait_for(work(pool), 60), FOR_RUN, start)
+    assert results == [1, 2]
 
 
 class Weak(Echo):
