@@ -203,3 +203,30 @@ def test_what_nothing_can_be_divided_by_is_no_scale(largest: float) -> None:
         assert all(np.isfinite(column).all() and column.any() for column in scaled(graph, node_of(graph, name)))
     filters = np.full((2, 3, 1, 1), np.float32(largest))
     np.testing.assert_array_equal(scales_of_weights(filters), np.ones(2))
+
+
+def _largest_of(activation: str, parameters: tuple[float, ...], seen: float) -> float | None:
+    """The largest magnitude that the value of a layer is scaled for, or None if it has no scale."""
+    layers = (
+        Conv2d("first", 3, 16, (3, 3), (1, 1, 1, 1), activation="relu"),
+        Conv2d("a", 16, 24, (1, 1), activation=activation, activation_parameters=parameters),
+        Conv2d("b", 24, 8, (1, 1), activation="relu"),
+        Flatten("flat"),
+        Dense("last", 8 * 64, 5),
+    )
+    network = Network("n", picture(3, 8, 8), layers, labels(5))
+    graph = lower_layers(model_of(network), BFLOAT16, EightBits(lambda name: seen, True))
+    largest = node_of(graph, "a").largest
+    return None if largest is None else float(largest.make())
+
+
+def test_bounds_on_both_sides_limit_the_scale_of_a_clip() -> None:
+    assert _largest_of("clip", (-16.0, 4.0), 9.0) == 16 / HEADROOM
+    assert _largest_of("clip", (-4.0, 16.0), 9.0) == 16 / HEADROOM
+    assert _largest_of("clip", (-16.0, 4.0), 1.0) == 1.0
+
+
+def test_values_that_have_no_scale_are_neither_too_small_nor_too_large() -> None:
+    assert _largest_of("gelu", (), 0.2) is None
+    assert _largest_of("gelu", (), 1.0) == LARGEST / HEADROOM
+    assert _largest_of("gelu", (), 1000.0) is None

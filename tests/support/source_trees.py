@@ -6,11 +6,13 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from trninfer.simulator.machine.syntax import parse
+
 
 @cache
 def tree_of(path: Path) -> ast.Module:
     """Return the syntax tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return parse(path.read_text(encoding="utf-8"))
 
 
 @cache

@@ -57,3 +57,10 @@ def test_an_image_that_sbuf_cannot_hold_is_pooled_as_a_whole(method: str, expect
     assert session.launches_note is None
     x = np.random.default_rng(2).standard_normal((1, 2, 398, 398)).astype(np.float32)
     np.testing.assert_allclose(session.run(x).probabilities, expected(x, axis=(2, 3)), atol=1e-5)
+
+
+def test_only_the_pool_over_rows_is_an_output() -> None:
+    layers = (Conv2d("conv", 3, 8, (3, 3)), Pool("pool", "average", (7, 5), (1, 1)), Flatten("flat"))
+    graph = split_means(graph_of(Network("n", picture(3, 9, 7), layers, (), Output("values"))))
+    across, rows = nodes_of(graph, "pool")
+    assert across.output is None and rows.output is not None

@@ -33,6 +33,9 @@ def test_rows_and_columns_that_a_pool_leaves_are_not_computed() -> None:
     alone = [conv("a", 3, 8, 3), pool, conv("b", 8, 8, 1)]
     assert convolution_of(graph_of(ending_in_dense((3, 9, 7), alone)), "a").shape == (8, 8, 6)
     assert convolution_of(graph_of(ending_in_dense((3, 9, 7), alone)), "a").padding == (1, 1, 0, 0)
+    moving = [Conv2d("a", 3, 8, (3, 3), (1, 1, 3, 3), stride=(2, 2)), pool, conv("b", 8, 8, 1)]
+    assert convolution_of(graph_of(ending_in_dense((3, 7, 7), moving)), "a").shape == (8, 4, 4)
+    assert convolution_of(graph_of(ending_in_dense((3, 7, 7), moving)), "a").padding == (1, 1, 1, 1)
     unpadded = [conv("a", 3, 8, 1), pool, conv("b", 8, 8, 1)]
     assert convolution_of(graph_of(ending_in_dense((3, 9, 7), unpadded)), "a").shape == (8, 9, 7)
     both: list[Layer] = [conv("a", 3, 8, 3), pool, Conv2d("b", 8, 8, (2, 2), stride=(2, 2), inputs=("a",))]

@@ -72,6 +72,16 @@ def test_predicates_of_any_dtype(dtype, line, kept):
     assert np.array_equal(run_migrated(body, SQUARE, predicate, parameters="a, b"), golden)
 
 
+def test_a_predicate_of_the_right_dtype_is_reversed_too():
+    predicate = (np.arange(32).reshape(8, 4) % 3 == 0).astype(np.uint8)
+    body = (
+        f"{OUT}x = nl.load(a)\np = nl.load(b, dtype=nl.uint8)\nt = nl.zeros((8, 4), dtype=nl.float32)\n"
+        "nisa.tensor_copy_predicated(src=x, dst=t, predicate=p, reverse_pred=True)\nnl.store(out, t)\nreturn out"
+    )
+    found = run_migrated(body, SQUARE, predicate, parameters="a, b")
+    assert np.array_equal(found, np.where(predicate, 0, SQUARE))
+
+
 @pytest.mark.parametrize("value", ["7", "-2.5", "number"])
 def test_a_number_is_stored(value):
     found = run_migrated(f"{OUT}number = 3\nnl.store(out, {value})\nreturn out", SQUARE)

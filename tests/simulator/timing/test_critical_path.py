@@ -200,3 +200,19 @@ def test_the_path_goes_on_at_the_core_that_came_later() -> None:
     assert run.critical.by_resource["other_core"] == pytest.approx(run.prediction.machine.barrier_ns / 1000, rel=0.1)
     saved = run.latency_us - run.what_if("scalar")
     assert saved == pytest.approx(run.critical.by_resource["scalar"] / 2, rel=0.01)
+
+
+@nki.jit
+def loaded_by_gpsimd(a: Any) -> Any:
+    """A load that the GpSimd Engine triggers, and a store."""
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a, dge_mode=nisa.dge_mode.swdge)
+    nisa.dma_copy(dst=out, src=tile, dge_mode=nisa.dge_mode.hwdge)
+    return out
+
+
+def test_a_dma_that_gpsimd_triggers_is_its_time() -> None:
+    run = simulator.run(loaded_by_gpsimd, simulator.TensorSpec((128, 512), "float32"), functional=False)
+    assert run.critical_path[0].resource == "gpsimd"
+    assert "dma_issue" in {step.resource for step in run.critical_path}

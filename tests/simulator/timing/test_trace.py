@@ -15,7 +15,7 @@ import pytest
 from trninfer import simulator
 from trninfer.kernels import matmul_tiled, vector_add_stream
 from trninfer.simulator import TensorSpec
-from trninfer.simulator.timing.trace import chrome_trace
+from trninfer.simulator.timing.trace import chrome_trace, place
 
 SCRIPT = """
 import sys
@@ -196,3 +196,9 @@ def test_wrong_use_of_the_command(tmp_path: Path) -> None:
     assert start("--help").stdout.startswith("usage: ")
     target = start(script(tmp_path, SCRIPT), NEURON_PLATFORM_TARGET_OVERRIDE="trn9")
     assert target.returncode == 2 and "trn9" in target.stderr and "Traceback" not in target.stderr
+
+
+def test_queues_follow_the_engines_in_the_order_of_their_numbers() -> None:
+    tracks = ["core 0 dma 2", "core 0 dma 10", "core 0 vector", "core 1 launch", "core 0 tensor"]
+    expected = ["core 0 tensor", "core 0 vector", "core 0 dma 2", "core 0 dma 10", "core 1 launch"]
+    assert sorted(tracks, key=place) == expected
