@@ -73,7 +73,8 @@ def test_a_graph_that_suppresses_boxes_is_imported_up_to_their_table(width: int,
         chain.add("Reshape", chain.constant([1, 3, width, -1]))
         chain.add("Transpose", perm=[0, 1, 3, 2])
         levels.append(chain.add("Reshape", chain.constant([1, -1, width])))
-    rows = chain.add("Concat", *levels[1:], first=levels[0], axis=1)
+    chain.add("Concat", *levels[1:], first=levels[0], axis=1)
+    rows = chain.add("Sigmoid")
     if width == 6:
         rows = chain.add("Slice", chain.constant([0]), chain.constant([50]), chain.constant([1]))
     boxes = chain.add("Slice", chain.constant([0]), chain.constant([4]), chain.constant([2]), first=rows)
