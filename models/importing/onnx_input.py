@@ -175,19 +175,31 @@ def _sizes_by_weights(
     sizes: list[int | None], part: Cut, constants: Mapping[str, np.ndarray], name: str
 ) -> list[int | None]:
     """Fill in the number of channels or features from the first weights if the input does not fix it."""
-    node, _ = _first_reader(part.nodes, name, (*_BETWEEN, "Transpose", "Pad"))
+    node, names = _first_reader(part.nodes, name, (*_BETWEEN, "Transpose", "Pad"))
     weight = constants.get(node.inputs[1]) if node is not None and len(node.inputs) > 1 else None
     if node is None or weight is None:
         return sizes
     known = list(sizes)
     if node.op.endswith("Conv") and weight.ndim == len(sizes) and len(sizes) > 2:
         axis = len(sizes) - 1 if _first(part.nodes, {}, name) == "NHWC" else 1
-        known[axis] = known[axis] or weight.shape[1] * integer(node, "group", 1)
+        pads = [other for other in part.nodes if other.op == "Pad" and other.inputs[0] in names]
+        added = sum(_padded(pad, constants, axis, len(sizes)) for pad in pads)
+        known[axis] = known[axis] or weight.shape[1] * integer(node, "group", 1) - added
     elif node.op == "BatchNormalization" and len(sizes) > 1:
         known[1] = known[1] or len(weight)
     elif node.op in ("Gemm", "MatMul") and weight.ndim == 2:
         known[-1] = known[-1] or weight.shape[bool(integer(node, "transB", 0))]
     return known
+
+
+def _padded(pad: Node, constants: Mapping[str, np.ndarray], axis: int, rank: int) -> int:
+    """Return the number of entries that a Pad adds along an axis of its input, or 0 if its pads are not constant."""
+    given = [constants.get(name) for name in (*pad.inputs, "", "", "")]
+    pads = np.asarray(pad.attributes.get("pads", ()) if given[1] is None else given[1]).ravel()
+    axes = list(range(rank)) if given[3] is None else [int(place) % rank for place in given[3].ravel()]
+    if axis not in axes or len(pads) != 2 * len(axes):
+        return 0
+    return int(pads[axes.index(axis)] + pads[axes.index(axis) + len(axes)])
 
 
 def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_several: bool) -> bool:

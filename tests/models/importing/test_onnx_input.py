@@ -52,6 +52,21 @@ def test_an_input_that_no_output_needs_is_ignored(tmp_path: Path) -> None:
     assert checked(chain.model(), tmp_path).network.input == FeatureInput(4)
 
 
+@pytest.mark.parametrize("opset", [10, 13, 18])
+def test_channels_that_are_padded_before_the_first_weights_are_not_counted(opset: int, tmp_path: Path) -> None:
+    chain = Chain("channels", 8, 8)
+    if opset == 10:
+        chain.add("Pad", pads=[0, 1, 0, 0, 0, 2, 0, 0])
+    elif opset == 13:
+        chain.add("Pad", chain.constant([0, 1, 1, 1, 0, 2, 1, 1]))
+    else:
+        chain.add("Pad", chain.constant([1, 0, 2, 0]), "", chain.constant([-3, 3]))
+    chain.conv((6, 4), pads=[1] * 4)
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    assert checked(chain.model(opset), tmp_path).network.input.shape == (3, 8, 8)
+
+
 @pytest.mark.parametrize("kind", ["conv", "norm", "keras", "shape first", "pad"])
 def test_channels_that_are_not_fixed_follow_from_the_first_weights(kind: str, tmp_path: Path) -> None:
     """As Hugging Face's exporter names the axes: batch_size, num_channels, height, width. ViT reads the batch size
