@@ -15,6 +15,7 @@ from ..errors import ModelError
 from .importer import Importer
 from .onnx_attributes import integer, number
 from .onnx_file import Attribute, Node
+from .operators.comparing import is_zero_or_one
 
 MASKED = np.finfo(np.float32).min  # added to scores that are masked
 
@@ -105,8 +106,10 @@ def _with_mask(
     if group and rank > 2:
         raise ModelError("attention with a mask, in which groups of heads share keys, is not supported")
     known = importer.constants.get(mask)
+    if known is None and is_zero_or_one(importer, importer.views[mask]):
+        return nodes.add("Where", [mask, scores, nodes.constant(float(MASKED))])
     if known is None:
-        raise ModelError("attention with a mask that depends on the input is not supported")
+        return nodes.add("Add", [scores, mask])
     numbers = np.where(known, 0, MASKED) if known.dtype == bool else np.maximum(known, MASKED)
     return nodes.add("Add", [scores, nodes.constant(numbers.astype(np.float32))])
 

@@ -34,6 +34,11 @@ CASES: dict[str, dict[str, Any]] = {
     "numbers by head": {"mask": "by head"},
     "other values": {"values": 6},
 }
+BY_DATA: dict[str, dict[str, Any]] = {
+    "numbers": {"mask": "numbers by data"},
+    "numbers, together": {"mask": "numbers by data", "flat": True},
+    "condition": {"mask": "condition by data"},
+}
 
 
 def attention(
@@ -60,9 +65,15 @@ def attention(
     if mask == "bool":
         ones = chain.constant((random.random((queries, 7)) < 0.6) | (np.arange(7) == 0))
         parts.append(chain.add("Cast", first=ones, to=TensorProto.BOOL))
-    elif mask:
+    elif mask and not mask.endswith("by data"):
         bias = random.standard_normal((1, heads, queries, 7) if mask == "by head" else (queries, 7))
         parts.append(chain.constant(np.where(np.arange(7) == 3, -np.inf, bias) if mask == "infinite" else bias))
+    if mask.endswith("by data"):
+        chain.add("MatMul", chain.weight(5, heads * 7), first=tokens)
+        chain.add("Reshape", chain.constant([0, 0, heads, 7]))
+        parts.append(chain.add("Transpose", perm=[0, 2, 1, 3]))
+    if mask == "condition by data":
+        parts[-1] = chain.add("Greater", chain.constant(-2.0))
     if flat:
         attributes |= {"q_num_heads": heads, "kv_num_heads": shared}
     chain.add("Attention", *parts[1:], first=parts[0], **attributes)
@@ -77,6 +88,12 @@ def attention(
 def test_attention_of_newer_opsets(case: str, opset: int, tmp_path: Path) -> None:
     imported = assert_imports(attention(**CASES[case]), tmp_path, opset)
     assert sum(isinstance(layer, Attention) for layer in imported.network.layers) == 1
+
+
+@pytest.mark.parametrize("case", list(BY_DATA))
+def test_masks_that_depend_on_the_input(case: str, tmp_path: Path) -> None:
+    """Relative positions that depend on the queries, as in SAM and ViTDet."""
+    assert_imports(attention(**BY_DATA[case]), tmp_path, 23)
 
 
 @pytest.mark.parametrize("case", ["heads together", "shared keys", "causal and numbers"])
