@@ -14,6 +14,7 @@ from .tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped
 GROUP_NORM_PIXELS = 4096  # pixels of a channel processed together: 16 KiB of a partition in float32
 MOST_POWERS = 64  # for up to this many images, powers are faster than a lookup table
 MOST_IN_PSUM = 2  # for up to this many tiles, sums stay in PSUM
+MOST_SUMMED = 512  # up to this many pixels, sums of squares are as exact as 16-bit pixels
 MANY_PIXELS = 256  # for this many pixels per image or more, one instruction per image is as fast
 
 
@@ -71,7 +72,8 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
     scales, shifts, epsilon = numbers
     _, images, rows, columns = sources[0].shape
     by_image = images == 1 or rows * columns >= MANY_PIXELS
-    same = group_matrices(parts, each, 1.0 / (each if by_image else each * rows * columns))
+    are_means = by_image and not _are_summed(sources[0])  # the numbers that are summed over groups
+    same = group_matrices(parts, each, 1.0 / (each if are_means else each * rows * columns))
     most = max(1, GROUP_NORM_PIXELS // (rows * columns))
     for some in even_tiles(images, min(most, nl.tile_size.psum_bank_fmax)):
         means, variances = (_statistics_by_image if by_image else _statistics)(same, sources, some)
@@ -101,9 +103,13 @@ def _statistics_by_image(same, sources, images):
     The variance of a group is the mean of the variances of its channels plus the mean squared difference between the
     means of the channels and the mean of the group.
     """
+    if _are_summed(sources[0]):
+        return _pooled(same, [_sums_and_squares(tile) for tile in sources])
     moments = [_moments(tile, images) for tile in sources]
     if images.size == 1 and sources[0].dtype != nl.float32:
-        return _pooled(same, moments)
+        for tile_moments in moments:
+            _square(tile_moments[:, :, 1], tile_moments[:, :, 0], nl.add, tile_moments[:, :, 1])
+        return _pooled(same, [tile_moments[:, 0] for tile_moments in moments])
     means = _over_groups(same, [tile_moments[:, :, 0] for tile_moments in moments])
     spreads = []
     for tile_moments, mean in zip(moments, means):
@@ -114,16 +120,32 @@ def _statistics_by_image(same, sources, images):
     return means, _over_groups(same, spreads)
 
 
+def _are_summed(tile):
+    """True if the pixels of a tile and their squares are summed at the same time: one small image of 16-bit pixels."""
+    _, images, rows, columns = tile.shape
+    return images == 1 and tile.dtype != nl.float32 and rows * columns <= MOST_SUMMED
+
+
+def _sums_and_squares(tile):
+    """Return the sum of the pixels of each channel of an image and the sum of their squares: float32 [P, 2].
+
+    The Vector Engine sums the pixels while the Scalar Engine sums the squares.
+    """
+    sums = nl.ndarray((tile.shape[0], 2), dtype=nl.float32, buffer=nl.sbuf)
+    squares = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=sums[:, 0:1], op=nl.add, data=tile, axis=(1, 2, 3))
+    nisa.activation_reduce(dst=squares, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=sums[:, 1:2])
+    return sums
+
+
 def _pooled(same, moments):
     """Return the mean and variance of each group in an image of 16-bit pixels, for which one sum over each group
-    suffices.
+    suffices. `moments` are the means of the pixels and of their squares, or their sums: float32 [P, 2] for each tile.
 
     The variance of a group is the mean of its squares minus the square of its mean, at least 0. If the mean is large,
     the difference has few digits, but still more than 16-bit pixels have.
     """
-    for tile_moments in moments:
-        _square(tile_moments[:, :, 1], tile_moments[:, :, 0], nl.add, tile_moments[:, :, 1])
-    pairs = _over_groups(same, [tile_moments[:, 0] for tile_moments in moments])
+    pairs = _over_groups(same, moments)
     means, variances = [pair[:, 0:1] for pair in pairs], []
     for pair, mean in zip(pairs, means):
         variance = nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf)

@@ -27,6 +27,8 @@ CASES = [
     ((1, 3, 70, 90), 3),
     ((1, 129, 1, 1), 129),
     ((1, 130, 64, 65), 1),
+    ((1, 260, 12, 12), 1),
+    ((1, 260, 6, 6), 13),
 ]
 
 
@@ -66,9 +68,10 @@ def test_a_large_mean_costs_no_digits() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
-def test_16_bit_pixels_of_large_means(batch: int, dtype: Any) -> None:
+@pytest.mark.parametrize("side", [(64, 65), (16, 32), (3, 5)])
+def test_16_bit_pixels_of_large_means(batch: int, dtype: Any, side: tuple[int, int]) -> None:
     """Their variance is a difference of two sums, which must not be negative for groups whose pixels are all equal."""
-    x = (normal((batch, 28, 64, 65), np.float32) + np.float32(20)).astype(dtype)
+    x = (normal((batch, 28, *side), np.float32) + np.float32(20)).astype(dtype)
     x[0] = np.repeat(np.linspace(20, 150, 4), 7)[:, None, None].astype(dtype)
     scale, shift = np.ones(28, np.float32), np.zeros(28, np.float32)
     expected = run_onnx("GroupNormalization", x.astype(np.float32), scale, shift, num_groups=4, epsilon=1e-5)
