@@ -94,10 +94,7 @@ def import_model(
         except ModelError as error:
             raise UsageError(f"{model}: {error}; --unchecked imports it anyway") from None
         if trial is not None and not trial.passed:
-            complain(
-                f"{model}: the simulator computes the imported network incorrectly; "
-                f"nothing was written ({_tried(trial)})"
-            )
+            complain(f"{model}: the simulator runs this network incorrectly; nothing was written ({_tried(trial)})")
             raise typer.Exit(CHECK_FAILED)
         checked = check_pictures(staged.model, check_folder, expect) if check_folder is not None else None
         try:

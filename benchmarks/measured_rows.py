@@ -1,8 +1,8 @@
 """Compare single instructions in 57 hardware profiles (data/measured/) with the model's costs.
 
-A row is compared if it contains a time of an undisturbed instruction, as the tenth percentile of at least FEWEST
-executions: the time until its result was visible (`duration`), or the time from its start to the start of the next
-instruction of the same kind (`interval`).
+A row is compared if it contains the tenth percentile of at least FEWEST executions, which is the time of an undisturbed
+instruction: the time until its result was visible (`duration`), or until the next instruction of the same kind started
+(`interval`).
 """
 
 from __future__ import annotations

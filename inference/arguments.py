@@ -27,33 +27,23 @@ MAX_CORES = 4096
 
 @dataclass(frozen=True)
 class RunArguments:
-    """Options for running a network. Raises ArgumentError if a value is not allowed.
+    """Options for running a network. Raises ArgumentError if a value is not allowed."""
 
-    `dtype` applies to weights and data; `target` is the chip (None for the default of the command line); `backend` is
-    "auto", "neuron" or "sim". A launch processes at most `batch_size` inputs, and a prediction contains at most `top_k`
-    labels. Batches are distributed over `cores` workers, or over the workers of the Ray `cluster` at the given address.
-
-    `layout` specifies whether arrays have channels first or last. By default, arrays of numbers use the layout of the
-    model file, and arrays of pixels have channels last. `on_error` specifies whether to raise an exception for the
-    first unusable input, or to collect all unusable inputs. `lnc` is the number of NeuronCores, 1 or 2, that form a
-    logical core. `launches` is "network" (as few launches as possible) or "layer". In float8_e4m3, `eight_bits` selects
-    the layers that use 8 bits, "inner" or "all", and `calibrate` is a folder of pictures from which the scales are
-    computed.
-    """
-
-    dtype: Dtype = "float32"
-    target: Target | None = None
+    dtype: Dtype = "float32"  # of weights and data
+    target: Target | None = None  # None for the default of the command line
     backend: BackendName = "auto"
-    batch_size: int = 16
-    top_k: int = 5
-    cores: int = 1
-    cluster: str | None = None
+    batch_size: int = 16  # maximum number of inputs per launch
+    top_k: int = 5  # maximum number of labels per prediction
+    cores: int = 1  # number of workers
+    cluster: str | None = None  # address of a Ray cluster, whose workers run the batches
+    # whether arrays have channels first or last; by default, arrays of numbers have the layout of the model file, and
+    # arrays of pixels have channels last
     layout: Layout | None = None
-    on_error: OnError = "raise"
-    lnc: int = 1
-    launches: Per = "network"
-    eight_bits: EightBitLayers = "inner"
-    calibrate: str | os.PathLike[str] | None = None
+    on_error: OnError = "raise"  # raise an exception for the first unusable input, or collect all of them
+    lnc: int = 1  # number of NeuronCores, 1 or 2, that form a logical core
+    launches: Per = "network"  # as few launches as possible, or at least one per layer
+    eight_bits: EightBitLayers = "inner"  # the layers that use 8 bits in float8_e4m3
+    calibrate: str | os.PathLike[str] | None = None  # folder of pictures from which the scales are computed
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, tuple(NETWORK_DTYPES))

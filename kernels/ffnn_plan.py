@@ -45,17 +45,14 @@ class FusedPlan:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The numbers of rows, features, hidden units and classes of a network, and the bytes per element.
-
-    `is_pitched`: whether its weights are slow to load because parts of their rows share few HBM channels.
-    """
+    """The numbers of rows, features, hidden units and classes of a network, and the bytes per element."""
 
     rows: int
     features: int
     hidden: int
     classes: int
     item_bytes: int
-    is_pitched: bool = False
+    is_pitched: bool = False  # whether its weights are slow to load because parts of their rows share few HBM channels
 
     @property
     def panel_bytes(self) -> int:

@@ -97,15 +97,13 @@ class WriteRegion:
 
 @dataclass(frozen=True)
 class Unit:
-    """The weights of an input tile for an output tile: `elements` per partition, starting at `first` in their load.
-
-    `is_diagonal`: the unit contains one number per channel and matrix, which the chip expands to diagonal matrices.
-    """
+    """The weights of an input tile for an output tile: `elements` per partition, starting at `first` in their load."""
 
     out_tile: int
     in_tile: int
     first: int
     elements: int
+    # the unit contains one number per channel and matrix, which the chip expands to diagonal matrices
     is_diagonal: bool = False
 
 
@@ -133,13 +131,13 @@ class WeightLoad:
     """Weights that are loaded together: `elements` on each of `rows` partitions, starting at element `first` of each
     partition of `run`.
 
-    The first output tile that needs its units is `out_tile`. `run`: the DMA that fetches the weights, which small loads
-    share; empty until a position is assigned.
+    The first output tile that needs its units is `out_tile`.
     """
 
     out_tile: int
     rows: int
     units: tuple[Unit, ...]
+    # the DMA that fetches the weights, which small loads share; empty until a position is assigned
     run: WeightRun = WeightRun(0, 0, 0)
     first: int = 0
 
@@ -163,13 +161,12 @@ class WeightLoad:
 class WeightsAt:
     """The weights of an operation, described by the loads that fetch them, in the order in which output tiles need
     them.
-
-    `are_resident`: whether the weights are loaded once per stage and stay in SBUF. `is_fp8`: whether the weights are in
-    8 bits, divided by a scale for each output channel; they are then loaded from the array of 8-bit weights.
     """
 
     loads: tuple[WeightLoad, ...] = ()
-    are_resident: bool = False
+    are_resident: bool = False  # whether the weights are loaded once per stage and stay in SBUF
+    # whether the weights are in 8 bits, divided by a scale for each output channel; they are then loaded from the array
+    # of 8-bit weights
     is_fp8: bool = False
 
 

@@ -93,7 +93,7 @@ class RowFoldPool(Operation):
 
     `start` is the row of the first tap of the first output, counted in the groups of the input. `offset` is the number
     of rows above the image in the first group of the output, or -1 if rows are not grouped. `image_rows` is the number
-    of output rows that are inside the image. `copies`: copies of the output on later partitions.
+    of output rows that are inside the image.
     """
 
     kernel: Pair
@@ -104,7 +104,7 @@ class RowFoldPool(Operation):
     offset: int
     image_rows: int
     row_fold: RowFold = NO_ROW_FOLD
-    copies: Copies = ONE_COPY
+    copies: Copies = ONE_COPY  # copies of the output on later partitions
 
     cuts_channels: ClassVar[bool] = True
     packing: ClassVar[Packing] = Packing.ANY

@@ -29,19 +29,17 @@ MOST_ANSWERS = 8192  # maximum number of values of an image that are searched to
 class GraphBuilder:
     """The nodes added so far and, for each name, the channels that it denotes and its shape as an image.
 
-    A name is either the name of a layer or an `inner` name, which denotes an intermediate value of a layer. `inputs`:
-    the (C, H, W) of each input. `is_whole`: whether the nodes form a whole network, so that the host may rearrange its
-    input. `owners`: the layer of each inner name.
+    A name is either the name of a layer or an `inner` name, which denotes an intermediate value of a layer.
     """
 
     model: Model
     dtype: np.dtype[Any]
-    inputs: tuple[Shape, ...]
+    inputs: tuple[Shape, ...]  # the (C, H, W) of each input
     places: dict[str, Channels]
     shapes: dict[str, Shape]
     nodes: list[Node] = field(default_factory=list)
-    is_whole: bool = True
-    owners: dict[str, str] = field(default_factory=dict)
+    is_whole: bool = True  # whether the nodes form a whole network, so that the host may rearrange its input
+    owners: dict[str, str] = field(default_factory=dict)  # the layer of each inner name
 
     @staticmethod
     def start(model: Model, dtype: np.dtype[Any], image: Shape) -> GraphBuilder:

@@ -17,20 +17,16 @@ FREE = 12  # percent of an SBUF partition reserved for the compiler, whose alloc
 
 @dataclass(frozen=True)
 class LoweringConfig:
-    """Settings that all launches of a network share.
+    """Settings that all launches of a network share."""
 
-    `target`: the hardware target, which determines the SBUF size and the instruction costs. `itemsize`: bytes per
-    element. `forms`: the forms of minimal filtering that may replace direct multiplication of 3x3 filters if they are
-    faster. `cache`: the cache of plans; by default, the user's cache. `cores`: the number of cores that share a launch.
-    `eight_bits`: the tensors of the network that are stored in 8 bits, or None.
-    """
-
-    target: str
-    itemsize: int
+    target: str  # the hardware target, which determines the SBUF size and the instruction costs
+    itemsize: int  # bytes per element
+    # the forms of minimal filtering that may replace direct multiplication of 3x3 filters if they are faster
     forms: tuple[Form, ...] = ()
+    # the cache of plans; by default, the user's cache
     cache: PlanCache = field(default_factory=lambda: PlanCache(plan_folder()))
-    cores: int = 1
-    eight_bits: EightBits | None = None
+    cores: int = 1  # the number of cores that share a launch
+    eight_bits: EightBits | None = None  # the tensors of the network that are stored in 8 bits, or None
 
     @cached_property
     def cost_model(self) -> CostModel:

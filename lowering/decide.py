@@ -25,12 +25,11 @@ from .plan_cache import PlanCache, TuningRecord
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A graph to be planned as one launch, and the parameters of the plan; see `LaunchPlanner`. `pictures`: the batch
-    size, for all cores together."""
+    """A graph to be planned as one launch, and the parameters of the plan; see `LaunchPlanner`."""
 
     graph: Graph
     config: LoweringConfig
-    pictures: int
+    pictures: int  # the batch size, for all cores together
     most: int
 
     def hollow(self) -> PlanRequest:

@@ -41,15 +41,11 @@ Largest = Callable[[str], float]  # returns the largest magnitude of a layer's v
 
 @dataclass(frozen=True)
 class EightBits:
-    """The tensors that are stored in 8 bits: weights and, depending on the target, values.
+    """The tensors that are stored in 8 bits: weights and, depending on the target, values."""
 
-    `largest`: returns the largest magnitude of a layer's value. `values`: also store the values of layers in 8 bits.
-    `are_all`: include the weights of the first and the last layer.
-    """
-
-    largest: Largest
-    values: bool
-    are_all: bool = False
+    largest: Largest  # returns the largest magnitude of a layer's value
+    values: bool  # also store the values of layers in 8 bits
+    are_all: bool = False  # include the weights of the first and the last layer
 
 
 def quantize_graph(graph: Graph, network: Network, layers: dict[int, str], eight_bits: EightBits) -> Graph:

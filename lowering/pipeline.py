@@ -28,8 +28,7 @@ from .passes.check import check_margins, check_order, check_tiles
 class LaunchPlan:
     """A launch: its program, its weights, and how the host arranges its input.
 
-    `nanoseconds` and `instructions` are predictions for the whole launch; 0 if they have not been determined. `cores`:
-    the number of cores that run the launch, each of which processes `program.pictures` pictures of the batch.
+    `nanoseconds` and `instructions` are predictions for the whole launch; 0 if they have not been determined.
     """
 
     emitted: LoweredProgram
@@ -37,6 +36,7 @@ class LaunchPlan:
     decisions: Decisions
     nanoseconds: float = 0.0
     instructions: int = 0
+    # the number of cores that run the launch, each of which processes `program.pictures` pictures of the batch
     cores: int = 1
 
     def on_one_core(self) -> LaunchPlan:
@@ -123,14 +123,11 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps of lowering a graph to a launch that all candidates share.
-
-    `forms`: the forms of convolutions in addition to the direct one. `budget_bytes`: bytes of an SBUF partition.
-    """
+    """The steps of lowering a graph to a launch that all candidates share."""
 
     graph: Graph
-    forms: tuple[Form, ...]
-    budget_bytes: int
+    forms: tuple[Form, ...]  # the forms of convolutions in addition to the direct one
+    budget_bytes: int  # bytes of an SBUF partition
     passes: tuple[Pass, ...] = field(init=False, compare=False, repr=False)
     _layouts: dict[Hashable, WeightLayout] = field(init=False, default_factory=dict, compare=False, repr=False)
     _known: dict[Hashable, Graph] = field(init=False, default_factory=dict, compare=False, repr=False)

@@ -22,22 +22,18 @@ class ShownPass:
 
 @dataclass(frozen=True)
 class ShownLaunch:
-    """A launch at each step between its layers and the program of a kernel.
-
-    `pictures`: the batch size. `predicted_us`: the predicted time of its instructions, without the fixed cost of a
-    launch. If the plan does not include costs, `predicted_us` and `instructions` are None. `decisions`: the choices
-    that were made, in JSON form. `passes`: the passes in order; empty for a single kernel. `schedule`: the schedule of
-    the last graph, with one line per stage and per region.
-    """
+    """A launch at each step between its layers and the program of a kernel."""
 
     name: str
     kernel: str
-    pictures: int
+    pictures: int  # the batch size
+    # the predicted time of its instructions, without the fixed cost of a launch. If the plan does not include costs,
+    # `predicted_us` and `instructions` are None
     predicted_us: float | None = None
     instructions: int | None = None
-    decisions: tuple[dict[str, Any], ...] | None = None
-    passes: tuple[ShownPass, ...] = ()
-    schedule: tuple[str, ...] = ()
+    decisions: tuple[dict[str, Any], ...] | None = None  # the choices that were made, in JSON form
+    passes: tuple[ShownPass, ...] = ()  # the passes in order; empty for a single kernel
+    schedule: tuple[str, ...] = ()  # the schedule of the last graph, with one line per stage and per region
 
 
 def show_passes(graphs: list[tuple[str, Graph]]) -> tuple[ShownPass, ...]:

@@ -37,33 +37,32 @@ MAX_INPUTS = 16
 class ImageInput:
     """An image [channels, height, width], and the conversion of pictures to this image.
 
-    `preprocess` selects the conversion (see `preprocess.py`); with "none", only arrays are accepted, not pictures. Its
-    result, from 0 to 1, is normalized per channel to (value - mean) / std; a negative std inverts light and dark.
+    The result of the conversion, from 0 to 1, is normalized per channel to (value - mean) / std; a negative std inverts
+    light and dark. The fields `resize`, `resize_mode`, `filter`, `pad_colour` and `pad_place` apply only to "photo".
+    The resize modes are:
 
-    `resize`, `resize_mode` and `filter` apply only to "photo". `crop` resizes the shorter side of the picture to
-    `resize` pixels; `squash` resizes the longer side of the network's image to `resize` pixels and the other side in
-    proportion, regardless of the picture's aspect ratio. In both modes, height x width pixels are then cropped from the
-    centre. `pad` fits the whole picture into height x width (a letterbox), in the centre or in the upper left corner
-    according to `pad_place`, and fills the rest with the grey value `pad_colour` (0 is black, 255 is white).
-
-    `channel_order` is the order of the colours in a photo of three channels. `layout` is the order of the axes of an
-    example in array files, as used when the network was trained: "HWC" has the channels last, "HW" omits the axis of a
-    single channel, "CW" the axis of a single row. The layers always read [channels, height, width].
+    - `crop` resizes the shorter side of the picture to `resize` pixels, and crops height x width from the centre.
+    - `squash` resizes the longer side of the network's image to `resize` pixels and the other side in proportion,
+      regardless of the picture's aspect ratio, and crops height x width from the centre.
+    - `pad` fits the whole picture into height x width (a letterbox), and fills the rest with `pad_colour`.
     """
 
     channels: int
     height: int
     width: int
-    preprocess: str
+    preprocess: str  # the conversion (see `preprocess.py`); "none" accepts only arrays, not pictures
     mean: tuple[float, ...]
     std: tuple[float, ...]
     resize: int = 0
+    # Order of the axes of an example in array files, as used when the network was trained: "HWC" has the channels last,
+    # "HW" omits the axis of a single channel, "CW" the axis of a single row. The layers always read [channels, height,
+    # width].
     layout: str = "CHW"
-    channel_order: str = "rgb"
+    channel_order: str = "rgb"  # order of the colours in a photo of three channels
     resize_mode: str = field(default="crop", metadata={"late": True})
     filter: str = field(default="bilinear", metadata={"late": True})
-    pad_colour: int = field(default=0, metadata={"late": True})
-    pad_place: str = field(default="centre", metadata={"late": True})
+    pad_colour: int = field(default=0, metadata={"late": True})  # grey value: 0 is black, 255 is white
+    pad_place: str = field(default="centre", metadata={"late": True})  # the centre, or the upper left corner
 
     kind: ClassVar[str] = "image"
 

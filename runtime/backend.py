@@ -43,37 +43,27 @@ class KernelError(TrninferError, ValueError):
 class LaunchTime:
     """The time of one launch of a kernel, in microseconds, and its work.
 
-    Unknown values are None, and unknown counts are 0.
-
-    The `latency_label` of the backend describes how `latency_us` was obtained. `device_us` is the time on the device
-    alone, if it was also measured, and `device_by` names the tool that measured it. Both may have a 99th percentile.
-    `flops` counts the model's operations: 2 for a multiply-accumulate, 1 for an elementwise operation. `hardware_flops`
-    counts all operations of the PE array, including multiplications by zero, warm-up and transposes. `hbm_bytes` is the
-    number of bytes moved to and from HBM.
-
-    `critical` splits `latency_us` by resource along the critical path (simulator/timing/critical_path.py); `bound_by`
-    is the resource with the largest part. `mfu` and `hfu` (0 to 1) are relative to `active_us`, the time during which
-    the launch's own instructions and DMAs ran. `latency_error` is the expected relative error of a predicted time.
-    `form` is the convolution algorithm (lowering/describe.py). `sbuf_peak_bytes` is the peak usage of an SBUF
-    partition; None for a part of a launch.
+    Unknown values are None, and unknown counts are 0. The `latency_label` of the backend describes how `latency_us` was
+    obtained. The rates `mfu` and `hfu` (0 to 1) are relative to `active_us`.
     """
 
     latency_us: float
     latency_us_p99: float | None = None
-    device_us: float | None = None
+    device_us: float | None = None  # on the device alone, if it was also measured
     device_us_p99: float | None = None
-    flops: int = 0
-    hbm_bytes: int = 0
-    bound_by: str | None = None
+    flops: int = 0  # of the model: 2 for a multiply-accumulate, 1 for an elementwise operation
+    hbm_bytes: int = 0  # moved to and from HBM
+    bound_by: str | None = None  # the resource with the largest part of `critical`
     mfu: float | None = None
-    latency_error: float | None = None
-    form: str | None = None
-    device_by: str | None = None
-    hardware_flops: int = 0
+    latency_error: float | None = None  # expected relative error of a predicted time
+    form: str | None = None  # the convolution algorithm (lowering/describe.py)
+    device_by: str | None = None  # the tool that measured `device_us`
+    hardware_flops: int = 0  # all operations of the PE array: also zeros, warm-up and transposes
     hfu: float | None = None
-    active_us: float | None = None
+    active_us: float | None = None  # the time during which the launch's own instructions and DMAs ran
+    # `latency_us` by resource along the critical path (simulator/timing/critical_path.py)
     critical: Mapping[str, float] = field(default_factory=dict)
-    sbuf_peak_bytes: int | None = None
+    sbuf_peak_bytes: int | None = None  # peak usage of an SBUF partition; None for a part of a launch
 
 
 @dataclass(frozen=True)
@@ -81,15 +71,14 @@ class LaunchResult:
     """The result of one launch of a kernel: its outputs (none if it was only timed) and its time.
 
     Outputs may be on the device: they have `shape`, `dtype`, `len` and `reshape`, can be passed to another launch
-    unchanged, and are copied to the host by `np.asarray`. `timeline` is a `simulator.Run` without outputs if the
-    simulator was asked to keep timelines, else None. If the kernel runs a network on a backend that times layers,
-    `layers` maps each layer to its time, and `launch` is the time not attributed to any layer. Together they add up
-    to the total time.
+    unchanged, and are copied to the host by `np.asarray`.
     """
 
     outputs: tuple[Any, ...]
     time: LaunchTime
-    timeline: object | None = None
+    timeline: object | None = None  # a `simulator.Run` without outputs, if the simulator keeps timelines
+    # If the kernel runs a network on a backend that times layers: the time that belongs to no layer, and the time of
+    # each layer. Together they add up to the total time.
     launch: LaunchTime | None = None
     layers: Mapping[str, LaunchTime] = field(default_factory=dict)
 

@@ -30,15 +30,15 @@ in the simulator. VGG-16 has 54,000 instructions for 16 pictures.
 class LaunchOptions:
     """The division of a network into launches, and the limits of a launch.
 
-    Launches are per "network" (as few as possible, with at most `instructions` each) or per "layer". `form`: "quickest"
-    uses minimal filtering for 3x3 filters if that is predicted to be faster (docs/convolutions.md); "direct" never uses
-    it. `calibration` contains the inputs that determine the scales of float8_e4m3; None selects the network's default
-    inputs. `eight_bits` specifies the layers that may be in float8_e4m3: all, or all
-    except the first and the last.
+    Launches are per "network" (as few as possible, with at most `instructions` each) or per "layer". `calibration`
+    contains the inputs that determine the scales of float8_e4m3; None selects the network's default inputs.
+    `eight_bits` specifies the layers that may be in float8_e4m3: all, or all except the first and the last.
     """
 
     per: Per = "network"
     instructions: int = INSTRUCTIONS
+    # "quickest" uses minimal filtering for 3x3 filters if that is predicted to be faster (docs/convolutions.md);
+    # "direct" never uses it
     form: Form = "quickest"
     calibration: Calibration | None = None
     eight_bits: EightBitLayers = "inner"

@@ -37,13 +37,12 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Box:
-    """A row of the picture: a name and a description. `kind`: its CSS class in STYLE. `decision`: the kinds of choices
-    that control it."""
+    """A row of the picture: a name and a description."""
 
     name: str
     words: str
-    kind: str
-    decision: str = ""
+    kind: str  # its CSS class in STYLE
+    decision: str = ""  # the kinds of choices that control it
 
 
 def clause_of(described: str) -> str:

@@ -79,7 +79,7 @@ class Row:
     """The results of a network for one exporter: the differences of probabilities, the predicted times and the launches
     for each dtype.
 
-    `batched_us`: the time per picture in a batch of 16 in bfloat16. Times in seconds are wall times.
+    Times in seconds are wall times.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Row:
     parameters: int
     differences: tuple[float, ...]
     predicted_us: tuple[float, ...]
-    batched_us: float
+    batched_us: float  # the time per picture in a batch of 16 in bfloat16
     launches: tuple[int, ...]
     import_seconds: float
     answer_seconds: float

@@ -17,38 +17,27 @@ VERSION = "1"  # version of the served model as reported in the protocol
 
 @dataclass(frozen=True)
 class ServingSettings:
-    """Options of a server; picklable. Raises ValueError for a value that is not allowed.
+    """Options of a server; picklable. Raises ValueError for a value that is not allowed."""
 
-    `model` is a bundled name, the path of a model file, or a loaded model. `name` is the name of the model for clients,
-    by default the stem of the file. Each of `workers` is a process that uses a logical core of `lnc` NeuronCores and
-    runs at most `max_batch` inputs at once; pictures are decoded by `decoders`, which are also processes. An input
-    waits at most `max_delay` seconds for others to join its batch.
-
-    More than `max_queue` pending inputs, and bodies of more than `max_bytes`, are rejected, and requests time out after
-    `timeout` seconds. All requests except health checks and the page must contain `token`. Without a token, only
-    requests for `hosts` are accepted (empty: any host). `neuron_options` are the options of `open_neuron_backend`. With
-    `model_control`, clients may load and unload models.
-    """
-
-    model: str | os.PathLike[str] | Model = "digits-cnn"
-    name: str = ""
+    model: str | os.PathLike[str] | Model = "digits-cnn"  # a bundled name, the path of a model file, or a loaded model
+    name: str = ""  # name of the model for clients; by default the stem of the file
     dtype: str = "float32"
     target: str | None = None
     backend: str = "auto"
-    lnc: int = 1
+    lnc: int = 1  # NeuronCores per logical core
     launches: LaunchOptions = DEFAULT_LAUNCHES
-    neuron_options: dict[str, Any] = field(default_factory=dict)
-    workers: int = 1
-    decoders: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))
+    neuron_options: dict[str, Any] = field(default_factory=dict)  # see `open_neuron_backend`
+    workers: int = 1  # number of processes that run the network, each on a logical core
+    decoders: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))  # processes that decode pictures
     max_batch: int = 16
-    max_delay: float = 0.002
-    max_queue: int = 256
-    max_bytes: int = 32 << 20
-    timeout: float = 30.0
+    max_delay: float = 0.002  # maximum seconds that an input waits for others to join its batch
+    max_queue: int = 256  # further pending inputs are rejected
+    max_bytes: int = 32 << 20  # larger bodies are rejected
+    timeout: float = 30.0  # time limit for a request, in seconds
     top_k: int = 5
-    token: str | None = field(default=None, repr=False)
-    hosts: tuple[str, ...] = ()
-    model_control: bool = False
+    token: str | None = field(default=None, repr=False)  # required in all requests except health checks and the page
+    hosts: tuple[str, ...] = ()  # allowed Host headers if there is no token; empty: any host
+    model_control: bool = False  # clients may load and unload models
 
     def __post_init__(self) -> None:
         for name, allowed in (("dtype", tuple(NETWORK_DTYPES)), ("backend", BACKENDS)):

@@ -48,14 +48,12 @@ def image_of(model: Model) -> InputImage:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The layout in which a launch receives an input [C, H, W]: padded with zeros, with phases as separate channels.
+    """The layout in which a launch receives an input [C, H, W]: padded with zeros, with phases as separate channels."""
 
-    `zeros`: the number of rows or columns of zeros to add at the top, left, bottom and right. A negative number at the
-    bottom omits rows that are never read. `phases`: the row and column strides; each phase (C, row, column) becomes a
-    separate channel.
-    """
-
+    # the number of rows or columns of zeros to add at the top, left, bottom and right. A negative number at the bottom
+    # omits rows that are never read
     zeros: tuple[int, int, int, int] = (0, 0, 0, 0)
+    # the row and column strides; each phase (C, row, column) becomes a separate channel
     phases: tuple[int, int] = (1, 1)
 
     def arrange(self, value: np.ndarray, images: int, dtype: np.dtype[Any]) -> np.ndarray:

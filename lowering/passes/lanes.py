@@ -16,13 +16,13 @@ QUARTER = PARTITIONS // 4  # four rows of this many channels fill the partitions
 @dataclass(frozen=True)
 class Lanes:
     """The partitions of a value with groups of `rows` rows, in the order (row, channel). For an expansion, the order is
-    (block, row, channel of the block), with zeros after the last channel. `halvings`: the number of pools that follow,
-    each of which compares the two halves of the partitions. If there is one pool, all even rows precede all odd
-    rows."""
+    (block, row, channel of the block), with zeros after the last channel. If one pool follows, all even rows
+    precede all odd rows.
+    """
 
     rows: int
     channels: int
-    halvings: int = 0
+    halvings: int = 0  # the number of pools that follow, each of which compares the two halves of the partitions
 
     @property
     def block(self) -> int:

@@ -29,7 +29,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A kernel, the shapes and dtypes of its operands, and its other arguments, both keyed by name."""
+    """A kernel, the shapes and dtypes of its operands by name, and its other arguments by name."""
 
     kernel: Any
     source: KernelSource

@@ -5,8 +5,9 @@ nki), torch/guides/how-to-work-with-nki (a kernel under `nki.jit` is called with
 call compiles for shapes, dtypes and the values of other arguments), torch/index (PyTorch loads the device `neuron`
 automatically; `torch.accelerator` works), torch/guides/memory-profiling-guide (`torch.neuron.synchronize`),
 tools/neuron-explorer/how-to-profile-pytorch (torch.profiler with a NeuronConfig). Work on the device is asynchronous,
-and an operator that the device does not support may run on the CPU. Therefore only copies are used, and the device of
-every result is checked. In a public pre-release, the key of a compiled kernel contains the hash of the other arguments.
+and an operator that the device does not support may run on the CPU. Therefore, this module only copies tensors, and
+checks the device of every result. In a public pre-release, the key of a compiled kernel contains the hash of the other
+arguments.
 """
 
 from __future__ import annotations

@@ -43,12 +43,10 @@ class CompileConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SpecializationConfig:
-    """Options of tracing (nki.compiler.SpecializationConfig).
+    """Options of tracing (nki.compiler.SpecializationConfig)."""
 
-    `allow_nested_config_override`: if True, a kernel that is called by another kernel with a different configuration
-    causes a warning instead of an error.
-    """
-
+    # if True, a kernel that is called by another kernel with a different configuration causes a warning instead of an
+    # error
     allow_nested_config_override: bool = False
 
     def __post_init__(self) -> None:

@@ -292,10 +292,8 @@ def _gemm(importer: Importer, node: Node) -> None:
     added = importer.views.get(node.inputs[2]) if len(node.inputs) > 2 else None  # not a bias, but data
     bias = importer.optional(node, 2) if added is None else None
     alpha, beta = (np.float32(number(node, name, 1.0)) for name in ("alpha", "beta"))
-    product = dense(importer, view, weight * alpha, None if bias is None else bias * beta)
-    result = (
-        product if added is None else combine_views(importer, "add", product, times(importer, added.with_batch(), beta))
-    )
+    gemm = dense(importer, view, weight * alpha, None if bias is None else bias * beta)
+    result = gemm if added is None else combine_views(importer, "add", gemm, times(importer, added.with_batch(), beta))
     importer.give(node, _fused_activation(importer, node, result))
 
 
