@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..boxes import ENDED, BoxHead
@@ -44,12 +44,10 @@ def find_head(
     for guess in (_grids, _with_parts, _queries, _apart, _chosen):
         found = guess(outputs, size, labels)
         if found is not None:
-            kind, fields = found
-            used = outputs
-            if guess is _with_parts:
-                used = [built for built in outputs if built is outputs[0] or built.name == fields.get("prototypes")]
+            kind = found.kind
+            whole = dataclasses.replace(kind, fields={**kind.fields, **found.fields})
             try:
-                built = _as_boxes(used, dataclasses.replace(kind, fields={**kind.fields, **fields}), size, labels)
+                built = _as_boxes(found.outputs or outputs, whole, size, labels)
             except ModelError:
                 continue
             shape = list(built.outputs[0].shape)
@@ -147,7 +145,13 @@ def _parts_apart(
     return found + ([("keypoints_from", points[0].name)] if points else [])
 
 
-Guess = tuple[BoxSpec, dict[str, Any]]
+@dataclass(frozen=True)
+class Guess:
+    """A kind of detector, further fields of its head, and the outputs that are used, or None for all outputs."""
+
+    kind: BoxSpec
+    fields: dict[str, Any] = field(default_factory=dict)
+    outputs: list[BuiltOutput] | None = None
 
 
 def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
@@ -159,10 +163,10 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
     for strides in GRIDS:
         cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
         guesses: list[tuple[bool, Guess]] = [
-            (columns == cells and rows > 4, (BOX_KINDS["yolov8"], {})),
-            (rows == 3 * cells and columns > 5, (BOX_KINDS["yolov5"], {})),
-            (rows == cells and columns > 5 and columns - 4 == labels, (BOX_KINDS["yolov8"], {"layout": "rows"})),
-            (rows == cells and columns > 5, (BOX_KINDS["yolox"], {"strides": strides})),
+            (columns == cells and rows > 4, Guess(BOX_KINDS["yolov8"])),
+            (rows == 3 * cells and columns > 5, Guess(BOX_KINDS["yolov5"])),
+            (rows == cells and columns > 5 and columns - 4 == labels, Guess(BOX_KINDS["yolov8"], {"layout": "rows"})),
+            (rows == cells and columns > 5, Guess(BOX_KINDS["yolox"], {"strides": strides})),
         ]
         for is_true, guess in guesses:
             if is_true:
@@ -192,7 +196,7 @@ def _with_parts(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: i
         fields |= {"keypoints": more // 3, "keypoint_size": 3}
     elif more:
         return None
-    return BOX_KINDS["yolov8"], fields
+    return Guess(BOX_KINDS["yolov8"], fields, [table, *(built for built in rest if built.name == masks)])
 
 
 def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
@@ -206,9 +210,9 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
     retinaface = BOX_KINDS["retinaface"]
     count = BoxHead(**retinaface.fields).box_count(*size)
     if sorted(built.shape[1] for built in same) == [2, 10] and count == boxes[0].shape[0]:
-        return retinaface, {}
+        return Guess(retinaface)
     if len(tables) == 2 and len(same) == 1 and same[0].shape[1] > 1 and boxes[0].shape[0] >= LEAST_BOXES:
-        return BOX_KINDS["ssd"], {}
+        return Guess(BOX_KINDS["ssd"])
     return None
 
 
@@ -219,12 +223,12 @@ def _queries(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int 
     boxes, scores = shapes.get("pred_boxes"), shapes.get("logits")
     if boxes is None or scores is None or boxes[1] != 4 or boxes[0] != scores[0]:
         return None
-    return BOX_KINDS["rtdetr" if labels == scores[1] else "detr"], {}
+    return Guess(BOX_KINDS["rtdetr" if labels == scores[1] else "detr"])
 
 
 def _chosen(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
     """Recognise an end-to-end YOLO: a few hundred rows of corner coordinates, a score and a class."""
     tables = [built for built in outputs if len(built.shape) == 2]
     if len(tables) == 1 and tables[0].shape[1] == ENDED and 100 <= tables[0].shape[0] <= MAX_CHOSEN:
-        return BOX_KINDS["yolo26"], {}
+        return Guess(BOX_KINDS["yolo26"])
     return None
