@@ -197,12 +197,14 @@ def read_input(data: Any) -> Input:
     parts = fields_of(INPUT, data, ("kind", "parts"))["parts"]
     if not isinstance(parts, list):
         raise ModelError("input: parts must be a list")
-    named = []
+    named_inputs = []
     for number, part in enumerate(parts, start=1):
         where = f"input number {number}"
         fields = fields_of(where, part, ("name", "input"))
-        named.append(NamedInput(typed(where, "name", fields["name"], str), build(INPUT_KINDS, where, fields["input"])))
-    return SeveralInputs(tuple(named))
+        named_inputs.append(
+            NamedInput(typed(where, "name", fields["name"], str), build(INPUT_KINDS, where, fields["input"]))
+        )
+    return SeveralInputs(tuple(named_inputs))
 
 
 def describe_input(spec: Input) -> dict[str, Any]:

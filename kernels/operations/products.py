@@ -35,8 +35,8 @@ def convolve_by_products(launch, number, operation: Convolution, value, plan):
     """Run a depthwise convolution with one output for each channel."""
     weights = launch.weights_of(operation, plan)
     output = launch.output_of(operation, tile_sizes(operation.channels, PARTITIONS))
-    place = operation.into or WriteRegion(buffer=number)
-    (top, left), (down, across) = place.first, place.step
+    region = operation.into or WriteRegion(buffer=number)
+    (top, left), (down, across) = region.first, region.step
     rows = slice(top, top + (operation.rows - 1) * down + 1, down)
     columns = slice(left, left + (operation.columns - 1) * across + 1, across)
     outputs = operation.rows * operation.columns
@@ -60,7 +60,7 @@ def convolve_by_products(launch, number, operation: Convolution, value, plan):
             nisa.tensor_reduce(dst=sums[:, block.start : block.end], op=nl.add, data=products, axis=(3, 4))
         for n, tile in enumerate(tiles):
             bias = launch.constants(size, operation.bias + tile.index)
-            result = output.inside(place.tile + tile.index)[0:size, :, rows, columns]
+            result = output.inside(region.tile + tile.index)[0:size, :, rows, columns]
             own = sums[:, n * value.images : (n + 1) * value.images]
             own = reshaped(own, (size, value.images, operation.rows, operation.columns))
             activate(result, own, operation.activation.name, operation.activation.parameters, bias)

@@ -124,8 +124,8 @@ class Importer:
     def _stacked_alike(self, node: Node, value: View) -> View:
         """Return an output of a node in which the inputs of a batch are on the axis along which an operand stacks
         them."""
-        given = [self.views[name] for name in node.inputs if name in self.views]
-        alike = [view for view in given if not view.batched and view.rank == value.rank]
+        operands = [self.views[name] for name in node.inputs if name in self.views]
+        alike = [view for view in operands if not view.batched and view.rank == value.rank]
         like = max(alike, key=lambda view: (view.place, view.outside), default=value)
         return replace(value, place=like.place, outside=like.outside)
 

@@ -90,7 +90,7 @@ def _of_table(text: str, delimiter: str) -> tuple[str, ...]:
     except csv.Error as error:
         raise ModelError(f"not a table: {error}") from None
     header = [cell.lower() for cell in rows[0]]
-    label_column = next((place for place, cell in enumerate(header) if cell in _NAMED), None)
+    label_column = next((index for index, cell in enumerate(header) if cell in _NAMED), None)
     if label_column is not None or not set(_NUMBERED[:-1]).isdisjoint(header):
         rows = rows[1:]
     widths = {len(row) for row in rows}

@@ -95,8 +95,8 @@ def split_sizes(node: Node, inputs: Sequence[np.ndarray | None], extent: int) ->
         count = integer(node, "num_outputs", len(node.outputs))
         if not 1 <= count <= extent:
             raise ModelError(f"{extent} entries cannot be split into {count} parts")
-        each = -(-extent // count)
-        sizes = [each] * (count - 1) + [extent - each * (count - 1)]
+        part_size = -(-extent // count)
+        sizes = [part_size] * (count - 1) + [extent - part_size * (count - 1)]
     if sum(sizes) != extent or min(sizes, default=0) < 1 or len(sizes) != len(node.outputs):
         raise ModelError(f"{extent} entries cannot be split into parts of {sizes[:8]}")
     return sizes

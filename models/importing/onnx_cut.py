@@ -47,8 +47,8 @@ def cut_graph(graph: Graph, wanted: Sequence[str] = ()) -> Cut:
     names = needed_names(nodes, outputs)
     sources = tuple(entry.name for entry in graph.inputs if entry.name in names)
     if not sources:
-        told = ", ".join(map(repr, outputs[:MAX_NAMED]))
-        raise ModelError(f"no output depends on an input of the network ({told})")
+        listed = ", ".join(map(repr, outputs[:MAX_NAMED]))
+        raise ModelError(f"no output depends on an input of the network ({listed})")
     live = tuple(node for node in nodes if names.intersection(node.outputs))
     return Cut(tuple(outputs), live, sources, tuple(notes))
 

@@ -120,7 +120,7 @@ class Walk:
 
     def _find_outputs(self) -> list[FoundOutput]:
         """Return the outputs that depend on the input, in the order in which they are reported."""
-        found = []
+        outputs_found = []
         for name in self._cut.outputs:
             view = self.importer.views.get(name)
             if view is None:
@@ -128,10 +128,10 @@ class Walk:
             else:
                 view = view.with_batch()
                 self._check_batch(name, view)
-                found.append(FoundOutput(name, view, meaning_of(self.importer, view)))
-        if not found:
+                outputs_found.append(FoundOutput(name, view, meaning_of(self.importer, view)))
+        if not outputs_found:
             raise ModelError(f"the network's output {self._cut.outputs[0]!r} does not depend on its input")
-        return in_order(self.importer, found)
+        return in_order(self.importer, outputs_found)
 
     def _check_batch(self, name: str, view: View) -> None:
         """Raise ModelError if the inputs of a fixed batch are not the outermost axis of an output."""
@@ -198,9 +198,9 @@ class Walk:
             for inner in EXPANSIONS[node.op](importer, node):
                 self._step(inner)
         elif not data:
-            given = [importer.constants[name] if name else None for name in node.inputs]
+            arguments = [importer.constants[name] if name else None for name in node.inputs]
             positions = [position for position, name in enumerate(node.outputs) if name]
-            for position, value in zip(positions, self._folder.evaluate(node, given)):
+            for position, value in zip(positions, self._folder.evaluate(node, arguments)):
                 importer.give(node, value, position)
         elif node.op in ("Shape", "Size"):
             importer.give(node, self._shape_or_size(node, importer.views[data[0]]))

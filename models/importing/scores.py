@@ -184,12 +184,12 @@ def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: i
     if condition is None or place == 0:
         raise ModelError(OF_TWO_VALUES)
     other = importer.weight(node, 3 - place)
-    kept = condition.astype(bool) if place == 1 else ~condition.astype(bool)
-    if kept.all():
+    is_kept = condition.astype(bool) if place == 1 else ~condition.astype(bool)
+    if is_kept.all():
         return scores
     if not (other < -LARGE).all():
         raise ModelError("entries of a product of two values may be replaced only by a mask")
-    mask = np.where(kept, np.float32(0), np.float32(-LARGEST_BIAS))
+    mask = np.where(is_kept, np.float32(0), np.float32(-LARGEST_BIAS))
     return _biased(scores, _in_order(importer, view, scores, mask))
 
 

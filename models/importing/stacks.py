@@ -166,9 +166,9 @@ class _Stacks:
 
     def _parts(self, stack: Concat) -> list[Conv2d] | None:
         """Return the parts of a stack if all of them are convolutions and no other layer reads them."""
-        found = [self.layers.get(part) for part in stack.inputs]
-        parts = [part for part in found if isinstance(part, Conv2d) and part.pool_size == 1]
-        is_alone = len(parts) == len(found) and all(self._is_read_once(part.name) for part in parts)
+        layers = [self.layers.get(part) for part in stack.inputs]
+        parts = [part for part in layers if isinstance(part, Conv2d) and part.pool_size == 1]
+        is_alone = len(parts) == len(layers) and all(self._is_read_once(part.name) for part in parts)
         return parts if is_alone else None
 
     def _scale(self, name: str, affine: Affine, own: slice) -> None:

@@ -78,11 +78,11 @@ def channel_numbers(
     values, shape = _with_axes_of(importer, view, values), view.shape
     order = view.order()
     ordered = view.permuted(order)
-    whole = importer.shape(view)
+    full_shape = importer.shape(view)
     if ordered.arrangement() is not None:  # the view is not contiguous, for example after a channel shuffle
-        whole = whole_shape(shape)
+        full_shape = whole_shape(shape)
         order = tuple(range(len(shape)))
-        ordered = View.of(importer.builder.arrange(view, whole), whole).reshaped(shape, view.batched)
+        ordered = View.of(importer.builder.arrange(view, full_shape), full_shape).reshaped(shape, view.batched)
     values = values.transpose(order)
     back = tuple(order.index(axis) for axis in range(len(order)))
 
@@ -92,12 +92,12 @@ def channel_numbers(
     extents = ordered.shape
     lead = next((axis for axis, extent in enumerate(extents) if extent > 1), 0)
     if values.size == 1:
-        return ordered.layer, np.broadcast_to(values.reshape(-1), whole[:1]), again
-    if extents and extents[lead] == whole[0] and values.size == whole[0] == values.shape[lead]:
+        return ordered.layer, np.broadcast_to(values.reshape(-1), full_shape[:1]), again
+    if extents and extents[lead] == full_shape[0] and values.size == full_shape[0] == values.shape[lead]:
         return ordered.layer, values.reshape(-1), again
-    if math.prod(whole) > MAX_ELEMENTS:
-        raise ModelError(f"its constant has too many elements ({math.prod(whole)})")
-    return ordered.layer, np.broadcast_to(values, extents).reshape(whole), again
+    if math.prod(full_shape) > MAX_ELEMENTS:
+        raise ModelError(f"its constant has too many elements ({math.prod(full_shape)})")
+    return ordered.layer, np.broadcast_to(values, extents).reshape(full_shape), again
 
 
 def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.ndarray) -> View:

@@ -90,8 +90,8 @@ def _gather_nd(importer: Importer, node: Node) -> None:
         merged = reshaped(importer, view, (math.prod(sides), *rest), False)
         result = _selected(importer, merged, 0, np.asarray(np.ravel_multi_index(entries, sides)))
     if importer.stacks_batch(view):  # the axes of the indices replace the first ones
-        place = view.place - count + indices.ndim - 1
-        result = dataclasses.replace(result, place=place, outside=view.outside)
+        batch_axis = view.place - count + indices.ndim - 1
+        result = dataclasses.replace(result, place=batch_axis, outside=view.outside)
     importer.give(node, result)
 
 

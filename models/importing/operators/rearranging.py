@@ -66,10 +66,10 @@ def reshaped(importer: Importer, view: View, shape: Shape, batched: bool) -> Vie
 
 def _reshape(importer: Importer, node: Node) -> None:
     view = importer.data(node)
-    given = importer.constant(node, 1)
-    if given is None or given.ndim != 1 or given.dtype.kind != "i":
+    sizes_given = importer.constant(node, 1)
+    if sizes_given is None or sizes_given.ndim != 1 or sizes_given.dtype.kind != "i":
         raise ModelError("its shape is not a list of integers")
-    target = given[:9].tolist()
+    target = sizes_given[:9].tolist()
     if not integer(node, "allowzero", 0):
         before = importer.extents(view)
         target = [before[i] if size == 0 and i < len(before) else size for i, size in enumerate(target)]
@@ -92,13 +92,13 @@ def _flatten(importer: Importer, node: Node) -> None:
 
 def _squeeze(importer: Importer, node: Node) -> None:
     view = importer.data(node)
-    given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
+    requested = axes_of(node, [importer.constants.get(name) for name in node.inputs])
     extents = importer.extents(view)
-    if given is None:
-        given = tuple(axis for axis in range(view.batched, view.rank) if extents[axis] == 1)
-    axes = {axis % view.rank for axis in given if -view.rank <= axis < view.rank}
-    if any(extents[axis] != 1 for axis in axes) or len(axes) != len(given):
-        raise ModelError(f"cannot squeeze axes {list(given)} of {importer.describe(view)}")
+    if requested is None:
+        requested = tuple(axis for axis in range(view.batched, view.rank) if extents[axis] == 1)
+    axes = {axis % view.rank for axis in requested if -view.rank <= axis < view.rank}
+    if any(extents[axis] != 1 for axis in axes) or len(axes) != len(requested):
+        raise ModelError(f"cannot squeeze axes {list(requested)} of {importer.describe(view)}")
     batched = view.batched and 0 not in axes
     remaining_axes = tuple(axis for number, axis in enumerate(view.axes, start=view.batched) if number not in axes)
     batch_axis = view.place - sum(axis < view.place for axis in axes) if importer.stacks_batch(view) else 0
@@ -107,11 +107,11 @@ def _squeeze(importer: Importer, node: Node) -> None:
 
 def _unsqueeze(importer: Importer, node: Node) -> None:
     view = importer.data(node)
-    given = axes_of(node, [importer.constants.get(name) for name in node.inputs]) or ()
-    rank = view.rank + len(given)
-    axes = {axis % rank for axis in given if -rank <= axis < rank}
-    if len(axes) != len(given) or not given:
-        raise ModelError(f"cannot insert axes {list(given)} into {importer.describe(view)}")
+    requested = axes_of(node, [importer.constants.get(name) for name in node.inputs]) or ()
+    rank = view.rank + len(requested)
+    axes = {axis % rank for axis in requested if -rank <= axis < rank}
+    if len(axes) != len(requested) or not requested:
+        raise ModelError(f"cannot insert axes {list(requested)} into {importer.describe(view)}")
     if 0 in axes and view.batched:  # for example, stacked attention heads
         view = importer.single(view)
     old = iter(view.axes)
@@ -342,10 +342,10 @@ def _part(importer: Importer, view: View, axis: int, first: int, last: int, step
 
 def _expand(importer: Importer, node: Node) -> None:
     view = importer.data(node)
-    given = importer.constant(node, 1)
-    if given is None or given.ndim != 1:
+    requested = importer.constant(node, 1)
+    if requested is None or requested.ndim != 1:
         raise ModelError("its shape is not a list of integers")
-    target = [int(size) for size in given[:9]]
+    target = [int(size) for size in requested[:9]]
     _repeat(importer, node, view, [1] * (view.rank - len(target)) + target)
 
 

@@ -253,19 +253,19 @@ def _softmax_in_place(importer: Importer, view: View, split: tuple[int, int, int
 def _reducing(reduction: Reduction) -> Callable[[Importer, Node], None]:
     def operator(importer: Importer, node: Node) -> None:
         view = importer.data(node)
-        given = axes_of(node, [importer.constants.get(name) for name in node.inputs])
-        if not given and integer(node, "noop_with_empty_axes", 0):
+        requested = axes_of(node, [importer.constants.get(name) for name in node.inputs])
+        if not requested and integer(node, "noop_with_empty_axes", 0):
             raise ModelError("has no axes")
-        if not given:
-            given = tuple(range(view.rank))
-        if view.batched and any(axis % view.rank == 0 for axis in given if -view.rank <= axis < view.rank):
+        if not requested:
+            requested = tuple(range(view.rank))
+        if view.batched and any(axis % view.rank == 0 for axis in requested if -view.rank <= axis < view.rank):
             view = importer.own_batch(view, node)
-        axes = tuple(sorted({importer.axis(view, axis) for axis in given}))
+        axes = tuple(sorted({importer.axis(view, axis) for axis in requested}))
         keep = bool(integer(node, "keepdims", 1))
         result = reduction(importer, view, axes, keep)
         if importer.stacks_batch(view) and not keep:
-            place = view.place - sum(axis < view.place for axis in axes)
-            result = dataclasses.replace(result, place=place, outside=view.outside)
+            batch_axis = view.place - sum(axis < view.place for axis in axes)
+            result = dataclasses.replace(result, place=batch_axis, outside=view.outside)
         importer.give(node, result)
 
     return operator

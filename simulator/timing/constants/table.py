@@ -61,16 +61,16 @@ def scaled_note(target: str) -> str | None:
     targets = target.split(",")
     if "trn3" in targets:
         notes.append("trn3 latencies are scaled from trn2 (AWS publishes clocks and bandwidths only): unvalidated")
-    for one in targets:
+    for target_name in targets:
         changes = [
-            f"{name} = {value:g} (not {TABLE[name][TARGETS.index(one)].value:g}) {TABLE[name][0].unit}".strip()
+            f"{name} = {value:g} (not {TABLE[name][TARGETS.index(target_name)].value:g}) {TABLE[name][0].unit}".strip()
             for of, name, value in overrides()
-            if of == one
+            if of == target_name
         ]
         if len(changes) > _SHOWN:
             changes = [*changes[:_SHOWN], f"and {len(changes) - _SHOWN} more"]
         if changes:
-            notes.append(f"a machine that differs from {one}: {', '.join(changes)}")
+            notes.append(f"a machine that differs from {target_name}: {', '.join(changes)}")
     return "; ".join(notes) or None
 
 
