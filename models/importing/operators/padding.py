@@ -137,7 +137,9 @@ def _pad_by_pixels(importer: Importer, view: View, pads: list[int], mode: str) -
     order = view.order()
     by_matrix = order[:1] if len(order) in (2, 3) else order
     for axis, (extent, (before, after)) in enumerate(zip(view.shape, sides)):
-        if not 0 <= min(before, after) <= max(before, after) <= extent - (mode == "reflect"):
+        if min(before, after) < 0:
+            raise ModelError(f"its pads {before} and {after} crop an axis, which is supported only in constant mode")
+        if max(before, after) > extent - (mode == "reflect"):
             raise ModelError(
                 f"an axis of {extent} entries is too short to be padded with {before} and {after} of its own entries"
             )

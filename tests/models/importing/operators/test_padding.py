@@ -113,6 +113,11 @@ def test_channels_of_zeros_before_or_after(before: int, after: int) -> None:
             {"mode": "edge"},
             "^an axis of 6 entries is too short to be padded with 0 and 7 of its own",
         ),
+        (
+            [0, 0, 1, 0, 0, 0, -1, 0],
+            {"mode": "wrap"},
+            "^its pads 1 and -1 crop an axis, which is supported only in constant mode$",
+        ),
     ],
 )
 def test_pads_that_are_not_supported(pads: list[int], attributes: dict, says: str) -> None:
