@@ -63,7 +63,8 @@ def _scatter_nd(importer: Importer, node: Node) -> None:
     if len(parts) > 1 or (view.batched and 0 in parts):
         raise ModelError(_SCATTERED)
     axis = parts[0] if parts else int(view.batched)
-    importer.give(node, _assigned(importer, node, view, axis - view.batched, spans[axis]))
+    span = spans[axis] if parts else Span(0, sizes[axis])
+    importer.give(node, _assigned(importer, node, view, axis - view.batched, span))
 
 
 def _scatter_elements(importer: Importer, node: Node) -> None:

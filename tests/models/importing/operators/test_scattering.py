@@ -42,6 +42,7 @@ def assigned(folder: Path, op: str, indices: np.ndarray, updates: tuple[int, ...
         [(0, 1), (0, 4), (2, 4)],
         [(0, 1), (1, 3)],  # x[:, 1:3] = y
         [(0, 1), (0, 4), (0, 6)],
+        [(0, 1)],  # x[:] = y, as the outer step of x[:, 1:3] = y
     ],
 )
 def test_a_slice_is_assigned(spans: list, tmp_path: Path) -> None:
