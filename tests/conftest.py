@@ -39,7 +39,7 @@ if "TRNINFER_CACHE" not in os.environ:  # plans and what is compiled: shared by 
 
 gc.disable()  # until tests are collected: what that makes lives as long as the process
 simulator.install()
-settings.register_profile("trninfer", deadline=None, max_examples=40)
+settings.register_profile("trninfer", deadline=None, max_examples=30)
 settings.load_profile("trninfer")
 
 

@@ -35,8 +35,8 @@ STATUS = {  # commands that report that something is wrong, as their page says
     "trninfer migrate --check --output new/ softmax.py": 1,
     "trninfer simulate --lines 0 --sanitize=numeric softmax.py": 1,
 }
-# The benches of the reference, and the self-test, which the reference runs too.
-BY_HAND = {"docs/chip.md", "docs/commands.md:9", "docs/tutorial-chip.md"}
+# The benches, the self-test and the imports of the reference, and pages that run the self-test too.
+BY_HAND = {"docs/chip.md", "docs/commands.md:9", "docs/commands.md:14", "docs/commands.md:19", "docs/tutorial-chip.md"}
 _INLINE = re.compile(r"`(trninfer [a-z][^`]*)`")
 
 

@@ -54,6 +54,7 @@ def test_networks_of_timm(name: str, exporter: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("first_plans")
 def test_estimators_of_scikit_learn(tmp_path: Path) -> None:
     pytest.importorskip("skl2onnx")
     for name in ("LogisticRegression", "MLPClassifier", "PCA"):
