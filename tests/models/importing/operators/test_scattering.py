@@ -42,7 +42,6 @@ def assigned(folder: Path, op: str, indices: np.ndarray, updates: tuple[int, ...
         [(0, 1), (0, 4), (2, 4)],
         [(0, 1), (1, 3)],  # x[:, 1:3] = y
         [(0, 1), (0, 4), (0, 6)],
-        [(0, 1)],  # x[:] = y, as the outer step of x[:, 1:3] = y
     ],
 )
 def test_a_slice_is_assigned(spans: list, tmp_path: Path) -> None:
@@ -51,6 +50,19 @@ def test_a_slice_is_assigned(spans: list, tmp_path: Path) -> None:
     assigned(tmp_path, "ScatterND", indices, shape)
     numbers = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     assigned(tmp_path, "ScatterND", indices - np.array([0, 4, 6])[: len(spans)], numbers)
+
+
+def test_all_inputs_of_an_open_batch_are_assigned(tmp_path: Path) -> None:
+    """PyTorch's newer exporter writes x[:, 1:3] = y as an assignment to channels, and then to the whole batch."""
+    chain = Chain(4, 5, 6)
+    changed = chain.add("Sigmoid")
+    count = chain.add("Gather", chain.constant(0), first=chain.add("Shape", first="x"), axis=0)
+    entries = chain.add("Range", count, chain.constant(1), first=chain.constant(0))
+    places = chain.add("Unsqueeze", chain.constant([-1]), first=entries)
+    chain.add("ScatterND", places, changed, first="x")
+    chain.add("Flatten")
+    chain.gemm(120, 3)
+    checked(chain.model(), tmp_path)
 
 
 @pytest.mark.parametrize(("first", "step"), [(0, 2), (1, 2), (2, 3)])
