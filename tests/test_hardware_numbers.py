@@ -30,6 +30,7 @@ OTHERS = {
     ("kernels/convolution/forms.py", 2048): "products of a partition that are made at a time",
     ("kernels/convolution/pairs.py", 512): "elements of a combination that are made at a time",
     ("kernels/convolution/plan.py", 16384): "bytes of a load, chosen for the DMA engines",
+    ("kernels/group_normalization.py", 512): "pixels up to which sums of squares are as exact as 16-bit pixels",
     ("kernels/matmul.py", 16384): "columns from which warming up is worth its time",
     ("kernels/matmul_plan.py", 512): "columns of a tile, read on import, where the target is not known",
     ("lowering/emission/weight_loads.py", 16384): "bytes of a load, chosen for the DMA engines",

@@ -82,7 +82,7 @@ def test_other_forms(cli, form: str) -> None:
         (("--dtype", "float32,float8"), "'float8' is not one of"),
         (("--target", "trn4"), "'trn4' is not one of"),
         (("--latency-limit", "100"), "expected a time with its unit"),
-        (("--cores", "2", "--lnc", "2"), "its own batches; omit --lnc"),
+        (("--cores", "2", "--lnc", "2"), "separate batches on each NeuronCore; omit --lnc"),
         (
             ("--cores", "2", "--graph", "g.svg", "--show-lowering", "--model", "digits-ffnn"),
             "--show-lowering and --graph: not supported in a sweep",
