@@ -72,11 +72,9 @@ class Candidates:
         reason = Unsupported("no part of it fits")
         shapes = self.shapes()
         most = MOST_COLUMNS * min(shapes.values())
-        for decisions, columns in sorted(shapes.items(), key=lambda shape: (shape[1] > most, _is_plain(shape[0]))):
+        for decisions, columns in sorted(shapes.items(), key=lambda shape: shape[1] > most):
             if columns > most and drafts:
                 break
-            if _is_plain(decisions) and any(_packs_expansions(draft) for draft in drafts):
-                continue  # packing the rows of most of the network requires fewer matmuls
             try:
                 drafts.append(self._draft(decisions))
             except Unsupported as why:
@@ -113,17 +111,6 @@ class Candidates:
         schedules = [whole] if fitting == staging.images else [*staging.split(decisions), whole]
         schedules.sort(key=staging.loaded)
         return schedules
-
-
-def _is_plain(decisions: Decisions) -> bool:
-    """True if neither rows nor images are packed."""
-    return not decisions.value(Kind.PACK_ROWS) and not decisions.value(Kind.PACK_IMAGES)
-
-
-def _packs_expansions(draft: LaunchPlan) -> bool:
-    """True if the rows of a grouped convolution are packed."""
-    operations = [node.operation.convolved for node in draft.graph.nodes]
-    return any(each.row_fold.count > 1 < each.groups for each in operations if each is not None)
 
 
 def without_minimal_filtering(decisions: Decisions) -> Decisions:
