@@ -6,7 +6,7 @@ the answer follows from earlier choices, or from costs (cheapest_options.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -14,8 +14,8 @@ from typing import Any
 
 from .graph.graph import Graph, Node, NodeId
 
-FILLED = "filled"
-PACKED = ("padded", "padded_alone", FILLED, "as_they_are")  # ways to pack rows (passes/pack_rows.py)
+PADDED = ("all", "alone")  # values whose channels are padded: all, or only those that are neither added nor stacked
+PACKED = ("expansions", "few_channels")  # values whose rows are packed: also the expansions of depthwise convolutions
 
 
 class Kind(Enum):
@@ -30,6 +30,8 @@ class Kind(Enum):
     zeros before it). The values of other kinds are numbers, or True.
     """
 
+    PAD_CHANNELS = "pad_channels"  # one of PADDED
+    FILL_WITH_ROWS = "fill_with_rows"
     PACK_ROWS = "pack_rows"  # one of PACKED
     SPLIT_PHASES = "split_phases"
     SPLIT_MEANS = "split_means"
@@ -170,19 +172,6 @@ class Decisions:
                     return option
         return question.options[0]
 
-    def otherwise(self, question: Question) -> Iterator[Decisions]:
-        """Yield the decisions with each other answer to a question.
-
-        If a choice costs accuracy, and therefore requires a minimum speedup, or is only possible for a single image, it
-        is only omitted and never added.
-        """
-        chosen, default = self.answer(question), question.options[0]
-        for option in question.options:
-            if option is default and option is not chosen:
-                yield self.without_choice(question.choice(chosen))
-            elif option is not chosen and question.gain == 1 and not question.is_end:
-                yield self.having(question.choice(option))
-
     def to_json(self) -> list[dict[str, Any]]:
         """Return the decisions in a form that can be serialized as JSON."""
         return [choice.to_json() for choice in self.choices]
@@ -235,6 +224,7 @@ def _true(data: Any) -> bool:
 
 _READERS: dict[Kind, Callable[[Any], Any]] = {
     **dict.fromkeys(Kind, _true),
+    Kind.PAD_CHANNELS: _one_of(*PADDED),
     Kind.PACK_ROWS: _one_of(*PACKED),
     Kind.FORM: _form,
     Kind.BANDS: _bands,

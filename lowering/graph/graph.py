@@ -12,14 +12,13 @@ import numpy as np
 
 from ...kernels.operation_fields import with_fields
 from ...kernels.program import (
-    LAUNCH_INPUT,
     Convolution,
     Memory,
     Operation,
     Parts,
     WeightsAt,
 )
-from ...kernels.tiling.packing import ceil_div, filter_steps, taps_in_partitions, tile_sizes
+from ...kernels.tiling.packing import tile_sizes
 from ...models.checks import Shape
 from ...models.errors import TrninferError
 from ...simulator.machine.chip import PARTITIONS
@@ -117,23 +116,6 @@ class Node:
             plain = convolution.groups == convolution.pool_size == 1 and not any(convolution.padding)
         return plain and self.before[1:] == (1, 1) and len(operation.sources) == len(operation.sources[0]) == 1
 
-    def matmul_columns(self, packed_in: int = 1, are_taps_loaded: bool = False) -> int:
-        """Return the number of columns that it moves through the Tensor Engine as a direct convolution, 0 for other
-        operations.
-
-        `packed_in`: the number of images packed along the partitions of its first operand. `are_taps_loaded`: whether
-        its first operand is loaded once for each tap that fits along the partitions.
-        """
-        operation = self.operation.convolved
-        if operation is None:
-            return 0
-        channels, steps = self.before[0] * packed_in, operation.kernel[0] * operation.kernel[1]
-        if are_taps_loaded or operation.sources[0] == (LAUNCH_INPUT,):
-            steps = len(filter_steps(operation.kernel, taps_in_partitions(channels, operation.kernel, PARTITIONS)))
-        inputs, outputs = channels // operation.groups, operation.channels * operation.packed
-        tiles = ceil_div(inputs, PARTITIONS) * ceil_div(outputs, PARTITIONS)
-        return steps * tiles * operation.rows * operation.columns * operation.pool_size**2
-
     @property
     def has_fp8_weights(self) -> bool:
         """True if its weights are in 8 bits."""
@@ -230,15 +212,6 @@ class Graph:
         """Return the number of images along the free axis of a node's first operand for each image along the free axis
         of the launch. This is more than one if the operand has fewer images packed along the partitions."""
         return self.packed // self.packed_in(node)
-
-    def matmul_columns(self, pictures: int) -> int:
-        """Return the number of columns that direct convolutions move through the Tensor Engine for a batch."""
-        columns = 0
-        for node in self.nodes:
-            part = node.sources[0][0]
-            are_taps_loaded = part >= 0 and self.nodes[part].operation.taps_load is not None
-            columns += node.matmul_columns(self.packed_in(node), are_taps_loaded) * self.free_images(node)
-        return columns * ceil_div(pictures, self.packed)
 
     def is_from_hbm(self, node: Node) -> bool:
         """True if a node reads its first operand from HBM, as a single whole value."""

@@ -7,10 +7,12 @@ from .add_margins import AddMargins
 from .assign_memory import AssignMemory
 from .base import Pass, in_order
 from .choose_forms import ChooseForms
+from .fill_with_rows import FillWithRows
 from .load_taps import LoadInput, LoadTaps
 from .pack_images import PackImages
 from .pack_rows import PackRows
 from .pack_taps import PackTaps
+from .pad_channels import PadChannels
 from .put_classes_on_partitions import PutClassesOnPartitions
 from .split_columns import SplitColumns
 from .split_means import SplitMeans
@@ -25,6 +27,8 @@ def all_passes(forms: Sequence[Form]) -> tuple[Pass, ...]:
     `forms`: the convolution forms to choose from in addition to the direct one.
     """
     by_choice = (
+        PadChannels(),
+        FillWithRows(),
         PackRows(),
         SplitPhases(),
         SplitMeans(),

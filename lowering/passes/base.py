@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from ..decisions import Ask, Choice, Decisions, Kind
@@ -33,6 +33,25 @@ class Pass(ABC):
         `graph`: the result of earlier passes with `decisions`.
         """
         return ()
+
+    def is_forced(self, decisions: Decisions) -> bool:
+        """Return True if earlier choices are useless without a choice for this pass."""
+        return False
+
+    def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
+        """Return True if the graph after the pass is worth evaluating and differs from the graphs of other choices."""
+        return True
+
+    def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
+        """Return the decisions in `states` that are worth pursuing; all of `states` are complete up to this pass."""
+        return states
+
+    def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
+        """Yield decisions that differ from `decisions` in one choice of the pass's kinds.
+
+        `graph`: the result of all passes with `decisions`.
+        """
+        yield from ()
 
 
 class SwitchedPass(Pass):

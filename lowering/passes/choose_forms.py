@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...kernels.convolution.forms import (
@@ -46,6 +46,12 @@ class ChooseForms(Pass):
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
         return choose_forms(graph, self._forms, ask)
+
+    def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
+        """See `Pass`. Each neighbour multiplies one filter directly instead."""
+        for choice in decisions.choices:
+            if choice.kind is Kind.FORM:
+                yield decisions.without_choice(choice)
 
 
 def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:

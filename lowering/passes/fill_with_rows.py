@@ -10,18 +10,36 @@ the partitions empty or collects two groups. In the second case, its first group
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ...kernels.program import NO_SIDES, MaxPool, Memory
 from ...simulator.machine.chip import PARTITIONS
+from ..decisions import Choice, Decisions, Kind
 from ..graph.graph import Graph, Node, NodeId
+from .base import SwitchedPass
 from .lanes import HALF, QUARTER
-from .packable_rows import FEWEST_GROUPS, can_read, is_plain
+from .pack_rows import FEWEST_GROUPS, best_packing, can_read, is_plain
 from .pad_channels import NOT_OF_ZERO, pad_channels
 from .row_packing import RowPacking
 from .split_pools import POOLED, split_pools
 
 OTHERWISE = 4  # number of rows that pack_rows.py packs
+
+
+class FillWithRows(SwitchedPass):
+    """Packs as many rows as fit along the partitions."""
+
+    name = "fill_with_rows"
+    needs = ("load_input", "pad_channels")
+    kinds = (Kind.FILL_WITH_ROWS,)
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        return [] if decisions.value(Kind.PAD_CHANNELS) else [Choice(Kind.FILL_WITH_ROWS)]
+
+    def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
+        """See `SwitchedPass`."""
+        return fill_with_rows(graph)
 
 
 def fill_with_rows(graph: Graph) -> Graph | None:
@@ -38,7 +56,7 @@ def fill_with_rows(graph: Graph) -> Graph | None:
         if not unused:
             break
         pooled -= unused
-    return packing.fastest() if any(each > OTHERWISE for each in packing.rows.values()) else None
+    return best_packing(packing) if any(each > OTHERWISE for each in packing.rows.values()) else None
 
 
 def _with_pools_apart(graph: Graph, pooled: Collection[NodeId]) -> Graph:

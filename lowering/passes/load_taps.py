@@ -37,7 +37,7 @@ class LoadTaps(Pass):
     """Loads a small image of few channels, with the columns of the filter as channels."""
 
     name = "load_taps"
-    needs = ("load_input", "pack_rows", "split_phases", "split_means")
+    needs = ("load_input", "pad_channels", "pack_rows", "split_phases", "split_means")
 
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""

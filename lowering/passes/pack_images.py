@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...kernels.program import Packing
 from ...simulator.machine.chip import PARTITIONS, PSUM_BANK_FLOATS
-from ..decisions import FILLED, Ask, Choice, Decisions, Kind
+from ..decisions import Ask, Choice, Decisions, Kind
 from ..graph.filters import ungrouped
 from ..graph.graph import Graph, Node
 from .base import Pass
@@ -32,7 +32,7 @@ class PackImages(Pass):
 
     def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
         """See `Pass`."""
-        if decisions.value(Kind.PACK_ROWS) == FILLED:
+        if decisions.value(Kind.FILL_WITH_ROWS):
             return []
         return [Choice(Kind.PACK_IMAGES, value=images) for images in choices_of(graph, pictures)]
 

@@ -7,13 +7,14 @@ matmuls take longer than the copies.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ...kernels.convolution.forms import Form
 from ...kernels.program import Copies, Memory
 from ...kernels.tiling.packing import Taps, ceil_div, copies_in_partitions, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
-from ..decisions import Ask, Decisions, Kind, Option, Question, one_of
+from ..decisions import Ask, Choice, Decisions, Kind, Option, Question, one_of
 from ..graph.graph import Graph, Node
 from .base import Pass
 
@@ -29,6 +30,19 @@ class PackTaps(Pass):
     def apply(self, graph: Graph, decisions: Decisions, ask: Ask) -> Graph:
         """See `Pass`."""
         return pack_taps(graph, ask)
+
+    def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
+        """See `Pass`."""
+        load = graph.nodes[0].id
+        for stride in strides_of_filled(graph):
+            if stride != decisions.value(Kind.FILL_TAPS, load):
+                yield decisions.having(Choice(Kind.FILL_TAPS, load, stride))
+        for node in graph.nodes:
+            choice = Choice(Kind.COPIES, node.id)
+            if choice in decisions.choices:
+                yield decisions.without_choice(choice)
+            elif _could_have_copies(graph, node):
+                yield decisions.having(choice)
 
 
 def pack_taps(graph: Graph, ask: Ask) -> Graph:
@@ -129,6 +143,19 @@ def possible_taps(graph: Graph, node: Node) -> tuple[Taps, Copies | None]:
     if taps.rows == 1 or operation.convolved is None or not _can_copy(graph, source, copies):
         return alone, None
     return taps, copies
+
+
+def _could_have_copies(graph: Graph, node: Node) -> bool:
+    """True if a convolution in the direct form uses fewer taps than copies of its input would allow."""
+    operation = node.operation.convolved
+    if operation is None or operation.form is not Form.DIRECT:
+        return False
+    source = operation.sources[0][0]
+    return (
+        source >= 0
+        and graph.nodes[source].operation.copies_made is not None
+        and possible_taps(graph, node)[0] != operation.taps
+    )
 
 
 def _can_copy(graph: Graph, number: int, copies: Copies) -> bool:

@@ -13,13 +13,34 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..decisions import PADDED, Choice, Decisions, Kind
 from ..graph.graph import Graph, Node
+from .base import SwitchedPass
 from .lanes import HALF, QUARTER
 from .row_packing import is_sum
 
-ALL, ALONE = "all", "alone"  # values whose channels are padded: all, or those that are neither added nor stacked
+ALL, ALONE = PADDED
 FEWEST_CHANNELS = 9  # with fewer channels, more than four rows would have to be packed
 NOT_OF_ZERO = ("log", "reciprocal", "power")  # may be infinite at 0, which zero weights do not cancel
+
+
+class PadChannels(SwitchedPass):
+    """Pads channels so that rows can be packed."""
+
+    name = "pad_channels"
+    needs = ("load_input",)
+    kinds = (Kind.PAD_CHANNELS,)
+
+    def offers(self, graph: Graph, decisions: Decisions, pictures: int) -> Sequence[Choice]:
+        """See `Pass`."""
+        wide = {which: _wide(graph, _zeros, which) for which in PADDED}
+        if wide[ALL] == wide[ALONE]:
+            del wide[ALONE]
+        return [Choice(Kind.PAD_CHANNELS, value=which) for which, nodes in wide.items() if nodes]
+
+    def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
+        """See `SwitchedPass`."""
+        return pad_channels(graph, which=decisions.value(Kind.PAD_CHANNELS))
 
 
 def pad_channels(graph: Graph, zeros: Callable[[int], int] | None = None, which: str = ALL) -> Graph | None:

@@ -10,15 +10,17 @@ from functools import cached_property
 
 import numpy as np
 
-from ...kernels.program import RowFold, RowFoldPool
-from ...kernels.tiling.packing import ceil_div
+from ...kernels.program import (
+    LAUNCH_INPUT,
+    RowFold,
+    RowFoldPool,
+)
+from ...kernels.tiling.packing import ceil_div, filter_steps, taps_in_partitions
 from ...simulator.machine.chip import PARTITIONS
 from ..graph.filters import ungrouped
 from ..graph.graph import Graph, Node
 from ..graph.lazy import LazyArray
 from .lanes import HALF, QUARTER, Lanes
-
-MOST_COMBINATIONS = 64  # maximum number of combinations of offsets that are tried
 
 Offsets = dict[int, int]  # offset of each node whose rows are packed
 
@@ -131,26 +133,19 @@ class RowPacking:
                 first.update({each: min(joined) for each in first if first[each] in joined})
         return first
 
-    def fastest(self) -> Graph:
-        """Return the packed graph with the offsets that require the fewest columns of matmuls."""
-        combinations: list[Offsets] = [{}]
-        for n in sorted(self.rows):
-            possible = self.possible(n)
-            if not self.follows(n) and len(combinations) * len(possible) <= MOST_COMBINATIONS:
-                combinations = [{**chosen, n: offset} for chosen in combinations for offset in possible]
-        read = {n: node.sources[0][0] for n, node in enumerate(self.graph.nodes)}
-        depending = [n for n in read if n in self.rows or read[n] in self.rows]
-        known: dict[tuple[int, int | None, int | None], int] = {}  # keyed by node, offset and offset of the input
-
-        def columns(offsets: Offsets, n: int) -> int:
-            key = n, offsets.get(n), offsets.get(read[n])
-            if key not in known:
-                known[key] = self.packed(offsets, n).matmul_columns()
-            return known[key]
-
-        choices = [self.offsets(chosen) for chosen in combinations]
-        fewest = min(choices, key=lambda offsets: sum(columns(offsets, n) for n in depending))
-        return self.graph.with_nodes(self.packed(fewest, n) for n in range(len(self.graph.nodes)))
+    def columns(self, offsets: Offsets, number: int) -> int:
+        """Return the number of columns that a node moves through the Tensor Engine."""
+        node = self.packed(offsets, number)
+        operation = node.operation.convolved
+        if operation is None:
+            return 0
+        steps = operation.kernel[0] * operation.kernel[1]
+        if operation.sources[0] == (LAUNCH_INPUT,):
+            steps = len(
+                filter_steps(operation.kernel, taps_in_partitions(node.before[0], operation.kernel, PARTITIONS))
+            )
+        outputs = ceil_div(operation.channels, PARTITIONS) * operation.rows * operation.columns
+        return steps * ceil_div(node.before[0] // operation.groups, PARTITIONS) * outputs * operation.pool_size**2
 
     def packed(self, offsets: Offsets, number: int) -> Node:
         """Return the version of a node that reads and computes groups of rows, or single rows."""

@@ -7,13 +7,15 @@ or spilled, and stages are chosen.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...kernels.convolution.forms import ROW_BLOCKS, Form
 from ...kernels.tiling.packing import ceil_div
 from ..decisions import Choice, Decisions, Kind
 from ..graph.graph import Graph, Unsupported
+from ..passes.base import Pass
+from ..passes.pack_rows import EXPANSIONS
 from ..pipeline import LaunchPlan, Pipeline
 from .cheapest_options import CheapestOptions
 from .cost_model import CostModel
@@ -21,7 +23,6 @@ from .footprint import Footprint
 from .placement import make_smaller
 from .staging import Staging
 
-MOST_COLUMNS = 1.5  # maximum ratio of the matmul columns of a draft to those of the draft with the fewest
 FAR_SLOWER = 3  # a draft that costs more than this many times as much as the cheapest one is not simulated
 
 
@@ -38,43 +39,42 @@ class Candidates:
                 if number == 0:  # the search adds this choice to the fastest of the other candidates
                     yield without_minimal_filtering(decisions)
 
-    def shapes(self) -> dict[Decisions, int]:
-        """Return the combinations of launch-wide choices whose graphs differ, with the columns of their matmuls."""
-        states = {Decisions(): self._pipeline.graph}
+    def shapes(self) -> list[Decisions]:
+        """Return the combinations of launch-wide choices that are worth drafting."""
+        states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
         reason = Unsupported("no part of it fits")
         for each in self._pipeline.passes:
             if each.asks:
                 break
-            offered: list[Decisions] = []
-            for decisions, graph in states.items():
-                choices = each.offers(graph, decisions, self._pictures)
-                offered += [decisions, *(decisions.having(choice) for choice in choices)]
-            distinct: dict[Hashable, tuple[Decisions, Graph]] = {}
-            for decisions in offered:
+            grown: dict[Decisions, Graph] = {}
+            for decisions in self._offered(each, states, graphs):
                 try:
-                    graph = self._pipeline.run(decisions, last=each.name)[-1][1]
+                    grown[decisions] = self._pipeline.run(decisions, last=each.name)[-1][1]
                 except Unsupported as why:
                     reason = why
-                else:
-                    distinct.setdefault(tuple(node.operation for node in graph.nodes), (decisions, graph))
-            states = dict(distinct.values())
-        if not states:
-            raise reason
-        return {decisions: graph.matmul_columns(self._pictures) for decisions, graph in states.items()}
+            graphs = {decisions: graph for decisions, graph in grown.items() if each.is_worth(graph, decisions)}
+            states = list(each.kept(list(graphs)))
+            if not states:
+                raise reason
+        return states
+
+    def _offered(self, each: Pass, states: Sequence[Decisions], graphs: Mapping[Decisions, Graph]) -> list[Decisions]:
+        """Return decisions with each choice that a pass offers and, unless a choice is forced, also the unchanged
+        decisions."""
+        offered: list[Decisions] = []
+        for state in states:
+            offered += [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
+            offered += [] if each.is_forced(state) else [state]
+        return offered
 
     def _drafts(self) -> list[LaunchPlan]:
-        """Return the drafts that fit, cheapest first.
-
-        Drafts that are far slower than the first are omitted, and so are those with far more matmuls than another if
-        any of the others fit.
-        """
+        """Return the drafts that fit, cheapest first. Drafts that are far slower than the first are omitted."""
         drafts: list[LaunchPlan] = []
         reason = Unsupported("no part of it fits")
-        shapes = self.shapes()
-        most = MOST_COLUMNS * min(shapes.values())
-        for decisions, columns in sorted(shapes.items(), key=lambda shape: shape[1] > most):
-            if columns > most and drafts:
-                break
+        for decisions in self.shapes():
+            is_plain = not decisions.value(Kind.PACK_IMAGES) and not decisions.value(Kind.PACK_ROWS)
+            if is_plain and any(draft.decisions.value(Kind.PACK_ROWS) == EXPANSIONS for draft in drafts):
+                continue  # packing the rows of most of the network requires fewer matmuls
             try:
                 drafts.append(self._draft(decisions))
             except Unsupported as why:

@@ -11,7 +11,7 @@ from ...kernels.operation_fields import Pair
 from ...kernels.program import Program
 from ...kernels.tiling.packing import ceil_div
 from ...simulator import Run
-from ..decisions import Decisions, Kind, Option, Question
+from ..decisions import Decisions, Kind
 from ..emission.schedule import scaled
 from ..emission.warmup import added, with_zeros
 from ..graph.graph import OutOfSbuf, Unsupported
@@ -27,7 +27,7 @@ WARMUP_ROUNDS = (0.995, 0.98)  # zeros are added in rounds; maximum predicted ti
 FAR_TOO_MANY = 1.5  # a launch with this many times the maximum number of instructions ends the search
 FEWEST_WALKED = 2  # number of candidates that are simulated regardless of the budget
 FINALISTS = 3  # number of fast candidates that are improved choice by choice, within the budget
-SMALL = 1_000  # for launches of up to this many instructions, rows are packed otherwise even after the budget is spent
+SMALL = 1_000  # for launches of up to this many instructions, other padding is tried even after the budget is spent
 
 Finalist = tuple[LaunchPlan, Run | None]
 
@@ -82,19 +82,19 @@ class Search:
                 self.improve(offered)
             improved.append(self.best)
             if self.is_over:
-                improved += self._packed_otherwise(improved[0], finalists)
+                improved += self._padded_otherwise(improved[0], finalists)
                 break
         self.best = min(improved, key=lambda plan: plan.nanoseconds)
         return self.best
 
-    def _packed_otherwise(self, best: LaunchPlan, finalists: Iterable[Finalist]) -> list[LaunchPlan]:
-        """Return the fastest small finalist whose rows are packed in a different way, with warm-up matmuls added.
+    def _padded_otherwise(self, best: LaunchPlan, finalists: Iterable[Finalist]) -> list[LaunchPlan]:
+        """Return the fastest small finalist whose channels are padded in a different way, with warm-up matmuls added.
 
-        Warm-up matmuls save more time if the Tensor Engine is idle for longer.
+        Warm-up matmuls save more time if fewer channels leave the Tensor Engine idle for longer.
         """
-        way = best.decisions.value(Kind.PACK_ROWS)
+        padding = best.decisions.value(Kind.PAD_CHANNELS)
         for plan, run in finalists:
-            if plan.instructions <= SMALL and plan.decisions.value(Kind.PACK_ROWS) != way:
+            if plan.instructions <= SMALL and plan.decisions.value(Kind.PAD_CHANNELS) != padding:
                 self.best, self._run = plan, run
                 self.improve(self._warm)
                 return [self.best]
@@ -138,16 +138,9 @@ class Search:
         return True
 
     def _near(self, best: LaunchPlan) -> Iterator[Decisions]:
-        """Yield the neighbours of a launch, which differ from it in the answer to one question, or in its stages."""
-        questions: list[Question] = []
-
-        def answer(question: Question) -> Option:
-            questions.append(question)
-            return best.decisions.answer(question)
-
-        self._pipeline.run(best.decisions, answer)
-        for question in questions:
-            yield from best.decisions.otherwise(question)
+        """Yield the neighbours of a launch, which differ from it in one choice."""
+        for each in self._pipeline.passes:
+            yield from each.near(best.graph, best.decisions)
         if max(best.passes) > 1:
             yield scaled(best.decisions, 1, 2)
             yield scaled(best.decisions, 2, 1)
@@ -229,12 +222,12 @@ class Search:
 
 
 def _fastest(plans: Iterable[Finalist]) -> list[Finalist]:
-    """Return the fastest plans, sorted by time, with at least one plan for each way of packing rows."""
+    """Return the fastest plans, sorted by time, with at least one plan for each way of padding channels."""
     finalists: list[Finalist] = []
-    ways = set()
+    paddings = set()
     for each in sorted(plans, key=lambda each: each[0].nanoseconds):
-        way = each[0].decisions.value(Kind.PACK_ROWS)
-        if len(finalists) < FINALISTS or way not in ways:
+        padding = each[0].decisions.value(Kind.PAD_CHANNELS)
+        if len(finalists) < FINALISTS or padding not in paddings:
             finalists.append(each)
-        ways.add(way)
+        paddings.add(padding)
     return finalists

@@ -126,7 +126,7 @@ PACKED = {
 }
 
 LAYERS = {f"layer {case.name}": case for case in layer_checks.cases(1)}  # of 129 channels, or 513 features
-EXPANSIONS = decide(packs_rows=True)
+EXPANSIONS = decide(packs_rows=True, pack_depthwise_expansions=True)
 ROWS, TAPS = decide(packs_rows=True), decide(copied=ALL)
 GROUPED = decide(forms=tuple((NodeId(number), form.value, 0) for number, form in enumerate((Form.DIRECT, *ROW_BLOCKS))))
 FILTERED = decide(forms=tuple((number, "pairs", combined_bytes) for number in ALL for combined_bytes in COMBINED_BYTES))
@@ -159,7 +159,7 @@ NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
 IN_EIGHT_BITS = {
     "8 bits": ("bounded", 3, decide(fp8=ALL)),
     "8 bits, packed pictures": ("packed_rows", 4, decide(packed=2, fp8=ALL)),
-    "8 bits, packed expansions": ("expansions", 2, decide(packs_rows=True, fp8=ALL)),
+    "8 bits, packed expansions": ("expansions", 2, decide(packs_rows=True, pack_depthwise_expansions=True, fp8=ALL)),
     "8 bits, packed rows": ("packed_rows", 2, ROWS),
     "8 bits, no values": ("bounded", 2, Decisions()),
 }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lowered import assert_right, graph_of, pipeline_of, planned
 from random_networks import conv, ending_in_dense, residual
 from trninfer.kernels.convolution.forms import Form
-from trninfer.lowering.decisions import PACKED, Choice, Decisions, Kind, Option, Question, one_of
+from trninfer.lowering.decisions import PACKED, PADDED, Choice, Decisions, Kind, Option, Question, one_of
 from trninfer.lowering.emission.schedule import Schedule, StageOf
 from trninfer.lowering.graph.graph import NodeId
 from trninfer.models import load_model
@@ -19,6 +19,7 @@ IDS = st.builds(NodeId, COUNT, st.lists(st.sampled_from(["tail", "load"]), max_s
 VALUES: dict[Kind, st.SearchStrategy[Any]] = {
     **dict.fromkeys(Kind, st.just(True)),
     **dict.fromkeys((Kind.PACK_IMAGES, Kind.FILL_TAPS, Kind.STAGE), COUNT),
+    Kind.PAD_CHANNELS: st.sampled_from(PADDED),
     Kind.PACK_ROWS: st.sampled_from(PACKED),
     Kind.FORM: st.tuples(st.sampled_from([form.value for form in Form]), COUNT),
     Kind.BANDS: st.tuples(IDS, COUNT),
@@ -48,7 +49,7 @@ STAGE = Choice(Kind.STAGE, NodeId(2, ("tail",)), 3).to_json()
         {**STAGE, "node": 1},
         {**STAGE, "node": []},
         {**STAGE, "kind": "copies", "value": 2},
-        {**STAGE, "kind": "pack_rows", "value": True},
+        {**STAGE, "kind": "pad_channels", "value": True},
         {**STAGE, "kind": "form", "value": ["pairs"]},
         {**STAGE, "kind": "bands", "value": [1, 2]},
         {**STAGE, "kind": "warm_up", "value": [["x", 1]]},

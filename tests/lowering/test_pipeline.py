@@ -33,7 +33,7 @@ def test_passes_run_in_the_order_of_their_needs() -> None:
     for each in pipeline.passes:
         assert all(names.index(needed) < names.index(each.name) for needed in each.needs)
     before = dict(zip(names[1:], (graph for _, graph in plain)))
-    assert all(dict(plain)[name] is before[name] for name in ("pack_rows", "split_phases"))
+    assert all(dict(plain)[name] is before[name] for name in ("pad_channels", "pack_rows", "split_phases"))
     assert dict(both)["pack_rows"] != dict(plain)["pack_rows"]
 
 
@@ -52,7 +52,7 @@ def test_needs_that_are_circular_or_missing_are_reported() -> None:
 
 @pytest.mark.parametrize(
     ("decisions", "name"),
-    [(decide(pads_channels=True), "pack_rows"), (decide(splits_phases=True), "split_phases")],
+    [(decide(pads_channels=True), "pad_channels"), (decide(splits_phases=True), "split_phases")],
 )
 def test_a_pass_that_does_not_apply_is_told(decisions: Decisions, name: str) -> None:
     with pytest.raises(Unsupported, match=f"^{name} does not apply$"):

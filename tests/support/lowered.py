@@ -11,7 +11,7 @@ from trninfer import kernels, simulator
 from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, Operation
 from trninfer.lowering.config import LoweringConfig
-from trninfer.lowering.decisions import FILLED, Choice, Decisions, Kind
+from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.describe import rows_of
 from trninfer.lowering.eight_bits import EightBits
 from trninfer.lowering.emission.schedule import Region, Schedule, StageOf
@@ -44,6 +44,7 @@ def decide(
     *,
     fills_with_rows: bool = False,
     packs_rows: bool = False,
+    pack_depthwise_expansions: bool = False,
     pads_channels: bool = False,
     splits_phases: bool = False,
     splits_means: bool = False,
@@ -65,9 +66,10 @@ def decide(
     def named(number: int) -> NodeId:
         return NodeId(number) if graph is None else graph.nodes[number].id
 
-    ways = {FILLED: fills_with_rows, "padded": pads_channels, "as_they_are": packs_rows}
     of_launch = {
-        Kind.PACK_ROWS: next((way for way, is_chosen in ways.items() if is_chosen), ""),
+        Kind.FILL_WITH_ROWS: fills_with_rows,
+        Kind.PACK_ROWS: "expansions" if pack_depthwise_expansions else "few_channels" if packs_rows else "",
+        Kind.PAD_CHANNELS: "all" if pads_channels else "",
         Kind.SPLIT_PHASES: splits_phases,
         Kind.SPLIT_MEANS: splits_means,
         Kind.PACK_IMAGES: packed if packed > 1 else 0,
@@ -187,11 +189,11 @@ def applicable(network: Network | Model, decisions: Decisions, batch: int = 1) -
     pipeline = pipeline_of(network if isinstance(network, Model) else model_of(network))
     packed = decisions.value(Kind.PACK_IMAGES, default=1)
     decisions = decisions.without(Kind.PACK_IMAGES)
-    for kind, instead in ((Kind.SPLIT_PHASES, ()), (Kind.PACK_ROWS, (Choice(Kind.PACK_ROWS, value="as_they_are"),))):
+    for kind in (Kind.SPLIT_PHASES, Kind.PAD_CHANNELS):
         try:
             pipeline.run(decisions)
         except Unsupported:
-            decisions = decisions.without(kind).having(*instead)
+            decisions = decisions.without(kind)
     graph = dict(pipeline.run(decisions))["load_taps"]
     images = max((images for images in choices_of(graph, batch) if images <= packed), default=1)
     return decisions if images == 1 else decisions.having(Choice(Kind.PACK_IMAGES, value=images))
@@ -259,15 +261,3 @@ def kinds_of(layers: Sequence[Layer], channels: int = 3, *, ends: bool = True, b
     for row in rows_of(graph):  # tables show shapes as the network has them
         assert row.name not in known or row.after in (known[row.name], (known[row.name][0], 1, 1))
     return [node.kind for node in graph.nodes]
-
-
-def has_packed_rows(graph: Graph) -> bool:
-    """Whether the rows of any convolution are packed."""
-    operations = [node.operation.convolved for node in graph.nodes]
-    return any(each.row_fold.count > 1 for each in operations if each is not None)
-
-
-def has_packed_expansions(graph: Graph) -> bool:
-    """Whether the rows of any depthwise convolution of many channels are packed."""
-    operations = [node.operation.convolved for node in graph.nodes]
-    return any(each.row_fold.count > 1 < each.groups for each in operations if each is not None)

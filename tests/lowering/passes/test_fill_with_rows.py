@@ -75,8 +75,8 @@ def test_it_is_quicker_where_channels_are_very_few(dtype: str) -> None:
 def test_images_are_not_packed_too() -> None:
     candidates = Candidates(Pipeline(graph_of(meso()), (), 2**17), CostModel("trn2", 4), 16)
     choices = candidates.shapes()
-    assert any(each.value(Kind.PACK_ROWS) == "filled" for each in choices)
-    assert not any(each.value(Kind.PACK_ROWS) == "filled" and each.value(Kind.PACK_IMAGES) for each in choices)
+    assert any(each.value(Kind.FILL_WITH_ROWS) for each in choices)
+    assert not any(each.value(Kind.FILL_WITH_ROWS) and each.value(Kind.PACK_IMAGES) for each in choices)
 
 
 def test_rows_outside_the_image_are_not_in_a_mean() -> None:

@@ -4,26 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from lowered import (
-    applicable,
-    assert_right,
-    convolution_of,
-    decide,
-    decided,
-    graph_of,
-    has_packed_expansions,
-    nanoseconds,
-    nodes_of,
-    planned,
-)
+from lowered import applicable, assert_right, convolution_of, decide, decided, graph_of, nanoseconds, nodes_of, planned
 from random_networks import conv, labels, picture
 from trninfer.kernels.program import Convolution
-from trninfer.lowering.decisions import Decisions, Kind
-from trninfer.lowering.passes.pack_rows import pack_rows
+from trninfer.lowering.decisions import Kind
+from trninfer.lowering.passes.pack_rows import has_packed_expansions, pack_rows
 from trninfer.models.layers import Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
-EXPANSIONS = decide(packs_rows=True)
+EXPANSIONS = decide(packs_rows=True, pack_depthwise_expansions=True)
+ROWS = decide(packs_rows=True)
 
 
 class Blocks:
@@ -89,7 +79,7 @@ def test_packed_expansions_compute_what_the_golden_model_does(
     network: Network, batch: int, dtype: str, pads: bool
 ) -> None:
     tolerance = 2e-5 if dtype == "float32" else 4e-2
-    decisions = applicable(network, decide(packs_rows=True, pads_channels=pads))
+    decisions = applicable(network, decide(packs_rows=True, pack_depthwise_expansions=True, pads_channels=pads))
     plan = assert_right(network, decisions, batch, dtype, tolerance=tolerance)
     event(f"packed: {has_packed_expansions(plan.graph)}")
 
@@ -103,18 +93,18 @@ def mobile(side: int = 48) -> Network:
 
 
 def test_an_expansion_has_a_tile_for_every_32_channels() -> None:
-    graph = pack_rows(graph_of(mobile()))
+    graph = pack_rows(graph_of(mobile()), with_expansions=True)
     wide = [node.operation for node in graph.nodes if node.name.endswith(("expand", "each"))]
     assert [each.channels for each in wide] == [384, 384, 640, 640]
     assert [getattr(each, "groups", 0) for each in wide] == [1, 3, 1, 5]
     assert all(isinstance(each, Convolution) and each.row_fold.count == 4 for each in wide)
     (gate,) = [node.operation for node in graph.nodes if node.name.endswith("gated")]
     assert gate.channels == 640
-    assert has_packed_expansions(graph) and not has_packed_expansions(graph_of(mobile()))
+    assert has_packed_expansions(graph) and not has_packed_expansions(pack_rows(graph_of(mobile())))
 
 
 def test_filters_beyond_the_last_channel_are_zeros() -> None:
-    graph = pack_rows(graph_of(mobile()))
+    graph = pack_rows(graph_of(mobile()), with_expansions=True)
     expand, each = ([node for node in graph.nodes if node.name.endswith(name)][-1] for name in ("expand", "each"))
     assert expand.filters is not None and each.filters is not None
     of_last = expand.filters.make().reshape(5, 4, 32, -1)[4]  # 16 of its 32 channels
@@ -132,7 +122,7 @@ def test_a_tail_is_split_where_its_expansion_stays_as_it_is() -> None:
     blocks.add(192, 32, 3, (1, 1), "relu")
     blocks.add(144, 64, 3, (2, 2), "relu")
     blocks.add(384, 64, 3, (1, 1), "relu")
-    graph = pack_rows(graph_of(blocks.network()))
+    graph = pack_rows(graph_of(blocks.network()), with_expansions=True)
     found = [
         (node.operation.channels, node.operation.row_fold.count)
         for node in graph.nodes
@@ -144,11 +134,11 @@ def test_a_tail_is_split_where_its_expansion_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_packed_expansions_are_quicker(dtype: str) -> None:
-    packed, rows = (nanoseconds(decided(mobile(), each, dtype=dtype), dtype) for each in (EXPANSIONS, Decisions()))
+    packed, rows = (nanoseconds(decided(mobile(), each, dtype=dtype), dtype) for each in (EXPANSIONS, ROWS))
     assert packed < 0.95 * rows
 
 
 def test_a_plan_packs_expansions() -> None:
     plan = planned(mobile(64), dtype="bfloat16")
-    assert plan.decisions.value(Kind.PACK_ROWS)
+    assert plan.decisions.value(Kind.PACK_ROWS) == "expansions"
     assert all(convolution_of(plan.graph, node.name).row_fold.count == 4 for node in nodes_of(plan.graph, "b1each"))

@@ -11,7 +11,6 @@ from lowered import (
     decide,
     decided,
     graph_of,
-    has_packed_rows,
     nanoseconds,
     nodes_of,
     number_of,
@@ -22,7 +21,7 @@ from trninfer.kernels.program import RowFold, RowFoldPool
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.emission.schedule import Region
 from trninfer.lowering.graph.graph import Graph
-from trninfer.lowering.passes.pack_rows import pack_rows
+from trninfer.lowering.passes.pack_rows import has_packed_rows, pack_rows
 from trninfer.models.layers import Combine, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
@@ -337,4 +336,7 @@ def test_a_residual_behind_a_depthwise_layer(channels: int, more: int, batch: in
         Dense("dense", channels, 5),
     ]
     network = Network("n", picture(3, 13, 12), tuple(layers), labels(5))
-    assert_right(network, applicable(network, decide(packs_rows=True), batch), batch)
+    for expansions in (True, False):
+        assert_right(
+            network, applicable(network, decide(packs_rows=True, pack_depthwise_expansions=expansions), batch), batch
+        )

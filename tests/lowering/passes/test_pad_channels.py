@@ -27,8 +27,7 @@ from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.graph.graph import Graph, Node
 from trninfer.lowering.graph.lazy import LazyArray
 from trninfer.lowering.passes.pack_rows import pack_rows
-from trninfer.lowering.passes.pad_channels import pad_channels
-from trninfer.lowering.search import candidates as candidates_of
+from trninfer.lowering.passes.pad_channels import PadChannels, pad_channels
 from trninfer.lowering.search import search as searching
 from trninfer.lowering.search.candidates import Candidates
 from trninfer.lowering.search.cost_model import CostModel
@@ -40,7 +39,7 @@ from trninfer.models.network import Network
 from trninfer.runtime.tolerances import network_tolerance
 
 ROOM = 2**17
-WIDE = decide(pads_channels=True)
+WIDE = decide(pads_channels=True, packs_rows=True)
 
 
 def blocks(channels: int, end: str, activation: str = "relu") -> Network:
@@ -76,7 +75,7 @@ def blocks(channels: int, end: str, activation: str = "relu") -> Network:
 def test_networks_of_such_channels_compute_what_the_golden_model_does(
     channels: int, end: str, activation: str, batch: int, rows: bool, dtype: str
 ) -> None:
-    decisions = decide(pads_channels=True)
+    decisions = decide(pads_channels=True, packs_rows=rows)
     tolerance = 2e-5 if dtype == "float32" else 4e-2
     assert_right(blocks(channels, end, activation), decisions, batch, dtype, tolerance=tolerance)
 
@@ -136,15 +135,11 @@ def test_values_that_are_stacked_may_keep_their_channels() -> None:
         for which, made in padded.items()
     }
     assert names == {"all": ["each", "narrow", "stem", "wide"], "alone": ["each", "narrow"]}
-    assert ways_of(shuffled(40)) == {"padded", "padded_alone", 0}
+    chosen = [choice.value for choice in PadChannels().offers(graph, Decisions(), 1)]
+    assert chosen == ["all", "alone"]
     chain = [conv("stem", 3, 40, 3), conv("b", 40, 40, 3)]
-    assert ways_of(ending_in_dense((3, 12, 12), chain)) == {"padded", 0}  # both paddings are the same
-
-
-def ways_of(network: Network) -> set[object]:
-    """The ways in which the candidates for a network pack rows."""
-    candidates = Candidates(pipeline_of(model_of(network)), CostModel("trn2", 4), 1)
-    return {each.value(Kind.PACK_ROWS) for each in candidates.shapes() if not each.value(Kind.PACK_IMAGES)}
+    (only,) = PadChannels().offers(graph_of(ending_in_dense((3, 12, 12), chain)), Decisions(), 1)
+    assert only.value == "all"
 
 
 def shuffled(channels: int) -> Network:
@@ -164,13 +159,12 @@ def shuffled(channels: int) -> Network:
 
 
 def test_each_padding_is_tried_and_the_fastest_of_each_with_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates_of, "MOST_COLUMNS", 9)
     pipeline, cost_model = pipeline_of(model_of(shuffled(24))), CostModel("trn2", 2)
     candidates = [each for each in Candidates(pipeline, cost_model, 1) if not each.value(Kind.PACK_IMAGES)]
-    assert {each.value(Kind.PACK_ROWS) for each in candidates} == {0, "padded", "padded_alone"}
+    assert {each.value(Kind.PAD_CHANNELS) for each in candidates} == {0, "all", "alone"}
     warmed: list[object] = []
     monkeypatch.setattr(searching, "WALKED_INSTRUCTIONS", 300)  # spent by the candidates alone
-    monkeypatch.setattr(Search, "_warm", lambda _, plan: warmed.append(plan.decisions.value(Kind.PACK_ROWS)) or [])
+    monkeypatch.setattr(Search, "_warm", lambda _, plan: warmed.append(plan.decisions.value(Kind.PAD_CHANNELS)) or [])
     search = Search(pipeline, cost_model, 1)
     best = search.find(candidates).nanoseconds
     assert search.is_over and best <= min(plan.nanoseconds for plan, _ in search._finalists)
@@ -211,7 +205,7 @@ def assert_as_onnx_runtime(seed: int, folder: Path, dtype: str, target: str, bat
     model = Model(imported.network, imported.tensors, {})
     x = np.random.default_rng(seed).standard_normal((batch, *network.shape)).astype(np.float32)
     expected = run_onnx(path, x)
-    decisions = applicable(model, decide(pads_channels=True, splits_phases=seed % 2 == 1), batch)
+    decisions = applicable(model, decide(pads_channels=True, packs_rows=True, splits_phases=seed % 2 == 1), batch)
     error = np.abs(answers(model, decided(model, decisions, batch, dtype), x, dtype, target) - expected).max()
     tolerance = 1e-4 if dtype == "float32" else network_tolerance(dtype)
     assert error <= tolerance * max(1.0, np.abs(expected).max()), (error, network.words)

@@ -50,7 +50,7 @@ def test_any_tail_against_the_golden_model(
     tolerance = 2e-5 if dtype == "float32" else 4e-2
     assert_right(
         expanded(channels, size, stride, gate),
-        decide(copied=copied, packs_rows=True),
+        decide(copied=copied, pack_depthwise_expansions=True),
         batch,
         dtype,
         tolerance=tolerance,
@@ -74,7 +74,8 @@ def test_a_tail_is_apart_where_it_leaves_room_for_copies(channels: int, size: in
 
 def test_a_tail_whose_taps_share_the_partitions_is_quicker() -> None:
     with_copies, without = (
-        decided(expanded(144), decide(copied=copied, packs_rows=True), dtype="bfloat16") for copied in (ALL, ())
+        decided(expanded(144), decide(copied=copied, pack_depthwise_expansions=True), dtype="bfloat16")
+        for copied in (ALL, ())
     )
     operations = [node.operation for node in nodes_of(with_copies.graph, "expand")]
     assert [each.copies.count > 1 for each in operations if isinstance(each, Convolution)] == [False, True]

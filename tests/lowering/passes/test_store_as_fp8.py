@@ -78,7 +78,7 @@ def networks(draw: st.DrawFn) -> Network:
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.sampled_from(BATCHES), st.sampled_from(["trn2", "trn2", "trn3"]), st.booleans())
 def test_whatever_is_in_eight_bits_is_right(network: Network, batch: int, target: str, packs_rows: bool) -> None:
-    decisions = decide(fp8=ALL, packs_rows=packs_rows)
+    decisions = decide(fp8=ALL, packs_rows=packs_rows, pack_depthwise_expansions=packs_rows)
     plan = assert_right(network, decisions, batch, EIGHT_BITS, target=target, forms=DEPTHWISE)
     each, project = network.layers[2:4]
     assert isinstance(each, Conv2d) and isinstance(project, Conv2d)

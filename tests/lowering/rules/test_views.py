@@ -1,11 +1,12 @@
 """Layers that are an order of channels, or nothing: what they leave in a launch, and that they change no answer."""
 
 import pytest
-from lowered import applicable, assert_right, decide, graph_of, has_packed_rows, kinds_of
+from lowered import applicable, assert_right, decide, graph_of, kinds_of
 from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Load, Rearrange
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.graph.graph import Unsupported
+from trninfer.lowering.passes.pack_rows import has_packed_rows
 from trninfer.models.inputs import FeatureInput, ImageInput
 from trninfer.models.layers import (
     Activation,
