@@ -20,7 +20,7 @@ from trninfer.runtime.simulated import SimulatedBackend
 pytestmark = [  # rules of the chip; the convolution that gives the scores warns of its bias on trn1
     pytest.mark.filterwarnings("error"),
     pytest.mark.filterwarnings("ignore:activation. op=nl.copy is used with a bias"),
-    pytest.mark.filterwarnings("ignore:ndarray tensor .* one column"),  # the input of that convolution, of one pixel
+    pytest.mark.filterwarnings("ignore:ndarray tensor .* a single"),  # the input of that convolution, of one pixel
 ]
 CLASSES = (1, 2, 8, 9, 21, 150, 1000)
 
