@@ -1,1 +1,1 @@
-"""The graph of a network: its operations, what they read and where their values are; its construction from layers."""
+"""The graph of a network: its operations, their inputs, and the memory that holds their values."""

@@ -6,6 +6,7 @@ optimiser is off. The entries of a list are named after it (`_entry`); `Importer
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -34,6 +35,11 @@ class _Nodes:
         self.made.append(Node(op, self._node.name, tuple(inputs), (output,), attributes))
         return output
 
+    def finished(self) -> list[Node]:
+        """Return the nodes, the last of which computes the first output of the replaced node."""
+        self.made[-1] = dataclasses.replace(self.made[-1], outputs=(self._node.outputs[0],))
+        return self.made
+
     def constant(self, values: np.ndarray | Sequence[int] | float) -> str:
         """Return the name of a new constant."""
         name = f"{self._node.outputs[0]}, constant {len(self._importer.constants)}"
@@ -56,44 +62,45 @@ def _attention(importer: Importer, node: Node) -> list[Node]:
         raise ModelError("attention with a softcap is not supported")
     nodes = _Nodes(importer, node)
     shapes = [_shape(importer, node, place) for place in range(3)]
-    flat = len(shapes[0]) == 3
+    are_flat = len(shapes[0]) == 3
     heads, shared = (
-        integer(node, name, 0) if flat else shapes[place][1]
+        integer(node, name, 0) if are_flat else shapes[place][1]
         for place, name in enumerate(("q_num_heads", "kv_num_heads"))
     )
     if {len(shape) for shape in shapes} not in ({3}, {4}) or min(heads, shared) < 1 or heads % shared:
         raise ModelError("its queries, keys and values have inconsistent shapes")
     parts = list(node.inputs[:3])
-    if flat:
-        for place, count in enumerate((heads, shared, shared)):
-            apart = nodes.add("Reshape", [parts[place], nodes.constant([0, 0, count, -1])])
-            parts[place] = nodes.add("Transpose", [apart], perm=(0, 2, 1, 3))
-    features = shapes[0][-1] // heads if flat else shapes[0][-1]
-    grouped = heads != shared
-    if grouped:
-        for place, group in enumerate((heads // shared, 1, 1)):
-            sizes = [0, shared, group, shapes[place][-2], -1]
-            parts[place] = nodes.add("Reshape", [parts[place], nodes.constant(sizes)])
+    if are_flat:
+        parts = [_with_heads_apart(nodes, part, count) for part, count in zip(parts, (heads, shared, shared))]
+    features = shapes[0][-1] // (heads if are_flat else 1)
+    is_grouped = heads != shared
+    if is_grouped:
+        groups = [[0, shared, size, shape[-2], -1] for size, shape in zip((heads // shared, 1, 1), shapes)]
+        parts = [nodes.add("Reshape", [part, nodes.constant(sizes)]) for part, sizes in zip(parts, groups)]
     queries, keys, values = parts
-    last = 3 + grouped
+    last = 3 + is_grouped
     swapped = nodes.add("Transpose", [keys], perm=(*range(last - 1), last, last - 1))
     scores = nodes.add("MatMul", [queries, swapped])
     scores = nodes.add("Mul", [scores, nodes.constant(number(node, "scale", 0.0) or 1 / math.sqrt(features))])
-    scores = _with_mask(importer, node, nodes, scores, shapes, heads // shared if grouped else 0)
+    scores = _with_mask(importer, node, nodes, scores, shapes, is_grouped)
     weights = nodes.add("Softmax", [scores], axis=-1)
-    whole = heads == shared and not flat
-    result = nodes.add("MatMul", [weights, values], node.outputs[0] if whole else "")
-    if grouped:
-        sizes = [0, heads, shapes[0][-2], -1]
-        result = nodes.add("Reshape", [result, nodes.constant(sizes)], "" if flat else node.outputs[0])
-    if flat:
+    result = nodes.add("MatMul", [weights, values])
+    if is_grouped:
+        result = nodes.add("Reshape", [result, nodes.constant([0, heads, shapes[0][-2], -1])])
+    if are_flat:
         together = nodes.add("Transpose", [result], perm=(0, 2, 1, 3))
-        nodes.add("Reshape", [together, nodes.constant([0, 0, -1])], node.outputs[0])
-    return nodes.made
+        nodes.add("Reshape", [together, nodes.constant([0, 0, -1])])
+    return nodes.finished()
+
+
+def _with_heads_apart(nodes: _Nodes, part: str, heads: int) -> str:
+    """Return queries, keys or values [batch, tokens, heads * features] as [batch, heads, tokens, features]."""
+    apart = nodes.add("Reshape", [part, nodes.constant([0, 0, heads, -1])])
+    return nodes.add("Transpose", [apart], perm=(0, 2, 1, 3))
 
 
 def _with_mask(
-    importer: Importer, node: Node, nodes: _Nodes, scores: str, shapes: Sequence[tuple[int, ...]], group: int
+    importer: Importer, node: Node, nodes: _Nodes, scores: str, shapes: Sequence[tuple[int, ...]], is_grouped: bool
 ) -> str:
     """Return the scores after the mask, which is a condition or numbers to add, and after the causal mask."""
     if integer(node, "is_causal", 0):
@@ -103,7 +110,7 @@ def _with_mask(
     if not mask:
         return scores
     rank = len(_shape(importer, node, 3))
-    if group and rank > 2:
+    if is_grouped and rank > 2:
         raise ModelError("attention with a mask, in which groups of heads share keys, is not supported")
     known = importer.constants.get(mask)
     if known is None and is_zero_or_one(importer, importer.views[mask]):
@@ -124,8 +131,8 @@ def _rms_norm(importer: Importer, node: Node) -> list[Node]:
     mean = nodes.add("ReduceMean", [squares, nodes.constant(list(range(first, rank)))], keepdims=1)
     plus = nodes.add("Add", [mean, nodes.constant(number(node, "epsilon", 1e-5))])
     scaled = nodes.add("Div", [source, nodes.add("Sqrt", [plus])])
-    nodes.add("Mul", [scaled, scale], node.outputs[0])
-    return nodes.made
+    nodes.add("Mul", [scaled, scale])
+    return nodes.finished()
 
 
 def _entry(name: str, index: int) -> str:
@@ -175,8 +182,8 @@ def _sequence_at(importer: Importer, node: Node) -> list[Node]:
     if not -length <= index < length:
         raise ModelError(f"it selects entry {index} of {length}")
     nodes = _Nodes(importer, node)
-    nodes.add("Identity", [_entry(node.inputs[0], index % length)], node.outputs[0])
-    return nodes.made
+    nodes.add("Identity", [_entry(node.inputs[0], index % length)])
+    return nodes.finished()
 
 
 def _concat_from_sequence(importer: Importer, node: Node) -> list[Node]:
@@ -185,8 +192,8 @@ def _concat_from_sequence(importer: Importer, node: Node) -> list[Node]:
     entries = [_entry(node.inputs[0], index) for index in range(_length(importer, node))]
     if integer(node, "new_axis", 0):
         entries = [nodes.add("Unsqueeze", [entry, nodes.constant([axis])]) for entry in entries]
-    nodes.add("Concat", entries, node.outputs[0], axis=axis)
-    return nodes.made
+    nodes.add("Concat", entries, axis=axis)
+    return nodes.finished()
 
 
 EXPANSIONS: dict[str, Callable[[Importer, Node], list[Node]]] = {

@@ -77,7 +77,7 @@ def test_a_message_that_the_process_cannot_read_is_an_error_there(monkeypatch: p
 
 
 class Parent:
-    """A worker that starts a process of its own, which inherits what it may, and tells its number."""
+    """A worker that starts a child process, which inherits its open files, and replies with the id of the child."""
 
     def begin(self, setup: object) -> Reply:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
