@@ -13,7 +13,7 @@ from functools import lru_cache
 from ..machine.chip import PARTITIONS
 from ..machine.instruction import Transfer
 from .constants import Machine
-from .scheduled import DESCRIPTORS, Phases
+from .scheduled import PIPE, Phases
 
 ENGINES = 16
 LANES = PARTITIONS // ENGINES  # partitions that one engine serves
@@ -78,13 +78,13 @@ def phases_beside(transfer: Transfer, machine: Machine, start: float) -> Phases:
     duration = transfer.bytes / machine.gpsimd_dma_rate
     return Phases(
         first_byte=first_byte,
-        latency=latency + duration,
+        latency=latency,
         skew=0.0,
         place=0,
         begins=[],
         pipe_begin=first_byte,
         last=first_byte + duration,
-        bound=DESCRIPTORS,
+        bound=PIPE,
     )
 
 

@@ -332,7 +332,7 @@ class _Simulation:
         if transfer.beside:
             phases = self.phases[index] = phases_beside(transfer, m, start)
             self.moving[index] = phases.first_byte, phases.last + m.load_landing_ns
-            return start, phases.last - phases.latency, phases.last + m.load_landing_ns
+            return start, phases.first_byte - phases.latency, phases.last + m.load_landing_ns
         known = self.moves.get(id(transfer))
         if known is None:
             known = self.moves[id(transfer)] = (*engine_times(transfer, m), channel_time(transfer, m))

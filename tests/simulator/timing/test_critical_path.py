@@ -15,7 +15,7 @@ from random_programs import all_steps, large, small, targets, walk
 from trninfer import kernels, simulator
 from trninfer.simulator.timing.critical_path import RESOURCES, WAITS
 from trninfer.simulator.timing.dependencies import ORDER
-from trninfer.simulator.timing.scheduled import ENGINE, KINDS, PIPE, PORT, TABLE, Schedule
+from trninfer.simulator.timing.scheduled import DESCRIPTORS, ENGINE, KINDS, PIPE, PORT, TABLE, Schedule
 
 KERNELS = (
     ("vector_add_stream", [(128 * 4096,)] * 2, {"free": 512}),
@@ -144,6 +144,29 @@ def test_a_chain_spends_its_time_step_by_step() -> None:
 
 
 @nki.jit
+def every_second(a: Any) -> Any:
+    """A load and a store of every second column: one descriptor for each element."""
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((a.shape[0], a.shape[1] // 2), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a[:, ::2], dge_mode=nisa.dge_mode.hwdge)
+    nisa.dma_copy(dst=out[:, ::2], src=tile, dge_mode=nisa.dge_mode.hwdge)
+    return out
+
+
+def test_a_dma_bound_by_its_descriptors_ends_with_the_last_of_them() -> None:
+    spec, each_ns = simulator.TensorSpec((128, 16), "float32"), 1000.0
+    run = simulator.run(every_second, spec, functional=False, constants={"dge_descriptor_ns": each_ns})
+    check_sums(run)
+    m, s = run.prediction.machine, run.prediction.schedule
+    for index, landing_ns in enumerate((m.load_landing_ns, m.store_landing_ns)):
+        dma, steps = s.phases[index], [step for step in run.critical_path if step.position == index][-3:]
+        assert dma.bound == DESCRIPTORS
+        assert [step.resource for step in steps] == ["dma_issue", "dma_latency", "dma_latency"]
+        expected = [m.dge_ns + 16 * m.dge_ring_ns + 128 * 8 * each_ns, dma.latency, landing_ns]
+        assert [step.end_ns - step.start_ns for step in steps] == pytest.approx(expected)
+
+
+@nki.jit
 def two_functions(a: Any) -> Any:
     """Two functions whose tables are loaded one after the other."""
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
@@ -210,6 +233,25 @@ def loaded_by_gpsimd(a: Any) -> Any:
     nisa.dma_copy(dst=tile, src=a, dge_mode=nisa.dge_mode.swdge)
     nisa.dma_copy(dst=out, src=tile, dge_mode=nisa.dge_mode.hwdge)
     return out
+
+
+@nki.jit
+def exchanged(a: Any) -> Any:
+    """Each of two cores sends a tile to the other by the DMA engines of GpSimd."""
+    rank = nl.program_id(0)
+    tile, received = nl.load(a[rank]), nl.ndarray(a.shape[1:], dtype=a.dtype, buffer=nl.sbuf)
+    nisa.sendrecv(tile, received, 1 - rank, 1 - rank, 0, nisa.dma_engine.gpsimd_dma)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out[rank], src=received)
+    return out
+
+
+def test_moving_data_on_the_dma_engines_of_gpsimd_is_bandwidth() -> None:
+    run = simulator.run(exchanged[2], simulator.TensorSpec((2, 128, 256), "float32"), functional=False)
+    check_sums(run)
+    (step,) = (s for s in run.critical_path if s.op == "sendrecv" and s.resource == "dma_bandwidth")
+    rate = run.prediction.machine.gpsimd_dma_rate
+    assert step.end_ns - step.start_ns == pytest.approx(128 * 256 * 4 / rate)
 
 
 def test_a_dma_that_gpsimd_triggers_is_its_time() -> None:
