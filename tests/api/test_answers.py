@@ -1,4 +1,4 @@
-"""Answers as values, tables, pages and files."""
+"""Classification results: values, tables, pages and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trninfer.bench` returns what `trninfer bench` prints."""
+"""`trninfer.bench` returns the results that `trninfer bench` prints."""
 
 import pytest
 import trninfer

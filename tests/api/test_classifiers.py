@@ -1,4 +1,4 @@
-"""The classifier that is called with columns, and the example of docs/cluster.md that calls it."""
+"""Classifiers that are called with columns, and the example in docs/cluster.md that uses one."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_they_are_waited_for() -> None:
 
 
 def example() -> str:
-    """The example of docs/cluster.md."""
+    """Return the example from docs/cluster.md."""
     text = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- example: data -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found

@@ -1,4 +1,4 @@
-"""`trninfer.detect`: pictures in every form, and what it refuses."""
+"""`trninfer.detect`: pictures in every form, and invalid arguments."""
 
 from __future__ import annotations
 

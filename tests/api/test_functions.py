@@ -1,4 +1,4 @@
-"""`trninfer.classify` and `trninfer.predict`: inputs of every kind, arguments of every kind."""
+"""`trninfer.classify` and `trninfer.predict`: all kinds of inputs and arguments."""
 
 import asyncio
 import dataclasses
@@ -60,7 +60,7 @@ def test_everything_that_is_told_is_there() -> None:
 
 
 class Exporter:
-    """An array of another library."""
+    """An array of another library, which converts itself to NumPy."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._values = values
@@ -70,7 +70,7 @@ class Exporter:
 
 
 class Capsule:
-    """The same by DLPack alone."""
+    """The same, but exported only by DLPack."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._values = values.copy()
@@ -112,7 +112,7 @@ def test_pictures_of_any_kind(pictures) -> None:
         answers = trninfer.classify(images, model, batch_size=2, top_k=3)
         assert answers.labels == truth, kind
         assert [len(answer.top) for answer in answers.predictions] == [3, 3, 3]
-        if kind not in ("pixels", "objects"):  # transparency is laid over something, by Pillow's rules
+        if kind not in ("pixels", "objects"):  # Pillow composites transparent pixels by its own rules
             found = [answer.probability for answer in answers.predictions]
             assert np.allclose(found, golden.max(axis=1), atol=1e-4)
         names = pictures if kind in ("paths", "Paths") else [0, 1, 2]
@@ -153,7 +153,7 @@ def test_pictures_are_read_as_far_as_batches_need_them(pictures) -> None:
 
 
 def cut_short() -> Image.Image:
-    """A picture that Pillow has opened, and cannot read to its end."""
+    """Return a picture that Pillow has opened but cannot read to the end."""
     buffer = io.BytesIO()
     Image.effect_noise((50, 50), 30).save(buffer, "png")
     return Image.open(io.BytesIO(buffer.getvalue()[:-900]))
@@ -205,7 +205,7 @@ def test_any_array_is_used_or_refused(image: np.ndarray) -> None:
         except trninfer.InputError as error:
             assert "\n" not in str(error)
         else:
-            assert answers.predictions == () or len(answers.labels) in (1, len(image))  # one picture, or several
+            assert answers.predictions == () or len(answers.labels) in (1, len(image))  # a single picture, or several
 
 
 def test_features_from_anywhere(rows, samples, tmp_path) -> None:
@@ -269,7 +269,7 @@ def test_headers_are_told(rows, tmp_path) -> None:
     with pytest.warns(UserWarning, match=r"x\.csv: line 1 \(0, 1, 2, 3, 4, 5, \.\.\.\) is read as a header"):
         answers = trninfer.predict(path)
     assert len(answers) == 3 and len(answers.notes) == 1
-    with pytest.warns(UserWarning, match="trained on 0 to 16"):  # the header is no row of pixels
+    with pytest.warns(UserWarning, match="trained on 0 to 16"):  # the header is not a row of pixels
         assert len(trninfer.predict(path, header="no")) == 4
     with pytest.warns(UserWarning, match="trained on 0 to 16"):
         trninfer.predict(rows * 16)
@@ -305,7 +305,7 @@ def test_an_input_that_overflows_is_named_and_costs_the_others_nothing(rows) -> 
 
 
 def test_channels_first_or_last_is_said_once(tmp_path) -> None:
-    """The same for arrays from Python and from files, of numbers and of pixels."""
+    """Also for arrays from files instead of Python, and for numbers instead of pixels."""
     random = np.random.default_rng(0)
     layers = (Flatten("f"), Dense("d", 3 * 8 * 6, 4), Softmax("s"))
     for own in ("CHW", "HWC"):
@@ -373,7 +373,7 @@ def test_arguments_of_any_kind_are_refused_in_one_line(rows, name) -> None:
         if value is None and name in ("target", "cluster"):
             continue
         if (name == "cluster" and isinstance(value, str) and value) or (name == "top_k" and value == 10**30):
-            continue  # an address, and at most as many labels as there are
+            continue  # a valid address; a top_k above the number of labels means all
         for call, inputs in ((trninfer.predict, rows[:1]), (trninfer.classify, [])):
             with pytest.raises(trninfer.TrninferError) as error:
                 call(inputs, **{name: value})
@@ -408,7 +408,7 @@ def test_it_is_waited_for_and_can_be_cancelled(rows) -> None:
 
     answers, nothing = asyncio.run(both())
     assert answers.labels == trninfer.predict(rows[:3]).labels and len(nothing) == 0
-    asyncio.run(cancelled())  # which also waits for the thread
+    asyncio.run(cancelled())  # also waits for the thread
     assert taken
 
 

@@ -1,4 +1,4 @@
-"""`trninfer.import_model`: a checked network, written or kept in memory, and what it said."""
+"""`trninfer.import_model`: a checked network, saved or kept in memory, and the messages of the import."""
 
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from safetensors.numpy import save_file
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A perceptron of six features and three classes, as PyTorch's Sequential names its weights."""
+    """Return the weights of a perceptron with six features and three classes, with the names of PyTorch's
+    Sequential."""
     generator = np.random.default_rng(3)
     tensors = {
         "0.weight": generator.standard_normal((5, 6), np.float32), "0.bias": np.zeros(5, np.float32),

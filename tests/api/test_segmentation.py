@@ -1,4 +1,4 @@
-"""`trninfer.segment`: pictures in every form, and what it refuses."""
+"""`trninfer.segment`: pictures in every form, and invalid arguments."""
 
 import numpy as np
 import pytest

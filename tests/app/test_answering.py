@@ -1,4 +1,4 @@
-"""What `classify` and `ffnn` share: answers that say none are told as such and counted apart."""
+"""The shared part of `classify` and `ffnn`: inputs that match no class are reported and counted separately."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = np.array([[9, 0, 0], [0, 9, 0], [0, 0, 9], [9, 0, 1], [0, 0, 9]], np.floa
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    """`ffnn` on five rows with a network that passes scores on: a, b, neither, a, neither."""
+    """Run `ffnn` on five rows with a network that returns its input as scores: a, b, neither, a, neither."""
     network = Network(
         "letters",
         FeatureInput(3),
@@ -43,7 +43,7 @@ def test_none_is_counted_apart_in_json(command: list[str], capsys: pytest.Captur
     assert document["none"] == {"label": "neither", "count": 2, "total": 5}
     assert [each["label"] for each in document["predictions"]] == ["a", "b", "neither", "a", "neither"]
     best = document["predictions"][2]["top"]
-    assert best[0]["label"] == "neither" and len(best) == 3  # the classes stay in --top-k
+    assert best[0]["label"] == "neither" and len(best) == 3  # --top-k includes all classes
     assert sum(each["probability"] for each in best) == pytest.approx(1, abs=1e-5)
 
 
@@ -74,7 +74,7 @@ def test_answers_of_an_earlier_run_are_counted(
     command += ["--format", "ndjson", "--output", str(output)]
     assert run(command) == 0
     lines = output.read_text().splitlines()
-    output.write_text("\n".join(lines[:3]) + "\n")  # as if the last two rows had not been answered
+    output.write_text("\n".join(lines[:3]) + "\n")  # as if the last two rows had not been processed
     assert run([*command, "--resume"]) == 0
     assert json.loads(output.read_text().splitlines()[-1])["none"] == {"label": "neither", "count": 2, "total": 5}
     capsys.readouterr()

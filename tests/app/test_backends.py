@@ -1,4 +1,4 @@
-"""Where kernels run, as options ask for it, and what is said of that."""
+"""The backend that the options select, and the messages about it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_a_session_in_this_process(feature_model, capsys) -> None:
 
 
 def test_how_many_launches_it_takes_is_told(feature_model, capsys) -> None:
-    """Two launches of half the instructions each, where one launch would be one too many."""
+    """Two launches with half the instructions each, where one launch would exceed the limit by one instruction."""
     model, backend = load_model(feature_model), open_backend(RunOptions(backend="sim", target="trn2"))
     whole = session_on(backend, model, RunOptions())
     assert whole.launches_note is None and told(capsys) == ""

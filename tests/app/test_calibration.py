@@ -1,4 +1,4 @@
-"""`--dtype float8_e4m3` as users have it: what is printed of it, `--calibrate`, `--eight-bits`, and what is refused."""
+"""`--dtype float8_e4m3` on the command line: the output, `--calibrate`, `--eight-bits`, and invalid combinations."""
 
 from pathlib import Path
 

@@ -189,7 +189,7 @@ def test_a_list_that_is_no_text(cli, tmp_path, content) -> None:
 
 
 def test_samples_are_read_right(cli, request) -> None:
-    """The bundled network on the bundled samples, whose names begin with the truth."""
+    """The bundled network classifies the bundled samples, whose file names begin with the correct label."""
     folder = request.config.rootpath / "samples"
     load_model("digits-cnn")
     report = cli("classify", folder, "--format", "json", "--verify").json()
@@ -210,7 +210,8 @@ def test_arrays_with_their_channels_last(cli, picture_model, tmp_path) -> None:
 
 
 def test_labels_score_the_pictures(cli, tmp_path, picture_model) -> None:
-    """By folder; what has no label is answered and not scored, and an accuracy below the least is status 1."""
+    """Labels by folder: unlabelled pictures are classified but not scored, and an accuracy below the minimum sets exit
+    status 1."""
     for number, folder in enumerate(("3", "3", "5")):
         (tmp_path / "val" / folder).mkdir(parents=True, exist_ok=True)
         draw_picture(tmp_path / "val" / folder / f"{number}.png", number)

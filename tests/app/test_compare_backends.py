@@ -1,4 +1,4 @@
-"""`--compare-backends`: the chip, by stand-ins, beside the simulator."""
+"""`--compare-backends`: stand-ins for the chip are compared with the simulator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trninfer.runtime.session import Result
 
 @pytest.fixture
 def chip(monkeypatch, tmp_path) -> pytest.MonkeyPatch:
-    """A machine with everything the chip needs, so it seems, by way of TorchNeuron."""
+    """Simulate a machine that has everything the chip needs, with TorchNeuron."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", environment.TORCHNEURON)
 
 
@@ -56,11 +56,11 @@ def test_compared_times_as_csv(cli, chip, pictures, picture_model, tmp_path) -> 
     target = tmp_path / "trn2.csv"
     arguments = ("--model", picture_model, "--compare-backends", "--format", "csv", "--output", target)
     outcome = cli("classify", pictures, *arguments)
-    assert outcome.status == 2 and outcome.out == "" and "text.png: " in outcome.err  # the others are compared
+    assert outcome.status == 2 and outcome.out == "" and "text.png: " in outcome.err  # the other pictures are compared
     with target.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == MEASUREMENT_COLUMNS and len(rows) == 5
-    assert {row["metric"] for row in rows} == {"p50 (measured, host round trip)"}  # and no prediction among them
+    assert {row["metric"] for row in rows} == {"p50 (measured, host round trip)"}  # without predictions
     assert rows[0]["kernel"] == "fused_conv2d_maxpool_packed" and rows[0]["device"] == "trn2"
 
 

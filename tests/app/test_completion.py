@@ -1,4 +1,4 @@
-"""What a shell completes."""
+"""Shell completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options from a file."""
+"""Options from a configuration file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_command_line_comes_first(cli, feature_model, tmp_path, monkeypatch)
     monkeypatch.delenv("TRNINFER_CONFIG")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.trninfer]\nformat = "json"\n')
-    assert not cli(*arguments).out.startswith("{")  # a file that is not named decides nothing
+    assert not cli(*arguments).out.startswith("{")  # a file has no effect unless it is named
 
 
 def test_values_are_checked_as_on_the_command_line(cli, feature_model, tmp_path) -> None:

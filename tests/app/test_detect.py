@@ -1,4 +1,4 @@
-"""`trninfer detect` as a user runs it: formats, files, bad pictures, resuming and scores."""
+"""The command `trninfer detect`: formats, files, unreadable pictures, resuming and scores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def save(folder: Path, made) -> Path:
     return folder / "detector.safetensors"
 
 
-# Of a picture of 64x32, which is 16x8 in the image, at (0, 4).
+# The picture has 64x32 pixels, which become 16x8 at (0, 4) of the image.
 WIDE = [("cat", 0.9, 8, 8, 24, 24), ("dog", 0.7, 36, 12, 60, 20)]
 
 
@@ -43,7 +43,7 @@ def test_boxes_are_in_pixels_of_the_picture(cli, tmp_path: Path, model: Path) ->
     assert [each[0] for each in found] == ["cat", "dog"]
     assert np.array([each[1:] for each in found]) == pytest.approx(np.array([each[1:] for each in WIDE]), abs=1e-3)
     assert [first["boxes"][0][key] for key in ("x1", "y1", "x2", "y2")] == pytest.approx([4, 12, 12, 20])
-    assert [third["boxes"][0][key] for key in ("x1", "x2")] == pytest.approx([0, 8])  # what is left of it in 32x64
+    assert [third["boxes"][0][key] for key in ("x1", "x2")] == pytest.approx([0, 8])  # the part inside 32x64
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
@@ -115,7 +115,7 @@ def test_pictures_are_drawn_and_put_on_the_page(cli, tmp_path: Path, model: Path
     assert outcome.status == 0 and "4 pictures with boxes" in outcome.err
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["0-2.png", "0.png", "1.png", "2.png"]
     drawn = np.asarray(Image.open(tmp_path / "drawn" / "1.png"))
-    assert drawn.shape == (256, 512, 3) and drawn.any()  # 64x32, enlarged, no longer black
+    assert drawn.shape == (256, 512, 3) and drawn.any()  # 64x32, enlarged, and not all black
     text = page.read_text()
     assert text.count("data:image/jpeg") == 4 and "cat 0.90" in text
     refused = cli("detect", *paths, "--model", model, "--save", tmp_path)
@@ -175,7 +175,7 @@ def test_masks_and_keypoints_are_in_the_answers(cli, tmp_path: Path) -> None:
     (box,) = document["predictions"][0]["boxes"]  # the mask of the dog, on the right, is empty
     assert box["keypoints"] == [[8, 16, 0.75]]
     mask = box["mask"]
-    assert mask["size"] == [32, 32] and sum(mask["counts"][1::2]) == 64  # 8x8 pixels of its box
+    assert mask["size"] == [32, 32] and sum(mask["counts"][1::2]) == 64  # 8x8 pixels of the box
     assert mask["counts"][:2] == [4 * 32 + 12, 8]
 
 

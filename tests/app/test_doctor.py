@@ -1,4 +1,4 @@
-"""`trninfer doctor`: what it says of this machine, and what it may be told."""
+"""`trninfer doctor`: its report on this machine, and its options."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from trninfer.runtime.neuron.compile_cache import CompileCache
 
 @pytest.fixture
 def chip(monkeypatch, tmp_path) -> pytest.MonkeyPatch:
-    """A machine with everything the chip needs, so it seems, by way of TorchNeuron."""
+    """Simulate a machine that has everything the chip needs, with TorchNeuron."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", environment.TORCHNEURON)
 
 
@@ -33,7 +33,7 @@ def test_doctor(cli, monkeypatch) -> None:
     commands = {f"  {command}" for _, command in environment.INSTALL_COMMANDS}
     lines = outcome.out.splitlines()
     assert outcome.status == 0 and max(len(line) for line in lines if line not in commands) <= 80
-    assert commands <= set(lines)  # each whole, to be copied
+    assert commands <= set(lines)  # each on a single line, so that it can be copied
 
 
 def test_doctor_tells_of_a_target_that_is_none(cli, monkeypatch) -> None:
@@ -54,7 +54,7 @@ def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
     rows = rows_of_doctor(cli)
     assert rows["instance"] == {"check": "instance", "status": "ok", "detail": "trn2n.48xlarge"}
     assert rows["neuroncores"]["detail"] == "16: 0 to 15"
-    assert rows["target"]["detail"] == "trn2 (NEURON_PLATFORM_TARGET_OVERRIDE)"  # set by the run before
+    assert rows["target"]["detail"] == "trn2 (NEURON_PLATFORM_TARGET_OVERRIDE)"  # set by the previous run
     assert rows["backend auto"]["detail"].startswith("neuron: ")
     assert not any(check.startswith("to install") for check in rows)
     assert rows["first run"]["detail"].startswith("trninfer doctor --selftest")
@@ -89,7 +89,7 @@ def test_doctor_without_any_of_it(cli, monkeypatch, tmp_path) -> None:
     assert rows["compiled kernels"]["detail"].startswith("0 kernels, 0 bytes in ")
     assert rows["target"]["detail"] == "trn2 (the default)"
     assert "modprobe" in rows["to install driver, runtime and tools"]["detail"]
-    assert not CompileCache(tmp_path / "cache").folder.exists()  # asking makes no folder
+    assert not CompileCache(tmp_path / "cache").folder.exists()  # doctor does not create the folder
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pictures of `--save DIR`, whose names and folder are not ours."""
+"""Pictures saved by `--save DIR`, with file names and a folder chosen by users."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_names_as_long_as_a_file_system_allows(folder: Path, stem: str) -> None:
         drawn.add(answer(name))
         maps.save(name, np.zeros((8, 9), np.uint8))
     assert not drawn.problems and not maps.problems
-    assert len(saved(folder)) == 4  # the maps have the names of the pictures
+    assert len(saved(folder)) == 4  # the maps are named after the pictures
 
 
 def test_a_map_does_not_replace_an_overlay(folder: Path) -> None:

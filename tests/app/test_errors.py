@@ -1,4 +1,4 @@
-"""What goes wrong, as exit statuses and lines."""
+"""Errors: exit statuses and messages."""
 
 import contextlib
 import errno

@@ -27,7 +27,7 @@ def data(rows: np.ndarray, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
-    """A folder of raw weights, as the lab hands them out."""
+    """Return a folder of raw weights in the format of the lab."""
     random = np.random.default_rng(4)
     folder = tmp_path / "lab"
     folder.mkdir()

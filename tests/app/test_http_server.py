@@ -1,4 +1,4 @@
-"""Connections that dawdle, on a server in a thread of its own."""
+"""Slow connections to a server that runs in a separate thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trninfer.app import http_server
 
 
 class App:
-    """Answers with as many bytes as the path says."""
+    """Answers with as many bytes as the path specifies."""
 
     class state:  # noqa: N801 (as FastAPI has it)
         stop: Any = None
@@ -76,7 +76,7 @@ def test_a_head_that_does_not_end_is_not_waited_for(app: tuple[App, int], head: 
     with connect(app[1]) as connection:
         connection.sendall(head)
         assert connection.recv(1000) == b""  # closed
-    with connect(app[1]) as connection:  # and likewise after a request
+    with connect(app[1]) as connection:  # also after a request
         connection.sendall(b"GET /5 HTTP/1.1\r\nHost: x\r\n\r\nGET /6")
         got = b""
         while part := connection.recv(1000):
@@ -98,7 +98,7 @@ def test_an_answer_that_nobody_takes_is_dropped(app: tuple[App, int]) -> None:
 
 
 def test_the_second_signal_cuts_connections_off() -> None:
-    """uvicorn leaves them open, and from Python 3.12 on asyncio waits for them."""
+    """uvicorn leaves them open, and since Python 3.12 asyncio waits for them."""
 
     class Connection:
         transport = None

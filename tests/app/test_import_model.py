@@ -1,4 +1,4 @@
-"""`trninfer import`, and classifying with what it wrote."""
+"""`trninfer import`, and classification with the imported network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLASSES = ("cat", "dog", "fish", "ant", "bee")
 
 
 def write_onnx(path: Path, ending: str = "dense", side: int = 32, blocks: Sequence[int] = (1, 1, 1)) -> Path:
-    """A narrow network of the VGG family, as PyTorch exports one; `ending` is "dense" or "pool"."""
+    """Write a narrow VGG network as PyTorch exports one; `ending` is "dense" or "pool"."""
     random = np.random.default_rng(4)
     nodes: list[Any] = []
     weights: list[Any] = []
@@ -113,7 +113,8 @@ def test_an_imported_network_answers_as_onnx_runtime_does(
         assert answer["label"] == CLASSES[chances.argmax()]
         assert answer["probability"] == pytest.approx(chances.max(), abs=1e-5)
     kernels = [layer["kernel"] for layer in report["layers"]]
-    assert kernels.count("conv2d") + kernels.count("fused_conv2d_maxpool_packed") == 3  # in one launch, or each
+    # in one launch, or one launch per layer
+    assert kernels.count("conv2d") + kernels.count("fused_conv2d_maxpool_packed") == 3
     assert kernels.count("average_pool") == (ending == "pool")
 
 
@@ -155,7 +156,7 @@ def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", ["rgb", "bgr"])
 def test_blue_comes_first_of_what_opencv_reads(cli, tmp_path: Path, order: str) -> None:
-    """The network gives the mean of each channel, so that the label is the channel that blue came in."""
+    """The network returns the mean of each channel, so the label is the position of the blue channel."""
     nodes = [
         helper.make_node("GlobalAveragePool", ["x"], ["means"]),
         helper.make_node("Flatten", ["means"], ["scores"]),
@@ -175,7 +176,7 @@ def test_blue_comes_first_of_what_opencv_reads(cli, tmp_path: Path, order: str) 
 
 def test_a_network_that_batches_compute_wrongly_is_not_written(cli, tmp_path: Path, monkeypatch) -> None:
     onnx, model = write_onnx(tmp_path / "net.onnx", side=8, blocks=(1,)), tmp_path / "net.safetensors"
-    monkeypatch.setattr("trninfer.runtime.network_check.PLANNED", ())  # in batches that no assertion is about
+    monkeypatch.setattr("trninfer.runtime.network_check.PLANNED", ())  # skips batches that no assertion checks
     outcome = cli("import", onnx, "-o", model)
     assert "on the simulator in batches of 1, 3 and 16, largest difference" in outcome.out
     os.unlink(model)

@@ -1,4 +1,4 @@
-"""What import can be told, and how text becomes numbers, sizes and labels."""
+"""The options of `import`, and the parsing of numbers, sizes and labels."""
 
 import os
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_outputs_and_the_files_beside_the_network(tmp_path: Path, monkeypatch) -
     assert read.unchecked and NetworkOptions().read().output_names == ()
     none = NetworkOptions(preprocessor=Path("none"))
     assert none.read() == ImportOptions(ignores_beside=True)
-    (tmp_path / "none").mkdir()  # a folder of that name
+    (tmp_path / "none").mkdir()  # a folder with that name
     assert none.read().preprocessor == Path("none") and not none.read().ignores_beside
 
 

@@ -1,4 +1,4 @@
-"""`trninfer lint`: what it prints and its exit status."""
+"""`trninfer lint`: its output and exit status."""
 
 import errno
 import os
@@ -61,7 +61,7 @@ def test_links_that_lead_in_circles_are_an_error_of_one_line(folder, capsys):
     assert run(["lint", "loop.py", "host.py"]) == 2
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("trninfer: loop.py: ") and os.strerror(errno.ELOOP) in told[0]
-    assert len(told) == 2  # the other file is checked
+    assert len(told) == 2  # the other file is still checked
 
 
 def test_a_file_without_kernels_is_told(folder, capsys):

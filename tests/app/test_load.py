@@ -1,4 +1,4 @@
-"""`trninfer load`: its table, its JSON, and what it refuses."""
+"""`trninfer load`: its table, its JSON, and invalid arguments."""
 
 from __future__ import annotations
 

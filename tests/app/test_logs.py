@@ -1,4 +1,4 @@
-"""What --verbose says."""
+"""The output of --verbose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_what_is_done_is_said_on_standard_error(cli, pictures, picture_model) ->
         assert sum(said in line for line in lines) == 1
     assert "inputs answered" not in once.err and twice.err.count("inputs answered") == 2
     assert once.out == twice.out
-    assert cli(*arguments).err == ""  # and nothing is left behind
+    assert cli(*arguments).err == ""  # nothing is left behind
     assert not logging.getLogger("trninfer").handlers
 
 

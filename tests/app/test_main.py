@@ -1,4 +1,4 @@
-"""The command line as a process: statuses, pipes, interruption, help."""
+"""The command line as a process: exit statuses, pipes, interruption, and help."""
 
 import json
 import os
@@ -55,7 +55,8 @@ def test_a_file_that_looks_like_an_option_is_told(cli, tmp_path, monkeypatch) ->
     (tmp_path / "-dash.png").write_bytes(b"")
     told = "; to pass the file -dash.png, write ./-dash.png (see trninfer classify --help)"
     line = cli("classify", "-dash.png").err
-    assert line.startswith("trninfer: No such option") and told in line  # in between as the version of click has it
+    # the text in between depends on the version of click
+    assert line.startswith("trninfer: No such option") and told in line
     assert "goes by" not in cli("classify", "-dish.png").err
     assert "./-dash.png: an empty file" in cli("classify", "./-dash.png").err
 
@@ -72,7 +73,8 @@ def test_names_that_a_terminal_cannot_show_stay_in_their_column(process, picture
 
 def test_nothing_beside_pictures_is_run(process, pictures, picture_model) -> None:
     set_traps(pictures)
-    shutil.rmtree(pictures / "trninfer")  # what `python -m trninfer` would take, before a line of ours has run
+    # it would be imported by `python -m trninfer` before any line of trninfer runs
+    shutil.rmtree(pictures / "trninfer")
     arguments = ("classify", ".", "--model", picture_model, "--backend", "sim", "--verify", "--report", "r.html")
     running = process(*arguments, cwd=pictures)
     assert running.wait() == 0, running.stderr.read()
@@ -90,7 +92,7 @@ def test_a_removed_folder_is_said_where_it_matters(cli, pictures, picture_model,
 
 
 def test_a_start_in_a_removed_folder(pictures, picture_model, tmp_path) -> None:
-    """As a process: `python -m` itself looks at the current folder."""
+    """In a separate process: `python -m` itself accesses the current folder."""
     (tmp_path / "gone").mkdir()
     leave = f"cd {tmp_path}/gone && rmdir ../gone && exec"
     arguments = f"classify {pictures} --model {picture_model} --backend sim --format csv --quiet"
@@ -124,7 +126,7 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(process, tmp_path, feature_model) -> None:
-    np.zeros((20_000, 6), "<f4").tofile(tmp_path / "X.bin")  # more answers than a pipe holds
+    np.zeros((20_000, 6), "<f4").tofile(tmp_path / "X.bin")  # more answers than a pipe can buffer
     running = process("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--format", "ndjson", "--quiet")
     assert running.stdout is not None and running.stderr is not None
     line = running.stdout.readline()
@@ -166,7 +168,7 @@ def test_interruption_is_status_130_and_leaves_no_pieces(process, tmp_path, pict
     target = tmp_path / "answers.json"
     target.write_text("before")
     running = process("classify", "-", "--model", picture_model, "--format", "json", "--output", target)
-    running.stdin.write(bytes(200_000))  # more than a pipe holds: it reads standard input by now
+    running.stdin.write(bytes(200_000))  # more than a pipe can buffer, so it is already reading standard input
     running.stdin.flush()
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=20)
@@ -175,7 +177,7 @@ def test_interruption_is_status_130_and_leaves_no_pieces(process, tmp_path, pict
 
 
 def on_a_terminal(process, *arguments: object, **environment: str) -> str:
-    """What a command shows on a terminal of 80 columns."""
+    """Return the output of a command on a terminal of 80 columns."""
     ours, its = pty.openpty()
     running = process(*arguments, stdin=its, stdout=its, stderr=its, env={"TERM": "xterm-256color", **environment})
     os.close(its)
@@ -202,7 +204,7 @@ def test_colour_and_progress_on_a_terminal_alone(process, pictures, picture_mode
     piped = process(*arguments)
     out, err = piped.communicate()
     assert b"\x1b" not in out and err == b""
-    live = on_a_terminal(process, *arguments, "--format", "csv", "--quiet")  # where a bar would be in the way
+    live = on_a_terminal(process, *arguments, "--format", "csv", "--quiet")  # a progress bar would interfere with it
     assert len(live.splitlines()) == 4 and "\x1b" not in live
 
 
@@ -216,7 +218,8 @@ def test_progress_tells_the_rate(process, tmp_path, feature_model) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_completion(process) -> None:
-    command = f"{sys.executable} -m trninfer --show-completion; :"  # the colon, so that bash is there to be detected
+    # the colon makes the shell process exist while bash is detected
+    command = f"{sys.executable} -m trninfer --show-completion; :"
     shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert "complete -o default -F _trninfer_completion trninfer" in shown.stdout, shown
     wanted = {

@@ -1,4 +1,4 @@
-"""`trninfer migrate`: where texts and reports go, and its exit status."""
+"""`trninfer migrate`: the destinations of its output, and its exit status."""
 
 import json
 import sys

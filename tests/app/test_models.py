@@ -22,7 +22,7 @@ def test_models_as_csv_hold_json_not_python(cli) -> None:
 
 def test_what_is_said_of_a_model_is_so(cli, monkeypatch) -> None:
     rows = {row["name"]: row for row in json.loads(cli("models", "--format", "json").out)["models"]}
-    monkeypatch.setenv("COLUMNS", "300")  # figures are not parted from their units
+    monkeypatch.setenv("COLUMNS", "300")  # numbers are not separated from their units
     table = cli("models").out
     for name in ("digits-cnn", "digits-ffnn"):
         row, model = rows[name], load_model(name)

@@ -1,4 +1,4 @@
-"""Descriptions of the outputs of networks."""
+"""Descriptions of network outputs."""
 
 import pytest
 from trninfer.app.network_text import describe_answers

@@ -1,4 +1,4 @@
-"""The command line on a chip, by stand-ins for AWS's packages and tools (tests/runtime/neuron/stand_ins)."""
+"""The command line on a chip, with stand-ins for AWS's packages and tools (tests/runtime/neuron/stand_ins)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from trninfer.runtime.neuron.device import Device
 
 @pytest.fixture
 def chip(monkeypatch, tmp_path) -> pytest.MonkeyPatch:
-    """A machine with everything the chip needs, so it seems, by way of TorchNeuron."""
+    """Simulate a machine that has everything the chip needs, with TorchNeuron."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", environment.TORCHNEURON)
 
 
 @pytest.fixture
 def calls(chip) -> list[str]:
-    """What the process on the NeuronCore is asked."""
+    """Return the requests to the process that uses the NeuronCore."""
     asked: list[str] = []
     ask = Device.ask
     chip.setattr(
@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def by_layer(model) -> tuple[object, ...]:
-    """The options for a launch a layer."""
+    """Return the options for one launch per layer."""
     return ("--model", model, "--launches", "layer")
 
 
@@ -107,7 +107,8 @@ def test_times_on_the_device_add_up_over_batches(cli, chip, feature_model, data)
 
 
 def test_a_core_that_is_taken_is_one_line(cli, chip, feature_model, monkeypatch) -> None:
-    """Exit status 3, at once: another process holds it, which one neuron-ls knows, and another may be chosen."""
+    """Exit status 3 at once: the message names the process that holds the core, as reported by neuron-ls, and suggests
+    another core."""
     monkeypatch.setenv("STAND_IN_NKI", "taken")
     outcome = cli("bench", "--model", feature_model, "--format", "json", "--quiet")
     assert (outcome.status, outcome.out) == (3, "")
@@ -171,7 +172,7 @@ def test_a_compilation_that_takes_too_long_is_no_dead_end(cli, chip, feature_mod
     chip.setenv("STAND_IN_NKI", "slow")
     outcome = cli("bench", "--model", feature_model, "--compile-timeout", 1, "--format", "json")
     assert outcome.status == 2 and "not compiled within 1 s (--compile-timeout)" in outcome.err
-    assert "continuing layer by layer" in outcome.err  # which is as slow here
+    assert "continuing layer by layer" in outcome.err  # no faster here
 
 
 def test_a_core_that_is_lost_is_status_3(cli, chip, feature_model) -> None:

@@ -16,7 +16,7 @@ Name = Annotated[str | None, typer.Option("--name")]
 
 @dataclass(frozen=True)
 class Group:
-    """A group of one option."""
+    """A group with one option."""
 
     size: Annotated[int, typer.Option("--size")] = 3
 
@@ -35,7 +35,7 @@ def test_a_group_becomes_one_parameter_a_field() -> None:
 
 
 def test_options_are_found_where_python_puts_an_optional_around_them() -> None:
-    """As Python 3.10 does where the default is None; written out here, it is tried on every version."""
+    """Python 3.10 does this if the default is None; it is spelled out here so that every version tests it."""
 
     @takes_options("the help")
     def command(name: Name | None = None, *, group: Group) -> None:
@@ -59,12 +59,12 @@ def test_a_whole_number(text: str, expected: int) -> None:
 
 
 def test_no_number_of_an_option_is_left_to_typer() -> None:
-    """Which takes `1_0`, and digits of other scripts."""
+    """Typer would accept `1_0` and digits of other scripts."""
     for command in open_app().registered_commands:
         assert command.callback is not None
         for parameter in inspect.signature(command.callback, eval_str=True).parameters.values():
             kind, *settings = get_args(parameter.annotation) or (parameter.annotation,)
-            if {int, float} & {kind, *get_args(kind)} and not settings[0].count:  # how often -v is given is counted
+            if {int, float} & {kind, *get_args(kind)} and not settings[0].count:  # -v counts its occurrences
                 assert settings[0].parser is not None, parameter
 
 

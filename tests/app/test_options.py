@@ -1,4 +1,4 @@
-"""The options that commands share: which go together, and which files they may name."""
+"""Options shared by commands: valid combinations, and the files that they may name."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ OUT = Path("answers.csv")
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where files may be written."""
+    """Change to a folder in which files may be written."""
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,6 +1,6 @@
-"""The command line without what Windows lacks: those functions are taken away, and the commands run all the same.
+"""The command line without functions that Windows lacks: they are removed, and the commands still run.
 
-It shows that none of them is needed, not that Windows has no surprises: .github/workflows/systems.yml tries that.
+This shows that none of the functions is needed; .github/workflows/systems.yml runs on Windows itself.
 """
 
 from __future__ import annotations

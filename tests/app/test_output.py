@@ -1,4 +1,4 @@
-"""Reports are written whole or not at all."""
+"""Reports are written completely or not at all."""
 
 import errno
 import os

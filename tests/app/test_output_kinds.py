@@ -1,4 +1,4 @@
-"""What an answer is: by the network's own output, in every format, and read back on --resume."""
+"""Kinds of answers, determined by the network's output, in every format, and read back by --resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of classify: arguments, lists, and which are left to answer."""
+"""The pictures of `classify`: arguments, lists, and the pictures that remain to be classified."""
 
 import io
 import os
@@ -22,7 +22,7 @@ def test_names_that_print_alike_are_two_inputs(cli, pictures, picture_model, tmp
         os.rename(pictures / f"{0 if name == as_byte else 1}.png", name)
     command = ["classify", "--model", picture_model, "--quiet", "--output", tmp_path / "a.csv", "--format", "csv"]
     log = tmp_path / "a.csv.partial"
-    assert cli(*command, as_byte, pictures / "none.png").status == 2  # a report with one of them
+    assert cli(*command, as_byte, pictures / "none.png").status == 2  # the report contains one of them
     assert cli(*command, "--resume", as_byte).status == 0
     outcome = cli(*command, "--resume", as_byte, as_text)
     assert outcome.status == 2 and "cannot distinguish them" in outcome.err and not log.exists()
@@ -128,7 +128,7 @@ def test_those_answered_are_left_out(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), np.float32))
     path = str(tmp_path / "x.npy")
     several = PictureInputs([path], [], SPEC, PictureOptions())
-    assert several.leave_out({f"{path}[1]"}, set()) == 1  # of one file some examples may be left
+    assert several.leave_out({f"{path}[1]"}, set()) == 1  # some examples of a file may remain
     ((batch, _),) = several.batches(4)
     assert list(batch) == [f"{path}[0]", f"{path}[2]"]
 

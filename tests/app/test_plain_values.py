@@ -1,4 +1,4 @@
-"""Values of options are read as typer reads them, without what typer imports for it."""
+"""Option values are parsed as typer does, without the modules that typer imports for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(words: tuple[str, ...]) -> dict[str, Any]:
     command = group.commands[words[0]]
     command.params = [parameter for parameter in command.params if parameter.name != "config"]
     found = command.make_context(words[0], list(words[1:])).params
-    # Commands get lists, and None for empty ones.
+    # Commands receive lists, and None instead of empty ones.
     return {name: list(value) or None if isinstance(value, (list, tuple)) else value for name, value in found.items()}
 
 
@@ -72,7 +72,7 @@ print(status, *sys.modules, file=sys.stderr)
     )
     unwanted = {f"trninfer.{name}" for name in (*others, *unused)}
     unwanted |= {"pydantic", "torch", "ray", "fastapi"}
-    unwanted |= {"PIL.PdfImagePlugin"}  # Pillow imports all of its formats where one is missing
+    unwanted |= {"PIL.PdfImagePlugin"}  # Pillow imports all formats if one is missing
     assert status == "0" and not unwanted & set(modules)
 
 

@@ -1,4 +1,4 @@
-"""`trninfer profile`: what it prints, beside a kernel too, and how it ends."""
+"""`trninfer profile`: its output, also beside a kernel, and its exit status."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A progress bar, where standard error is a terminal."""
+"""The progress bar, shown if standard error is a terminal."""
 
 import io
 
@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None, quiet: bool = False) -> str:
-    """What three of forty inputs, and then all, draw."""
+    """Return what the bar draws after three of forty inputs, and after all of them."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr("sys.stderr", stream)
@@ -25,7 +25,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None, quiet: bo
 def test_a_terminal_is_drawn_to_and_left_clean(monkeypatch) -> None:
     text = shown(monkeypatch, Terminal())
     assert "classifying" in text and "40/40" in text
-    assert text.endswith("\x1b[2K") or "\x1b[2K" in text[-20:]  # the bar goes with the work
+    assert text.endswith("\x1b[2K") or "\x1b[2K" in text[-20:]  # the bar disappears when the work is done
 
 
 @pytest.mark.parametrize(("stream", "quiet"), [(io.StringIO(), False), (Terminal(), True), (None, False)])

@@ -1,4 +1,4 @@
-"""What is sent to others holds nobody's folders, names and addresses, and keeps what tells something."""
+"""Data sent to others contains no private folders, names or addresses, but keeps useful details."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of ffnn: where to go on, and which answers are right."""
+"""The rows of `ffnn`: where a run resumes, and which answers are correct."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`trninfer segment`: areas, maps that are saved, scores, and going on after an interruption."""
+"""`trninfer segment`: areas, saved maps, scores, and resuming after an interruption."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SHAPES = {"a.png": (60, 40), "b.jpg": (33, 51)}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network of maps."""
+    """Return a network that computes class maps."""
     return save_colours(tmp_path_factory.mktemp("model") / "colours.safetensors")
 
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """Pictures whose left half is red, with maps that are two pixels short of it."""
+    """Return pictures whose left half is red, and maps in which two columns are wrong."""
     for folder in ("pictures", "right"):
         (tmp_path / folder).mkdir()
     for name, (width, height) in SHAPES.items():

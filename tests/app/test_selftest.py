@@ -1,4 +1,4 @@
-"""`trninfer doctor --selftest`, on the simulator and on a chip by stand-ins."""
+"""`trninfer doctor --selftest` on the simulator and on stand-ins for a chip."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL_SAMPLES = selftest._samples
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Two kernels alone and networks without boxes, in a folder of its own."""
+    """Restrict the self-test to two kernels and to networks without boxes, in an empty folder."""
     keep_networks(monkeypatch, "digits-cnn", "digits-ffnn")
     monkeypatch.setattr(run, "checks", lambda dtype: islice(checks(dtype), 2))
     monkeypatch.setenv("TRNINFER_CACHE", str(empty_cache(tmp_path / "cache")))
@@ -37,25 +37,25 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[environment.TORCHNEURON, environment.NRT])
 def chip(request, few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine with a chip, by either way."""
+    """Simulate a machine with a chip, using either package."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", request.param)
 
 
 @pytest.fixture
 def nrt_chip(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine with a chip, by NEFF and nki.runtime."""
+    """Simulate a machine with a chip, using NEFF and nki.runtime."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", environment.NRT)
 
 
 @pytest.fixture
 def torch_chip(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine with a chip, by TorchNeuron."""
+    """Simulate a machine with a chip, using TorchNeuron."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", environment.TORCHNEURON)
 
 
 @pytest.fixture
 def compiler(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine with nki and neuronx-cc, and without a device."""
+    """Simulate a machine with nki and neuronx-cc but without a device."""
     stand_in_chip(monkeypatch, tmp_path / "cache", environment.NRT)
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     monkeypatch.setattr(environment, "find_way", lambda: environment.Way(None, ("no device",)))
@@ -65,12 +65,12 @@ def compiler(few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pyte
 
 @pytest.fixture
 def one_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smaller of the networks alone."""
+    """Test only the smaller network."""
     keep_networks(monkeypatch, "digits-ffnn")
 
 
 def keep_networks(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Test some of the bundled networks alone."""
+    """Test only some of the bundled networks."""
     samples = [each for each in selftest._samples() if each[0].network.name in names]
     monkeypatch.setattr(selftest, "_samples", lambda: samples)
 
@@ -126,7 +126,8 @@ def test_on_a_chip_measured_and_predicted_stand_apart(cli, chip, few, request) -
     assert told["labels"]["measured_host_us"] == "measured, host round trip"
     by, device_us = ("torch.profiler", 17.0) if "torchneuron" in request.node.name else ("nki.runtime", 19.5)
     for row in told["kernels"]:
-        assert row["predicted_us"] > 0 and row["measured_device_us"] == pytest.approx(device_us)  # as the stand-ins say
+        # as set by the stand-ins
+        assert row["predicted_us"] > 0 and row["measured_device_us"] == pytest.approx(device_us)
         assert row["measured_device_by"] == by and row["measured_host_us_p99"] >= row["measured_host_us"] > 0
         assert row["compile_seconds"] > 0 and row["compile_peak_bytes"] > 0
         assert set(row["tensors"]) >= {"inputs", "outputs"} and row["log"] == "" and row["otherwise"] == []
@@ -159,7 +160,7 @@ def test_a_chip_that_fails_leaves_an_archive_that_says_how(
     assert [row["status"] for row in document["kernels"]] == ["failed"] * 2
     assert all(told in row["message"] for row in [*document["kernels"], *document["networks"]])
     assert told in outcome.out and told in (document["stopped"] or told)
-    assert (status == 3) == (document["stopped"] is not None)  # the third loss, of a network, ends it
+    assert (status == 3) == (document["stopped"] is not None)  # the third loss, during a network, ends the self-test
     assert len(document["networks"]) == 3
 
 
@@ -216,7 +217,7 @@ def test_a_network_whose_one_launch_fails_goes_on_in_smaller_ones(cli, torch_chi
     rows = [(row["model"], row["launches"].split()[0], row["status"]) for row in networks]
     assert outcome.status == 1
     assert rows[:2] == [("digits-cnn", "as", "failed"), ("digits-cnn", "launches", "ok")]
-    assert rows[2] == ("digits-cnn", "layer", "failed")  # one of its kernels is larger than that, too
+    assert rows[2] == ("digits-cnn", "layer", "failed")  # one of its kernels is larger than the limit, too
     assert rows[3] == ("digits-ffnn", "as", "ok")
 
 
@@ -258,7 +259,7 @@ def test_what_was_found_before_an_interruption_is_kept(cli, compiler, few, more)
     compiler.setattr(run, "checks", lambda dtype: [check for check in checks(dtype) if check.kernel == "transpose"])
     compiler.setattr(run, "_launched", interrupted)
     outcome = cli("doctor", "--selftest", *more, "--archive", "a.zip")
-    document = json.loads(unpacked(few / "a.zip")["selftest.json"])  # of trn2 alone
+    document = json.loads(unpacked(few / "a.zip")["selftest.json"])  # only for trn2
     assert outcome.status == 130 and document["stopped"] == "interrupted" and not document["passed"]
     assert [(row["kernel"], row["size"], row["status"]) for row in document["kernels"]] == [
         ("transpose", "small", "ok")

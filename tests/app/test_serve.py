@@ -1,4 +1,4 @@
-"""`trninfer serve` as a process: who may ask, how it starts and how it ends."""
+"""`trninfer serve` as a process: access control, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = ("--max-batch", 1, "--decoders", 1)
 
 
 def in_background(server: RunningServer, body: bytes, count: int) -> tuple[list[threading.Thread], list[int]]:
-    """Requests in threads of their own, and the statuses that come."""
+    """Send requests in separate threads, and return the statuses of the responses."""
     statuses: list[int] = []
     threads = [
         threading.Thread(target=lambda: statuses.append(server.ask("/classify", body).status)) for _ in range(count)
@@ -58,7 +58,7 @@ def test_the_second_signal_ends_it_at_once(picture_model: Path, tmp_path: Path) 
             time.sleep(0.2)
             server.process.send_signal(signal.SIGINT)
             time.sleep(0.5)
-            assert server.process.poll() is None  # a request is on its way
+            assert server.process.poll() is None  # a request is in flight
             server.process.send_signal(signal.SIGINT)
             assert server.process.wait(10) == 130
         wait_for_ends(server.children())
@@ -233,5 +233,5 @@ def test_a_server_runs_nothing_that_is_in_the_current_folder(pictures, picture_m
     with running_server("--model", picture_model, "--workers", 2, "--decoders", 2, cwd=pictures) as server:
         for path in sorted(pictures.glob("*.png")):
             assert server.ask("/classify", path.read_bytes()).status == 200
-        assert len(server.children()) in (3, 4)  # decoders are processes too, started where none is idle
+        assert len(server.children()) in (3, 4)  # decoders are also processes, started when none is idle
     assert sprung(pictures) == []

@@ -1,4 +1,4 @@
-"""Networks of several inputs and outputs on the command line and from Python, in every format."""
+"""Networks with several inputs and outputs, on the command line and from Python, in every format."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ COUNT = 3 * SIDE * SIDE
 
 
 def siamese() -> Model:
-    """Classes of the difference of two pictures, and two outputs beside: an embedding, and independent labels."""
+    """Return a network that classifies the difference of two pictures, and has two more outputs: an embedding and
+    independent labels."""
     layers = (
         ChannelSlice("left", 0, COUNT, inputs=("input",)),
         Reshape("left image", PICTURE.shape),

@@ -1,4 +1,4 @@
-"""--cores and --cluster: the commands over processes of this machine, and over a Ray cluster."""
+"""--cores and --cluster: commands on several local processes, and on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLDERS = (Path(__file__).parent / "stand_ins", Path(__file__).parents[1] / "run
 
 @pytest.fixture(scope="module")
 def ray():
-    """A Ray cluster of this machine with two workers, a NeuronCore each, to which this process is connected."""
+    """Connect to a local Ray cluster with two workers and one NeuronCore for each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([*map(str, FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]))
         for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")):
@@ -74,7 +74,7 @@ def test_pictures_over_a_cluster_in_order_with_bad_ones_told(cli, ray, pictures,
 
 @pytest.fixture
 def finders(tmp_path) -> dict[str, Path]:
-    """The model file of each command that finds something in pictures."""
+    """Return the model file for each of the commands detect and segment."""
     made = detector()
     save_model(tmp_path / "boxes.safetensors", made.network, made.tensors)
     return {"detect": tmp_path / "boxes.safetensors", "segment": save_colours(tmp_path / "maps.safetensors")}
@@ -86,7 +86,7 @@ def finders(tmp_path) -> dict[str, Path]:
     "how", [("--cores", 2), pytest.param(("--cluster", "auto", "--cores", 2), marks=pytest.mark.slow)]
 )
 def test_boxes_and_maps_over_workers(cli, request, pictures, finders, tmp_path, command, how) -> None:
-    """The same answers as by one process; an interrupted run goes on; pictures are drawn."""
+    """The answers are the same as from one process, an interrupted run is resumed, and pictures are drawn."""
     if "--cluster" in how:
         request.getfixturevalue("ray")
     arguments = ("--model", finders[command], "--batch-size", 1, "--backend", "sim", "--format")
@@ -203,12 +203,12 @@ def test_only_a_cluster_needs_ray(cli, feature_model, data, monkeypatch) -> None
     assert cli(*arguments, "--cores", 2).status == 0
 
 
-# The chip, by stand-ins
+# A chip, simulated by stand-ins
 
 
 @pytest.fixture
 def chip(monkeypatch):
-    """Makes workers open a stand-in for the chip, with a fault or without."""
+    """Make workers open a stand-in for the chip, optionally with a fault."""
     for folder in FOLDERS:
         monkeypatch.syspath_prepend(str(folder))
     import core_backends
@@ -262,11 +262,11 @@ def test_inputs_whose_workers_die_are_errors_and_status_2(cli, chip, feature_mod
     assert all("2 workers ended" in error["message"] for error in report["errors"])
 
 
-# A run in a process of its own, and its end
+# A run in a separate process, and its end
 
 
 def processes_with(word: str) -> list[int]:
-    """The processes whose environment has a word, other than this one."""
+    """Return the other processes whose environment contains a word."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -278,7 +278,7 @@ def processes_with(word: str) -> list[int]:
 
 
 def wait_for(condition, process: subprocess.Popen | None = None, seconds: float = 120) -> None:
-    """Wait for a condition, at most until the process ends, if one is given."""
+    """Wait for a condition, or until the process ends, if one is given."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert process is None or process.poll() is None, process.communicate()
@@ -288,7 +288,7 @@ def wait_for(condition, process: subprocess.Popen | None = None, seconds: float 
 
 @pytest.fixture
 def running(tmp_path, feature_model):
-    """A run over two workers that takes a while, once its first answers are in its journal."""
+    """Start a slow run on two workers, and wait until its journal contains the first answers."""
     np.random.default_rng(0).standard_normal((60_000, 6)).astype("<f4").tofile(tmp_path / "many.bin")
     partial = tmp_path / "out.csv.partial"
     arguments = ["ffnn", "--data", str(tmp_path / "many.bin"), "--model", str(feature_model), "--batch-size", "8"]
@@ -337,7 +337,7 @@ def test_no_process_outlives_a_run_and_no_row_is_lost(running, tmp_path, number,
     assert [line.partition(":")[0] for line in err.splitlines()] == told
     wait_for(lambda: not processes_with(f"MARK={tmp_path}"), seconds=10)
     answered = answered_rows(partial)
-    assert answered == list(range(len(answered))) and answered  # in order, none lost, none twice
+    assert answered == list(range(len(answered))) and answered  # in order, without gaps or duplicates
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`trninfer simulate`: scripts with `import nki`, a line for each launch."""
+"""`trninfer simulate`: scripts with `import nki`, and one line for each launch."""
 
 import json
 import os
@@ -140,7 +140,8 @@ def test_what_goes_wrong_is_told(folder):
 
 
 def start_away(folder, before, after=""):
-    """Run a script that executes `before` its launch and `after` it, from a folder of its own, with both files."""
+    """Run a script that executes `before` and `after` around its launch, in a separate folder, and return both
+    files."""
     place = folder / "place"
     place.mkdir()
     text = f"import os, sys, shutil, resource\n{before}\n" + KERNEL.format(part="", grid="") + f"    {after}\n"

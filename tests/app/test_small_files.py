@@ -1,4 +1,4 @@
-"""Files of options and constants: regular ones and pipes, and nothing that is waited for."""
+"""Files of options and constants may be regular files or pipes, and reading never blocks."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from trninfer.app.small_files import read_small_file
 def test_a_file_and_a_pipe_are_read_whole(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     assert read_small_file(tmp_path / "file", "--x", 3) == b"abc"
-    reading, writing = os.pipe()  # as of a shell's <(command)
+    reading, writing = os.pipe()  # like a shell's <(command)
     writer = threading.Thread(target=lambda: (os.write(writing, b"ab"), os.write(writing, b"c"), os.close(writing)))
     writer.start()
     assert read_small_file(Path(f"/dev/fd/{reading}"), "--x", 3) == b"abc"
@@ -21,7 +21,7 @@ def test_a_file_and_a_pipe_are_read_whole(tmp_path: Path) -> None:
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    os.mkfifo(tmp_path / "pipe")  # a pipe without a writer
     (tmp_path / "large").write_bytes(b"abcd")
     for name, message in (
         ("pipe", "the pipe is empty"),

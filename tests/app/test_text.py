@@ -1,4 +1,4 @@
-"""Words for people: no text of anyone's reaches a terminal, a table or a page as it is."""
+"""Text from users and files is escaped in terminals, tables and pages."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_errors_of_models_are_short_however_long_their_names_are(cli, tmp_path) 
 
 @pytest.fixture
 def nasty_model(picture_model, tmp_path):
-    """A network whose name and labels hold what JSON can write."""
+    """Return a network whose name and labels contain all kinds of JSON strings."""
     model = load_model(picture_model)
     labels = tuple(f"{NASTY}{number}" for number in range(10))
     save_model(tmp_path / "nasty.safetensors", replace(model.network, name=NASTY, labels=labels), model.tensors)
@@ -101,13 +101,13 @@ def test_labels_and_names_of_a_model_are_spelled_out(cli, nasty_model, pictures,
 
 
 def test_units_are_spelled_in_one_way() -> None:
-    """`us` as in the fields of JSON, `kB` of 1,000 bytes, in tables, pages and pictures alike."""
+    """Microseconds are `us`, as in JSON fields, and `kB` is 1,000 bytes, in tables, pages and pictures alike."""
     other = re.compile(r"\u00b5s|\u03bcs|\\u00b5|[\d}] ?(?:KB|usec|mb|Mb|msec)\b")
     files = [path for room in ("app", "api", "inference", "runtime") for path in (ROOT / room).rglob("*.*")]
     found = {
         f"{path.relative_to(ROOT)}:{number}"
         for path in files
-        if path.suffix in (".py", ".js", ".html") and path.name != "sweep_options.py"  # which reads either
+        if path.suffix in (".py", ".js", ".html") and path.name != "sweep_options.py"  # accepts either unit
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if other.search(line.partition("  # ")[0])
     }

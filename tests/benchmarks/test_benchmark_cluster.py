@@ -1,4 +1,4 @@
-"""The benchmark of several workers, on few pictures."""
+"""The benchmark of several workers, on a few pictures."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ def test_it_tells_the_memory_of_each_worker() -> None:
     assert len(tenths) >= 4 and tenths[-1][0] == "100"
     for answered, rate, *resident in tenths:
         assert int(answered) <= 100 and float(rate) > 0 and all(float(megabytes) > 10 for megabytes in resident)
-    assert all(len(line) in (4, 5) for line in tenths)  # the driver, and one worker or two
+    assert all(len(line) in (4, 5) for line in tenths)  # the driver, and one or two workers
 
 
 def test_it_tells_starting_from_answering() -> None:

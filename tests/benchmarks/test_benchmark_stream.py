@@ -1,4 +1,4 @@
-"""The benchmark of many pictures in one run, on few."""
+"""The benchmark of many pictures in one run, on a few pictures."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The statistics of the accuracy benchmark against hand-computed and scipy's."""
+"""The statistics of the accuracy benchmark, compared with hand-computed values and scipy."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""How sure predictions are: computed from the rows left out, and kept as computed."""
+"""The uncertainty of predictions: computed from rows that are left out, and stored as computed."""
 
 import pytest
 from trninfer import kernels, simulator
@@ -30,7 +30,7 @@ def test_two_rows_of_three_lie_within() -> None:
 
 
 def test_the_rows_were_kept_with_the_model_of_today() -> None:
-    """Of kernels that trninfer has too: they issue the instructions of the published ones."""
+    """Restricted to kernels that trninfer also has: they issue the instructions of the published ones."""
     for row in OURS:
         published, record = find_row(row), next(record for record in load() if record.id == row)
         (free,) = published.constants.values()
@@ -48,16 +48,16 @@ def test_the_rows_were_kept_with_the_model_of_today() -> None:
 
 
 def test_a_share_is_the_least_that_two_thirds_lie_within() -> None:
-    # k01 to k06 are of one repository: without it nothing is left, and the worst row of its two families decides.
+    # k01 to k06 come from one repository: without it no row is left, so the worst row of its two families is used.
     found = expected_errors.expected_errors(made_up(1.2, -3.4, 5.0, -7.1, 20.0, 90.0))
     assert found == {"trn2": {"dma": 0.9, REST: 0.9}}
     spread = [Record(i, "trn2", "dma", 100.0, e) for i, e in zip(SPREAD, (1.2, -3.4, 5.0, -7.1, 6.0, 2.0, 9.0))]
     assert (
         expected_errors.expected_errors(spread)["trn2"]["dma"] == 0.09
-    )  # the last of three of one repository: a fourth would be like them
+    )  # the last of three rows from one repository; a fourth would be similar
 
 
-# Rows of five repositories.
+# Rows from five repositories.
 SPREAD = ("k02", "k03", "k22", "k24", "k34", "o01", "o43")
 
 
@@ -67,7 +67,7 @@ def test_one_repositorys_many_rows_do_not_make_a_kind_look_sure() -> None:
     assert expected_errors.expected_errors(many + others)["trn2"]["dma"] == 0.06
     alone = [*many, *(record._replace(kind="tensor") for record in others)]
     found = expected_errors.expected_errors(alone)["trn2"]
-    assert found["dma"] == found[REST] > 0.01  # of a kind that nobody else measured
+    assert found["dma"] == found[REST] > 0.01  # of a kind that nobody else has measured
 
 
 def test_a_kernel_unlike_all_families_is_less_sure_than_one_like_them() -> None:
@@ -90,7 +90,7 @@ def test_a_row_is_inside_by_its_kind_or_else_the_rest() -> None:
 def test_a_repository_left_out_is_judged_by_the_others() -> None:
     records = [Record(i, "trn2", "dma", 100.0, 2.0) for i in SPREAD]
     records += [Record("o38", "trn3", "gpsimd", 100.0, 30.0)]
-    assert coverage(records) == (8, 7)  # by trn2's 2 % alone nobody would have expected 30
+    assert coverage(records) == (8, 7)  # trn2's error of 2 % alone would not predict an error of 30 %
 
 
 def test_kinds_and_targets_are_known() -> None:

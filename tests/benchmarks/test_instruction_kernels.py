@@ -1,4 +1,4 @@
-"""The kernels that show one instruction at work compute what they say."""
+"""Kernels that demonstrate a single instruction compute the documented results."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The accuracy benchmark: every row can be predicted, and what is reported follows from the predictions."""
+"""The accuracy benchmark: every row can be predicted, and the report follows from the predictions."""
 
 import csv
 from collections.abc import Callable, Iterable
@@ -98,9 +98,9 @@ def test_the_last_line_is_the_mean_error(monkeypatch: pytest.MonkeyPatch, capsys
 def linear_model(
     monkeypatch: pytest.MonkeyPatch, device: str, constant: Constant, slopes: dict[str, float], base: dict[str, float]
 ) -> Callable[[Measurement], float]:
-    """Put a model with one constant in place of the simulator: base + slope * its value relative to the table's.
+    """Replace the simulator with a model that has one constant: base + slope * its value relative to the table's.
 
-    Returns the latency of a row at the table's value. The other device's value of the constant is scaled from it.
+    Return the latency of a row at the table's value. The constant of the other device is scaled by the same factor.
     """
 
     def latency(row: Measurement, change: Change | None = None) -> float:
@@ -127,7 +127,8 @@ def errors_left_out(
 
 
 def test_left_out_a_row_is_predicted_by_what_the_others_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The constant is 10 us of every row. The others would have it 20 us: left out, the row is 10 us off, not exact."""
+    """The constant accounts for 10 us of every row. The other rows imply 20 us: when the row is left out, its
+    prediction is off by 10 us."""
     slopes = {"k04": 10.0, "k02": 10.0, "k03": 10.0}
     base = {"k04": 20.0, "k02": 100.0, "k03": 20.0}
     latency = linear_model(monkeypatch, "trn2", fitted(10_000, "ns", "", "k04"), slopes, base)
@@ -136,7 +137,7 @@ def test_left_out_a_row_is_predicted_by_what_the_others_fit(monkeypatch: pytest.
 
 
 def test_a_power_of_two_is_fitted_anew_among_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of it explains the other rows better: left out, the row is predicted with half of it."""
+    """Half the constant fits the other rows better, so the row that is left out is predicted with half of it."""
     rows = ("k30", "k31", "k32")
     interleave = fitted(256, "B", "", "k30")
     latency = linear_model(monkeypatch, "trn1", interleave, dict.fromkeys(rows, 40.0), dict.fromkeys(rows, 60.0))

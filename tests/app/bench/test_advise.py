@@ -1,4 +1,4 @@
-"""`bench --advise`: each advice has a number, and the number is that of a bench with its option."""
+"""`bench --advise`: the gain of each suggestion equals the gain of a benchmark with its option."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`trninfer bench` as a command: what it times, what it writes, and its exit status."""
+"""The command `trninfer bench`: what it measures and writes, and its exit status."""
 
 import json
 

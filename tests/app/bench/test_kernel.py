@@ -1,4 +1,4 @@
-"""The bench of one kernel at a shape."""
+"""Benchmarks of one kernel at a given shape."""
 
 import pytest
 from trninfer.app.bench.kernel import bench_kernel
@@ -28,7 +28,7 @@ def test_a_row_of_the_kernel_under_its_shape(verify) -> None:
     assert (name, table.title, table.prefix, table.floor) == ("transpose", "transpose m=3 n=129", "", None)
     assert (row.name, row.kernel) == ("transpose", "transpose")
     assert (row.input_shape, row.output_shape) == ((3, 129), (129, 3))
-    assert row.hbm_bytes == 2 * 3 * 129 * 4  # read once, written once
+    assert row.hbm_bytes == 2 * 3 * 129 * 4  # each is read or written once
     assert timeline.latency_us == row.latency_us == report.total_us > 0
     assert (report.verify is not None) == verify
     assert report.verify is None or (report.verify.passed and report.verify.max_abs_error == 0)

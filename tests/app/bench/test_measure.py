@@ -1,4 +1,4 @@
-"""What a bench is of decides what is timed, and where."""
+"""The subject of a benchmark determines what is timed, and on which backend."""
 
 import pytest
 from trninfer.app.bench.measure import measure

@@ -1,4 +1,4 @@
-"""The bench of networks: layers, checks against the golden model, and the graph after each pass of the lowering."""
+"""Benchmarks of networks: layers, checks against the golden model, and the graph after each lowering pass."""
 
 import json
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_a_graph_is_of_the_times_in_the_table(cli, picture_model: Path, tmp_path
 
 
 def test_eight_bits_are_verified_on_inputs_of_their_scales(cli, feature_model: Path) -> None:
-    """A network of its own has four of these; a batch of five has the first one twice."""
+    """The network has four calibration inputs; a batch of five repeats the first one."""
     bench = ("bench", "--model", feature_model, "--dtype", "float8_e4m3", "--eight-bits", "all", "--batch-size", 5)
     report = cli(*bench, "--verify", "--format", "json").json()
     assert report["verify"]["passed"] and report["verify"]["max_abs_error"] > 0

@@ -1,4 +1,4 @@
-"""The report of a bench in every form, with the sections that only a bench has."""
+"""The report of a benchmark in every format, including the sections that only benchmarks have."""
 
 import csv
 import io

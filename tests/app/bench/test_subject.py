@@ -1,4 +1,4 @@
-"""What a bench is of, and the options that go with it."""
+"""The subject of a benchmark, and the options that are valid for it."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The bench of a published suite."""
+"""Benchmarks of a published suite."""
 
 import pytest
 from trninfer.app.bench.suite import bench_suite
@@ -44,7 +44,7 @@ def test_targets_and_dtypes_are_those_of_the_cases(monkeypatch) -> None:
     assert report.latency_note is not None
     bench_suite(report, "s", RunOptions())
     assert (report.model, report.target, report.dtype) == ("s", "trn2,trn1", "float32,bfloat16")
-    assert report.latency_note is None  # which was of trn3
+    assert report.latency_note is None  # the note was about trn3
     assert report.suite is not None and [row.name for row in report.suite] == ["0", "1", "2", "3"]
     assert report.suite[0] != report.suite[1] and report.suite[0].predicted_us == report.suite[2].predicted_us
     with pytest.raises(suites.UnknownSuite, match="unknown suite 'x'; allowed: s"):

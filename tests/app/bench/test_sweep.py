@@ -1,4 +1,4 @@
-"""`bench` of several batch sizes, targets and dtypes."""
+"""`bench` with several batch sizes, targets and dtypes."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_the_best_batch_within_a_limit(cli, picture_model) -> None:
 
 
 def test_cores_share_hbm(cli, tmp_path) -> None:
-    layers = (Dense("wide", 2048, 2048),)  # 16 MB of weights, which HBM bounds
+    layers = (Dense("wide", 2048, 2048),)  # 16 MB of weights, so HBM is the bottleneck
     path = write_model(tmp_path / "wide.safetensors", Network("wide", FeatureInput(2048), layers, (), Output("values")))
     (point,) = cli("bench", "--model", path, "--cores", "4", "--target", "trn2", "--format", "json").json()["sweep"]
     assert point["cores"] == 4 and point["cores_total_us"] > point["total_us"]

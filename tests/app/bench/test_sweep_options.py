@@ -1,4 +1,4 @@
-"""Options of a bench that take several values."""
+"""Options of `bench` that accept several values."""
 
 import pytest
 import typer
@@ -27,7 +27,7 @@ def test_times_in_every_unit() -> None:
 
 def test_values_come_once_in_the_order_given() -> None:
     read = several(one_of(("b", "a")))
-    assert read("a,b,a") == ("a", "b") and read(("x",)) == ("x",)  # a default is as it is
+    assert read("a,b,a") == ("a", "b") and read(("x",)) == ("x",)  # defaults are not parsed
     assert several(whole(1, 8))("8,1,+1,08") == (8, 1)
     for text in ("a,c", "a,", "", "a, b"):
         with pytest.raises(typer.BadParameter, match=r"is not one of 'b', 'a'\."):
@@ -40,7 +40,7 @@ def test_every_combination_with_batch_sizes_fastest() -> None:
     found = [(each.target, each.dtype, each.batch_size, each.quiet) for each in sweep.combinations(given)]
     assert found == [(t, d, b, True) for t in ("trn3", "trn1") for d in ("float32", "float16") for b in (1, 3)]
     assert sweep.first(given) == next(sweep.combinations(given))
-    assert SweepOptions().first(RunOptions(target="trn1")).target == "trn1"  # where no target is named
+    assert SweepOptions().first(RunOptions(target="trn1")).target == "trn1"  # if no target is specified
 
 
 def test_when_it_is_a_sweep() -> None:

@@ -1,4 +1,4 @@
-"""`bench --set`: which constants are meant, and for which machines."""
+"""`bench --set`: the constants it accepts, and the targets it applies to."""
 
 import json
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_another_machine_is_there_only_meanwhile() -> None:
         assert all(machine(target).dma_sustained == 500 for target in TARGETS)
     with pytest.raises(ZeroDivisionError), another_machine("sim", None, values):
         raise ZeroDivisionError
-    with another_machine("neuron", "trn2", {}):  # nothing was asked for
+    with another_machine("neuron", "trn2", {}):  # nothing was requested
         pass
     assert {target: machine(target).dma_sustained for target in TARGETS} == before
 

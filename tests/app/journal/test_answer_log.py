@@ -1,4 +1,4 @@
-"""The log of an interrupted run: whole answers are taken over, and which of them a report told is known."""
+"""The log of an interrupted run: complete answers are reused, and the log records which of them a report contained."""
 
 import json
 import os
@@ -128,7 +128,7 @@ def test_a_line_that_was_cut_off_is_given_again(tmp_path) -> None:
 def test_answers_of_an_interrupted_run_are_never_replaced_unasked(tmp_path) -> None:
     log = open_log(tmp_path / "x", ASKED, LABELS, False)
     log.close(keep=True)
-    log = open_log(tmp_path / "x", ASKED, LABELS, False)  # none were there
+    log = open_log(tmp_path / "x", ASKED, LABELS, False)  # there were none
     log.append([answer("one")])
     log.close(keep=True)
     before = (tmp_path / "x.partial").read_bytes()
@@ -188,7 +188,7 @@ def test_a_full_disk_keeps_the_answers_before(tmp_path, monkeypatch) -> None:
     file = log._file
 
     class Full:
-        """A file that takes ten bytes more and no others."""
+        """A file on a disk that has room for ten more bytes."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(file, name)

@@ -1,4 +1,4 @@
-"""Runs that are cut off, gone on with, written to one file by two, or read by nobody."""
+"""Runs that are interrupted, resumed, written to one file by two processes, or not read."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def report() -> Report:
 
 
 def write(*answers: Prediction, shown: int | None = None, **options: Any) -> AnswerOutput:
-    """Write answers, each as a batch of its own, and the report, as options say."""
+    """Write the report of some answers, each in a separate batch, with the given options."""
     given = AnswerOptions(quiet=True, **options)
     with open_answers(given, IDENTITY, LABELS, None) as output:
         for each in answers:
@@ -80,7 +80,7 @@ def test_what_was_answered_is_kept_where_the_run_ends(tmp_path: Path, capsys: py
     options = AnswerOptions(form="csv", output=tmp_path / "a.csv")
     with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None):
         raise ZeroDivisionError
-    assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err == ""  # nothing was answered
+    assert list(tmp_path.iterdir()) == [] and capsys.readouterr().err == ""  # nothing was processed
     with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None) as output:
         output.add([answer("x")])
         raise ZeroDivisionError
@@ -104,7 +104,7 @@ def test_answers_of_a_report_are_copied_and_it_stands_until_there_is_another(tmp
     with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None) as output:
         assert (output.answered(), output.reported()) == ({"=x"}, {"=x"})
         raise ZeroDivisionError
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]  # what is only copied is still there
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]  # the old report stays until there is a new one
 
 
 def test_an_interrupted_run_goes_before_the_report_of_an_earlier_one(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_nothing_more_is_written_once_the_reader_has_gone(tmp_path: Path) -> Non
         another = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
         assert not output.add([answer("z")])
         output.finish(report(), True, None)
-        with pytest.raises(BlockingIOError):  # nothing is there
+        with pytest.raises(BlockingIOError):  # nothing is written
             os.read(another, 1000)
         os.close(another)
 
@@ -147,7 +147,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 @pytest.fixture
 def many(pictures: Path) -> Path:
-    """A folder of forty pictures."""
+    """Return a folder with forty pictures."""
     for number in range(3, 40):
         shutil.copy(pictures / f"{number % 3}.png", pictures / f"{number:02}.png")
     return pictures
@@ -173,7 +173,7 @@ def test_resume_answers_what_is_missing(cli, many, picture_model, tmp_path) -> N
     whole = cli(*arguments, "--quiet").out
     options = (*arguments, "--output", target, "--resume")
     for done in ("".join(whole.splitlines(True)[:11]), whole[:-9]):
-        target.write_text(done)  # as a full disk may leave it
+        target.write_text(done)  # the state that a full disk may leave
         outcome = cli(*options)
         assert outcome.status == 0 and f"continuing from {done.count(chr(10)) - 1} answers in" in outcome.err
         assert [(r["input"], r["label"]) for r in rows_of(target.read_text())] == [
@@ -181,7 +181,7 @@ def test_resume_answers_what_is_missing(cli, many, picture_model, tmp_path) -> N
         ]
         assert target.read_text().startswith(done[: done.rindex("\n")])
     before = target.read_text()
-    assert cli(*options).status == 0 and target.read_text() == before  # nothing is missing
+    assert cli(*options).status == 0 and target.read_text() == before  # the report is complete
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["a.csv"]
 
 
@@ -208,7 +208,7 @@ def test_resume_tries_errors_again_and_takes_new_pictures(cli, pictures, picture
 
 
 def test_a_finished_run_that_is_resumed_has_the_times_of_layers(cli, pictures, picture_model, tmp_path) -> None:
-    """As after a kill between the last answer and the report."""
+    """The state after the process was killed between the last answer and the report."""
     target = tmp_path / "a.ndjson"
     options = ("classify", pictures, "--model", picture_model, "--format", "ndjson", "--output", target)
     assert cli(*options).status == 0
@@ -236,7 +236,7 @@ def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None
     running.send_signal(signal.SIGCONT)
     _, err = running.communicate(timeout=20)
     kept = partial.read_bytes().count(b"\n") - 1
-    # One that was being written when it was interrupted is taken back.
+    # An answer that was being written at the interruption is discarded.
     assert running.returncode == 130, (running.returncode, err[-3000:])
     assert running.returncode == 130 and kept >= 2 and target.read_text() == "before"
     assert err.decode() == (
@@ -272,7 +272,7 @@ def test_a_full_disk_is_told_and_gone_on_from(process, many, picture_model, tmp_
     target, partial = tmp_path / "a.csv", tmp_path / "a.csv.partial"
     arguments = ("classify", many, "--model", picture_model, "--format", "csv", "--output", target, "--quiet")
     small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))}
-    whole = {"PYTHONDONTWRITEBYTECODE": "1"}  # else the limit cuts files of bytecode, too
+    whole = {"PYTHONDONTWRITEBYTECODE": "1"}  # otherwise the limit also truncates bytecode files
     running = process(*arguments, "--batch-size", 3, env=whole, **small)
     _, err = running.communicate()
     assert running.returncode == 2 and b"cannot be written: File too large" in err and b"answers saved in" in err
@@ -287,7 +287,7 @@ def test_a_reader_that_goes_away_ends_the_run(process, many, picture_model) -> N
     running = process("classify", many, "--model", picture_model, "--format", "csv", "--batch-size", 1)
     assert running.stdout is not None and running.stderr is not None
     assert running.stdout.readline() == b"input,label,class_index,probability,error\n"
-    assert running.stdout.readline().startswith(str(many).encode())  # before the others are answered
+    assert running.stdout.readline().startswith(str(many).encode())  # before the remaining pictures are processed
     running.stdout.close()
     err = running.stderr.read().decode()
     assert running.wait() == 0 and "Traceback" not in err and "40 pictures" not in err
@@ -300,7 +300,7 @@ def test_resume_needs_a_file(cli, pictures, picture_model) -> None:
 
 
 def wait_for_answers(running, partial: Path, count: int) -> None:
-    """Until a run has answered so many."""
+    """Wait until a run has written that many answers."""
     end = time.monotonic() + 30
     while not partial.exists() or partial.read_bytes().count(b"\n") <= count:
         assert running.poll() is None and time.monotonic() < end

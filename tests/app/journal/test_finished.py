@@ -1,4 +1,4 @@
-"""Answers read back from a report."""
+"""Reading answers back from a report."""
 
 import csv
 import os
@@ -98,7 +98,7 @@ def test_other_labels_and_another_number_of_them(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ndjson", "ndjson", answer("x.png"))
     with pytest.raises(UsageError, match=r"were computed with --top-k 2; use it again$"):
         read(path, "ndjson", top_k=1)
-    assert len(read(path, "ndjson", top_k=9)) == 1  # as many as there are labels
+    assert len(read(path, "ndjson", top_k=9)) == 1  # top_k is limited to the number of labels
     with pytest.raises(UsageError, match="line 1 is not an answer of this model"):
         read(path, "ndjson", ("b", "a"))
     with pytest.raises(UsageError, match="no such file"):

@@ -1,4 +1,4 @@
-"""What decides the answers of a run, and whether those of an earlier run are of the same kind."""
+"""The settings that determine the answers of a run, and whether an earlier run had the same settings."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_files_of_one_name_are_known_apart() -> None:
     ]
     assert len({weights(model) for model in (MODEL, *others)}) == 3
     turned = {name: np.asfortranarray(TENSORS[name]) for name in reversed(TENSORS)}
-    assert weights(replace(MODEL, tensors=turned)) == weights(MODEL)  # however they lie, in whatever order
+    assert weights(replace(MODEL, tensors=turned)) == weights(MODEL)  # independent of memory layout and order
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,6 @@ def test_files_of_one_name_are_known_apart() -> None:
 def test_answers_that_were_asked_for_otherwise(changed, told) -> None:
     earlier = {"dtype": "float32", "top_k": 5, "weights": "1", "data": ["a"], "type": "trninfer answers"}
     check_identity("x.csv", earlier, earlier)
-    check_identity("x.csv", {}, {**earlier, **changed})  # an older report says less
+    check_identity("x.csv", {}, {**earlier, **changed})  # an older report records fewer settings
     with pytest.raises(UsageError, match=f"^--resume: the answers in x.csv were computed with {told}$"):
         check_identity("x.csv", earlier, {**earlier, **changed})

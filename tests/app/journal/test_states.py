@@ -1,4 +1,4 @@
-"""The states of files that were answered, by which a later run notices that they changed."""
+"""The recorded states of processed files, by which a later run detects changed files."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def replace_picture(path: Path, other: Path, keep_time: bool) -> None:
-    """Put another picture in the place of one, perhaps with its size and its time, as copies of folders may."""
+    """Replace a picture with another one, optionally of the same size and time, as when folders are copied."""
     status, content = path.stat(), other.read_bytes()
     path.write_bytes(content + bytes(max(0, status.st_size - len(content))))
     if keep_time:
@@ -28,7 +28,7 @@ def replace_picture(path: Path, other: Path, keep_time: bool) -> None:
 
 
 def leave_partial(cli, target: Path, *arguments: object) -> None:
-    """An interrupted run: a full disk lets no report be written."""
+    """Leave an interrupted run: the disk is full, so the report cannot be written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trninfer.app.journal.answers.write_chunks", full_disk)
         assert cli(*arguments).status == 2
@@ -48,7 +48,7 @@ def test_resume_answers_pictures_again_that_changed(
     target = tmp_path / "a.csv"
     options = ("classify", pictures, "--model", picture_model, "--format", "csv", "--output", target)
     with (pictures / "1.png").open("ab") as file:
-        file.write(bytes(4096))  # room for another picture in a file of the same size
+        file.write(bytes(4096))  # makes room for another picture in a file of the same size
     if finished:
         assert cli(*options, "--resume-check", check).status == 0
     else:
@@ -102,7 +102,7 @@ def test_hashes_need_a_file_and_an_earlier_run_that_made_them(cli, pictures, pic
 
 
 def state_of(path: Path, check: str) -> dict | None:
-    """The state of a file when it is handed out."""
+    """Return the state of a file at the time when it is passed on."""
     states = FileStates([str(path)], check)  # type: ignore[arg-type]
     assert list(states.watch([str(path)])) == [str(path)]
     return states.take(str(path))
@@ -139,11 +139,11 @@ def test_what_counts_as_a_change(tmp_path: Path, check, same_size, same_time, is
     path.write_bytes(b"54321" if same_size else b"123456")
     os.utime(path, ns=(0, 1000 if same_time else 1001))
     assert states.is_current(str(path), state, False) == is_current
-    assert FileStates([], check).is_current(str(path), state, False)  # none of these
+    assert FileStates([], check).is_current(str(path), state, False)  # not one of the recorded files
 
 
 def test_a_touched_file_of_the_same_contents(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"x" * 3_000_000)  # of several pieces
+    (tmp_path / "a").write_bytes(b"x" * 3_000_000)  # read in several pieces
     state = state_of(tmp_path / "a", "hash")
     os.utime(tmp_path / "a", ns=(0, 0))
     assert FileStates([str(tmp_path / "a")], "hash").is_current(str(tmp_path / "a"), state, False)
@@ -159,7 +159,7 @@ def test_an_answer_of_a_report_is_older_than_the_report(tmp_path: Path) -> None:
     for changed, current in ((1000, True), (1001, False)):
         os.utime(path, ns=(0, changed))
         assert states.is_current(path, {"before": 1000}, True) == current
-        assert states.is_current(f"{path}[12]", {"before": 1000}, True) == current  # an example of its array
+        assert states.is_current(f"{path}[12]", {"before": 1000}, True) == current  # one example of an array
     with pytest.raises(UsageError, match=r"^--resume-check hash: the answer to .*a\.npy has no hash"):
         FileStates([path], "hash").is_current(path, {"before": 1000}, True)
 
@@ -170,6 +170,6 @@ def test_a_name_in_a_report_may_stand_for_several_files(tmp_path: Path) -> None:
         Path(path).touch()
         os.utime(path, ns=(0, changed))
     states = FileStates([as_byte, as_text], "stat")
-    assert not states.is_current(as_text, {"before": 1500}, True)  # one of the two is newer
+    assert not states.is_current(as_text, {"before": 1500}, True)  # one of the two is more recent
     assert states.is_current(as_text, {"size": 0, "changed_ns": 2000}, False)
     assert states.is_current(as_byte, {"size": 0, "changed_ns": 1000}, False)

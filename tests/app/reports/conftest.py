@@ -1,9 +1,9 @@
-"""Tables as wide as they like, unless a test asks for another width."""
+"""Tables of unlimited width, unless a test sets a width."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the width of the window, which processes of pytest-xdist have too."""
+    """Remove the window width, which pytest-xdist also sets in its processes."""
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -1,4 +1,4 @@
-"""Advice in a terminal."""
+"""The table of advice in a terminal."""
 
 from trninfer.app.reports.advice_table import print_advice
 from trninfer.app.reports.console import to_text

@@ -1,4 +1,4 @@
-"""Cells of a CSV on a terminal and in a spreadsheet."""
+"""CSV cells for terminals and spreadsheets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = ("=cmd|'x'!A1.png", "\x1b[31m\u009b\u202e.png", "a\nb.png", "+1.png")
 
 @pytest.fixture
 def named(pictures: Path) -> Path:
-    """Pictures whose names are for terminals and spreadsheets."""
+    """Return pictures whose names contain escape sequences and formulas."""
     for name in NAMES:
         shutil.copy(pictures / "1.png", pictures / name)
     return pictures
@@ -63,7 +63,7 @@ def test_a_safe_csv_for_spreadsheets_and_its_resumption(cli, named, picture_mode
     written = (tmp_path / "o.csv").read_text("utf-8")
     assert written.startswith(safe + "'=9.png,")
     *_, (_, *expected), (_, *resumed) = csv.reader(io.StringIO(written, newline=""))
-    # In a batch of another size, BLAS may add in another order.
+    # For another batch size, BLAS may sum in a different order.
     assert resumed[:2] == expected[:2] and float(resumed[2]) == pytest.approx(float(expected[2]), rel=1e-5)
     assert resumed[3:] == expected[3:]
     assert "--csv-safe requires --format csv" in cli("classify", named, "--csv-safe").err

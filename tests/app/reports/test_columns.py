@@ -1,4 +1,4 @@
-"""The worst classes of a score, the same for all kinds of scores."""
+"""The worst classes of a score, for all kinds of scores."""
 
 from trninfer.app.reports.columns import worst
 

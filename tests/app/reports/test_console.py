@@ -1,4 +1,4 @@
-"""Tables as text: how wide they are, and what they hold in a narrow window."""
+"""Tables as text: their width, and their contents in a narrow window."""
 
 import io
 import os
@@ -52,7 +52,7 @@ def test_a_narrow_window_has_a_line_for_each_value_and_breaks_no_words(cli, monk
     for command, told in (("models", "  parameters: 19,210"), ("doctor", "  status: ok")):
         lines = cli(command).out.splitlines()
         assert max(len(line) for line in lines if line.strip() not in COMMANDS) <= 40 and told in lines
-    assert {line.strip() for line in lines} >= COMMANDS  # each whole, to be copied
+    assert {line.strip() for line in lines} >= COMMANDS  # each on a single line, so that it can be copied
 
 
 def column(heading: str, *texts: str, rank: int = 0, is_number: bool = True) -> Column:
@@ -78,7 +78,7 @@ def test_columns_are_beside_each_other_where_there_is_room(monkeypatch) -> None:
     assert title == "the title" and set(rule) == {"-"}
     assert head.split() == ["name", "us", "bound", "by", "bytes", "kernel"]
     assert [row.split()[0] for row in rows] == ["a", "b" * 9]
-    # Numbers are set to the right, text to the left.
+    # Numbers are right-aligned, text is left-aligned.
     assert rows[0].index("1.25") + 4 == rows[1].index("30") + 2
     assert rows[0].index("tensor") == rows[1].index("DMA") == head.index("bound")
 

@@ -1,4 +1,4 @@
-"""Reports in the form and at the place that was asked for."""
+"""Reports in the requested format and location."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A report as a file of HTML, and the page of kernels that a script launched."""
+"""A report as an HTML file, and the page of the kernels that a script launched."""
 
 from report_pages import Page, layer, make_report, make_run
 from trninfer import kernels, simulator

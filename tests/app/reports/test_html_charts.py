@@ -1,4 +1,4 @@
-"""The charts of a page: shares of bars, and where points lie under the roofs."""
+"""The charts of a page: bars of shares, and points below the roofline."""
 
 import re
 
@@ -9,11 +9,11 @@ from trninfer.app.reports.report import LayerTable
 
 
 def test_a_layer_at_a_roof_lies_on_its_line() -> None:
-    """Ten microseconds at the peak of the PE array, and at the bandwidth of HBM."""
+    """A layer that takes ten microseconds at the PE array's peak, and one at the HBM bandwidth."""
     limits = {roof.name: roof.value for roof in charts.roofs("trn2", "bfloat16")}
     assert limits["PE array, 16 bits"] == 2 * 128 * 128 * 2.4e9 and "PE array, float32" not in limits
     assert {roof.name: roof.value for roof in charts.roofs("trn2", "float32")}["PE array, float32"] == 128 * 128 * 1.2e9
-    assert limits["HBM"] == pytest.approx(2.9e12 / 4, rel=0.02)  # of a stack, four of which the chip has
+    assert limits["HBM"] == pytest.approx(2.9e12 / 4, rel=0.02)  # the bandwidth of one of the chip's four HBM stacks
     assert limits["16 DMA engines"] == 368e9
     busy = layer("at the peak", flops=round(limits["PE array, 16 bits"] * 1e-5), hbm_bytes=1000)
     moving = layer("at the bandwidth", flops=1000, hbm_bytes=round(limits["HBM"] * 1e-5))
@@ -54,7 +54,7 @@ def test_a_bar_is_shared_by_the_layers_and_by_the_resources() -> None:
     )
     page = Page(charts.time_bar(LayerTable("net", "", rows)))
     assert widths(page) == [0.75, 0.2, 0.05, 0.7, 0.25, 0.05]
-    assert "first" in page.text and "last" not in page.text  # which is too narrow for its name
+    assert "first" in page.text and "last" not in page.text  # too narrow for its name
     titles = [span["title"] for span in page.all("span") if "title" in span]
     assert titles[1:4] == [
         "next: 20.00 us, 20.0 %, bound by Vector Engine", "last: 5.00 us, 5.0 %", "Tensor Engine: 70.00 us, 70.0 %",
@@ -80,7 +80,7 @@ def test_points_are_of_the_time_in_which_a_layer_works() -> None:
     )  # fmt: skip
     found, without = charts.points([LayerTable("t", "a/", rows[:2]), LayerTable("u", "b/", rows[2:])])
     busy, beside = found
-    # Operations that the array did not do, of the elementwise ones, are none of the roof's.
+    # Elementwise operations do not run on the PE array, so they are excluded from the roofline.
     assert (busy.name, busy.intensity, busy.rate, busy.hardware_rate) == ("a/busy", 2.0, 100e6, 100e6)
     assert (beside.intensity, beside.rate, beside.hardware_rate) == (4.0, 400e6, 2000e6)
     assert busy.share == pytest.approx(6 / 33) and without == ["b/moves", "b/computes", "b/no time", "b/hidden"]

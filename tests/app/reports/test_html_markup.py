@@ -1,4 +1,4 @@
-"""Elements are escaped, and figures have their units."""
+"""Elements are escaped, and numbers have units."""
 
 import pytest
 from trninfer.app.reports.html_markup import Markup, element, fragment, microseconds, percent, quantity, shape_text

@@ -1,4 +1,4 @@
-"""Use of SBUF and PSUM over the time of a launch, on the page."""
+"""The chart of SBUF and PSUM usage during a launch."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from trninfer.simulator.timing.memory_use import MemoryUse, TileLife
 def run_of(
     points, capacity: int = 1000, owners=(), makespan: float = 100.0, parts=None, least: int = 1000
 ) -> SimpleNamespace:
-    """A launch whose SBUF is as given, and whose PSUM is empty; `least` bytes suffice in its own order."""
+    """Return a launch with the given use of SBUF and empty PSUM; in its own order, it needs at least `least` bytes."""
     peak_ns, peak = max(points, key=lambda point: point[1])
     sbuf = MemoryUse(capacity, tuple(points), peak, peak_ns, tuple(owners))
     psum = MemoryUse(100, ((0.0, 0),), 0, 0.0, ())
@@ -28,7 +28,7 @@ def test_the_peak_is_told_and_drawn_as_steps() -> None:
     assert "The live tiles reach their peak 0.03 us after the first trigger." in page.text
     assert "PSUM is not used." in page.text
     (path,) = page.all("path")
-    # 84 units of 1000 are for the figures; 108 of 130 stand for the capacity, as the curve comes near it.
+    # 84 of the 1000 units hold the labels; 108 of 130 represent the capacity, since the curve comes close to it.
     assert path["d"] == "M84,108.0 H84.0 V108.0 H313.0 V64.8 H542.0 V97.2 H771.0 V108.0 V108.0 Z"
     assert [line["class"] for line in page.all("line")] == ["axis", "roof lesser"]
 
@@ -48,7 +48,7 @@ def test_a_low_curve_is_drawn_large_and_one_that_lasts_reaches_the_end() -> None
     (path,) = page.all("path")
     assert (path["d"] or "").endswith("V14.1 H1000 V108.0 Z")  # 1 / 1.15 of the height
     assert [line["class"] for line in page.all("line")] == ["axis"]
-    assert len(Page(memory.memory_section(run_of([(0.0, 0), (50.0, 334)]))).all("line")) == 2  # over a third
+    assert len(Page(memory.memory_section(run_of([(0.0, 0), (50.0, 334)]))).all("line")) == 2  # more than a third
 
 
 def test_tiles_at_the_peak_their_layers_and_what_could_be_spilled() -> None:
@@ -58,7 +58,7 @@ def test_tiles_at_the_peak_their_layers_and_what_could_be_spilled() -> None:
     shown = page.text
     assert "SBUF at its peak, 6 of 8" in shown and "tile<5>" in shown and "tile<6>conv.py" not in shown
     assert "tile<0>launchconv.py:780" in shown and "tile<1>convconv.py:879" in shown and "tile<2>fcconv.py:978" in shown
-    # The largest of those that nothing touches meanwhile.
+    # The largest of the tensors that nothing accesses in the meantime.
     assert "No instruction accesses tile<1> for 0.01 us around the peak" in shown and "would free 79 B" in shown
     plain = Page(memory.memory_section(run_of([(0.0, 700)], owners=owners[:1]))).text
     assert "No instruction accesses" not in plain and "layer" not in plain and "SBUF at its peaktile" in plain

@@ -1,4 +1,4 @@
-"""`--report`: the page is whole, needs nothing else, says what is so, and cannot be written to by names."""
+"""`--report`: the page is complete and self-contained, states its caveats, and escapes names."""
 
 import json
 import re
@@ -25,7 +25,7 @@ HOSTILE = "</script><script>alert('1')</script><img src=x onerror=\"a\">&amp;\x1
 
 @pytest.fixture
 def bench_page(cli, feature_model, tmp_path) -> Iterator[tuple[Page, dict]]:
-    """The page of a bench, and its JSON."""
+    """Return the page of a benchmark, and its JSON."""
     path = tmp_path / "report.html"
     outcome = cli(
         "bench",
@@ -113,7 +113,7 @@ def test_host_round_trips_have_no_bandwidth_and_device_times_a_column_of_their_o
         "3 of 4 workers ran batches", "worker 2", "50.0 %",
     ):  # fmt: skip
         assert words in page.text
-    assert "bandwidth" in page.text and "predicted times" not in page.text  # of the time on the device
+    assert "bandwidth" in page.text and "predicted times" not in page.text  # based on the time on the device
     assert "bandwidth" not in measured().text
     assert "bandwidth" in Page(render_page(make_report(), (), None)).text
     assert not page.all("canvas") and len(page.scripts) == 1  # no timeline
@@ -139,7 +139,8 @@ def test_comparison_and_suite(cli, feature_model, tmp_path) -> None:
     assert cli("bench", "--model", feature_model, "--compare", baseline, "--report", report).status == 1
     page = Page(report.read_text())
     assert "+100.00 %" in page.text and "compare FAILED" in page.text
-    assert len([row for row in page.all("tr") if row.get("class") == "regression"]) == 2  # the row and the total
+    # the row of the layer and the total
+    assert len([row for row in page.all("tr") if row.get("class") == "regression"]) == 2
 
 
 def test_a_suite(cli, monkeypatch, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""The page of `--report` in a browser: drawn, zoomed, sorted, in the dark, without a script, on paper."""
+"""The page of `--report` in a browser: drawing, zooming, sorting, dark mode, without JavaScript, and printing."""
 
 import html
 import io
@@ -28,14 +28,14 @@ FLAGS = (
     "--window-size=1240,1900",
 )  # fmt: skip
 
-# Comes before the page's own script: what goes wrong in it is kept, and frames come by the clock, since a browser
-# without a screen may draw none.
+# Inserted before the page's script: records its errors, and replaces animation frames with timers, because a browser
+# without a screen may not draw any.
 WATCH = """<script>
 window.faults = [];
 onerror = (message) => { faults.push(String(message)); };
 window.requestAnimationFrame = (draw) => setTimeout(draw, 10);
 </script>"""
-# Comes after it: two frames let a drawing happen that was asked for.
+# Inserted after it: waits two frames for pending drawing.
 DRIVER = """<script>
 const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 const canvas = document.getElementById("timeline");
@@ -73,7 +73,7 @@ const column = (n) => [...document.querySelector("table").tBodies[0].rows].map((
 
 
 def chromium(folder: Path, page: Path, *flags: str) -> bytes:
-    """What a headless Chromium, new each time, writes on standard output for a page."""
+    """Return the standard output of a new headless Chromium for a page."""
     assert CHROMIUM is not None
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
     done = subprocess.run(command, capture_output=True, timeout=120)
@@ -84,7 +84,7 @@ def chromium(folder: Path, page: Path, *flags: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of a bench of the bundled convolutional network."""
+    """Return the page of a benchmark of the bundled convolutional network."""
     from trninfer.app.main import run
 
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -108,7 +108,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def drive(source: str, tmp_path: Path) -> Callable[..., dict]:
-    """Runs JavaScript, which fills in `found`, in the page; `faults` has what the page's own script did wrong."""
+    """Run JavaScript in the page that fills in `found`; `faults` contains the errors of the page's own script."""
 
     def call(script: str, *flags: str) -> dict:
         page = tmp_path / "driven.html"
@@ -125,7 +125,7 @@ def drive(source: str, tmp_path: Path) -> Callable[..., dict]:
 
 
 def picture(source: str, folder: Path, *flags: str) -> np.ndarray:
-    """A screenshot as uint8 [height, width, 3]."""
+    """Return a screenshot as uint8 [height, width, 3]."""
     page = folder / "page.html"
     page.write_text(source, encoding="utf-8")
     chromium(folder, page, f"--screenshot={folder / 'page.png'}", *flags)
@@ -133,7 +133,7 @@ def picture(source: str, folder: Path, *flags: str) -> np.ndarray:
 
 
 def area(image: np.ndarray, colour: tuple[int, int, int]) -> int:
-    """Pixels of a colour."""
+    """Return the number of pixels of a colour."""
     return int((np.abs(image.astype(int) - colour).sum(axis=2) < 6).sum())
 
 
@@ -154,7 +154,7 @@ def test_the_timeline_is_drawn_and_zooms(drive) -> None:
     assert all(count > 50 for count in found["engines"].values()), found
     assert found["whole"].startswith("0 us to ") and found["fit"] == found["home"] == found["whole"]
     assert found["closer"] == found["key"] != found["whole"]
-    assert found["wheel"] != found["whole"] and found["scroll"] == found["wheel"]  # the page scrolls as any page does
+    assert found["wheel"] != found["whole"] and found["scroll"] == found["wheel"]  # the page scrolls normally
 
 
 def test_the_timeline_pans_and_jumps_to_layers(drive) -> None:
@@ -171,9 +171,7 @@ def test_the_timeline_pans_and_jumps_to_layers(drive) -> None:
     start, end = (float(number) for number in re.findall(r"([\d.]+) us(?: to| of)", found["layer"]))
     dragged, _ = (float(number) for number in re.findall(r"([\d.]+) us(?: to| of)", found["dragged"]))
     assert found["grabbed"] and found["released"] and found["colours"] > 1000
-    assert dragged - start == pytest.approx(
-        (end - start) * 100 / 1060, rel=0.1
-    )  # a hundred pixels of the tracks' width
+    assert dragged - start == pytest.approx((end - start) * 100 / 1060, rel=0.1)  # a hundred pixels of the track width
     assert found["twice"] == found["first"]
 
 
@@ -257,7 +255,8 @@ def test_on_paper(source, tmp_path) -> None:
     chromium(tmp_path, page, f"--print-to-pdf={tmp_path / 'page.pdf'}", "--no-pdf-header-footer")
     paper = (tmp_path / "page.pdf").read_bytes()
     assert paper.startswith(b"%PDF-") and 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 5
-    assert not re.search(rb"/Subtype\s*/Image", paper)  # the canvases stay away: paper gets the drawn picture
+    # the canvases are hidden: the printed page contains a vector drawing
+    assert not re.search(rb"/Subtype\s*/Image", paper)
 
 
 DROP_PROBE = """<script>
@@ -276,7 +275,7 @@ DROP_PROBE = """<script>
 
 @pytest.mark.parametrize(
     "width", [500, pytest.param(820, marks=pytest.mark.slow)]
-)  # a headless Chromium has no window below 500
+)  # the window of a headless Chromium is at least 500 pixels wide
 def test_bars_of_the_drop_page_can_be_read(width: int, tmp_path: Path) -> None:
     source = (Path(inference.__file__).parent / "serving" / "page.html").read_text(encoding="utf-8")
     page = tmp_path / "drop.html"
@@ -326,7 +325,7 @@ PROBE = """<script>
 @pytest.mark.parametrize("width", [*(pytest.param(width, marks=pytest.mark.slow) for width in (1400, 820)), 380])
 @pytest.mark.parametrize("command", ["classify", "bench", "simulate"])
 def test_every_command_has_the_page_at_every_width(command, width, tmp_path) -> None:
-    """Nothing is wider than the window, text can be read, times are in sight, and no script fails."""
+    """Nothing is wider than the window, text is readable, times are visible, and no script fails."""
     from trninfer.app.main import run
 
     sample = Path(__file__).resolve().parents[3] / "samples" / "7-clean-print.png"

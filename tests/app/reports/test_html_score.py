@@ -1,4 +1,5 @@
-"""Scores on a page: tables of classes and the matrix, or the most frequent confusions of many classes."""
+"""Scores on a page: tables of classes and the confusion matrix, or the most frequent confusions if there are many
+classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a page: their columns, totals, and what cells are sorted by."""
+"""The tables of a page: columns, totals, and sort keys."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from trninfer.runtime.sweep import SweepPoint
 
 
 def rows_of(source: str) -> list[list[str]]:
-    """The cells of each row as a reader sees them."""
+    """Return the cells of each row as shown to the reader."""
     rows: list[list[str]] = []
 
     class Cells(Page):
@@ -64,7 +64,7 @@ def test_layers_with_their_shares_and_a_total() -> None:
 
 
 def spans_of(source: str) -> list[int]:
-    """How many columns each row takes."""
+    """Return the number of columns that each row spans."""
     counts: list[int] = []
     for tag, attributes in Page(source).elements:
         if tag == "tr":
@@ -77,7 +77,7 @@ def spans_of(source: str) -> list[int]:
 @pytest.mark.parametrize("label", ["predicted", "measured, host round trip"])
 @pytest.mark.parametrize("changes", [{}, {"latency_us_p99": 12.0}, {"device_us": 4.0}, {"input_shape": ()}])
 def test_every_row_has_a_cell_a_column(label: str, changes: dict) -> None:
-    """Of measured times only those of the device make a bandwidth; a column is there where a row has a value."""
+    """Only measured times of the device yield a bandwidth; a column is present if any row has a value."""
     rows = (layer("a", **changes), layer("b", **({} if "input_shape" not in changes else changes)))
     source = tables.layer_table(LayerTable("net", "", rows), label)
     assert len(set(spans_of(source))) == 1, spans_of(source)
@@ -159,7 +159,7 @@ def test_answers_of_rows_and_the_first_of_many() -> None:
     report = make_report(command="ffnn", predictions=[Prediction(n, "a", 0, 2.0, ()) for n in range(201)])
     source = tables.answer_table(report)
     assert rows_of(source)[0] == ["row", "label", "probability"] and len(rows_of(source)) == 201
-    assert "Answers, 200 of 201" in source and "width:100.00%" in source  # however large a probability claims to be
+    assert "Answers, 200 of 201" in source and "width:100.00%" in source  # even for an invalid probability above 1
     report.answer_count = 1234
     assert "Answers, 200 of 1,234" in tables.answer_table(report)
     assert "<caption>Answers</caption>" in tables.answer_table(make_report(predictions=report.predictions[:3]))

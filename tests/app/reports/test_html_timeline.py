@@ -1,4 +1,4 @@
-"""The timeline of a page: consecutive launches, and nothing lost where instructions are merged."""
+"""The timeline of a page: consecutive launches, and no time lost when instructions are merged."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,7 +15,7 @@ from trninfer.app.reports.html_page import render_page
 
 
 def as_spans(gaps: list[tuple[float, float, int]]) -> Iterator[timeline.InstructionSpan]:
-    """Spans that follow each other, from (time since the last, length, launches since the last)."""
+    """Return consecutive spans, given (gap, length, number of launches since the last span)."""
     clock, launch = 0.0, 0
     for gap, length, next_launch in gaps:
         launch += next_launch
@@ -83,7 +83,7 @@ def test_spans_of_one_cell_or_that_overlap_are_one_block() -> None:
     assert [(b.start, b.end, b.count, b.busy) for b in apart] == [
         (0, 5, 2, 5), (5, 6, 1, 1), (7, 8, 1, 1), (9.5, 12, 1, 2.5), (13, 14, 1, 1),
     ]  # fmt: skip
-    grid = timeline.merge(found, 8.0)  # cells from 0, 8, 16 on; launches stay apart
+    grid = timeline.merge(found, 8.0)  # cells begin at 0, 8, 16; launches are kept separate
     assert [(b.start, b.end, b.launch, b.op, b.line, b.count, b.busy, b.bytes, b.flops) for b in grid] == [
         (0, 6, 0, "op", "x.py:1", 3, 6, 6, 15), (7, 8, 1, "op", "x.py:1", 1, 1, 2, 5),
         (9.5, 14, 1, "several", "", 2, 3.5, 4, 10),
@@ -113,7 +113,7 @@ def test_two_cores_have_tracks_of_their_own() -> None:
 
 
 def test_layers_of_a_launch_are_told_as_launches() -> None:
-    """Positions below 0 are of no instruction of the program, and owner -1 is the launch itself."""
+    """Positions below 0 do not belong to an instruction of the program, and owner -1 is the launch itself."""
     parts = SimpleNamespace(owners=(-1, 0, 1), spans=(("conv", 0.0, 50.0), ("fc", 50.0, 80.0)))
     events = [event("tensor", 10.0 * i, 10.0 * i + 5) for i in range(4)]
     for position, each in zip((0, 1, 2, -1), events):

@@ -1,4 +1,5 @@
-"""The columns of layers: the same on the terminal, the page and in Markdown; CSV and JSON hold their fields."""
+"""The columns of layers are the same in the terminal, on the page and in Markdown; CSV and JSON contain their
+fields."""
 
 from report_pages import layer, make_report
 from trninfer.app.reports.html_tables import layer_table

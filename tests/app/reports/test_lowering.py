@@ -1,4 +1,4 @@
-"""The passes of a network as text."""
+"""The passes of a network, printed as text."""
 
 from trninfer.app.reports.lowering import render_lowering
 from trninfer.app.reports.report import NetworkLowering

@@ -1,4 +1,4 @@
-"""Reports for programs: JSON, lines of it, and CSV."""
+"""Reports for programs: JSON, NDJSON and CSV."""
 
 import csv
 import io
@@ -113,7 +113,7 @@ def test_lines_are_of_a_type_and_the_last_sums_up() -> None:
     report = make_report(layer(), predictions=[answer("a.png")], errors=[InputProblem("b", "bad")])
     report.suite = [SuiteRow("case", 3.0, 1.5, "student", 2.0, "benchmark")]
     lines = [json.loads(line) for line in render(report, "ndjson").splitlines()]
-    # a bench has no answers of its own, but what is given comes first
+    # a benchmark itself has no answers, but given answers come first
     assert [line["type"] for line in lines] == ["prediction", "layer", "error", "suite", "summary"]
     assert lines[3] == {"type": "suite", **to_document(report)["suite"][0]}
     assert not {"layers", "errors", "suite", "predictions"} & set(lines[-1]) and lines[-1]["total_us"] == 10
@@ -143,7 +143,7 @@ def test_a_csv_of_answers() -> None:
         ["x.png", "", "", "", "truncated"],
     ]
     assert rows_of(render(report, "csv", guard))[2][0] == "'=1+1"
-    assert '"a\rb.png","b"' in answer_lines([answer("a\rb.png")], "csv")  # else some readers end the line there
+    assert '"a\rb.png","b"' in answer_lines([answer("a\rb.png")], "csv")  # otherwise some readers end the line there
 
 
 def test_a_csv_of_a_bench_has_its_layers_and_of_a_suite_its_cases() -> None:

@@ -1,4 +1,4 @@
-"""`bench --graph`: every layer and what it reads, where the times are from, and text that is only text."""
+"""`bench --graph`: every layer and its inputs, the source of the times, and escaped text."""
 
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,4 +1,4 @@
-"""Answers as a Parquet file."""
+"""Answers in a Parquet file."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 
 
 def read(path: Path) -> tuple[dict[str, str], list[dict]]:
-    """The types of the columns, and the rows."""
+    """Return the types of the columns, and the rows."""
     table = import_pyarrow().parquet.read_table(path)
     return {field.name: str(field.type) for field in table.schema}, table.to_pylist()
 

@@ -1,4 +1,4 @@
-"""`trninfer bench --compare`: changes, regressions, and baselines that are of something else."""
+"""`trninfer bench --compare`: changes, regressions, and baselines of a different subject."""
 
 import json
 from pathlib import Path
@@ -13,14 +13,14 @@ from trninfer.runtime.measure import suites
 
 @pytest.fixture
 def baseline(cli, feature_model, tmp_path) -> Path:
-    """A bench of the small network, as a file."""
+    """Return the saved benchmark of the small network."""
     path = tmp_path / "baseline.json"
     assert cli("bench", "--model", feature_model, "--format", "json", "--output", path).status == 0
     return path
 
 
 def change(path: Path, edit) -> Path:
-    """The file with its document edited."""
+    """Edit the document in the file."""
     document = json.loads(path.read_text())
     edit(document)
     path.write_text(json.dumps(document))
@@ -28,7 +28,7 @@ def change(path: Path, edit) -> Path:
 
 
 def scale(name: str, factor: float):
-    """An edit that multiplies the time of a row."""
+    """Return an edit that multiplies the time of a row."""
 
     def edit(document) -> None:
         (row,) = [row for row in document["layers"] if row["name"] == name]
@@ -67,7 +67,7 @@ def test_faster_is_no_failure(cli, feature_model, baseline) -> None:
 
 
 def test_many_small_losses_do_not_pass_as_a_total(cli, feature_model, baseline) -> None:
-    """A row that went hides its time from the rows; the total tells."""
+    """The time of a removed row is missing from the rows but not from the total."""
 
     def edit(document) -> None:
         document["layers"] = document["layers"][1:]
@@ -174,7 +174,7 @@ def test_what_would_be_printed_as_nothing_is_the_same(cli, feature_model, baseli
 
 
 def test_a_kernel_at_another_shape_is_another_bench(cli, tmp_path) -> None:
-    """These have the same input and output."""
+    """Both have the same input and output."""
     path = tmp_path / "conv.json"
     shape = "batch=1,cin=4,cout=8,h=12,w=12"
     cli("bench", "--kernel", "conv2d", "--shape", f"{shape},k=1", "--format", "json", "--output", path)
@@ -260,7 +260,7 @@ def test_baselines_that_cannot_be_read(cli, tmp_path) -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=4), st.lists, max_leaves=4), st.data())
 def test_no_document_makes_the_reader_fail(tmp_path_factory, value, data) -> None:
-    """A good document with one field replaced by anything is read and compared, or refused in words."""
+    """A valid document in which any value replaces one field is either compared or rejected with a message."""
     row = {"name": "a", "latency_us": 1.0, "input_shape": [1], "output_shape": [1]}
     good = {
         "schema_version": 1, "command": "bench", "bench": {"kernel": None, "shape": None, "batch_size": 1},

@@ -1,4 +1,4 @@
-"""What a command reports: totals of tables, and the exit status."""
+"""Reports of commands: table totals and exit statuses."""
 
 import pytest
 from report_pages import layer, make_report
@@ -23,7 +23,7 @@ def test_the_totals_of_a_table() -> None:
     found = table(*rows, floor=Floor(16.0, "hbm"))
     assert (found.total_us, found.times_floor) == (40.0, 2.5)
     assert found.mfu == pytest.approx((0.5 * 60 + 0.2 * 10) / 40) and found.hfu is None
-    assert found.latency_error == 0.5  # that of the weakest part
+    assert found.latency_error == 0.5  # the error of the least accurate part
     assert table(*rows).times_floor is None and table(layer(latency_error=None), *rows).latency_error is None
 
 

@@ -1,4 +1,4 @@
-"""Resources of a critical path as people read them."""
+"""The displayed names of the resources of a critical path."""
 
 import pytest
 from trninfer.app.reports.resources import TITLES, by_size, short, title
@@ -27,7 +27,7 @@ def test_the_largest_first_and_the_smallest_together() -> None:
     assert by_size({"vector": 5.0, "tensor": 94.0, "launch": 0.5, "scalar": 0.4, "gpsimd": 0.1}) == [
         ("tensor", 94.0), ("vector", 5.0), ("launch", 0.5), ("other", pytest.approx(0.5)),
     ]  # fmt: skip
-    # 0.5 % of the time is worth a word; what is less, together below 0.05 us, is not.
+    # 0.5 % of the time is shown; smaller shares, which total less than 0.05 us, are not.
     assert by_size({"tensor": 9.0, "scalar": 0.04}) == [("tensor", 9.0)]
     assert by_size({"tensor": 9.95, "scalar": 0.05}) == [("tensor", 9.95), ("scalar", 0.05)]
     assert by_size({}) == [] and by_size({"launch": 0.0}) == [("launch", 0.0)]

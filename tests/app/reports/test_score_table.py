@@ -1,4 +1,4 @@
-"""Scores in a terminal: by class and as a matrix, or the worst of many classes."""
+"""Scores in a terminal: by class and as a matrix, or the worst classes if there are many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trninfer.inference.scoring import Score, Scorer
 
 
 def scored(labels: list[str], pairs: list[tuple[int, int]], unlabelled: int = 0) -> Score:
-    """The score of answers (right class, given class)."""
+    """Return the score of pairs (correct class, predicted class)."""
     scorer = Scorer(labels, 5)
     for right, given in [*pairs, *[(None, 0)] * unlabelled]:
         chance = LabelProbability(labels[given], given, 0.5)
@@ -33,7 +33,7 @@ def test_a_few_classes_are_shown_whole() -> None:
     rows = [line.split() for line in lines]
     assert ["cat", "3", "1.000", "0.667", "0.800"] in rows and ["dog", "1", "0.500", "1.000", "0.667"] in rows
     assert ["cat", "2", "1"] in rows and ["dog", ".", "1"] in rows  # the matrix
-    assert not any("no" in row for row in rows if row)  # neither asked for nor answered
+    assert not any("no" in row for row in rows if row)  # neither a correct nor a predicted class
 
 
 def test_of_many_classes_the_worst_come_first() -> None:

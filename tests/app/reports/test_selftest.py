@@ -1,4 +1,5 @@
-"""Reports of the self-test: what ran where, what failed, and predicted times apart from measured ones."""
+"""Reports of the self-test: what ran and on which backend, what failed, and separate columns for predicted and measured
+times."""
 
 import csv
 import io
@@ -51,7 +52,7 @@ def test_where_it_ran(info, place, note) -> None:
 def test_failures_and_the_exit_status() -> None:
     test = SelfTest(SIM, "float32", [kernel()], [network()])
     assert (test.failures, test.status) == (0, 0)
-    test.kernels.append(kernel(WRONG, informational=True))  # known of chips
+    test.kernels.append(kernel(WRONG, informational=True))  # known to occur on chips
     assert (test.failures, test.status) == (0, 0)
     test.networks.append(network(WRONG))
     test.kernels.append(kernel(FAILED))
@@ -107,7 +108,7 @@ def test_predicted_and_measured_times_have_columns_of_their_own() -> None:
     assert head["sim"][0] == "self-test of trn2 in float32, on the simulator"
     assert head["sim"][3].split() == ["transpose", "3x5", "ok", "1.0e-07", "12.3"]
     assert head["chip"][3].split()[4:] == ["12.3", "50.0", "11.1"] and "measured, device us" in head["chip"][1]
-    # between them AWS's estimate and BIRSim's error, neither of which this outcome has
+    # between them are AWS's estimate and BIRSim's error, which this outcome lacks
     assert head["compiler"][3].split()[4:] == ["12.3", "-", "-", "3.0", "1.5"]
     assert "measured" not in head["compiler"][1] and "AWS" in head["compiler"][1]
 

@@ -1,4 +1,4 @@
-"""Lines below the table of a suite."""
+"""The lines below the table of a suite."""
 
 from trninfer.app.reports.suite_lines import suite_lines
 from trninfer.runtime.measure.suites import THEIRS, SuiteRow

@@ -1,4 +1,4 @@
-"""A sweep in a terminal: its points, and the best batch of each target and dtype."""
+"""A sweep in a terminal: its points, and the best batch size of each target and dtype."""
 
 from dataclasses import replace
 

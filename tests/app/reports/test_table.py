@@ -1,4 +1,4 @@
-"""Reports for people: answers, layers, checks and their words."""
+"""Reports as text: answers, layers, checks and their wording."""
 
 import io
 
@@ -36,7 +36,7 @@ def test_answers_by_file_or_by_row() -> None:
     lines = lines_of(answers(*rows, command="ffnn"))
     assert lines[0].split()[0] == "row" and [line.split()[0] for line in lines[2:12]] == [str(n) for n in range(10)]
     assert lines[12] == "... and 2 more rows (--format json contains all)"
-    assert len(lines_of(answers(*rows))) == 15  # of files none is left out
+    assert len(lines_of(answers(*rows))) == 15  # no file is omitted
 
 
 def test_values_in_place_of_labels() -> None:
@@ -133,7 +133,7 @@ def test_measured_layers_have_a_bandwidth_of_the_device_alone() -> None:
     lines = lines_of(report, quiet=False)
     assert "5 GB/s" in lines[-4] and "bandwidth" in "".join(lines)
     assert lines[-3].startswith("total measured 100.0 us (host round trip), 8.00 us (device, by a profile) on trn2")
-    report.tables = [LayerTable("t", "", (device, host))]  # of one row no time on the device is known
+    report.tables = [LayerTable("t", "", (device, host))]  # one row lacks a time on the device
     assert "(device" not in "".join(lines_of(report, quiet=False))
     report.cores = Cores(4, 50.0, (50.0,))
     assert "elapsed 50.00 us: 4 cores ran concurrently; the total is the sum of their times" in lines_of(

@@ -1,4 +1,4 @@
-"""Small pictures inside a page."""
+"""Thumbnails embedded in a page."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Timelines of launches as a file for Perfetto."""
+"""Timelines of launches in a file for Perfetto."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Backends that workers open in tests in place of the chip's."""
+"""Backends that workers in tests open instead of the chip's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SITES = Path(__file__).parents[2] / "runtime" / "neuron" / "stand_ins"
 
 
 class CoreBackend(TorchBackend):
-    """The Neuron backend on the stand-ins for AWS's packages; with the fault "kill" it ends at its first kernel."""
+    """The Neuron backend on stand-ins for AWS's packages; with the fault "kill", the process ends at its first
+    kernel."""
 
     fault: str | None = None
 
@@ -30,7 +31,7 @@ class CoreBackend(TorchBackend):
 
 
 def open_core(target=None, *, lnc=1, fault=None, warmup=5, iterations=20, compile_seconds=60, progress, warn):
-    """What `open_neuron_backend` is, for a worker that sees one core; with the fault "lose" it has none."""
+    """Replace `open_neuron_backend` in a worker that sees one core; with the fault "lose", no core is found."""
     core = os.environ["NEURON_RT_VISIBLE_CORES"]
     if fault == "lose":
         raise BackendUnavailable(f"core {core} is taken")
@@ -38,7 +39,7 @@ def open_core(target=None, *, lnc=1, fault=None, warmup=5, iterations=20, compil
     environment.neuron_devices = lambda: ("/dev/neuron0",)
     prepare_environment(target or "trn2", True, os.environ, lnc)
     use_nki("sim")
-    sys.path[:0] = [str(SITES / site) for site in ("nki_site", "torch_site")]  # for the process on the core
+    sys.path[:0] = [str(SITES / site) for site in ("nki_site", "torch_site")]  # for the process that uses the core
     backend = CoreBackend(target or "trn2", torch_device({}), RunOptions(1, 1, warn=warn, lnc=lnc))
     backend.fault = fault
     return backend
