@@ -1,4 +1,5 @@
-"""Shared by all tests: `import nki` finds the simulator; a command line in this process, and what to give it.
+"""Fixtures shared by all tests: the simulator installed as `import nki`, the command line run in this process, and
+inputs for it.
 
 Hypothesis has no deadline, because no test asserts a time.
 """
@@ -9,7 +10,8 @@ import json
 import os
 import re
 
-# One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core stall.
+# One BLAS thread: the tiles of a kernel are too small for more, and threads that wait for a busy core slow each other
+# down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import atexit
@@ -31,13 +33,15 @@ from trninfer import simulator
 from trninfer.app.main import GARBAGE_THRESHOLDS, run
 from trninfer.models import Conv2d, Dense, FeatureInput, Flatten, ImageInput, Network, Softmax
 
-if "TRNINFER_CACHE" not in os.environ:  # plans and what is compiled: shared by the processes of these tests alone
+# the cache of plans and compiled kernels is shared only by the processes of this test run
+if "TRNINFER_CACHE" not in os.environ:
     os.environ["TRNINFER_CACHE"] = tempfile.mkdtemp(prefix="trninfer-tests-")
     atexit.register(shutil.rmtree, os.environ["TRNINFER_CACHE"], ignore_errors=True)
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # else each of hundreds of child processes compiles the package
+    # otherwise each of hundreds of child processes compiles the package
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(os.environ["TRNINFER_CACHE"], "bytecode")
 
-gc.disable()  # until tests are collected: what that makes lives as long as the process
+gc.disable()  # until the tests are collected, because what collection creates lives until the process ends
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=30)
 settings.load_profile("trninfer")
@@ -45,7 +49,8 @@ settings.load_profile("trninfer")
 
 @pytest.fixture(autouse=True)
 def no_planner_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Fail a test in which a planner raised: users get layer by layer then, but it is a fault of ours."""
+    """Fail a test if a planner raises an exception: users then get layer-by-layer execution, but the exception is a
+    bug."""
     yield
     faults = [record for record in caplog.get_records("call") if record.levelname == "ERROR" and record.exc_info]
     names = {record.name: record.getMessage() for record in faults}
@@ -54,29 +59,30 @@ def no_planner_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.fixture
 def one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the launches that were planned although layers by themselves may be quicker."""
+    """Use the planned launches even if running layer by layer may be faster."""
     monkeypatch.setattr("trninfer.runtime.launches.quicker", lambda *arguments: arguments[4])
 
 
 @pytest.fixture
 def first_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the first launch that fits, where a test asks for answers alone; other tests do not get these plans."""
+    """Use the first launch that fits, for tests that check only answers; other tests do not see these plans."""
     monkeypatch.setattr("trninfer.lowering.search.search.WALKED_INSTRUCTIONS", 0)
     monkeypatch.setattr("trninfer.lowering.search.search.FEWEST_WALKED", 1)
     monkeypatch.setenv("TRNINFER_CACHE", os.path.join(os.environ["TRNINFER_CACHE"], "first"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--told-skips FILE`: a test that skips for a reason that matches no line of it is a failure. `--networks N`,
-    `--all-combinations`: how much of test_batches.py runs."""
+    """`--told-skips FILE`: a test skipped for a reason that matches no line of the file counts as a failure.
+    `--networks N`, `--all-combinations`: the scope of test_batches.py."""
     parser.addoption("--told-skips", type=Path, help="file of the reasons for which a test may skip, one a line")
     parser.addoption("--networks", type=int, default=10, help="random networks that test_batches.py draws")
     parser.addoption("--all-combinations", action="store_true", help="every dtype, target and batch in test_batches.py")
 
 
 class FolderAboveTests:
-    """Collect the repository's folder as a folder: it is also the package `trninfer`, which pytest would import by the
-    name of the folder, and that name may have a hyphen. A hook of this file itself sees only the folders in `tests`."""
+    """Collect the repository's folder as a plain folder: since it is also the package `trninfer`, pytest would import
+    it under the folder's name, which may contain a hyphen. Hooks in this file itself apply only to the folders in
+    `tests`."""
 
     @staticmethod
     def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -89,9 +95,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave what collecting made to the end of the process, and look for garbage as rarely as the program does.
+    """Exempt the objects created by collection from garbage collection, and collect as rarely as the program does.
 
-    Keep the width of pytest's own lines: tests set COLUMNS, also to what is no width.
+    Keep pytest's own line width, because tests set COLUMNS, also to invalid values.
     """
     if session.config.pluginmanager.has_plugin("terminalreporter"):
         writer = session.config.get_terminal_writer()
@@ -103,7 +109,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail where a test skipped without being expected to."""
+    """Fail the session if a test was skipped unexpectedly."""
     told: Path | None = session.config.getoption("--told-skips")
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if told is None or reporter is None:
@@ -119,7 +125,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Spell out halves of characters, which xdist cannot send from a worker: the whole run would end there."""
+    """Escape lone surrogates, which xdist cannot send from a worker: the whole run would end there."""
     return _whole((yield))
 
 
@@ -132,7 +138,7 @@ def _whole(value: Any) -> Any:
 
 
 class Outcome(NamedTuple):
-    """What a command line gave."""
+    """The result of a command line."""
 
     status: int
     out: str
@@ -140,11 +146,11 @@ class Outcome(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Messages on standard error: a long one goes on in indented lines."""
+        """Return the messages on standard error; long messages continue on indented lines."""
         return sum(not line.startswith("  ") for line in self.err.splitlines())
 
     def json(self) -> Any:
-        """Standard output as a report that obeys the schema."""
+        """Return standard output as a report that conforms to the schema."""
         document = json.loads(self.out)
         check_schema(document, SCHEMA)
         return document
@@ -152,13 +158,13 @@ class Outcome(NamedTuple):
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """Runs a command line in this process."""
+    """Run a command line in this process."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
 
     def call(*arguments: object) -> Outcome:
         capfd.readouterr()
-        monkeypatch.delenv("TRNINFER_BACKEND", raising=False)  # which an earlier command line may have set
+        monkeypatch.delenv("TRNINFER_BACKEND", raising=False)  # an earlier command line may have set it
         status = run([str(argument) for argument in arguments])
         captured = capfd.readouterr()
         return Outcome(status, captured.out, captured.err)
@@ -168,7 +174,8 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A folder of a user who may not read everything: where the tests are run by root, they are nobody meanwhile."""
+    """Return a folder owned by a user without access to everything; if root runs the tests, they become nobody in the
+    meantime."""
     folder = Path(tempfile.mkdtemp())
     root, nobody = os.geteuid(), 65534
     try:
@@ -185,12 +192,12 @@ def unprivileged() -> Iterator[Path]:
 
 @pytest.fixture
 def process() -> Callable[..., subprocess.Popen[bytes]]:
-    """Starts a command line as a process of its own."""
+    """Start a command line in a separate process."""
 
     def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1", **options.pop("env", {})}
         command = [sys.executable, "-m", "trninfer", *map(str, arguments)]
-        # Whoever ignores Ctrl-C, as a shell does for what runs in its background, hands that on to the tests.
+        # A process that ignores Ctrl-C, like a shell for its background jobs, passes this on to the tests.
         options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, env=environment, **{**pipes, **options})
@@ -200,7 +207,7 @@ def process() -> Callable[..., subprocess.Popen[bytes]]:
 
 @pytest.fixture(scope="session")
 def picture_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small network that reads pictures of digits."""
+    """Return a small network for pictures of digits."""
     layers = (
         Conv2d("conv", 1, 4, (3, 3), (1, 1, 1, 1), 2, "relu"),
         Flatten("flatten"),
@@ -213,7 +220,7 @@ def picture_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def feature_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small network that reads rows of six features."""
+    """Return a small network for rows of six features."""
     layers = (Dense("hidden", 6, 8, "relu"), Dense("output", 8, 3), Softmax("softmax"))
     network = Network("tiny-ffnn", FeatureInput(6), layers, ("red", "green", "blue"))
     return write_model(tmp_path_factory.mktemp("models") / "tiny-ffnn.safetensors", network)
@@ -221,7 +228,7 @@ def feature_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """A folder of three pictures."""
+    """Return a folder of three pictures."""
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(3):

@@ -172,7 +172,8 @@ def test_a_rate_that_is_left_out_of_the_model_has_no_limit(monkeypatch: pytest.M
 def test_a_constant_that_documents_give_takes_their_value_where_no_row_determines_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The row's 60 us are for a constant of 9.4 ns, of which documents give 4.7: left out, half of the time remains."""
+    """60 us of the row are due to a constant of 9.4 ns, for which documents state 4.7 ns: when the row is left out,
+    half of the time remains."""
     slopes, base = {"k12": 60.0, "k20": 0.0}, {"k12": 50.0, "k20": 33.0}
     latency = linear_model(monkeypatch, "trn1", fitted(9.4, "ns", "", "k12"), slopes, base)
     monkeypatch.setitem(leave_out.PRIORS, "constant", lambda machine: 4.7)

@@ -1,4 +1,4 @@
-"""The rows of single instructions beside the model's costs."""
+"""Measured rows of single instructions, compared with the model's costs."""
 
 from statistics import median
 
@@ -17,7 +17,7 @@ def test_most_rows_have_a_cost_and_the_others_a_reason() -> None:
 
 
 def test_the_model_stands_on_the_rows() -> None:
-    """The figures that the model claims of itself."""
+    """The accuracy that the documentation of the model states."""
     assert median(abs(row.error) for row in COMPARED) <= 5
     assert all(row.remark for row in COMPARED if abs(row.error) > 25)
 
@@ -34,13 +34,13 @@ def test_the_model_stands_on_the_rows() -> None:
     ],
 )
 def test_half_of_the_rows_of_an_engine_are_met_closely(engine: str, what: str, percent: float) -> None:
-    """Where nothing is said to be in the way of them."""
+    """Only rows without a remark on a known deviation."""
     own = [row for row in COMPARED if row.name.startswith(engine) and row.what == what and not row.remark]
     assert len(own) > 10 and median(abs(row.error) for row in own) <= percent
 
 
 def test_engines_and_sources_are_told_apart() -> None:
-    """A copy on the Scalar Engine holds it longer from SBUF than from PSUM; a bias that is read takes time."""
+    """A copy on the Scalar Engine takes longer from SBUF than from PSUM, and reading a bias takes time."""
     intervals = {row.name: row.predicted_ns for row in COMPARED if row.what == "interval"}
     assert intervals["ACT copy fp32 fp32 SBUF PSUM 128 1>1"] > intervals["ACT copy fp32 fp32 PSUM SBUF 128 1>1"] + 30
     exp = "ACT activation exp flags00000000 fp32 fp32 {} SBUF 128 512>512"

@@ -1,4 +1,5 @@
-"""What physics leaves one way only, over random kernels: `python benchmarks/monotone.py --count 1000` looks at more."""
+"""Monotonicity that physics requires, checked on random kernels: `python benchmarks/monotone.py --count 1000` checks
+more kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from trninfer.benchmarks.monotone import RULES, Kernel, Violation, draw, violati
 from trninfer.simulator.timing.critical_path import RESOURCES
 
 COUNT = 40
-# What remains is the order in which engines that are free take work, and clocks that warm up: docs/predictions.md.
+# The remaining cases are due to the order in which idle engines take work, and to clocks that warm up:
+# docs/predictions.md.
 MOST = dict(zip(RULES, (1, 1, 3, 1)))
-# Engines that take what can start first do all this in a worse order if one of them is faster.
+# Engines that start whatever is ready may choose a worse order if one of them is faster.
 ANOMALIES = (
     Kernel(1152, 33, ("share", "max", "turn", "narrow", "park"), "bfloat16", together=4, maker="swdge"),
     Kernel(896, 33, ("exp", "park", "add", "share", "scale", "scale"), together=4),
@@ -40,7 +42,8 @@ def test_few_random_kernels_go_the_wrong_way(rule: str, found: dict[str, list[Vi
 @pytest.mark.parametrize("columns", [1, 15, 31, 127, 128, 255, 256, 257, 511, 1024])
 @pytest.mark.parametrize("maker", ["unknown", "hwdge", "swdge", "none"])
 def test_no_size_of_a_tile_is_a_cliff(columns: int, maker: str) -> None:
-    """Eight tiles of one column more take no less time, and no more than an eighth longer; nor does bfloat16."""
+    """Eight tiles with one more column take at least as long, and at most an eighth longer; the same holds for
+    bfloat16."""
     kernel = Kernel(1024, columns, ("add",), maker=maker)
     before, after = kernel.time(), replace(kernel, columns=columns + 1).time()
     assert 0.99 * before <= after <= 1.125 * before
@@ -54,7 +57,7 @@ def test_a_faster_resource_never_takes_longer_as_the_order_of_now_remains_possib
 
 
 def test_the_rules_see_what_they_forbid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With times made up by size, each the wrong way."""
+    """With invented times that violate each rule."""
     kernel = Kernel(256, 64, ())
     monkeypatch.setattr(Kernel, "time", lambda self: 100.0 / self.columns if self.rows == 256 else 10.0 / self.rows)
     for rule in list(RULES)[1:3]:

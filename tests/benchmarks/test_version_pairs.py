@@ -1,4 +1,4 @@
-"""Ranks and ratios of versions: from made-up predictions, and pairs that are of one kernel."""
+"""Ranks and ratios of versions: from invented predictions, and for pairs of versions of the same kernel."""
 
 import pytest
 from trninfer.benchmarks.measurements import load_all_kernel_rows
@@ -16,7 +16,7 @@ ROWS = {row.id: row for row in load_all_kernel_rows()}
 
 
 def scaled(factors: dict[str, float]) -> list[PredictedRow]:
-    """Predictions that are so many times what was measured."""
+    """Return predictions that are the measured times multiplied by the given factors."""
     return [PredictedRow(ROWS[name], factor * ROWS[name].latency_us, ()) for name, factor in factors.items()]
 
 

@@ -1,4 +1,4 @@
-"""Arguments of Python functions: what is allowed, and what is done with them."""
+"""Arguments of Python functions: valid values, and their conversion."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Arrays in place of pictures: shapes as the network's own file has them, and what is refused."""
+"""Arrays instead of pictures: shapes declared by the network, and invalid arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of boxes: decoding and suppression against loops of plain Python, over random heads."""
+"""Boxes: decoding and suppression, compared with plain Python loops over random heads."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def overlap(a, b):
 
 
 def greedy(corners, scores, classes, iou):
-    """Suppression, written as its definition."""
+    """Suppress boxes by the definition of non-maximum suppression."""
     kept = []
     for n in sorted(range(len(scores)), key=lambda n: -scores[n]):
         if all(classes[k] != classes[n] or overlap(corners[k], corners[n]) <= iou for k in kept):
@@ -42,7 +42,7 @@ def test_suppression_is_greedy_within_each_class(count, classes, iou, seed):
 def test_suppression_keeps_the_first_of_equals_and_empty_boxes():
     corners = np.array([[0, 0, 4, 4], [0, 0, 4, 4], [2, 2, 2, 2], [2, 2, 2, 2]], np.float32)
     kept = suppress(corners, np.float32([0.5, 0.5, 0.4, 0.4]), np.zeros(4, int), 0.5)
-    assert kept.tolist() == [0, 2, 3]  # an empty box shares nothing with another
+    assert kept.tolist() == [0, 2, 3]  # an empty box overlaps no other box
 
 
 def sigmoid(x):
@@ -51,7 +51,7 @@ def sigmoid(x):
 
 @st.composite
 def heads(draw):
-    """A head with rows of random numbers for it, and what each box is by the definition of its code."""
+    """Draw a head with random rows, and the expected boxes by the definition of its encoding."""
     random = np.random.default_rng(draw(st.integers(0, 10**6)))
     code = draw(st.sampled_from(["centre", "corners", "cells", "priors"]))
     grids = {"strides": (16, 32)} if code in ("cells", "priors") else {}
@@ -83,7 +83,8 @@ def heads(draw):
 
 
 def expected_boxes(head, table, limits):
-    """The boxes by loops: (corners, confidence, class, masks, keypoints) of each, the most confident first."""
+    """Return the boxes, computed with loops: (corners, confidence, class, masks, keypoints) of each, in order of
+    decreasing confidence."""
     found = []
     cells = [] if head.code in ("centre", "corners") else list(zip(*head.grid(40, 64)))
     for n, row in enumerate(table.astype(np.float64)):
@@ -137,7 +138,7 @@ def test_ended_rows_are_taken_as_they_are():
     )
     head = BoxHead(2, "rows", "corners", ended=True)
     found = find_boxes(head, (16, 16), rows, {}, Limits())
-    assert found.classes.tolist() == [0, 1]  # class 7 is none of two
+    assert found.classes.tolist() == [0, 1]  # class 7 is out of range
     assert found.corners[0].tolist() == [1, 1, 9, 9]
     assert len(find_boxes(head, (16, 16), rows, {}, Limits(max_detections=1)).classes) == 1
 
@@ -186,7 +187,7 @@ def test_boxes_move_to_the_picture_and_end_at_its_edges():
 
 
 def test_boxes_of_detr() -> None:
-    """One class for each box, although two of its probabilities are high; the last score is that of no object."""
+    """One class for each box, even if two of its probabilities are high; the last score means "no object"."""
     head = BoxHead(
         3, "rows", unit="fraction", scores="softmax", background=True, background_last=True, suppress=False,
         scores_from="logits",

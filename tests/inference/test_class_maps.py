@@ -1,4 +1,4 @@
-"""Class maps of pictures: resized by the nearest pixel, counted, compared and drawn."""
+"""Class maps of pictures: nearest-neighbour resizing, counting, comparing and drawing."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Tests of COCO's formats, held against pycocotools where it is installed."""
+"""COCO's formats, compared with pycocotools if it is installed."""
 
 import json
 from pathlib import Path

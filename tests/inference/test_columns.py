@@ -1,4 +1,4 @@
-"""Columns of tables: features, ids and right classes."""
+"""Columns of tables: features, ids and correct classes."""
 
 from __future__ import annotations
 

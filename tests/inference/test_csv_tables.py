@@ -1,4 +1,4 @@
-"""Tables of numbers as text: which line is a header, what is said, and what is refused."""
+"""Tables of numbers as text: recognising a header, messages, and invalid files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTS = "0,1,2,3\n"
 
 
 def read(text: str | bytes, header: str = "auto", delimiter: str = ",") -> tuple[list[list[float]], tuple[str, ...]]:
-    """The rows of a text, and what is said of it."""
+    """Return the rows of a text, and the message about it."""
     content = text.encode() if isinstance(text, str) else text
     rows = csv_rows("x.csv", io.BytesIO(content), header, delimiter)
     return next(rows.batches(1000)).tolist(), rows.notes
@@ -169,7 +169,7 @@ def test_no_row_is_dropped_or_added(rows: list[list[float]], head: str) -> None:
 
 
 def test_a_table_is_held_within_the_budget_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also its ids, which took memory without a limit."""
+    """The limit includes ids, which used to be unlimited."""
     monkeypatch.setattr("trninfer.models.budget.MIN_BYTES", 1000)
     monkeypatch.setattr("trninfer.models.budget.EXPANSION", 1)
     numbers = b"1,2,3\n" * 100

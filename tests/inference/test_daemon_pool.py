@@ -1,4 +1,4 @@
-"""Threads that hold up neither an interruption nor the end of the program."""
+"""Threads that delay neither an interruption nor the end of the program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_result_is_waited_for_longer_than_one_step(monkeypatch) -> None:
     go, pool = threading.Event(), DaemonPool(1, "test")
     threading.Timer(0.1, go.set).start()
     assert wait_for(pool.submit(lambda: go.wait(60))) is True
-    with pytest.raises(TimeoutError):  # an error of the function's own ends the waiting
+    with pytest.raises(TimeoutError):  # an error raised by the function itself ends the wait
         wait_for(pool.submit(lambda: (_ for _ in ()).throw(TimeoutError("of its own"))))
     pool.close()
 
@@ -74,7 +74,7 @@ def test_a_file_system_that_stalls_is_left_by_a_signal(pictures, picture_model, 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "stalled\n"
-        process.send_signal(number)  # as the main thread begins to wait
+        process.send_signal(number)  # when the main thread begins to wait
         assert process.communicate(timeout=60)[1] == f"trninfer: {said}\n"
         assert process.returncode == status
     finally:
@@ -97,7 +97,7 @@ main()
 
 
 def test_a_process_whose_threads_still_run_ends_without_finalization() -> None:
-    """A thread that returns from C++ to an interpreter that has ended aborts the process (status -6)."""
+    """A thread that returns from C++ after the interpreter has ended aborts the process (status -6)."""
     command = [sys.executable, "-c", LEFT_ALONE, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Tests of detections: masks as run lengths, boxes as plain values, and the answers that they make."""
+"""Detections: run-length masks, boxes as plain values, and the answers built from them."""
 
 import json
 
@@ -34,7 +34,7 @@ def test_a_mask_that_fills_columns_is_one_run():
 
 
 def interpolate(values, row, column):
-    """A value between the centres of pixels, the edges repeated."""
+    """Interpolate bilinearly between pixel centres, repeating the edges."""
     row, column = (min(max(place, 0), side - 1) for place, side in zip((row, column), values.shape))
     r, c = int(row), int(column)
     r2, c2 = min(r + 1, values.shape[0] - 1), min(c + 1, values.shape[1] - 1)

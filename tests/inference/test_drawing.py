@@ -1,4 +1,4 @@
-"""Tests of drawn pictures."""
+"""Pictures with drawn boxes."""
 
 import tracemalloc
 
@@ -16,7 +16,7 @@ def test_a_box_has_the_colour_of_its_class_and_the_rest_stays():
     drawn = np.asarray(draw_boxes(picture, [Box("cat", 2, 0.9, 100, 200, 300, 500)], (800, 600)))
     assert tuple(drawn[350, 100]) == tuple(drawn[350, 299]) == tuple(drawn[499, 200]) == rgb(series_color(2))
     assert (drawn[350, 150:250] == 255).all() and (drawn[:, 400:] == 255).all() and (drawn[510:] == 255).all()
-    assert (drawn[180:200, 100:200] != 255).any()  # the label above
+    assert (drawn[180:200, 100:200] != 255).any()  # the label above the box
 
 
 def test_a_small_picture_is_enlarged_and_boxes_with_it():
@@ -39,7 +39,7 @@ def test_labels_stay_in_the_picture_and_apart(corners):
     drawn = np.asarray(draw_boxes(Image.new("RGB", (800, 600), "white"), boxes, (800, 600)))
     colours = {tuple(colour) for colour in drawn.reshape(-1, 3)}
     seen = [rgb(series_color(n)) in colours for n in range(3)]
-    assert seen[0] and all(seen) == (corners != (790, 590, 800, 600))  # where there is no room for three
+    assert seen[0] and all(seen) == (corners != (790, 590, 800, 600))  # unless there is no room for three
 
 
 def test_masks_of_large_pictures_take_a_few_bytes_for_each_pixel():

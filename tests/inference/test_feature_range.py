@@ -1,4 +1,4 @@
-"""A warning for features that are scaled otherwise than those of the training."""
+"""The warning for features that are scaled differently from the training data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of features that stay in their file: read, and looked at, a batch at a time."""
+"""Rows of features that are read from their file and checked one batch at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = np.arange(40, dtype=np.float32).reshape(10, 4)
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The first row of each part of a file that is read."""
+    """Record the first row of each part that is read from a file."""
     found: list[int] = []
     read = FeatureRows._read
     monkeypatch.setattr(
@@ -41,7 +41,7 @@ def test_the_first_batch_is_read_before_the_rest(tmp_path: Path, reads: list[int
 def test_a_file_larger_than_any_memory_begins_at_once(tmp_path: Path) -> None:
     path = tmp_path / "x.bin"
     with path.open("wb") as file:
-        file.truncate(1 << 42)  # none of which takes space: 4 TiB
+        file.truncate(1 << 42)  # a sparse file of 4 TiB
     with read_features(path, 4) as rows:
         numbers, batch = next(numbered(rows, 5, no_refusal))
         assert len(rows) == 1 << 38 and numbers == list(range(5)) and not batch.any()

@@ -1,4 +1,4 @@
-"""Arrays of features as NumPy saves them, sound and unsound."""
+"""Feature arrays saved by NumPy, valid and invalid."""
 
 import zipfile
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_damage_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
     np.savez(tmp_path / "whole.npz", x=ROWS)
     whole = (tmp_path / "whole.npz").read_bytes()
     start = whole.rindex(b"PK\x05\x06")
-    for offset in (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff"):  # where the directory is said to be
+    for offset in (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff"):  # the offset of the directory
         (tmp_path / "x.npz").write_bytes(whole[: start + 12] + offset * 2 + whole[start + 20 :])
         with pytest.raises(InputError, match=r"x\.npz: not an archive, or damaged$"):
             read_features(tmp_path / "x.npz", 4)
@@ -121,7 +121,7 @@ def test_a_packing_that_numpy_does_not_write(tmp_path: Path) -> None:
 
 
 def test_an_array_by_columns_that_is_cut_short(tmp_path: Path) -> None:
-    """A directory may say that there is more than there is."""
+    """A directory may state a larger size than the file has."""
     np.savez_compressed(tmp_path / "x.npz", x=np.asfortranarray(np.random.default_rng(0).random((40, 4))))
     whole = (tmp_path / "x.npz").read_bytes()
     for end in range(60, len(whole), 97):

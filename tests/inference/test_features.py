@@ -1,4 +1,4 @@
-"""Reading features and raw weights, sound and unsound."""
+"""Reading features and raw weights, valid and invalid."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Any bytes at all, as a picture, as features or as a model: read, or refused in one line, in little memory."""
+"""Arbitrary bytes as a picture, as features or as a model are read or rejected with one line, in little memory."""
 
 import io
 import json
@@ -27,7 +27,7 @@ SPECS = (
     ImageInput(1, 16, 16, "digit", (0.0,), (1.0,)),
     ImageInput(3, 16, 16, "photo", (0.0,) * 3, (1.0,) * 3, resize=20),
 )
-MEMORY = 65 << 20  # bytes that refusing or reading something small may take
+MEMORY = 65 << 20  # maximum memory in bytes for reading or rejecting a small file
 
 FORMATS = {
     "BMP": "RGB", "GIF": "P", "JPEG": "RGB", "PNG": "RGBA", "PPM": "L", "TIFF": "RGB", "WEBP": "RGB",
@@ -46,7 +46,7 @@ WHOLE += [encoded("TIFF", "L", compression="tiff_lzw"), encoded("TIFF", "1", com
 
 
 def changes(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """Files with some bytes changed, cut off, put in or doubled."""
+    """Draw files with some bytes changed, truncated, inserted or duplicated."""
     edits = st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=6), st.integers(0, 8)), min_size=1, max_size=4)
 
     def change(content: bytes, edits: list[tuple[int, bytes, int]]) -> bytes:
@@ -69,7 +69,8 @@ def in_little_memory(read: Callable[[], object]) -> object:
 
 
 def resident(reset: bool = False) -> int:
-    """The most bytes of this process that were in memory, since the start or the latest reset; 0 off Linux."""
+    """Return the peak resident memory of this process in bytes, since its start or the latest reset; 0 except on
+    Linux."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
@@ -103,7 +104,7 @@ def png(width: int, height: int, data: bytes, *more: tuple[bytes, bytes]) -> byt
 
 
 def deflated(size: int) -> bytes:
-    """`size` MiB of zeros, packed: one block many times, and the checksum that zlib adds."""
+    """Return `size` MiB of zeros, deflated: one block repeated, and the checksum that zlib appends."""
     packer, zeros = zlib.compressobj(9), bytes(1 << 20)
     first, next_ = (packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     return first + next_ * (size - 1) + packer.flush()[:-4] + struct.pack(">HH", (size << 20) % 65521, 1)
@@ -162,7 +163,7 @@ TABLES = {
 
 
 def read_table(path: Path) -> np.ndarray:
-    """The rows of a file that are not refused, each by itself, as not finite."""
+    """Return the rows of a file, except those rejected individually because they are not finite."""
     refused: dict[int, str] = {}
     with read_features(path, 4) as rows:
         read = list(numbered(rows, 2, refused.__setitem__))
@@ -229,7 +230,7 @@ def test_headers_in_archives_are_not_believed(tmp_path: Path) -> None:
 def test_archives_whose_directory_lies(tmp_path: Path) -> None:
     content = bytearray(npz(npy(ROWS)))
     directory = content.index(b"PK\x01\x02")
-    content[directory + 24 : directory + 28] = struct.pack("<I", 1 << 31)  # the size once unpacked
+    content[directory + 24 : directory + 28] = struct.pack("<I", 1 << 31)  # the uncompressed size
     (tmp_path / "x.npz").write_bytes(content)
     try:
         read_table(tmp_path / "x.npz")

@@ -1,4 +1,4 @@
-"""The right classes, from files of any kind."""
+"""Correct classes from files of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load on a server: what is sent, what is counted, and how failures are told apart."""
+"""Load on a server: requests, counts, and kinds of failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METADATA = {
 
 
 class Server(ThreadingHTTPServer):
-    """A server whose answers take `delay` seconds; every `fails`-th request gets 429."""
+    """A server that delays answers by `delay` seconds and rejects every `fails`-th request with 429."""
 
     daemon_threads = True
     delay, fails = 0.0, 0
@@ -43,7 +43,7 @@ class Server(ThreadingHTTPServer):
         self.documents = {"/about": {"model": "net"}, "/v2/models/net": METADATA}
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that went away are what is tested."""
+        """Ignore clients that disconnect, which the tests do on purpose."""
 
     @property
     def url(self) -> str:
@@ -158,7 +158,7 @@ def test_names_of_models_that_a_terminal_would_obey(server) -> None:
 
 @contextmanager
 def raw_server(answer: Callable[[socket.socket, bytes], None]) -> Iterator[Address]:
-    """A server that answers each request by a function of its connection and the request."""
+    """Start a server that answers each request by calling a function with its connection and the request."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -216,13 +216,14 @@ def test_answers_that_are_none(answer: bytes, told: str) -> None:
         result = run_load(address, MESSAGES, LoadPlan(1, 5.0, requests=2))
         assert result.requests == 2
         sent = told in ("not JSON", "larger than")
-        broken = result.errors.get("connection closed", 0)  # where the server's end came before all of it was read
+        # if the server closed the connection before reading the whole request
+        broken = result.errors.get("connection closed", 0)
         assert result.answered + (broken if sent else 0) == (2 if sent else 0)
 
 
 def test_it_waits_for_a_server_that_starts(server) -> None:
     address = Address.parse(server.url)
-    wait_until_ready(address, 0.0, 5.0)  # without a wait, nothing is asked
+    wait_until_ready(address, 0.0, 5.0)  # a time limit of 0 sends no request
     with pytest.raises(LoadError, match="status 404; waited"):
         wait_until_ready(address, 0.1, 5.0)
     timer = threading.Timer(0.3, server.documents.__setitem__, ("/v2/health/ready", {"ready": True}))
@@ -251,11 +252,11 @@ def test_a_load_ends_by_itself_and_leaves_out_its_warm_up(server) -> None:
 
 
 def test_times_at_a_rate_begin_when_a_request_is_due(server) -> None:
-    """One thread against answers of 50 ms, 40 requests a second: each waits longer than the one before."""
+    """One thread, answers of 50 ms, 40 requests a second: each request waits longer than the one before."""
     server.delay = 0.05
     result = run_load(Address.parse(server.url), MESSAGES, LoadPlan(1, 5.0, rate=40, requests=10))
     assert result.answered == 10 and result.p50_ms is not None and result.max_ms is not None
-    assert result.max_ms >= 275 and result.p50_ms >= 150  # 50 ms and 25 ms more for each request before
+    assert result.max_ms >= 275 and result.p50_ms >= 150  # 50 ms, plus 25 ms for each earlier request
     server.delay = 0.0
     steady = run_load(Address.parse(server.url), MESSAGES, LoadPlan(8, 0.5, rate=40))
     assert steady.answered == 20

@@ -1,4 +1,4 @@
-"""Intersection over union of class maps, and the right maps of a folder."""
+"""Intersection over union of class maps, and the correct maps in a folder."""
 
 from pathlib import Path
 

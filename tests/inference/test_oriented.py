@@ -1,4 +1,4 @@
-"""Tests of oriented boxes; the overlap is held against integrals of the distributions that boxes are taken for."""
+"""Oriented boxes; the overlap is compared with integrals of the normal distributions that represent the boxes."""
 
 import json
 import math
@@ -22,7 +22,8 @@ HEAD = BoxHead(len(LABELS), "columns", "centre", angle=True)
 
 
 def density(box: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The normal distribution of a box: a twelfth of its squared sides is its variance along them."""
+    """Return the density of a box's normal distribution, whose variance along each side is a twelfth of the squared
+    side."""
     across = (x - box[0]) * math.cos(box[4]) + (y - box[1]) * math.sin(box[4])
     along = (y - box[1]) * math.cos(box[4]) - (x - box[0]) * math.sin(box[4])
     power = across**2 * 12 / box[2] ** 2 + along**2 * 12 / box[3] ** 2
@@ -62,7 +63,7 @@ def test_corners_of_a_turned_box() -> None:
 
 
 def find(rows: list[list[float]], **changes: object) -> Found:
-    """Boxes of a network with an image of 32x32, moved to a picture of 64x32."""
+    """Return the boxes of a network with 32x32 images, mapped to a picture of 64x32."""
     table = np.array(rows, np.float32).T
     found = find_boxes(HEAD, (32, 32), table, {}, Limits(0.25, 0.7, 300))
     return move_to_picture(found, Frame(64, 32, 32, 16, 0, -8))
@@ -74,11 +75,11 @@ def test_boxes_in_the_picture() -> None:
     assert (found.classes.tolist(), len(found.corners)) == ([0, 1], 2)
     assert found.corners[0] == pytest.approx([24, 12, 40, 20])
     reach = 12 * math.sqrt(0.5)
-    assert found.corners[1] == pytest.approx([60 - reach, 16 - reach, 64, 16 + reach], abs=1e-4)  # ends at the edge
+    assert found.corners[1] == pytest.approx([60 - reach, 16 - reach, 64, 16 + reach], abs=1e-4)  # clipped at the edge
 
 
 def test_corners_where_the_picture_is_squashed() -> None:
-    """A square on its tip stays upright where one axis is stretched: it becomes a rhombus, not a rectangle."""
+    """A square standing on a corner becomes a rhombus, not a rectangle, when one axis is stretched."""
     rows = np.array([[16, 16, 8, 8, 0.9, 0.1, math.pi / 4]], np.float32).T
     found = move_to_picture(find_boxes(HEAD, (32, 32), rows, {}, Limits(0.25, 0.7, 300)), Frame(128, 32, 32, 32, 0, 0))
     assert found.outlines is not None
@@ -98,7 +99,7 @@ def test_records_pictures_and_coco() -> None:
         np.array(draw_boxes(picture, [each], (10, 10))).any(axis=2)
         for each in (Box("cat", 0, 0.5, 1.0, 1.0, 9.0, 9.0), box)
     )
-    assert upright[400, 50] and not turned[400, 50]  # the side of the box around it
+    assert upright[400, 50] and not turned[400, 50]  # a point on the side of the bounding box
     assert turned[252, 52] and turned[350, 150]
 
 

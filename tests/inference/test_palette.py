@@ -1,4 +1,4 @@
-"""The palette: text that can be read, and resources that people with a colour vision deficiency tell apart."""
+"""The palette: readable text, and colours of resources that remain distinguishable with colour vision deficiencies."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ import pytest
 from trninfer.inference import palette
 
 ROOT = Path(__file__).parents[2]
-# Machado, Oliveira and Fernandes 2009, severity 1.0, in linear RGB; and what everybody else sees.
+# Matrices of Machado, Oliveira and Fernandes 2009 (severity 1.0, linear RGB), and the identity for normal vision.
 VISIONS = {
     "normal": np.eye(3),
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -24,7 +24,7 @@ MODES = {
 
 
 def oklab(linear: np.ndarray) -> np.ndarray:
-    """Linear RGB [n, 3] in OKLab (Ottosson 2020)."""
+    """Convert linear RGB [n, 3] to OKLab (Ottosson 2020)."""
     lms = np.array([
         [0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
         [0.0883024619, 0.2817188376, 0.6299787005],
@@ -39,7 +39,7 @@ def oklab(linear: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("vision", VISIONS)
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_no_two_resources_look_alike(mode: str, vision: str) -> None:
-    """A distance of 0.02 in OKLab can just be noticed."""
+    """A distance of 0.02 in OKLab is just noticeable."""
     colors = MODES[mode][1]
     encoded = np.array([palette.rgb(color) for color in colors.values()]) / 255
     linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)

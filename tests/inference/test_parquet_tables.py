@@ -31,7 +31,7 @@ def write(path: Path, columns: dict[str, Any]) -> Path:
 
 
 class Here:
-    """The reader in this process, whose memory is not limited: a process for each file takes a second."""
+    """The reader in this process, without its memory limit, because a process for each file takes a second."""
 
     def __init__(self, kind: type[ParquetReader]) -> None:
         self.reader = kind()
@@ -125,7 +125,7 @@ def test_rows_keep_the_type_of_their_columns(tmp_path: Path, here: None) -> None
 
 
 def varint(value: int, length: int = 0) -> bytes:
-    """A whole number as Thrift writes it, in at least `length` bytes."""
+    """Encode an integer as Thrift does, in at least `length` bytes."""
     value, found = 2 * value, b""
     while value > 127 or len(found) < length - 1:
         found += bytes([value & 127 | 128])
@@ -139,12 +139,12 @@ LENGTH = 100_000_000
 @pytest.mark.slow
 @pytest.mark.parametrize("claimed", [LENGTH, 1], ids=["told", "hidden"])
 def test_a_list_of_a_few_hundred_bytes_that_unpacks_to_gigabytes(tmp_path: Path, claimed: int, monkeypatch) -> None:
-    """The length of the list is in the file's figures, or those are forged; both are refused, in little memory."""
+    """The metadata states the length of the list correctly, or is forged; both are rejected, using little memory."""
     arrow = pyarrow()
     values = arrow.array(np.zeros(LENGTH, np.int8))
     path = write(tmp_path / "x.parquet", {"x": arrow.ListArray.from_arrays([0, LENGTH], values)})
     content = path.read_bytes()
-    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # of the figures
+    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # of the metadata
     told = content[begin:].replace(varint(LENGTH), varint(claimed, len(varint(LENGTH))))
     path.write_bytes(content[:begin] + told)
     assert len(content) < 1000 and varint(LENGTH) in content[begin:]
@@ -155,7 +155,7 @@ def test_a_list_of_a_few_hundred_bytes_that_unpacks_to_gigabytes(tmp_path: Path,
 
 
 class Watched(WorkerProcess):
-    """A process whose memory is looked at before it ends."""
+    """A process whose memory is measured before it ends."""
 
     peaks: ClassVar[list[int]] = []
 

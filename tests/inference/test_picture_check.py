@@ -1,4 +1,4 @@
-"""Pictures of known classes: how many a network gets right, as imported and in the usual other ways."""
+"""Accuracy on pictures of known classes, with the preprocessing of the import and with its usual variants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 
 def colour_model(**changes: object) -> Model:
-    """A network that tells red, green and blue pictures apart, made for pixels of -1 to 1."""
+    """Return a network that distinguishes red, green and blue pictures, trained on pixels from -1 to 1."""
     spec = ImageInput(3, SIDE, SIDE, "photo", (0.5,) * 3, (0.5,) * 3, SIDE)
     layers = (
         Conv2d("conv", 3, 3, (1, 1)),
@@ -61,7 +61,7 @@ def test_a_network_that_is_right_as_it_is(folder: Path) -> None:
     assert list(found) == [
         "as imported", "0 to 1", "0 to 255", "ImageNet's mean and deviation", "colours as bgr", "squashed",
     ]  # fmt: skip
-    assert found["colours as bgr"] == 4  # green alone is where it was
+    assert found["colours as bgr"] == 4  # only green keeps its position
 
 
 def test_a_wrong_order_of_colours_is_seen(folder: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_wrong_order_of_colours_is_seen(folder: Path) -> None:
 
 
 def test_a_wrong_range_is_seen(folder: Path) -> None:
-    """Pixels far from zero drown the differences that the biases expect."""
+    """Pixels far from zero hide the differences that the biases expect."""
     model = colour_model(mean=(0.0,) * 3, std=(1 / 255,) * 3)
     model.tensors["output.bias"][:] = (100, 0, 0)
     check = check_pictures(model, folder, None)

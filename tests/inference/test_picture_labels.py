@@ -1,4 +1,4 @@
-"""Right labels of pictures by folder, by table and by pattern, and what is wrong with sources of them."""
+"""Correct labels of pictures by folder, table and pattern, and invalid sources of labels."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_the_folder_that_a_picture_is_in(tmp_path: Path, monkeypatch: pytest.Mon
     labels = PictureLabels(str(tmp_path / "val"), LABELS)
     monkeypatch.chdir(tmp_path)
     assert labels.class_of("val/cat/old/a.png") == labels.class_of(str(tmp_path / "val/cat/b.png")) == 0
-    assert labels.class_of("val/1/dog.png") == 1  # the number of a label
+    assert labels.class_of("val/1/dog.png") == 1  # a label may be given as its number
     assert labels.class_of("val/loose.png") is None and labels.class_of("elsewhere/cat/a.png") is None
     (tmp_path / "val" / "bird").mkdir()
     with pytest.raises(InputError, match="'bird' is neither a label of the model nor a class number"):

@@ -1,4 +1,4 @@
-"""Pictures into batches, decoded ahead."""
+"""Batches of pictures, decoded ahead."""
 
 import io
 import os
@@ -96,7 +96,7 @@ def test_a_picture_of_a_file_or_of_standard_input(tmp_path: Path, monkeypatch) -
 
 
 def test_standard_input_is_read_by_the_caller_and_decoded_within_the_time(monkeypatch) -> None:
-    """Ctrl-C reaches the caller; a picture on standard input is decoded by a thread as others are."""
+    """Ctrl-C reaches the caller; a thread decodes the picture on standard input as it does others."""
     threads = []
 
     class Pipe(io.BytesIO):
@@ -117,7 +117,7 @@ def test_standard_input_is_read_by_the_caller_and_decoded_within_the_time(monkey
 
 
 def test_every_reader_of_pictures_has_a_time_limit(tmp_path: Path, monkeypatch) -> None:
-    """Calibration, several inputs and Python, which had none."""
+    """Calibration, several inputs, and the Python interface, which had no time limit."""
     limits: list[float | None] = []
     monkeypatch.setattr(pictures, "wait_for", lambda result, seconds: limits.append(seconds) or result.result())
     (tmp_path / "x.png").write_bytes(grey(51))

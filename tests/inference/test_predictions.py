@@ -1,4 +1,4 @@
-"""Answers of networks as labels with probabilities, or as values."""
+"""Answers of networks: labels with probabilities, or values."""
 
 import copy
 import pickle
@@ -24,13 +24,13 @@ def test_the_most_probable_first() -> None:
     first, second = predict(CLASSES, [2, 0], [[0.25, 0.125, 0.625], [0.5, 0.25, 0.25]])
     assert (first.input, first.label, first.class_index, first.probability) == ("0.png", "c", 2, 0.625)
     assert first.top == (LabelProbability("c", 2, 0.625), LabelProbability("a", 0, 0.25)) and first.values is None
-    assert [chance.label for chance in second.top] == ["a", "b"]  # of equals the first
+    assert [chance.label for chance in second.top] == ["a", "b"]  # the first of equal probabilities
     (all_of_them,) = predict(CLASSES, [2], [[0.25, 0.125, 0.625]], 9)
     assert [chance.label for chance in all_of_them.top] == ["c", "a", "b"]
 
 
 def test_the_class_is_that_of_the_argmax_on_the_chip() -> None:
-    """Which may differ from the probabilities' at a near-tie; they are told as they are."""
+    """It may differ from the most probable class at a near-tie; the probabilities are reported unchanged."""
     (answer,) = predict(CLASSES, [1], [[0.5, 0.4990234375, 0.0]])
     assert (answer.label, answer.probability) == ("b", 0.4990234375) and answer.top[0].label == "a"
 

@@ -1,4 +1,4 @@
-"""Boxes of heads as their authors decode them, written again from the published formulas, one box at a time."""
+"""Boxes of heads, compared with independent implementations of the authors' published formulas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def picture(**changes: object) -> ImageInput:
 
 
 def test_yolox() -> None:
-    """`demo_postprocess` of Megvii-BaseDetection/YOLOX: offsets and logarithms of sizes, in strides of each cell."""
+    """`demo_postprocess` of Megvii-BaseDetection/YOLOX: offsets and logarithms of sizes, in units of each cell's
+    stride."""
     random = np.random.default_rng(0)
     cells = [(x, y, step) for step in (8, 16, 32) for y, x in product(range(HEIGHT // step), range(WIDTH // step))]
     rows = random.normal(0, 1, (len(cells), 4 + 1 + 3)).astype(np.float32)
@@ -46,7 +47,7 @@ def test_yolox() -> None:
 
 
 def test_retinaface() -> None:
-    """`PriorBox`, `decode` and `decode_landm` of biubug6/Pytorch_Retinaface, with its variances 0.1 and 0.2."""
+    """`PriorBox`, `decode` and `decode_landm` of biubug6/Pytorch_Retinaface, with its variances of 0.1 and 0.2."""
     random = np.random.default_rng(1)
     priors = [
         ((x + 0.5) * step, (y + 0.5) * step, side)

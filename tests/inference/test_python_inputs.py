@@ -1,4 +1,4 @@
-"""Inputs as Python has them, one by one or many, as batches of a network."""
+"""Inputs from Python, one or many, converted to batches for a network."""
 
 import io
 from pathlib import Path
@@ -22,7 +22,7 @@ from trninfer.models.inputs import FeatureInput, ImageInput, NamedInput, Several
 PHOTO = ImageInput(3, 5, 5, "photo", (0.0,) * 3, (1.0,) * 3, 5)
 GREY = ImageInput(1, 2, 2, "photo", (0.0,), (1.0,), 2)
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 5, 3), np.uint8)
-EXPECTED = PIXELS.transpose(2, 0, 1).astype(np.float32) / 255  # of the network's own size, so that nothing is resized
+EXPECTED = PIXELS.transpose(2, 0, 1).astype(np.float32) / 255  # of the network's own size, so that they are not resized
 
 
 def png(pixels: np.ndarray = PIXELS) -> bytes:
@@ -142,7 +142,7 @@ def test_an_array_of_one_picture_or_of_several(shape, dtype, layout, count) -> N
 
 
 def read(inputs: Any, spec: Any = PHOTO, size: int = 2, layout: str | None = None) -> tuple[list, list, list]:
-    """The names, the batches, and what was refused."""
+    """Return the names, the batches, and the rejected inputs."""
     refused: list[tuple[Any, str]] = []
     found = list(PictureReader(inputs, spec, size, layout, lambda name, reason: refused.append((name, reason))))
     return [list(names) for names, _ in found], [batch for _, batch in found], refused

@@ -1,4 +1,4 @@
-"""Batches through a session, where an input that overflows costs the others nothing."""
+"""Running batches: an input that overflows does not affect the others."""
 
 import threading
 from functools import partial
@@ -18,7 +18,7 @@ FINE = np.array([[1, 2], [-3, 4], [0, 0], [5, -6]], np.float32)
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """In float16 numbers above 65504 overflow."""
+    """In float16, numbers above 65504 overflow."""
     network = Network("values", FeatureInput(2), (Dense("d", 2, 2),), (), Output("values"))
     path = write_model(tmp_path_factory.mktemp("models") / "values.safetensors", network)
     return Session(load_model(path), SimulatedBackend("trn2"), "float16", 4)
@@ -39,7 +39,7 @@ def test_the_others_are_answered_as_alone(session: Session, bad: tuple[int, ...]
     expected = FINE[good] @ session.model.tensors["d.weight"] + session.model.tensors["d.bias"]
     assert answer.probabilities.shape == (len(good), 2)
     assert np.allclose(answer.probabilities, expected, atol=0.01, rtol=0.005)
-    if bad and good:  # a launch each
+    if bad and good:  # one launch each
         (alone,) = session.stream([FINE[:1]])
         assert sum(time.latency_us for time in answer.times) == pytest.approx(
             len(good) * sum(time.latency_us for time in alone.times)

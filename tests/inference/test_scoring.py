@@ -1,4 +1,4 @@
-"""Scores against their definitions, computed from the list of pairs."""
+"""Scores, compared with their definitions computed from the list of pairs."""
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +10,7 @@ LABELS = tuple("abcdefg")
 
 
 def answer(*ranked: int) -> Prediction:
-    """An answer whose labels are ranked so."""
+    """Return an answer with the given ranking of labels."""
     top = tuple(LabelProbability(LABELS[index], index, 0.1) for index in ranked)
     return Prediction("x", LABELS[ranked[0]], ranked[0], 0.1, top)
 

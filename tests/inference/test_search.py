@@ -41,7 +41,7 @@ def test_named_files_are_always_tried_and_keep_their_order(folder: Path) -> None
 
 def test_globs(folder: Path) -> None:
     assert names([f"{folder}/*.png"]) == ["b.png", "weird[1].png"]
-    assert names([f"{folder}/weird[1].png"]) == ["weird[1].png"]  # a file of that name is no pattern
+    assert names([f"{folder}/weird[1].png"]) == ["weird[1].png"]  # a file with that name is not a pattern
     assert names([f"{folder}/*"]) == ["a.JPG", "b.png", "c.webp", "notes.txt", "weird[1].png"]
 
 
@@ -70,7 +70,7 @@ PARTS = ("*", "?", "a", "b.png", "[ab]*", "[!a]*", ".*", ".h", "..", ".", "", "*
 
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=4), st.booleans())
 def test_patterns_mean_what_they_mean_to_glob(tmp_path_factory, parts: list[str], absolute: bool) -> None:
-    folder = tmp_path_factory.getbasetemp() / "1/2/3/4/5/tree"  # above which no pattern leads
+    folder = tmp_path_factory.getbasetemp() / "1/2/3/4/5/tree"  # no pattern leads outside of it
     if not folder.exists():
         for name in ("a/a/b.png", "a/b.png", "a/.h/c.png", "b/a/d.png", "b.png", ".h/a.png", "[ab]"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,8 @@ def test_suffixes_are_those_of_the_formats_that_are_read() -> None:
 
     Image.init()
     readable = {suffix for suffix, name in Image.registered_extensions().items() if name in FORMATS}
-    unread = {".avif"} if "AVIF" not in FORMATS else set()  # found, and told what would read it
+    # found, with a message naming the package that can read them
+    unread = {".avif"} if "AVIF" not in FORMATS else set()
     assert readable >= PICTURE_SUFFIXES - unread
 
 
@@ -139,7 +140,7 @@ def test_recursive_search_ends_where_links_lead_in_circles(folder: Path) -> None
         (folder / "sub" / name).symlink_to(folder, target_is_directory=True)
     (folder / "self.png").symlink_to("self.png")
     found, problems = find_pictures([str(folder)], recursive=True)
-    assert len(found) == 6 and problems == []  # with the link to itself, of which reading tells
+    assert len(found) == 6 and problems == []  # includes the link to itself, which is reported when it is read
 
 
 def test_a_folder_of_folders_is_told_how_to_be_searched(tmp_path: Path) -> None:

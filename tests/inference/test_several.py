@@ -1,4 +1,4 @@
-"""Inputs of a network that has several: given once, or streamed."""
+"""Networks with several inputs, each fixed or streamed."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ SPEC = SeveralInputs(
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """Three pictures, and as many rows of features."""
+    """Write three pictures, and three rows of features."""
     np.save(tmp_path / "left.npy", np.arange(12, dtype=np.float32).reshape(3, 1, 2, 2))
     np.save(tmp_path / "one.npy", np.arange(4, dtype=np.float32).reshape(1, 2, 2))
     np.save(tmp_path / "bias.npy", np.array([[1, 2], [3, 4], [5, 6]], np.float64))
@@ -68,7 +68,7 @@ def test_examples_that_do_not_pair_up(files: dict[str, str], tmp_path: Path, mon
     np.save(tmp_path / "two.npy", np.zeros((2, 2), np.float32))
     with pytest.raises(InputError, match=r"not have the same number of examples: left has 3, bias has 2$"):
         read_given(SPEC, {"left": files["left"], "bias": str(tmp_path / "two.npy")})
-    monkeypatch.setattr(several, "MAX_GIVEN_BYTES", 23)  # three rows of two float32 are 24
+    monkeypatch.setattr(several, "MAX_GIVEN_BYTES", 23)  # three rows of two float32 numbers take 24 bytes
     with pytest.raises(InputError, match=r"^input 'bias': 3 rows; the limit is 2$"):
         read_given(SPEC, {"bias": files["bias"]})
     monkeypatch.setattr(several, "MAX_GIVEN_BYTES", 24)

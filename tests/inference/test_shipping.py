@@ -1,4 +1,4 @@
-"""Pictures that others decode."""
+"""Pictures that are decoded by workers."""
 
 import pickle
 import time
@@ -16,7 +16,7 @@ SPEC = ImageInput(1, 16, 16, "digit", (0.0,), (1.0,))
 
 @pytest.fixture
 def names(tmp_path, monkeypatch) -> list[str]:
-    """Names of pictures, of a text, of nothing and of a file with two arrays."""
+    """Return the names of a picture, a text file, a missing file, and a file with two arrays."""
     monkeypatch.chdir(tmp_path)
     for number in range(3):
         pixels = np.full((20, 30), 255, np.uint8)
@@ -33,7 +33,7 @@ def test_workers_make_of_sources_what_is_read_here(names, as_bytes, tmp_path, mo
     expected = np.concatenate([values for _, values in here])
     sources = PictureSources(names, SPEC, 2, as_bytes)
     batches = list(sources)
-    monkeypatch.chdir("/")  # a worker is elsewhere
+    monkeypatch.chdir("/")  # a worker runs in another folder
     decode = pickle.loads(pickle.dumps(decoder(SPEC)))
     pictures, problems = [], {problem.input: problem.message for problem in sources.problems}
     for batch, values in batches:
@@ -46,7 +46,7 @@ def test_workers_make_of_sources_what_is_read_here(names, as_bytes, tmp_path, mo
     assert set(problems) == {"text.png", "none.png"} == {problem.input for problem in here.problems}
     assert [len(batch) for batch, _ in batches] == (
         [2, 2, 2] if as_bytes else [2, 2, 2, 1]
-    )  # the missing file is found here
+    )  # the missing file is reported here
 
 
 def test_a_worker_takes_one_input_for_a_source(names) -> None:

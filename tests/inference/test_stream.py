@@ -1,4 +1,4 @@
-"""Answers to batches as they come."""
+"""Answers to batches, in the order in which they arrive."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ def labels(top_k: int):
 
 
 class Taker:
-    """Takes answers, and wants no more after `limit` of them."""
+    """Accepts answers, and stops after `limit` of them."""
 
     def __init__(self, limit: int = 1000) -> None:
         self.taken: list[Prediction] = []
@@ -41,7 +41,7 @@ def test_batches_one_by_one_add_up_as_all_together(tmp_path, features, batch) ->
     rows = random.standard_normal((17, features)).astype(np.float32)
     session = Session(model, choose_backend("sim"), "float32", batch)
     together = session.run(rows)
-    for _ in range(2):  # a session runs again
+    for _ in range(2):  # a session can run again
         batches = [(range(len(part)), part) for part in split_batches(rows, batch)]
         seen: list[float] = []
         taker = Taker()
@@ -69,7 +69,7 @@ SIM = BackendInfo("sim", "trn2", "predicted", "predicted")
 
 @dataclass(frozen=True)
 class Answered:
-    """A session that has answered: batches with failures, and with a worker each."""
+    """A session with prepared answers, including failures, each batch with its worker."""
 
     answers: tuple[BatchAnswer, ...]
     model: Model
@@ -77,7 +77,7 @@ class Answered:
     rows: tuple[Row, ...] = (Row("fc", "dense", (BATCH, 2), (BATCH, 2)),)
 
     def stream(self, batches, progress=None):
-        """As `Session.stream`, however many batches were taken before an answer is there."""
+        """Yield results like `Session.stream`, after taking a given number of batches in advance."""
         assert len(list(batches)) == len(self.answers)
         yield from self.answers
 

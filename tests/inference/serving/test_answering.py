@@ -1,4 +1,4 @@
-"""From a request's inputs to their answers, in time, and no more than may wait."""
+"""Answering requests: timeouts, and the limit on waiting inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSWER = InputAnswer(1, np.array([0.25, 0.5, 0.25], np.float32), 4, 30.0)
 
 
 class Pool:
-    """Workers that answer as they are told: a source is an answer, an error or a time to wait."""
+    """Workers that do what a source says: return an answer, raise an error, or wait."""
 
     def __init__(self, rate: float = 0.0) -> None:
         self.is_ready, self.rate, self.workers_ready = True, rate, 2
@@ -56,7 +56,7 @@ def server(feature_model: Path) -> Server:
 
 
 def ask(server: Server, *sources: Any, seconds: float = 5.0, leaves: bool = False) -> tuple[list[Any], dict[str, Any]]:
-    """The answers, and what the log is told."""
+    """Return the answers, and the lines for the log."""
     scope = scope_of("/", "POST")
     scope["state"]["log"] = {}
 
@@ -93,7 +93,7 @@ def refused(call: Callable[[], Any]) -> tuple[int, str, dict[str, str] | None]:
 
 
 def test_pictures_of_a_request_go_to_the_workers_together(server: Server) -> None:
-    """Decoding takes longer for one than workers wait for others to join a batch."""
+    """Decoding one picture takes longer than workers wait for other inputs to join a batch."""
     sent: list[float] = []
 
     class Decoders(Pool):
@@ -121,7 +121,7 @@ def test_each_input_has_an_answer_or_an_error(server: Server) -> None:
 
 
 class Reading:
-    """A task of some size whose result, or error, is given."""
+    """A task of a given size with a given result or error."""
 
     def __init__(self, result: Any, size: int = 0) -> None:
         self.result, self.size = result, size
@@ -179,7 +179,7 @@ def test_files_are_decoded_first(server: Server) -> None:
         async def submit(self, source: Any) -> Any:
             if source.content == b"bad":
                 raise InputError("no picture")
-            return InputAnswer(0, ANSWER.scores, len(source.content), 1.0)  # which the workers hand back
+            return InputAnswer(0, ANSWER.scores, len(source.content), 1.0)  # returned by the workers
 
     server.decoders = Decoders()  # type: ignore[assignment]
 
@@ -213,7 +213,7 @@ def test_no_more_wait_than_may(server: Server) -> None:
         "5 inputs are pending; at most 5 are allowed",
         {"Retry-After": "1"},
     )
-    for rate, seconds in ((1.0, "3"), (0.01, "60"), (1000.0, "1")):  # of two workers
+    for rate, seconds in ((1.0, "3"), (0.01, "60"), (1000.0, "1")):  # for two workers
         server.workers.rate = rate  # type: ignore[misc]
         assert refused(lambda: server._admit(1))[2] == {"Retry-After": seconds}
     server.workers.is_ready = False  # type: ignore[misc]

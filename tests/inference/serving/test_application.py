@@ -1,4 +1,4 @@
-"""A server as clients see it: the protocol, pictures, and the limits."""
+"""A server from the client's view: the protocol, pictures, and limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def picture(tmp_path: Path) -> bytes:
 
 
 def form(*files: tuple[str, bytes]) -> tuple[bytes, dict[str, str]]:
-    """Files as a browser or curl sends them."""
+    """Return a form with files, as a browser or curl sends it."""
     parts = [
         f'--bound\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
         + content
@@ -83,7 +83,8 @@ def test_the_page_asks_nobody_else(server: RunningServer) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_the_page_in_a_browser(server: RunningServer, tmp_path: Path) -> None:
-    """Its script runs under its own policy, and shows the model that the server tells it of."""
+    """The page's script complies with the page's own content security policy, and shows the model that the server
+    reports."""
     assert CHROMIUM is not None
     flags = (
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -234,7 +235,7 @@ def test_a_body_without_a_length_is_cut_off(server: RunningServer) -> None:
             for _ in range(100):
                 connection.sendall(chunk)
         except OSError:
-            pass  # it is closed by now
+            pass  # it is already closed
         assert b" 413 " in connection.recv(100)
 
 
@@ -242,7 +243,7 @@ def test_a_body_without_a_length_is_cut_off(server: RunningServer) -> None:
 def test_a_length_that_is_too_large_is_refused_before_the_body_comes(server: RunningServer, length: int | str) -> None:
     head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        connection.sendall(head.encode())  # and nothing more
+        connection.sendall(head.encode())  # and nothing else
         assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
 
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, within limits on their size and on all that are read at once."""
+"""Request bodies: limits on the size of each, and on the total that is read at the same time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_no_more_is_held_than_a_few_of_the_largest() -> None:
             assert len(await reader.read(request, held.__enter__(), 1.0)) == 10
         with pytest.raises(BodyError) as error, reader.hold() as lease:
             await reader.read(Request(scope_of("/", "POST"), receiver(b"y")), lease, 1.0)
-        leases[0].__exit__(None, None, None)  # whose answer was sent
+        leases[0].__exit__(None, None, None)  # its answer was sent
         with reader.hold() as lease:
             assert await reader.read(Request(scope_of("/", "POST"), receiver(b"y")), lease, 1.0) == b"y"
         return error.value.status, str(error.value)

@@ -1,4 +1,4 @@
-"""Bodies that are small where they are sent and large, or slow, where they are read."""
+"""Bodies that are small when sent, and large or slow to read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from watched import peak_bytes, watched_health
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 
 MAX_PEAK = 1 << 30  # of any process of the server
-IDLE_TIMES = 20  # the slowest answer about health by the slowest of a server that does nothing
-BUSY_SHARE = 0.5  # or by the time of a long request, for all of which a server that read it itself would be silent
-SIZE = 31 << 20  # bytes, below the 32 MiB that a body may have
+IDLE_TIMES = 20  # limit on the slowest health check, as a multiple of the slowest one of an idle server
+# or as a share of the duration of a long request, during which a server that read it in its own process would not
+# respond
+BUSY_SHARE = 0.5
+SIZE = 31 << 20  # bytes, below the limit of 32 MiB for a body
 PATH = "/v2/models/tiny-cnn/infer"
 FORM = {"Content-Type": "multipart/form-data; boundary=b"}
 
@@ -36,20 +38,20 @@ def server(picture_model: Path) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module")
 def idle(server: RunningServer) -> float:
-    """The slowest answer about health of a server that does nothing, in seconds."""
+    """Return the time of the slowest health check of an idle server, in seconds."""
     with watched_health(server) as health:
         time.sleep(2)
     return health.slowest
 
 
 def tensor(data: bytes, shape: tuple[int, ...] = (1, 1, 16, 16), datatype: str = "FP32", more: bytes = b"") -> bytes:
-    """A request as text, since `json` would not write all of them."""
+    """Return a request as text, because `json` cannot produce all variants."""
     head = {"name": "input", "datatype": datatype, "shape": shape}
     return b'{%b"inputs": [%b, "data": %b}]}' % (more, json.dumps(head).encode()[:-1], data)
 
 
 def repeated(text: bytes) -> bytes:
-    """A JSON list of a text, as long as a body may be."""
+    """Return a JSON list that repeats a text up to the size limit of a body."""
     return b"[" + text + (b"," + text) * (SIZE // (len(text) + 1)) + b"]"
 
 
@@ -57,7 +59,7 @@ def form(content: bytes) -> bytes:
     return b'--b\r\nContent-Disposition: form-data; name="f"; filename="x"\r\n\r\n' + content + b"\r\n--b--\r\n"
 
 
-TEXTS = json.dumps(["a" * 30_000] + ["b"] * 7000).encode()  # as one array of NumPy 880 MB
+TEXTS = json.dumps(["a" * 30_000] + ["b"] * 7000).encode()  # would take 880 MB as a NumPy array
 LONG_TEXTS = json.dumps(["a" * 500_000] + ["b"] * 500_000).encode()  # a terabyte
 BODIES: dict[str, Callable[[], bytes]] = {
     "texts among the numbers": lambda: tensor(TEXTS),
@@ -92,7 +94,7 @@ def test_pictures_in_requests_that_are_larger_than_they_look(server: RunningServ
 
 
 def png(depth: int, side: int) -> bytes:
-    """A grey picture of one value."""
+    """Return a grey picture with a single value."""
     row = bytes(1 + side * depth // 8)
     parts = zlib.compressobj(9)
     data = b"".join(parts.compress(row) for _ in range(side)) + parts.flush()
@@ -129,7 +131,7 @@ def test_a_large_request_that_is_right_is_answered(server: RunningServer, idle: 
 def check(
     server: RunningServer, idle: float, body: bytes, path: str, headers: dict[str, str], statuses: tuple[int, ...]
 ) -> Any:
-    """Send a body while somebody asks for health; the answer, of one of these statuses."""
+    """Send a body while health checks run, and return the answer, which must have one of these statuses."""
     began = time.monotonic()
     with watched_health(server) as health:
         reply = server.ask(path, body, headers)

@@ -1,4 +1,4 @@
-"""Worker processes of a server that decode: pictures, forms and tensors."""
+"""Worker processes of a server that decode pictures, forms and tensors."""
 
 from __future__ import annotations
 

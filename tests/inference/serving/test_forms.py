@@ -1,4 +1,4 @@
-"""Files of forms, found in memory."""
+"""Parsing the files of a form in memory."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_what_holds_no_file(call: Any, message: str) -> None:
 
 @pytest.mark.parametrize("charset", ["utf-7", "punycode", "idna", "unicode_escape", "utf-16", "x" * 1000, "base64"])
 def test_names_in_charsets_that_are_not_read(charset: str) -> None:
-    """UTF-7 decodes to halves of characters, which no JSON can hold; others take minutes."""
+    """UTF-7 decodes to lone surrogates, which JSON cannot represent; other charsets take minutes."""
     with pytest.raises(ProtocolError, match="send it as UTF-8"):
         form(('name="a"; filename="+2AA-.png"', b"1"), kind=f"{KIND}; charset={charset}")
 
 
 def test_nothing_is_written_to_disk_and_memory_is_that_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line ends are what the parser looks at one by one, and what a file of more than 1 MB was spooled for."""
+    """The parser examines line ends one by one, and files above 1 MB used to be spooled to disk."""
 
     def refuse(*arguments: Any, **more: Any) -> None:
         raise OSError(28, "No space left on device")

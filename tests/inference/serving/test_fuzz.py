@@ -1,4 +1,4 @@
-"""Requests of every kind of nonsense: 150 of them, and 3,000 where slow tests run. By hand: TRNINFER_FUZZ_REQUESTS and
+"""Malformed requests of every kind: 150 of them, or 3,000 if slow tests run. By hand: TRNINFER_FUZZ_REQUESTS and
 TRNINFER_FUZZ_SEED."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from watched import watched_health
 pytest.importorskip("fastapi")
 
 REQUESTS = int(os.environ.get("TRNINFER_FUZZ_REQUESTS", "150"))
-MAX_SILENCE = 1.0  # seconds; a tenth of it on a machine that does nothing else
+MAX_SILENCE = 1.0  # seconds; a tenth of it on an idle machine
 ODD = [
     [0, (1 << 32) - 1, (1 << 32) - 1], [1, 1 << 40], ["a" * 3000] + ["b"] * 700, [[]] * 2000, [{}] * 2000, "1" * 5000,
     None, True, -1, 0, 1, 2, 3, 256, 1 << 31, 1 << 63, 1 << 64, 10**400, 0.5, 1e308, -0.0, "", "x", "input", "FP32",
@@ -44,7 +44,7 @@ def tensor(rng: random.Random) -> dict[str, Any]:
 
 
 def change(value: Any, rng: random.Random) -> Any:
-    """A JSON value with something in it that does not belong there."""
+    """Return a JSON value with an invalid part inserted."""
     if isinstance(value, dict) and value and rng.random() < 0.8:
         key = rng.choice(list(value))
         return {**value, key: change(value[key], rng)}
@@ -55,7 +55,7 @@ def change(value: Any, rng: random.Random) -> Any:
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
-    """Bytes of which some are others, gone or there twice."""
+    """Return bytes with some of them changed, removed or duplicated."""
     content = bytearray(data)
     for _ in range(rng.randrange(1, 8)):
         position = rng.randrange(len(content) + 1)
@@ -72,7 +72,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 
 
 def any_request(rng: random.Random, pictures: list[bytes]) -> tuple[str, bytes, dict[str, str]]:
-    """Path, body and headers."""
+    """Return path, body and headers."""
     headers: dict[str, str] = {}
     kind = rng.randrange(5)
     if kind == 0:
@@ -114,7 +114,7 @@ def any_request(rng: random.Random, pictures: list[bytes]) -> tuple[str, bytes, 
 
 
 def raw_nonsense(server: RunningServer, rng: random.Random) -> None:
-    """Bytes that are no HTTP, or hardly."""
+    """Return bytes that are not HTTP, or only almost."""
     start = rng.choice(
         [b"", b"GET / HTTP/1.1\r\n", b"POST /classify HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"\x16\x03\x01"]
     )
@@ -151,7 +151,7 @@ def test_nonsense_is_answered_with_a_line(picture_model: Path, tmp_path: Path, r
             statuses[reply.status] += 1
             assert reply.status < 500, (path, body[:300], headers, reply)
             if reply.body.startswith(b"{"):
-                told = reply.json()  # in which there is no NaN
+                told = reply.json()  # rejects NaN
                 assert reply.status == 200 or len(told["error"]) <= 400, told
             assert b"Traceback" not in reply.body
             if number == requests // 2:

@@ -1,4 +1,4 @@
-"""What every request passes: who may ask, its id, its line in the log, its place in the metrics."""
+"""The middleware of every request: access control, request IDs, log lines, and metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = "a-secret-token"
 
 
 class Inner:
-    """An application that says what it was asked, or fails before or after it began to answer."""
+    """An application that returns the request it received, or fails before or after starting its response."""
 
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
@@ -118,7 +118,7 @@ def test_a_fault_is_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
     found = ask(gate(Inner("before"))[0], "/v2", headers=[("X-Request-Id", "mine")])
     after = ask(gate(Inner("after"))[0], "/v2")
     assert found.status == 500 and found.json()["error"] == "internal error; see the server's log for request mine"
-    assert after.status == 200 and after.body == b""  # which had begun already
+    assert after.status == 200 and after.body == b""  # the response had already started
     faults = [record for record in caplog.records if record.getMessage() == "internal error"]
     assert len(faults) == 2 and faults[0].exc_info is not None and faults[0].exc_info[0] is ZeroDivisionError
 

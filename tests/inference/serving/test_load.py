@@ -1,4 +1,4 @@
-"""A server under load, with slow, broken and hostile clients beside the good ones."""
+"""A server under load, with slow, broken and hostile clients beside well-behaved ones."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Client(FastHttpUser):
 
 
 def bother(server: RunningServer, until: float) -> None:
-    """Requests that never end, that break off, and that are none, as long as it lasts."""
+    """Send requests that never end, break off, or are invalid, until told to stop."""
     head = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
     slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
     for connection in slow:
         connection.sendall(head)
     while time.monotonic() < until:
         for connection in slow:
-            with contextlib.suppress(OSError):  # it may have had enough of us
+            with contextlib.suppress(OSError):  # the server may have closed the connection
                 connection.sendall(b"x")
         for start in (head + b"x" * 500, b"\x00" * 100, head[:30]):
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -58,7 +58,8 @@ def bother(server: RunningServer, until: float) -> None:
 
 @pytest.mark.slow
 def test_good_clients_are_answered_beside_bad_ones(picture_model: Path, tmp_path: Path) -> None:
-    if importlib.util.find_spec("locust") is None:  # not imported here: gevent would patch the tests' own process
+    # not imported here, because gevent would patch the process of the tests
+    if importlib.util.find_spec("locust") is None:
         pytest.skip("could not import 'locust'")
     picture = draw_picture(tmp_path / "0.png")
     with running_server("--model", picture_model, "--max-batch", 4, "--max-queue", 6, "--timeout", 10) as server:
@@ -81,4 +82,4 @@ def test_good_clients_are_answered_beside_bad_ones(picture_model: Path, tmp_path
         text = server.log.read_text()
         assert "Traceback" not in text and "ended" not in text
         answered = [line for line in server.lines() if line.get("status") == 200]
-        assert max(line.get("batch", 0) for line in answered) > 1  # requests that came at once shared batches
+        assert max(line.get("batch", 0) for line in answered) > 1  # simultaneous requests shared batches

@@ -1,4 +1,4 @@
-"""Requests and responses of the protocol."""
+"""Requests and responses of the inference protocol."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_no_more_examples_than_allowed() -> None:
     ],
 )
 def test_fields_that_are_not_known_take_no_memory(text: bytes) -> None:
-    """The `json` module makes an object of each."""
+    """The `json` module creates an object for each."""
     body = text + json.dumps({"inputs": [TENSOR]})[1:].encode()
     tracemalloc.start()
     try:
@@ -133,7 +133,7 @@ def test_fields_that_are_not_known_take_no_memory(text: bytes) -> None:
 
 
 def test_texts_of_any_length_among_the_numbers_take_no_memory() -> None:
-    """As one array they would take the length of the longest, each of them."""
+    """A single array would need the length of the longest text for each element."""
     body = json.dumps({"inputs": [{**TENSOR, "data": ["a" * 30_000] + ["b"] * 7000}]}).encode()
     tracemalloc.start()
     try:

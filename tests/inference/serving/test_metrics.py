@@ -1,4 +1,4 @@
-"""What a server counts, as Prometheus reads it."""
+"""The metrics of a server, in Prometheus's format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trninfer.inference.serving.metrics import Metrics
 
 
 def counts(metrics: Metrics) -> dict[str, float]:
-    """Each series with its value."""
+    """Return the value of each series."""
     lines = [line for line in metrics.text().decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
@@ -82,4 +82,4 @@ def test_failures_ends_and_what_is_watched() -> None:
     assert (found["trninfer_queue_inputs"], found["trninfer_workers_ready"]) == (5, 2)
     assert found['trninfer_input_failures_total{fault="input"}'] == 1
     assert found['trninfer_worker_ends_total{pool="decoder"}'] == 1
-    assert "trninfer_queue_inputs 5" not in Metrics().text().decode()  # each counts for itself
+    assert "trninfer_queue_inputs 5" not in Metrics().text().decode()  # each instance has separate counters

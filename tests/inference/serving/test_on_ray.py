@@ -1,4 +1,4 @@
-"""The deployment of Ray Serve, and the examples of docs/serving.md."""
+"""The deployment on Ray Serve, and the examples in docs/serving.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def example(name: str) -> str:
-    """A block of code of docs/serving.md."""
+    """Return a code block from docs/serving.md."""
     text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found

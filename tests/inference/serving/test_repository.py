@@ -1,4 +1,4 @@
-"""Several models of a server: who answers, loading and unloading."""
+"""Several models on one server: routing, loading and unloading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trninfer.runtime.workers.worker import Hello
 
 
 class Pool:
-    """A pool that is ready once it is started, until it is stopped."""
+    """A pool that is ready from start to stop."""
 
     rate, workers_ready = 1.0, 1
 
@@ -46,7 +46,7 @@ def events() -> list[str]:
 
 @pytest.fixture
 def app(feature_model: Path, picture_model: Path, events: list[str]) -> FastAPI:
-    """Two models, `rows` and `photos`, that clients may load and unload."""
+    """Serve two models, `rows` and `photos`, that clients may load and unload."""
 
     def server(name: str, path: Path) -> Server:
         settings = ServingSettings(path, name=name, model_control=True)
@@ -82,7 +82,7 @@ def test_each_model_has_its_own_addresses(app: FastAPI) -> None:
     assert ask(app, "/about").json()["model"] == "rows"
     assert ask(app, "/about", query="model=photos").json()["model"] == "photos"
     assert [each["name"] for each in ask(app, "/v2/models/stats").json()["model_stats"]] == ["rows", "photos"]
-    assert ask(app, "/classify", b"x").status == 400  # the first model reads no pictures
+    assert ask(app, "/classify", b"x").status == 400  # the first model does not accept pictures
     assert ask(app, "/classify", b"x", query="model=x").status == 404
 
 

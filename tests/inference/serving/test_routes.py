@@ -1,4 +1,4 @@
-"""The addresses of a server, with stand-ins for its workers."""
+"""The routes of a server, with stand-ins for its workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROWS = RANDOM.standard_normal((3, 6)).astype(np.float32)
 
 
 class Golden:
-    """A pool that answers with the golden model, and decodes `good` alone."""
+    """A pool that answers with the golden model, and decodes only `good`."""
 
     is_ready, rate, workers_ready = True, 1.0, 1
 
@@ -276,7 +276,7 @@ def test_counts_are_by_route_and_the_page_asks_nobody_else(rows: FastAPI) -> Non
 
 
 class Detecting(Golden):
-    """A pool of a detector, whose decoder takes any picture and knows the size of `wide`."""
+    """A pool of a detector, whose decoder accepts any picture and knows the size of `wide`."""
 
     async def _answer(self, source: Any) -> Any:
         if isinstance(source, SizeTask):
@@ -322,7 +322,7 @@ def test_a_model_that_is_unloaded_before_the_sizes_are_read(tmp_path: Path, erro
     server: Server = app.state.server
     server.decoders = server.workers = Stopping(tmp_path / "m.safetensors")  # type: ignore[assignment]
     assert ask(app, "/detect", b"wide").status == status
-    assert ask(app, "/detect", b"bad").status == 422  # whose size is not asked for
+    assert ask(app, "/detect", b"bad").status == 422  # its size is not requested
 
 
 def test_maps_of_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The tensors of networks."""
+"""The tensors that networks declare to clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker processes of a server: those that decode, and those that run the network."""
+"""The worker processes of a server, which decode inputs or run the network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_both_in_processes_of_their_own(feature_model: Path) -> None:
         assert {(answer.batch_size, answer.batch_us) for answer in answers} == {(3, timed[0])} and timed[0] > 1
         with pytest.raises(OverflowedError):
             worker.answer([np.full(6, 1e30, np.float32)])
-        assert len(worker.answer([rows[0]])) == 1  # it goes on
+        assert len(worker.answer([rows[0]])) == 1  # the worker continues
     finally:
         worker.close()
         decoding.close()

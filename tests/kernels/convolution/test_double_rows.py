@@ -1,4 +1,4 @@
-"""Matmuls of 8-bit operands that contract over two planes: two input tiles, or two taps."""
+"""Matmuls of 8-bit operands that contract over two planes: two input tiles or two taps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trninfer.runtime.simulated import SimulatedBackend
 
 
 def chain(channels: int, kernel: int, stride: int = 1, size: int = 9) -> Network:
-    """Two inner convolutions: the second reads 8-bit tiles of so many channels."""
+    """Return two inner convolutions, the second of which reads 8-bit tiles with the given number of channels."""
     side = (size + 2 * (kernel // 2) - kernel) // stride + 1
     layers: tuple[Layer, ...] = (
         Conv2d("first", 3, 40, (1, 1), activation="relu"),

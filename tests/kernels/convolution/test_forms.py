@@ -1,4 +1,4 @@
-"""Which form a convolution takes where nobody has chosen one, and how large the errors of each are."""
+"""The default form of a convolution, and the errors of each form."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ BFLOAT16 = ml_dtypes.bfloat16
 
 
 def latency(dtype: Any, cin: int, cout: int, side: int, form: str, target: str = "trn2", k: int = 3) -> float:
-    """Predicted microseconds; infinite where the form cannot be had."""
+    """Return the predicted time in microseconds, or infinity if the form is not available."""
     shapes = (1, cin, side, side), (cout, cin, k, k), (cout,)
     arrays = [np.zeros(shape, dtype) for shape in shapes]
     try:
@@ -30,13 +30,13 @@ def latency(dtype: Any, cin: int, cout: int, side: int, form: str, target: str =
     [(64, 64, 56), (128, 128, 14), (128, 128, 28), (256, 256, 28), (256, 128, 64), (512, 512, 14)],
 )
 def test_the_quickest_is_quick(dtype: Any, cin: int, cout: int, side: int, target: str) -> None:
-    """The kernel's rule by shapes is nowhere slower than the direct form, and hardly than the best."""
+    """The kernel's rule is never slower than the direct form, and at most 15 % slower than the best form."""
     direct, *others = (latency(dtype, cin, cout, side, form, target) for form in ("direct", "pairs", "squares"))
     assert latency(dtype, cin, cout, side, "quickest", target) <= min(direct, 1.15 * min(others))
 
 
 def test_filters_that_do_not_fit_in_one_form_take_the_next() -> None:
-    """Combined by squares, 512 x 512 filters are 128 KiB of a partition; by pairs they are 96."""
+    """Transformed for squares, 512 x 512 filters take 128 KiB per partition; for pairs they take 96 KiB."""
     assert latency(np.float32, 512, 512, 28, "squares") == float("inf")
     assert latency(np.float32, 512, 512, 28, "quickest") == latency(np.float32, 512, 512, 28, "pairs")
 
@@ -65,7 +65,7 @@ def test_a_form_that_there_is_not_is_refused() -> None:
     ("dtype", "form"), [(np.float32, "pairs"), (np.float32, "squares"), (np.float16, "pairs"), (BFLOAT16, "pairs")]
 )
 def test_errors_are_at_most_twice_those_of_the_direct_form(dtype: Any, form: str, kind: str) -> None:
-    """Root mean square, against float64."""
+    """Root mean square errors against float64."""
     rng = np.random.default_rng(1)
     draw = {"relu": lambda shape: np.maximum(rng.standard_normal(shape), 0), "uniform": rng.random}
     x = draw.get(kind, rng.standard_normal)((1, 128, 34, 66)).astype(dtype)
@@ -80,7 +80,8 @@ def test_errors_are_at_most_twice_those_of_the_direct_form(dtype: Any, form: str
 @pytest.mark.parametrize("dtype", [np.float16, BFLOAT16])
 @pytest.mark.parametrize("mean", [1, 16])
 def test_errors_of_filters_that_sum_to_zero_grow_with_the_mean(dtype: Any, mean: int) -> None:
-    """As docs/convolutions.md says: 1.3 times the mean over the standard deviation, where that is large."""
+    """As documented in docs/convolutions.md: 1.3 times the mean divided by the standard deviation, if that ratio is
+    large."""
     rng = np.random.default_rng(0)
     x = (rng.standard_normal((1, 128, 18, 34)) + mean).astype(dtype)
     w = rng.standard_normal((64, 128, 3, 3))

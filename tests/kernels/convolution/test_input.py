@@ -1,4 +1,5 @@
-"""The input of a convolution in SBUF, group by group: each tap's rows and columns of the padded image, by NumPy."""
+"""The input of a convolution in SBUF, one group at a time: the rows and columns of the padded image at each tap,
+compared with NumPy."""
 
 from typing import Any
 
@@ -23,11 +24,12 @@ from trninfer.kernels.convolution.problem import Block
 from trninfer.kernels.convolution.resident import plan_resident
 from trninfer.kernels.tiling.tiles import Tile
 
-AROUND = 64  # zeros around an image, more than any tap reaches
+AROUND = 64  # zeros around an image, more than any tap can reach
 
 
 def expected_tile(x: Any, plan: Conv2dPlan, group: Block, channels: Tile) -> Any:
-    """What a tile of SBUF holds: a block of partitions for each tap, and zeros outside of the image and between."""
+    """Return the expected contents of a tile in SBUF: a block of partitions for each tap, with zeros outside of the
+    image and between blocks."""
     what, taps = plan.problem, plan.problem.filters.taps
     (first, end), count = input_columns(plan, group), input_rows(plan, group)
     images = x[group.image : group.image + group.images, channels.start : channels.end].swapaxes(0, 1)
@@ -44,7 +46,7 @@ def expected_tile(x: Any, plan: Conv2dPlan, group: Block, channels: Tile) -> Any
 
 
 def check_stream(plan: Conv2dPlan, x: Any, out_tiles: int) -> None:
-    """All groups of a stream, each looked ahead for while the one before is multiplied."""
+    """Check all groups of a stream, prefetching each one while the previous one is multiplied."""
     source = in_hbm(x)
     stream = open_inputs(source, plan)
     for t in range(len(plan.channel_tiles)):
@@ -80,14 +82,14 @@ def test_every_group_is_loaded_with_its_halo_and_padding(data: st.DataObject) ->
     with on("trn2"):
         try:
             plan = plan_groups(what, 128, RESERVED_BYTES + data.draw(st.integers(400, 8000)))
-        except AssertionError:  # not even a row fits
+        except AssertionError:  # not even one row fits
             reject()
         shape = what.images.count, what.filters.in_channels, what.images.rows, what.images.columns
         check_stream(plan, counted(*shape) % 8191 + 1, data.draw(st.integers(1, 2)))
 
 
 def test_tiles_of_zeros_are_used_in_turn() -> None:
-    """The space between blocks of taps is zeroed once for all groups but the first."""
+    """The gaps between blocks of taps are zeroed once, for the first group only."""
     what = problem(height=40, width=30, in_channels=3, out_channels=3, kernel=(3, 3))
     with on("trn2"):
         plan = plan_groups(what, 128, RESERVED_BYTES + 2400)
@@ -98,7 +100,7 @@ def test_tiles_of_zeros_are_used_in_turn() -> None:
         few = plan_groups(what, 128, 100_000)
         assert len(zeroed_inputs(in_hbm(np.zeros((1, 3, 40, 30))), few)) == len(few.groups) - 1 == 2
         adjacent = plan_groups(problem(height=40, width=30, in_channels=64, out_channels=3, kernel=(3, 3)), 128, 20_000)
-        assert zeroed_inputs(in_hbm(np.zeros((1, 64, 40, 30))), adjacent) == []  # nothing is between the blocks
+        assert zeroed_inputs(in_hbm(np.zeros((1, 64, 40, 30))), adjacent) == []  # there are no gaps between the blocks
 
 
 def test_an_input_that_is_one_group() -> None:
@@ -117,7 +119,7 @@ def test_an_input_that_is_one_group() -> None:
 
 
 def test_groups_of_what_is_in_sbuf_are_views_of_it() -> None:
-    """With its padding around it; minimal filtering combines one group at a time."""
+    """They include the padding; minimal filtering combines one group at a time."""
     padded = normal(128, 1, 22, 22)
     what = problem(
         height=20, width=20, in_channels=128, out_channels=3, kernel=(3, 3), padding=(1,) * 4, form=Form.PAIRS
@@ -134,12 +136,12 @@ def test_groups_of_what_is_in_sbuf_are_views_of_it() -> None:
         advance(stream, 0)
         np.testing.assert_array_equal(stream.loaded[0].values, padded[:, :, 10:22])
         assert stream.tiles[0].shape == first.shape and not np.array_equal(stream.tiles[0].values, first)
-        advance(stream, 1)  # there is none after it
+        advance(stream, 1)  # there is no further group
         np.testing.assert_array_equal(stream.loaded[0].values, padded[:, :, 10:22])
 
 
 def test_groups_of_filters_that_move_by_two_rows() -> None:
-    """Of a value that has all its rows: 40 columns of 10 rows of outputs fill a bank."""
+    """All rows of the value are present: 10 rows of 40 output columns fill a bank."""
     value = normal(8, 1, 80, 40)
     what = problem(height=80, width=40, in_channels=8, out_channels=3, kernel=(1, 1), stride=(2, 1))
     with on("trn2"):

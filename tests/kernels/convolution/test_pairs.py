@@ -1,4 +1,4 @@
-"""Convolutions by pairs of columns against float64."""
+"""Convolutions by pairs of columns, compared with float64."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The plan of a convolution against what it must cover."""
+"""The plan of a convolution, compared with the output that it must cover."""
 
 import pytest
 from convolution_problems import problem
@@ -18,7 +18,7 @@ def test_filters_too_large_for_sbuf_are_told() -> None:
 
 
 def check_pieces(plan: Conv2dPlan, group: Block) -> None:
-    """The parts of a group in PSUM are all of it, and each of them fits a bank."""
+    """Check that the pieces of a group in PSUM cover the group, and that each fits in one bank."""
     pieces = psum_pieces(plan, group)
     assert sum(p.images * p.rows * p.columns for p in pieces) == group.images * group.rows * group.columns
     pool_size = plan.problem.finish.pool_size
@@ -81,7 +81,7 @@ def test_a_plan_covers_the_output_once_and_fits(
     )
     if min(what.output[0], what.output[1]) < 1:
         return
-    with on(target):  # whose generation the rule for the form asks for
+    with on(target):  # the rule for the form depends on the generation of the chip
         plan = plan_conv2d(what, sbuf_bytes)
     covered = 0
     expected_row: dict[tuple[int, int], int] = {}
@@ -89,14 +89,14 @@ def test_a_plan_covers_the_output_once_and_fits(
     loaded = 0
     for group in plan.groups:
         for i in range(group.image, group.image + group.images):
-            key = (i, group.column)  # rows of a column block come in order: the halo is there
+            key = (i, group.column)  # the rows of a column block are in order, so the halo is present
             assert expected_row.get(key, 0) == group.row
             expected_row[key] = group.row + group.rows
         pixels = group.images * group.rows * group.columns
         covered += pixels
         assert group.rows % pool_size == 0 and group.columns % pool_size == 0
         size = group.images, group.rows, group.columns
-        if size not in seen:  # pieces are relative to a group: those of equal ones are the same
+        if size not in seen:  # pieces are relative to a group, so groups of equal size have equal pieces
             seen.add(size)
             check_pieces(plan, group)
         first, end = input_columns(plan, group)

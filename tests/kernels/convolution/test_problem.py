@@ -1,4 +1,4 @@
-"""Problems of convolutions: sizes against NumPy, the matmuls of a filter, and arguments that are refused."""
+"""Problems of convolutions: sizes compared with NumPy, the matmuls of a filter, and invalid arguments."""
 
 from typing import Any
 
@@ -60,14 +60,15 @@ def test_a_filter_that_does_not_move_is_refused(stride: Any, dilation: Any, padd
 def made(
     shape: tuple[int, ...] = (2, 3, 12, 9), dtype: str = nl.float32, pool_size: int = 1, form: str = "direct"
 ) -> Problem:
-    """The problem of an argument of this shape, of 5 filters of 4x3 that move by (2, 1)."""
+    """Return the problem for an argument of this shape and 5 filters of 4x3 with strides (2, 1)."""
     finish = Finish(pool_size, "relu", ())
     filters = Filters(3, 5, (4, 3), Taps(1, 1, 3), FilterSource.FRAMEWORK)
     return make_problem(hbm(shape, dtype), filters, movement_of((2, 1), (1, 2), (1, 0, 2, 0)), finish, form)
 
 
 def test_a_problem_of_arguments() -> None:
-    """12 rows with three of padding are 6 outputs, 9 columns under 5 wide filters are 5; pooling drops the odd last."""
+    """12 rows with three rows of padding give 6 outputs; 9 columns give 5 outputs for filters that span 5 columns;
+    pooling drops the odd last one."""
     with on("trn2"):
         whole = made()
         assert whole.output == (6, 5) and whole.form is Form.DIRECT and whole.images.item_bytes == 4
@@ -95,7 +96,7 @@ def test_arguments_that_are_refused(shape: tuple[int, ...], changes: dict[str, A
 
 @given(st.data())
 def test_each_tap_of_a_filter_is_contracted_once(data: st.DataObject) -> None:
-    """A step reads the input `down` rows of SBUF and `right` columns on: where its first tap is."""
+    """A step reads the input `down` rows and `right` columns further in SBUF, where its first tap is."""
     kernel = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
     stride, dilation = (data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3))) for _ in range(2))
     channels = data.draw(st.sampled_from([1, 3, 8, 14, 40, 64, 130]))
@@ -112,7 +113,8 @@ def test_each_tap_of_a_filter_is_contracted_once(data: st.DataObject) -> None:
 
 @given(st.integers(1, 5), st.integers(1, 3), st.sampled_from([3, 40, 130]))
 def test_rows_that_no_step_reads_are_left_out(kernel: int, stride: int, channels: int) -> None:
-    """Where one step takes all rows of a filter, SBUF holds every stride-th row for each tap, else all."""
+    """If one step covers all rows of a filter, SBUF contains only every stride-th row for each tap; otherwise it
+    contains all rows."""
     what = problem(height=30, width=30, in_channels=channels, out_channels=4, kernel=(kernel, 3), stride=(stride, 1))
     downs = {step.down for step in steps_of(what)}
     assert row_pitch(what) == (stride if downs == {0} else 1)
@@ -122,4 +124,4 @@ def test_the_core_is_asked() -> None:
     for target, gen2 in (("trn1", True), ("trn2", False), ("trn3", False)):
         with on(target):
             assert is_gen2() is gen2
-            assert bank_columns() == 512  # 2 KiB of float32
+            assert bank_columns() == 512  # 2 KiB of float32 numbers

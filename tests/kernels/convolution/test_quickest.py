@@ -1,6 +1,6 @@
-"""The rule for the form of a convolution that nobody has chosen one for.
+"""The rule for the default form of a convolution.
 
-That it is nowhere slower than the direct form is in test_forms.py.
+test_forms.py checks that it is never slower than the direct form.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ DIRECT, PAIRS, SQUARES = Form.DIRECT, Form.PAIRS, Form.SQUARES
 
 
 def square(side: int, channels: int, outputs: int = 128, kernel: tuple[int, int] = (3, 3), **fields: Any) -> Any:
-    """A convolution of a square of `side` outputs."""
+    """Return a convolution with a square output of `side` rows."""
     sizes = {"height": side + kernel[0] - 1, "width": side + kernel[1] - 1}
     return problem(**sizes, in_channels=channels, out_channels=outputs, kernel=kernel, **fields)
 
@@ -27,8 +27,8 @@ def square(side: int, channels: int, outputs: int = 128, kernel: tuple[int, int]
         (square(20, 128), [DIRECT, PAIRS, SQUARES]),
         (square(20, 65), [DIRECT, PAIRS, SQUARES]),
         (square(20, 64), [DIRECT, PAIRS]),  # two rows of taps share the partitions
-        (square(20, 42), [DIRECT]),  # all rows do
-        (square(20, 3), [DIRECT]),  # all taps do
+        (square(20, 42), [DIRECT]),  # all rows of taps share them
+        (square(20, 3), [DIRECT]),  # all taps share them
         (square(20, 128, taps=Taps(1, 1, 128)), [DIRECT, PAIRS, SQUARES]),
         (square(20, 128, kernel=(3, 5)), [DIRECT]),
         (square(20, 128, kernel=(1, 1)), [DIRECT]),
@@ -42,7 +42,7 @@ def test_forms_of_filters_that_move_by_one(what: Any, expected: list[Form]) -> N
 
 
 def test_a_row_must_fit_what_its_matmul_takes() -> None:
-    """Pairs of columns a bank of 512, squares half of one."""
+    """For pairs of columns, it must fit in a bank of 512 columns; for squares, in half a bank."""
     with on("trn2"):
         for width, expected in ((512, 3), (513, 2), (1024, 2), (1025, 1)):
             what = problem(height=9, width=width + 2, in_channels=128, out_channels=8, kernel=(3, 3))
@@ -56,13 +56,13 @@ def found(target: str, side: int, channels: int, outputs: int, item_bytes: int) 
 
 def test_the_form_that_saves_most_is_tried_first() -> None:
     assert found("trn2", 112, 256, 256, 4) == [SQUARES, PAIRS, DIRECT]
-    assert found("trn1", 112, 256, 256, 4) == [PAIRS, DIRECT]  # sums take twice as long there
-    assert found("trn2", 112, 256, 256, 2) == [PAIRS, DIRECT]  # whose errors by squares are too large
+    assert found("trn1", 112, 256, 256, 4) == [PAIRS, DIRECT]  # sums take twice as long on trn1
+    assert found("trn2", 112, 256, 256, 2) == [PAIRS, DIRECT]  # the errors of squares are too large for two bytes
     assert found("trn1", 112, 256, 256, 2) == [DIRECT]
 
 
 def test_channels_must_fill_the_array() -> None:
-    """Half of it in float32, which passes through it four times."""
+    """In float32, half the array suffices, since the operands pass through it four times."""
     for item_bytes, least in ((4, 64), (2, 128)):
         assert found("trn2", 112, least, least, item_bytes)[0] is PAIRS
         assert found("trn2", 112, least - 1, least, item_bytes) == [DIRECT]
@@ -70,11 +70,11 @@ def test_channels_must_fill_the_array() -> None:
 
 
 def test_matmuls_must_fill_many_banks() -> None:
-    """32 x 32 outputs of 128 channels are two banks, and eight in float32, which takes four passes."""
+    """32 x 32 outputs of 128 channels fill two banks, and count as eight in float32, which takes four passes."""
     assert FEWEST_BANKS == 10
     assert found("trn2", 32, 128, 128, 4) == [DIRECT]
     assert found("trn2", 32, 128, 129, 4) == [PAIRS, DIRECT]  # a second tile of outputs
     with on("trn2"):
         sizes = {"height": 34, "width": 34, "in_channels": 128, "out_channels": 128, "kernel": (3, 3)}
         assert quickest(problem(batch=2, **sizes)) == [PAIRS, DIRECT]
-        assert quickest(problem(batch=3, **sizes)) == [SQUARES, PAIRS, DIRECT]  # 24 banks of the 20 that squares want
+        assert quickest(problem(batch=3, **sizes)) == [SQUARES, PAIRS, DIRECT]  # 24 banks; squares need at least 20

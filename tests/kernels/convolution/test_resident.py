@@ -1,4 +1,4 @@
-"""Plans of convolutions whose input is in SBUF: what they cover, and what is combined at a time."""
+"""Plans of convolutions whose input is in SBUF: the covered outputs, and the amount combined at a time."""
 
 from typing import Any
 
@@ -45,8 +45,8 @@ def test_groups_and_pieces_cover_the_output_once(
             assert piece.rows % pool_size == 0
             count += piece.images * piece.rows * piece.columns
     assert count == batch * what.output[0] * what.output[1]
-    assert order == sorted(set(order))  # no two of the same, images one after another
-    if form != "direct" and plan.groups[0].rows < what.output[0]:  # some rows at a time: those that fit, for two tiles
+    assert order == sorted(set(order))  # no duplicates, one image after another
+    if form != "direct" and plan.groups[0].rows < what.output[0]:  # some rows at a time: as many as fit, for two tiles
         rows = max(group.rows for group in plan.groups)
         fits = 2 * 4 * combined_elements(plan.form, (rows, what.output[1]), 3) <= combined_bytes
         assert fits or rows == rows_together(plan.form, pool_size)
@@ -64,7 +64,7 @@ def test_input_tiles_are_as_high_as_given() -> None:
 
 
 def test_outputs_row_by_row() -> None:
-    """All output tiles of some rows come before those of the next: a group for each PSUM tile of rows."""
+    """All output tiles of a group of rows precede those of the next group; each PSUM tile of rows is one group."""
     what = problem(batch=2, height=40, width=40, in_channels=8, out_channels=8, kernel=(1, 1))
     assert [(group.images, group.rows) for group in planned(what, [8]).groups] == [(2, 40)]
     found = planned(what, [8], by_rows=True).groups
@@ -75,7 +75,7 @@ def test_outputs_row_by_row() -> None:
 
 @pytest.mark.parametrize(("keeps_rows", "expected"), [(True, (1, 2)), (False, (2, 1))])
 def test_rows_that_no_tap_reads(keeps_rows: bool, expected: tuple[int, int]) -> None:
-    """1x1 filters that move by two rows read every other one: of all that are there, or of those that were loaded."""
+    """1x1 filters with a row stride of 2 read every other row, either of all rows in SBUF or of the loaded rows."""
     what = problem(height=9, width=9, in_channels=128, out_channels=8, kernel=(1, 1), stride=(2, 2))
     reach = planned(what, [128], keeps_rows=keeps_rows).reach
     assert (reach.row_pitch, reach.row_step) == expected

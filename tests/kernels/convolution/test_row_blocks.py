@@ -1,4 +1,4 @@
-"""Groups of rows against what a depthwise filter reads."""
+"""Row blocks, compared with the rows that a depthwise filter reads."""
 
 import pytest
 from trninfer.kernels.convolution.row_blocks import RowBlocks
@@ -22,7 +22,7 @@ def test_each_tap_is_once_for_each_row_of_a_group(rows: int, kernel: int, stride
 def test_groups_have_all_rows_that_are_read(rows: int, kernel: int, stride: int, dilation: int, out_rows: int) -> None:
     geometry = RowBlocks(rows, kernel, stride, dilation, out_rows, 128)
     assert rows * (geometry.out_groups - 1) < out_rows <= rows * geometry.out_groups
-    group_starts = range(0, geometry.out_groups * stride, stride)  # of the input groups
+    group_starts = range(0, geometry.out_groups * stride, stride)  # the first input group of each output group
     assert geometry.in_groups == max(start + step for start in group_starts for _, _, step, _ in geometry.taps()) + 1
 
 
@@ -35,7 +35,7 @@ def test_rows_in_place_are_those_of_the_image(rows: int) -> None:
 
 
 def test_the_filters_that_pay_most() -> None:
-    """Matmuls of 4 rows, as the docstring counts them: filter columns times steps."""
+    """The number of matmuls for 4 rows, as in the docstring: filter columns times steps."""
     counted = [RowBlocks(4, size, 1, 1, 8, 128).steps * size for size in (3, 5, 7)]
     assert counted == [6, 10, 21]
 

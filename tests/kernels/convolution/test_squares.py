@@ -1,4 +1,4 @@
-"""Convolutions by squares of outputs against float64."""
+"""Convolutions by squares of outputs, compared with float64."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sums of an output tile in PSUM, and how they are finished, against float64."""
+"""Accumulation of an output tile in PSUM, and its epilogue, compared with float64."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ ACTIVATIONS: dict[str, tuple[tuple[float, ...], Any]] = {
 
 
 def convolution(activation: str = "identity", **fields: Any) -> Any:
-    """A problem whose matmuls take one tap each."""
+    """Return a problem with one tap per matmul."""
     sizes = {"height": 5, "width": 6, "in_channels": 8, "out_channels": 5, "kernel": (1, 1), **fields}
     parameters = ACTIVATIONS[activation][0]
     return problem(taps=Taps(1, 1, sizes["in_channels"]), activation=activation, parameters=parameters, **sizes)
 
 
 def sums_of(padded: Any, w: Any, what: Any) -> Any:
-    """The convolution of [Cin, B, H, W] in float64: [Cout, B, H', W']."""
+    """Convolve [Cin, B, H, W] in float64, and return [Cout, B, H', W']."""
     reach = [(size - 1) * apart + 1 for size, apart in zip(what.filters.kernel, what.movement.dilation)]
     windows = sliding_window_view(padded.astype(np.float64), reach, axis=(2, 3))
     windows = windows[
@@ -55,9 +55,10 @@ def check(
     added: bool = False,
     loaded: bool = False,
 ) -> None:
-    """Compare one output tile of a random input, in SBUF with its padding, or `loaded` without that of its columns.
+    """Compute and compare one output tile of a random input, which is in SBUF with its padding, or `loaded` without
+    column padding.
 
-    `columns`: those that are given.
+    `columns`: the columns that are present.
     """
     top, left, bottom, right = what.movement.padding
     x = normal(what.filters.in_channels, what.images.count, what.images.rows, what.images.columns)
@@ -113,7 +114,7 @@ def check(
 @pytest.mark.parametrize("pool_size", [1, 2])
 @pytest.mark.parametrize("columns", [("bias",), ("bias", "scale")])
 def test_every_piece_is_finished_alike(target: str, activation: str, pool_size: int, columns: tuple[str, ...]) -> None:
-    """Five pieces of a bank each, which two engines share."""
+    """Five pieces of one bank each, which two engines share."""
     with on(target):
         check(convolution(activation, height=50, width=50, pool_size=pool_size), [8], columns)
 
@@ -121,7 +122,7 @@ def test_every_piece_is_finished_alike(target: str, activation: str, pool_size: 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("columns", [("bias",), ("bias", "before", "after"), ("bias", "scale", "inverse")])
 def test_addends(activation: str, columns: tuple[str, ...]) -> None:
-    """Added by the Vector Engine, with scales around it, or by the Tensor Engine."""
+    """The Vector Engine adds them, between the scales, or the Tensor Engine does."""
     with on("trn2"):
         check(convolution(activation, batch=2, height=40, width=21), [8], columns, added=True)
 
@@ -151,7 +152,7 @@ def test_filters_of_any_size(data: st.DataObject) -> None:
 
 
 def test_gelu_goes_before_the_maximum() -> None:
-    """It falls and rises below zero: of -0.7 and -3 the larger is not the one with the larger activation."""
+    """gelu is not monotonic below zero: of -0.7 and -3, the larger input does not have the larger output."""
     what = problem(height=2, width=2, in_channels=1, out_channels=1, kernel=(1, 1), pool_size=2, activation="gelu")
     with on("trn2"):
         plan = plan_resident(what, 128, [1], keeps_rows=True, combined_bytes=0)

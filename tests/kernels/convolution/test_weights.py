@@ -1,4 +1,4 @@
-"""Filters and biases on their way into SBUF: where each number ends, by its definition."""
+"""Loading filters and biases into SBUF: the position of each number, by its definition."""
 
 from typing import Any
 
@@ -20,7 +20,8 @@ def planned(in_channels: int, out_channels: int, kernel: tuple[int, int], **fiel
 
 
 def expected_unit(w: Any, plan: Any, out_tile: int, t: int) -> Any:
-    """[taps and channels, steps, output channels] of a tile of outputs and one of inputs; zeros between the taps."""
+    """Return [taps and channels, steps, output channels] for one output tile and one input tile, with zeros between the
+    taps."""
     out, channels, taps = plan.weights.out_tiles[out_tile], plan.channel_tiles[t], plan.problem.filters.taps
     part = w[out.start : out.end, channels.start : channels.end]
     found = np.zeros(((taps.count - 1) * taps.stride + channels.size, len(plan.steps), out.size), np.float32)
@@ -32,11 +33,11 @@ def expected_unit(w: Any, plan: Any, out_tile: int, t: int) -> Any:
 
 
 FILTERS = [
-    (3, 5, (3, 3)),  # all taps on the partitions, with space between them
-    (20, 5, (3, 5)),  # rows of taps, with space
-    (40, 130, (4, 3)),  # rows of taps without, the last step with fewer
-    (130, 129, (2, 2)),  # two tiles of either
-    (128, 3, (13, 5)),  # in chunks of rows
+    (3, 5, (3, 3)),  # all taps on the partitions, with gaps
+    (20, 5, (3, 5)),  # rows of taps, with gaps
+    (40, 130, (4, 3)),  # rows of taps without gaps; the last step has fewer taps
+    (130, 129, (2, 2)),  # two tiles of inputs and of outputs
+    (128, 3, (13, 5)),  # loaded in chunks of rows
     (1, 1, (1, 1)),
 ]
 
@@ -59,7 +60,7 @@ def test_every_number_is_in_its_place(
             assert len(units) == len(plan.channel_tiles)
             for t, unit in enumerate(units):
                 expected = expected_unit(w, plan, out_tile, t)
-                for s, step in enumerate(plan.steps):  # a last step with fewer taps leaves partitions unread
+                for s, step in enumerate(plan.steps):  # a last step with fewer taps does not use all partitions
                     rows = (step.taps - 1) * plan.problem.filters.taps.stride + plan.channel_tiles[t].size
                     np.testing.assert_array_equal(unit.values[:rows, s], expected[:rows, s])
 
@@ -73,7 +74,7 @@ def test_a_stream_may_begin_at_any_output_tile() -> None:
 
 
 def test_one_unit_more_is_made_ready() -> None:
-    """So that the Tensor Engine multiplies while that one leaves PSUM; chunks of later ones load."""
+    """The Tensor Engine can then multiply while the previous unit leaves PSUM; chunks of later units are loading."""
     with on("trn2"):
         plan = planned(300, 300, (3, 3))
         stream = open_weights(in_hbm(normal(300, 300, 3, 3)), plan, 0, 3)
@@ -84,7 +85,7 @@ def test_one_unit_more_is_made_ready() -> None:
         assert len(stream.ready) == 2 and weights_of(stream, 0, 0) is first
         assert len(stream.staged) == 2 + plan.weights.staged_chunks
         units_of(stream, 2)
-        assert len(stream.ready) == len(stream.staged) == 9  # there are no more
+        assert len(stream.ready) == len(stream.staged) == 9  # all units are prepared
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -100,7 +101,7 @@ def test_biases_are_a_column_for_each_tile(packed: bool, out_channels: int) -> N
 
 
 def test_tiles_of_half_a_block() -> None:
-    """Of fewer than 128 outputs, of which packed filters and biases are 128 together."""
+    """Two packed images leave 64 outputs per tile: the filters and biases of both take 128 columns."""
     w, bias = normal(130, 1100, 5, 5), normal(130, seed=1)
     with on("trn2"):
         plan = planned(1100, 130, (5, 5), packed=True)

@@ -1,4 +1,4 @@
-"""Operations that compute nothing, against NumPy: every number in its place."""
+"""Operations that only move data, compared with NumPy element by element."""
 
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ def test_a_number_around(channels: int) -> None:
     ("border", "mode"), [(Border.EDGE, "edge"), (Border.REFLECT, "reflect"), (Border.WRAP, "wrap")]
 )
 def test_rows_and_columns_of_its_own_around(border: Border, mode: Literal["edge", "reflect", "wrap"]) -> None:
-    """In the corners too: rows are copied after the columns."""
+    """This includes the corners: rows are copied after columns."""
     x = counted(4, 3, 4, 5)
     expected = np.pad(x, ((0, 0), (0, 0), (3, 1), (2, 4)), mode=mode)
     np.testing.assert_array_equal(padded(x, (3, 2, 1, 4), packed=2, border=border), expected)
@@ -44,7 +44,7 @@ def test_less_than_nothing_around() -> None:
 
 
 def test_each_place_around_is_a_copy_of_one_inside() -> None:
-    """Three rows with two around them, at places 2 to 4 of seven."""
+    """Three rows with two more on either side, at positions 2 to 4 of seven."""
     assert border_copies(Border.REFLECT, Span(0, 7, 2, 2)) == [(0, 4), (1, 3), (5, 3), (6, 2)]
     assert border_copies(Border.EDGE, Span(0, 7, 2, 2)) == [(0, 2), (1, 2), (5, 4), (6, 4)]
 
@@ -76,7 +76,7 @@ def test_values_take_turns(step: tuple[int, int]) -> None:
         ((6, 4, 5), (1, 2, 0), (4, 5, 6), 0),
         ((6, 4, 5), (0, 1, 2), (120, 1, 1), 0),
         ((2, 3, 20), (1, 0, 2), (6, 4, 5), 0),
-        ((3, 4, 5), (2, 0, 1), (5, 3, 4), 40),  # half of the numbers
+        ((3, 4, 5), (2, 0, 1), (5, 3, 4), 40),  # half of the elements
     ],
 )
 def test_numbers_in_another_order(split: Any, order: Any, shape: Any, first: int, packed: int) -> None:

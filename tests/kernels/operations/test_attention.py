@@ -1,4 +1,4 @@
-"""Attention of a program against float64: heads, lengths, dtypes, targets, biases, and sequences by rows."""
+"""Attention in a program, compared with float64: heads, lengths, dtypes, targets, biases, and sequences by rows."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from single_operations import LaidOut, load_of, run_operations
 from trninfer.kernels.attention_operation import Attention
 
 TOLERANCE = {np.dtype(np.float32): 2e-5, np.dtype(np.float16): 4e-3, np.dtype(ml_dtypes.bfloat16): 3e-2}
-pytestmark = pytest.mark.filterwarnings("error")  # of rules of the chip
+pytestmark = pytest.mark.filterwarnings("error")  # warnings about rules of the chip
 
 BF16, F16, F32 = ml_dtypes.bfloat16, np.float16, np.float32
 
@@ -31,7 +31,8 @@ def check(
     tolerance: float = 0.0,
     is_linear: bool = False,
 ) -> None:
-    """`features`: of a head, of queries and of values. `others`: the image of keys. `bias`: its heads and rows."""
+    """`features`: the number of features of a head, for queries and for values. `others`: the image that provides the
+    keys. `bias`: its numbers of heads and rows."""
     rng = np.random.default_rng(heads * image[1] + features[0])
     others = others or image
     shapes = [(features[0], image), (features[0], others), (features[1], others)]
@@ -108,7 +109,7 @@ def test_biases_of_long_sequences_and_of_one_token() -> None:
 
 
 def test_large_scores_of_either_sign() -> None:
-    """The largest of each row is subtracted before the exponential, or the sums would overflow or vanish."""
+    """The maximum of each row is subtracted before the exponential; otherwise the sums would overflow or underflow."""
     check(1, (64, 64), (1, 60), scale=40.0, tolerance=2e-3)
     check(1, (64, 64), (1, 200), scale=-40.0, tolerance=2e-3)
 
@@ -144,7 +145,8 @@ def test_random_attention(data: st.DataObject) -> None:
 @pytest.mark.parametrize("dtype", [BF16, F16])
 @pytest.mark.parametrize(("heads", "tokens"), [(13, 100), (3, 130), (1, 40), (2, 250)])
 def test_weights_of_16_bits_are_summed_by_a_product(heads: int, tokens: int, dtype: Any) -> None:
-    """Of 13 heads with few keys, one is alone in its group. The sums of others are divided."""
+    """With 13 heads and few keys, one head is alone in its group. The weights of the other heads are divided by their
+    sums."""
     check(heads, (6, 10), (1, tokens), dtype=dtype, scale=2.0, batch=1)
 
 
