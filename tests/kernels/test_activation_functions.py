@@ -1,4 +1,4 @@
-"""Activations on a tile against NumPy: of plain tiles in SBUF, and of scaled and shifted ones in PSUM."""
+"""Activations on a tile, compared with NumPy: on plain tiles in SBUF, and on scaled and shifted tiles in PSUM."""
 
 import math
 from collections.abc import Callable
@@ -56,7 +56,7 @@ ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
 
 @nki.jit
 def apply(x: Any, columns: Any, activation: str, parameters: Any) -> Any:
-    """activation(x), and activation(x * columns[:, 0] + columns[:, 1]) of x in PSUM."""
+    """Compute activation(x), and activation(x * columns[:, 0] + columns[:, 1]) with x in PSUM."""
     outs = [nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(2)]
     data, result, after = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf) for _ in range(3))
     nisa.dma_copy(dst=data, src=x)
@@ -72,7 +72,7 @@ def apply(x: Any, columns: Any, activation: str, parameters: Any) -> Any:
 
 
 def run(x: NDArray[Any], activation: str, parameters: Any = None, target: str = "trn2") -> list[NDArray[Any]]:
-    """Both results; channel p is scaled by 1/2 and moved by p / 8."""
+    """Return both results; channel p is scaled by 1/2 and shifted by p / 8."""
     columns = np.stack([np.full(len(x), 0.5), np.arange(len(x)) / 8], axis=1).astype(np.float32)
     given = ACTIVATIONS[activation][0] if parameters is None else parameters
     return simulator.run(apply, x, columns, activation=activation, parameters=given, target=target).outputs
@@ -83,7 +83,7 @@ def wide(x: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def assert_close(result: NDArray[Any], expected: NDArray[np.float64], dtype: Any, size: float = 1.0) -> None:
-    """Within the dtype's rounding of the numbers; `size` is that of what was added up on the way."""
+    """Compare within the rounding of the dtype; `size` is the magnitude of the intermediate sums."""
     assert result.dtype == dtype and result.shape == expected.shape
     np.testing.assert_allclose(wide(result), expected, rtol=ROUNDING[dtype], atol=2e-6 * size)
 
@@ -105,7 +105,7 @@ def test_activations(activation: str, dtype: Any, target: str) -> None:
 
 @pytest.mark.parametrize("name", NEVER_DECREASE)
 def test_what_never_decreases_keeps_the_order(name: str) -> None:
-    """A maximum may then be taken before the activation."""
+    """A maximum may then be computed before the activation."""
     x = np.sort(normal((1, 400), np.float32) * 4 + (20 if name == "sqrt" else 0))
     assert (np.diff(run(x, name)[0]) >= 0).all()
 
@@ -128,7 +128,7 @@ def test_roots_of_few_numbers_load_no_table(dtype: Any) -> None:
 
 
 def test_sines_of_many_turns() -> None:
-    """A thousand turns away a float32 still distinguishes angles of 0.0005."""
+    """After a thousand periods, float32 still distinguishes angles that differ by 0.0005."""
     x = np.linspace(-6283, 6283, 510, dtype=np.float32).reshape(1, -1)
     for name, function in (("sin", np.sin), ("cos", np.cos)):
         np.testing.assert_allclose(run(x, name)[0], function(wide(x)), atol=5e-4)
@@ -141,7 +141,7 @@ def test_leaky_relu_of_any_slope(slope: float) -> None:
 
 
 def test_limits_are_exclusive() -> None:
-    """A step is 1 above its limit only, and so is a threshold's number left."""
+    """A step is 1 only above its limit, and a threshold passes only larger numbers."""
     x = np.array([[0.5, np.nextafter(np.float32(0.5), np.float32(1)), -0.5]], np.float32)
     assert run(x, "step")[0].tolist() == [[0, 1, 0]]
     assert run(x, "threshold")[0].tolist() == [[0, x[0, 1], 0]]
@@ -170,7 +170,7 @@ def test_each_number_has_its_slope_below_zero() -> None:
 
 
 def test_names() -> None:
-    """All that take several instructions are in ACTIVATIONS; a name that there is not is refused."""
+    """ACTIVATIONS lists all functions that take several instructions; unknown names are rejected."""
     assert set(IN_STEPS) <= set(ACTIVATIONS)
     with pytest.raises(AssertionError, match="there is no activation swish"):
         run(np.zeros((1, 2), np.float32), "swish", ())

@@ -1,4 +1,4 @@
-"""argmax against NumPy: always equal, the first of equals."""
+"""argmax, compared with NumPy: always equal, including the first of equal values."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.kernels import kernel
 
-argmax = kernel("argmax")  # whoever has imported the module of that name
+argmax = kernel("argmax")  # even if another module has imported the module of that name
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 TARGETS = ["trn1", "trn2", "trn3"]
 ROWS = st.one_of(st.sampled_from([1, 3, 127, 128, 129, 513]), st.integers(1, 600))
@@ -42,7 +42,8 @@ def test_real_numbers(rows: int, columns: int, dtype: Any) -> None:
 
 @pytest.mark.parametrize("columns", [8191, 8192, 8193, 8195, 16_384, 16_385, 50_000])
 def test_rows_of_several_chunks(columns: int) -> None:
-    """Equal largest values in different chunks, each row's first one elsewhere, and one in the last column alone."""
+    """The maximum occurs in several chunks, at a different first position in each row, and in one row only in the last
+    column."""
     random = np.random.default_rng(columns)
     a = random.integers(0, 1000, (130, columns)).astype(np.float32)
     for row in range(129):
@@ -55,7 +56,7 @@ def test_rows_of_several_chunks(columns: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_infinities_and_extremes(columns: int, dtype: Any) -> None:
     lowest = np.finfo(np.float32).min if dtype == np.float32 else float(ml_dtypes.finfo(dtype).min)
-    a = np.full((5, columns), -np.inf, dtype)  # row 0: nothing but -inf
+    a = np.full((5, columns), -np.inf, dtype)  # row 0: all -inf
     a[1] = lowest
     a[2, columns // 2] = lowest  # above -inf
     a[3] = 1

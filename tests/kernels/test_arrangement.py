@@ -1,4 +1,4 @@
-"""Axes in another order, against NumPy: every number in its place, bit by bit."""
+"""Permuted axes, compared with NumPy bit by bit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Bias and activation against ONNX Runtime and NumPy, and softmax where it is easily got wrong."""
+"""Bias and activation, compared with ONNX Runtime and NumPy, and difficult cases of softmax."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trninfer import simulator
 from trninfer.kernels import kernel
 
-bias_activation = kernel("bias_activation")  # whoever has imported the module of that name
+bias_activation = kernel("bias_activation")  # even if another module has imported the module of that name
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 TARGETS = ["trn1", "trn2", "trn3"]
 ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "softmax"]
@@ -22,7 +22,7 @@ WIDTHS = st.one_of(st.sampled_from([1, 2, 10, 127, 129, 256, 257, 2048, 2049]), 
 
 
 def golden(a: NDArray[Any], bias: NDArray[Any], activation: str) -> NDArray[np.float32]:
-    """ONNX Runtime's Add followed by the activation, in float32."""
+    """Compute ONNX Runtime's Add followed by the activation, in float32."""
     operators = {"identity": "Identity", "softmax": "Softmax"}
     graph = onnx.helper.make_graph(
         [
@@ -50,7 +50,7 @@ def apply(a: NDArray[Any], bias: NDArray[Any], activation: str, target: str = "t
 
 
 def assert_close(result: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Within one rounding to the result's dtype and the error of float32 arithmetic."""
+    """Compare within one rounding to the result's dtype and the error of float32 arithmetic."""
     rounding = {2: 2.0**-11, 4: 0.0}[result.itemsize] if result.dtype != ml_dtypes.bfloat16 else 2.0**-8
     np.testing.assert_allclose(result.astype(np.float32), expected, rtol=rounding + 3e-6, atol=rounding * 1e-3 + 1e-6)
 
@@ -86,7 +86,7 @@ def test_rows_longer_than_a_chunk(activation: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("width", [14_000, 32_000])
 def test_softmax_of_the_longest_rows_on_the_smallest_sbuf(width: int) -> None:
-    """14,000 keeps the bias in SBUF on trn1, 32,000 loads it again for every 128 rows."""
+    """With 14,000 columns, the bias stays in SBUF on trn1; with 32,000, it is loaded again for every 128 rows."""
     a, bias = operands(130, width, ml_dtypes.bfloat16, np.float32)
     assert_close(apply(a, bias, "softmax", "trn1"), golden(a, bias, "softmax"))
 
@@ -99,7 +99,8 @@ def test_softmax_of_large_numbers(width: int, offset: float) -> None:
     result = apply(a, bias, "softmax")
     shifted = a.astype(np.float64) + bias
     exponentials = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-    # a + bias is rounded to float32 near 1e4: 2^-10 there, and that much of the exponential
+    # a + bias is rounded to float32 near 1e4, with an error of 2^-10, which becomes the relative error of the
+    # exponential
     np.testing.assert_allclose(result, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-3, atol=1e-7)
     np.testing.assert_allclose(result.sum(axis=1), 1.0, rtol=1e-5)
 

@@ -1,4 +1,5 @@
-"""The convolution kernels against the golden model, and the plan against what it must cover."""
+"""The convolution kernels, compared with the golden model, and the plan, compared with the output that it must
+cover."""
 
 from typing import Any
 
@@ -20,7 +21,7 @@ HALF_TOLERANCE = {np.dtype(np.float16): 1e-3, np.dtype(ml_dtypes.bfloat16): 8e-3
 def run(
     packed: bool, x: NDArray[Any], w: NDArray[Any], bias: NDArray[Any], target: str = "trn2", **parameters: Any
 ) -> NDArray[Any]:
-    """The output of either kernel."""
+    """Return the output of either kernel."""
     if packed:
         w_packed, bias_packed = pack_conv2d(w, bias)
         launch = simulator.run(
@@ -50,7 +51,7 @@ def check(
     padding: int = 0,
     activation: str = "identity",
 ) -> None:
-    """Compare with the golden model on the same, rounded, inputs."""
+    """Compare with the golden model on the same rounded inputs."""
     output = run(packed, x, w, bias, target, pool_size=pool_size, padding=padding, activation=activation)
     expected = golden.conv2d(
         x.astype(np.float32), w.astype(np.float32), bias.astype(np.float32), padding, pool_size, activation
@@ -58,7 +59,7 @@ def check(
     assert output.dtype == x.dtype
     assert output.shape == expected.shape
     if x.dtype == np.float32:
-        # Summed in another order: the error grows with the sum of magnitudes, not with the result.
+        # The order of summation differs, so the error grows with the sum of magnitudes rather than with the result.
         magnitude = golden.conv2d(np.abs(x), np.abs(w), np.abs(bias), padding, pool_size)
         np.testing.assert_array_less(np.abs(output - expected), 2e-6 * magnitude + 1e-6)
     else:
@@ -86,7 +87,7 @@ def draw(dtype: Any, *shapes: tuple[int, ...]) -> list[NDArray[Any]]:
     st.sampled_from([np.float32, np.float16, ml_dtypes.bfloat16]),
     st.sampled_from(["trn1", "trn2", "trn3"]),
 )
-@example(False, 1, 1, 1, 1, 1, 1, 6, 1, "relu", np.float16, "trn1")  # the Vector Engine adds a bias of 16 bits
+@example(False, 1, 1, 1, 1, 1, 1, 6, 1, "relu", np.float16, "trn1")  # the Vector Engine adds a 16-bit bias
 def test_any_shape(
     packed: bool,
     batch: int,
@@ -135,7 +136,7 @@ def test_stanford_harness_large_image() -> None:
 
 
 def reference(x: Any, w: Any, bias: Any, stride: Any, dilation: Any, padding: Any, groups: int, pool: int) -> Any:
-    """Convolution in float64 by its definition, a tap at a time."""
+    """Convolve in float64 by definition, one tap at a time."""
     top, left, bottom, right = padding
     x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
     rows, columns = ((x.shape[2 + a] - dilation[a] * (w.shape[2 + a] - 1) - 1) // stride[a] + 1 for a in (0, 1))
@@ -206,7 +207,7 @@ def test_any_stride_dilation_padding_window_and_groups(data: st.DataObject) -> N
     check_general(data.draw(st.booleans()), x, w, bias, stride, dilation, padding, groups, pool, target=target)
 
 
-# Layers of networks that people have: (Cin, Cout, side, kernel, stride, dilation, padding, groups)
+# Layers of popular networks: (Cin, Cout, side, kernel, stride, dilation, padding, groups)
 KNOWN = {
     "ResNet's first": (3, 64, 112, (7, 7), (2, 2), (1, 1), (3, 3, 3, 3), 1),
     "AlexNet's first": (3, 64, 99, (11, 11), (4, 4), (1, 1), (2, 2, 2, 2), 1),
@@ -230,15 +231,16 @@ def test_layers_that_networks_have(name: str, packed: bool) -> None:
 
 
 def test_first_layers_share_the_partition_axis() -> None:
-    """7x7 with stride 2 on three channels: seven matmuls a PSUM tile, not 49, and every row of an image loaded once."""
+    """7x7 with stride 2 on three channels: seven matmuls per PSUM tile instead of 49, and every row of an image is
+    loaded once."""
     x, w = draw(np.float16, (1, 3, 64, 64), (8, 3, 7, 7))
     sizes = {"in_channels": 3, "kernel_size": 7, "stride": (2, 2), "padding": 3}
     launch = simulator.run(fused_conv2d_maxpool_packed, x, *pack_conv2d(w, np.zeros(8)), **sizes)
     matmuls = [i for i in launch.program if i.op == "nc_matmul"]
-    assert len(matmuls) == 7 * 5  # 32 x 32 pixels are two banks, the last in four pieces
+    assert len(matmuls) == 7 * 5  # 32 x 32 pixels fill two banks; the last group is in four pieces
 
 
-# Each is cut up in another way: (batch, in_channels, out_channels, height, width, kernel_size, padding, pool_size)
+# Each is divided differently: (batch, in_channels, out_channels, height, width, kernel_size, padding, pool_size)
 LARGE = {
     "rows in groups with a halo": (2, 130, 8, 70, 66, 3, 1, 2),
     "odd rows and columns dropped": (1, 130, 8, 71, 67, 3, 0, 2),
@@ -296,14 +298,14 @@ def test_columns_in_pairs(
     activation: str,
     target: str,
 ) -> None:
-    """3x3 filters in float32 on images that are large enough for the minimal filtering algorithm, and around there."""
+    """3x3 filters in float32 on images that are large enough for minimal filtering, or slightly too small."""
     x, w, bias = draw(
         np.float32, (batch, in_channels, height, width), (out_channels, in_channels, 3, 3), (out_channels,)
     )
     check(packed, x, w / in_channels**0.5, bias, target, pool_size, padding, activation)
 
 
-@pytest.mark.parametrize("in_channels", [3, 40, 64, 130])  # each way to share the partition axis
+@pytest.mark.parametrize("in_channels", [3, 40, 64, 130])  # all ways to share the partition axis
 def test_infinity_stays_where_the_filter_reaches(in_channels: int) -> None:
     x, w, bias = draw(np.float32, (1, in_channels, 30, 32), (4, in_channels, 3, 3), (4,))
     x[0, 1, 10, 20] = np.inf
@@ -315,7 +317,8 @@ def test_infinity_stays_where_the_filter_reaches(in_channels: int) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_input_is_loaded_once(packed: bool) -> None:
-    """With 128 channels or more, HBM traffic is the input, the weights, the biases and the output, each once."""
+    """With 128 channels or more, the HBM traffic consists of the input, the weights, the biases and the output, once
+    each."""
     x, w, bias = draw(np.float32, (2, 130, 100, 60), (70, 130, 3, 3), (70,))
     if packed:
         w_packed, bias_packed = pack_conv2d(w, bias)

@@ -1,4 +1,4 @@
-"""The convolution that takes the residual sum along: against the one without it, and the golden model."""
+"""The convolution fused with a residual sum, compared with the unfused one and the golden model."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def draw(dtype: Any, *shapes: tuple[int, ...]) -> list[NDArray[Any]]:
 
 
 def add(x: NDArray[Any], added: NDArray[Any], w: NDArray[Any], target: str = "trn2", **parameters: Any) -> Any:
-    """What the kernel gives, for a bias of a quarter."""
+    """Return the output of the kernel for a bias of 0.25."""
     packed = pack_conv2d(w, np.full(len(w), 0.25, np.float32), parameters.get("groups", 1))
     given = {"in_channels": x.shape[1], "kernel_size": w.shape[2:], "out_channels": len(w), **parameters}
     return simulator.run(fused_conv2d_add_packed, x, added, *packed, target=target, **given).outputs[0]
@@ -77,7 +77,8 @@ def test_arguments_that_do_not_fit(added: NDArray[Any], message: str) -> None:
 
 
 def test_weights_that_fit_only_without_pairs_of_columns() -> None:
-    """The last stage of a residual network, several images at a time: filters in pairs would fill SBUF."""
+    """The last stage of a residual network with several images at a time: filters transformed for pairs would fill
+    SBUF."""
     x, w, added = draw(np.float32, (4, 512, 8, 8), (512, 512, 3, 3), (4, 512, 8, 8))
     result = add(x, added, w / 64, padding=(1, 1, 1, 1))
     expected = golden.conv2d(x, w / 64, np.full(512, 0.25, np.float32), 1) + added

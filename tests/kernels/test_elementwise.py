@@ -1,4 +1,4 @@
-"""Elementwise arithmetic of tiles in SBUF against NumPy: sums, gates, numbers for each channel, PReLU."""
+"""Elementwise arithmetic of tiles in SBUF, compared with NumPy: sums, gates, channel-wise numbers, PReLU."""
 
 import math
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def per_channel(numbers: NDArray[Any], x: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def assert_close(result: Any, expected: NDArray[np.float64], dtype: Any, size: float = 1.0) -> None:
-    """Within the dtype's rounding of the numbers; `size` is that of what was added up on the way."""
+    """Compare within the rounding of the dtype; `size` is the magnitude of the intermediate sums."""
     assert result.dtype == dtype and result.shape == expected.shape
     np.testing.assert_allclose(wide(result), expected, rtol=ROUNDING[dtype], atol=2e-6 * size)
 

@@ -1,4 +1,4 @@
-"""The feed-forward network against NumPy in float64."""
+"""The feed-forward network, compared with NumPy in float64."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_any_shape(n: int, d: int, h: int, c: int, dtype: Any, same_dtype: bool,
     assert classes is not None
     assert classes.dtype == np.int32
     assert classes.shape == (n,)
-    # The class must be the largest output, or within rounding of it.
+    # The class must have the largest output, up to rounding.
     chosen = outputs[np.arange(n), classes]
     assert np.all(outputs.max(axis=1) - chosen <= 4 * tolerance * (1 + np.abs(chosen)))
 

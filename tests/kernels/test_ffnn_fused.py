@@ -1,4 +1,4 @@
-"""The feed-forward network whose hidden units stay in SBUF, in the ways that little room and many rows make it take."""
+"""The feed-forward network whose hidden units stay in SBUF, in the variants that little SBUF or many rows require."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from trninfer.simulator import TensorSpec
 
 @nki.jit
 def forward_in(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, room: int) -> Any:
-    """The fused version in `room` KiB of a partition."""
+    """Run the fused version within `room` KiB per partition."""
     out = nl.ndarray((x.shape[0], w2.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
     run_fused((x, w1, b1, w2, b2), plan_in(x, w2, room), Probabilities(out))
     return out
@@ -27,7 +27,7 @@ def forward_in(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, room: int) -> Any:
 
 @nki.jit
 def predict_in(x: Any, w1: Any, b1: Any, w2: Any, b2: Any, room: int) -> Any:
-    """The classes of it."""
+    """Return the classes that it predicts."""
     out = nl.ndarray((x.shape[0],), dtype=nl.int32, buffer=nl.shared_hbm)
     run_fused((x, w1, b1, w2, b2), plan_in(x, w2, room), Classes(out, w2.shape[1]))
     return out
@@ -52,7 +52,8 @@ SIDES = st.one_of(st.sampled_from([1, 2, 128, 129, 256, 512, 513, 1025]), st.int
     target=st.sampled_from(["trn1", "trn2", "trn3"]),
 )
 def test_blocks_and_panels(n: int, d: int, h: int, c: int, dtype: Any, room: int, target: str) -> None:
-    """Blocks of rows, panels of weights that stay or come anew, groups of units and of classes, in so many KiB."""
+    """Blocks of rows, panels of weights that stay or are reloaded, groups of units and of classes, within the given
+    KiB."""
     arrays = network(n, d, h, c, dtype, np.float32)
     outputs, probabilities = golden(*arrays)
     tolerance = error_of(dtype)
@@ -67,7 +68,8 @@ def test_blocks_and_panels(n: int, d: int, h: int, c: int, dtype: Any, room: int
 
 
 def test_weights_are_read_once_a_block() -> None:
-    """1,024 rows of which SBUF holds 512 at a time: x, the answers and biases once, weights twice."""
+    """1,024 rows, of which SBUF holds 512 at a time: x, the answers and biases are transferred once, the weights
+    twice."""
     shapes = [(1024, 2048), (2048, 8192), (1, 8192), (8192, 1024), (1, 1024)]
     run = simulator.run(ffnn_forward, *(TensorSpec(shape, np.dtype(np.float16)) for shape in shapes), functional=False)
     weights, rest = 2048 * 8192 + 8192 * 1024, 1024 * (2048 + 1024)

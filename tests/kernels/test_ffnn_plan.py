@@ -1,4 +1,4 @@
-"""The plan of the feed-forward network in one go: blocks that cover all rows, in the room that there is."""
+"""The plan of the fused feed-forward network: blocks that cover all rows within the given SBUF."""
 
 import pytest
 from hypothesis import assume, given
@@ -25,7 +25,7 @@ def test_blocks_are_even_where_that_takes_no_tile_more(rows: int, blocks: list[i
 
 @given(SIZES, SIZES, SIZES, SIZES, st.sampled_from([2, 4]), st.sampled_from([64, 192, 224]))
 def test_what_is_held_fits(n: int, d: int, h: int, c: int, size: int, room: int) -> None:
-    """Values of a block, and either all weights or three panels of them."""
+    """The values of a block, and either all weights or three panels of them."""
     plan = plan_fused(Sizes(n, d, h, c, size), room * 1024, LEAST_ROWS[size])
     assume(plan is not None)
     tiles = -(-plan.columns // 128)
@@ -36,7 +36,7 @@ def test_what_is_held_fits(n: int, d: int, h: int, c: int, size: int, room: int)
 
 
 def test_none_where_weights_would_come_slower_than_they_are_multiplied() -> None:
-    few = Sizes(2048, 16384, 16384, 1024, 4)  # SBUF holds 128 rows of them
+    few = Sizes(2048, 16384, 16384, 1024, 4)  # SBUF holds only 128 rows
     assert plan_fused(few, 192 * 1024, LEAST_ROWS[4]) is None
     assert plan_fused(few, 192 * 1024, 0) is not None
     assert plan_fused(Sizes(128, 16384, 16384, 1024, 4), 192 * 1024, LEAST_ROWS[4]) is not None  # read once

@@ -1,4 +1,4 @@
-"""Group norm against NumPy in float64: groups of one channel, of some, of more than 128, of all."""
+"""Group norm, compared with NumPy in float64: groups of one channel, some, more than 128, and all."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_a_large_mean_costs_no_digits() -> None:
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 @pytest.mark.parametrize("side", [(64, 65), (16, 32), (3, 5)])
 def test_16_bit_pixels_of_large_means(batch: int, dtype: Any, side: tuple[int, int]) -> None:
-    """Their variance is a difference of two sums, which must not be negative for groups whose pixels are all equal."""
+    """The variance is a difference of two sums, which must not be negative if all pixels of a group are equal."""
     x = (normal((batch, 28, *side), np.float32) + np.float32(20)).astype(dtype)
     x[0] = np.repeat(np.linspace(20, 150, 4), 7)[:, None, None].astype(dtype)
     scale, shift = np.ones(28, np.float32), np.zeros(28, np.float32)

@@ -1,4 +1,5 @@
-"""Every kernel, and every helper that a kernel calls, is NKI that AWS's compiler takes, as far as its source tells."""
+"""Every kernel, and every helper that a kernel calls, is NKI that AWS's compiler accepts, as far as the source
+shows."""
 
 import inspect
 from functools import cache
@@ -13,12 +14,12 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.rglob("kernels/**/*.py"), *ROOT.glob("benchmarks/kernels/*.py")])
 
 
-EXCEPTIONS: set[tuple[str, str]] = set()  # files and rules that they break on purpose
+EXCEPTIONS: set[tuple[str, str]] = set()  # files and rules that they deliberately break
 
 
 @cache
 def examined(path: Path):
-    """What the linter says of a file."""
+    """Return the linter's findings for a file."""
     return examine_file(path)
 
 
@@ -35,7 +36,7 @@ def test_exceptions_are_needed():
 
 
 def test_kernels_are_there_to_be_checked():
-    files = [path for path in FILES if path.parent.name == "kernels"]  # no parts of kernels
+    files = [path for path in FILES if path.parent.name == "kernels"]  # not helper modules of kernels
     names = {name for path in files for name in examined(path).kernels}
     assert names >= {"vector_add_naive", "transpose", "matmul_tiled", "bias_activation", "argmax", "ffnn_predict"}
     assert {"fused_conv2d_maxpool", "fused_conv2d_maxpool_packed", "run_network"} <= names
@@ -46,12 +47,12 @@ OWN_NAMES = set(inspect.signature(simulator.run).parameters) - {"kernel", "array
 
 @pytest.mark.parametrize("name", [name for name in kernels.__all__ if name not in ("kernel", "use_nki")])
 def test_a_kernel_is_bound_by_name(name):
-    """As TorchNeuron binds it: what is not passed has a default, and no operand is starred (nki_hop.py)."""
+    """As TorchNeuron binds it: omitted parameters have defaults, and no operand is variadic (nki_hop.py)."""
     parameters = inspect.signature(kernels.kernel(name)).parameters.values()
     starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
     assert [str(parameter) for parameter in parameters if parameter.kind in starred] == []
     for parameter in parameters:
-        hash(parameter.default)  # a constant of the compiled kernel
+        hash(parameter.default)  # must be hashable: it is a constant of the compiled kernel
     assert OWN_NAMES.isdisjoint(parameter.name for parameter in parameters)  # the simulator passes operands by name
 
 

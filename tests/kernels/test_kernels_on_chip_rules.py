@@ -1,9 +1,9 @@
-"""What the chip asks of a kernel and a simulator may let pass, held against every instruction of every kernel.
+"""Rules of the chip that a simulator may not enforce, checked on every instruction of every kernel.
 
 Sources, in aws-neuron-sdk: nki/api/nki/isa/__init__.py (accumulation, dtypes, sizes), nki/guides/nki_simulator.rst
 (uninitialised memory), nki/migration/index.rst (memset), nki/deep-dives/nki-aps.rst and
-nki/guides/architecture/trainium_inferentia2_arch.rst (access patterns, partitions, what reaches which memory). The
-rules are told here once more, from the views that instructions got, not with the simulator's own checks.
+nki/guides/architecture/trainium_inferentia2_arch.rst (access patterns, partitions, access to memories). The rules are
+implemented here a second time, on the views passed to instructions, without the simulator's own checks.
 """
 
 import warnings
@@ -42,12 +42,12 @@ from trninfer.simulator.running.kernel import execute
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 FP8 = ("bfloat16", "float16", EIGHT_BITS)
-FREE_DIMENSIONS = {"tensor_reduce": 4}  # of an access pattern; 3 for every other instruction ("most instructions")
+FREE_DIMENSIONS = {"tensor_reduce": 4}  # of an access pattern; 3 for all other instructions ("most instructions")
 ENGINES = (nisa.engine.tensor, nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd)
 
 
 class Step(NamedTuple):
-    """An instruction with the views it got."""
+    """An instruction and its views."""
 
     op: str
     engine: Any
@@ -64,7 +64,7 @@ def _packed(dtype: Any, out_channels: int, in_channels: int, kernel: int) -> tup
     return w_packed.astype(dtype), bias_packed
 
 
-# Shapes around the limits of a tile (128 partitions, 512 columns), and the paths that a kernel chooses between.
+# Shapes around the limits of a tile (128 partitions, 512 columns), and all variants that a kernel chooses from.
 CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     "vector_add_naive": ("vector_add_naive", [(300,), (300,)], {}),
     "vector_add_tiled": ("vector_add_tiled", [(1000,), (1000,)], {"rows": 64}),
@@ -117,7 +117,7 @@ CALLS: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
     "ffnn_predict of long rows": ("ffnn_predict", [(3, 64), (64, 129), (1, 129), (129, 700), (1, 700)], {}),
     "ffnn_predict": ("ffnn_predict", [(5, 64), (64, 32), (1, 32), (32, 10), (1, 10)], {"matmul": "tiled"}),
 }
-BREAK_REPORTED_RULES = {"sums side by side"}  # of simulator/instructions/reported.py; the self-test asks the chip
+BREAK_REPORTED_RULES = {"sums side by side"}  # see simulator/instructions/reported.py; the self-test asks the chip
 PACKED = {
     "packed, one channel": ((3, 1, 12, 12), (8, 1, 3), {"pool_size": 2, "padding": 1, "activation": "relu"}),
     "packed, 8 channels": ((2, 8, 8, 8), (16, 8, 3), {"padding": 1, "activation": "tanh"}),
@@ -125,13 +125,13 @@ PACKED = {
     "packed, with a sum": ((2, 200, 6, 6), (130, 200, 3), {"activation": "silu"}),
 }
 
-LAYERS = {f"layer {case.name}": case for case in layer_checks.cases(1)}  # of 129 channels, or 513 features
+LAYERS = {f"layer {case.name}": case for case in layer_checks.cases(1)}  # with 129 channels or 513 features
 EXPANSIONS = decide(packs_rows=True, pack_depthwise_expansions=True)
 ROWS, TAPS = decide(packs_rows=True), decide(copied=ALL)
 GROUPED = decide(forms=tuple((NodeId(number), form.value, 0) for number, form in enumerate((Form.DIRECT, *ROW_BLOCKS))))
 FILTERED = decide(forms=tuple((number, "pairs", combined_bytes) for number in ALL for combined_bytes in COMBINED_BYTES))
 BANDS = [Region(0, 3, 3)]
-NETWORKS = {  # of a batch, by decisions that take each of the kernel's ways
+NETWORKS = {  # on a batch, with decisions that cover all variants of the kernel
     "network of one picture": ("digits-cnn", 1, TAPS),
     "network of one picture whose taps fill up": ("digits-cnn", 1, decide(copied=ALL, filled_taps=33)),
     "network of three pictures whose taps are neighbours": ("digits-cnn", 3, decide(filled_taps=3)),
@@ -230,7 +230,7 @@ def _arguments(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, A
     return kernels.kernel(name), tuple(TensorSpec(shape, DTYPES[dtype]) for shape in shapes), parameters
 
 
-IN_SLOW_RUNS = {"float16": pytest.mark.slow}  # its instructions are those of bfloat16
+IN_SLOW_RUNS = {"float16": pytest.mark.slow}  # issues the same instructions as bfloat16
 CASES = [
     pytest.param(case, dtype, marks=IN_SLOW_RUNS.get(dtype, ()))
     for case in (*CALLS, *PACKED, *NETWORKS, *LAYERS)
@@ -240,7 +240,7 @@ CASES += [pytest.param(case, EIGHT_BITS) for case in (*IN_EIGHT_BITS, *CONVOLUTI
 
 
 def steps_of(case: str, dtype: str, target: str) -> list[Step]:
-    """A kernel's instructions on a target in a dtype; the values that it sets are checked on the way."""
+    """Return the instructions of a kernel on a target in a dtype, checking the values it writes."""
     found: list[Step] = []
     issue = NeuronCore.issue
 
@@ -263,7 +263,7 @@ def steps_of(case: str, dtype: str, target: str) -> list[Step]:
 
 
 def _rows(tensor: Any) -> slice:
-    """The partitions of a view on chip; in HBM the one row that all of it is."""
+    """Return the partitions of a view on the chip; a view in HBM has a single row."""
     if not tensor.storage.on_chip:
         return slice(0, 1)
     first = tensor.storage.partition_base + tensor.offset // tensor.row
@@ -271,7 +271,7 @@ def _rows(tensor: Any) -> slice:
 
 
 def _columns(tensor: Any) -> Any:
-    """The bytes of a row that a view touches, [elements, bytes of one]."""
+    """Return the addresses of the bytes in a row that a view accesses, [elements, bytes of one]."""
     on_chip = tensor.storage.on_chip
     places = np.array([tensor.offset % tensor.row if on_chip else tensor.offset])
     first = 1 if on_chip else 0
@@ -282,7 +282,8 @@ def _columns(tensor: Any) -> Any:
 
 
 def _free_dimensions(tensor: Any) -> list[tuple[int, int]]:
-    """(extent, stride) of the free dimensions that an access pattern needs: neighbours in memory are one."""
+    """Return (extent, stride) of the free dimensions that an access pattern needs, after merging contiguous
+    dimensions."""
     merged: list[tuple[int, int]] = []
     for extent, stride in zip(reversed(tensor.shape[1:]), reversed(tensor.strides[1:])):
         if extent == 1:
@@ -331,7 +332,7 @@ def memory_is_written_before_it_is_read_and_results_once(steps: list[Step], targ
             if not storage.on_chip:
                 times.setdefault(storage.owner, np.zeros(storage.size * storage.dtype.itemsize, np.int8))
                 times[storage.owner][columns] += 1
-    # DMA queues run side by side: two of them that write one place leave either value there.
+    # DMA queues run concurrently: if two of them write the same location, either value may remain.
     assert times
     for allocation, counts in times.items():
         assert (counts == 1).all(), f"{allocation.label} is not written once all over"
@@ -398,7 +399,7 @@ def dtypes_go_together(steps: list[Step], target: str) -> None:
             assert dst.dtype == "float32"
             assert dtypes[:2] == ["float32"] * 2 or all(d in FP8 for d in dtypes[:2]), f"matmul of {dtypes}"
         if step.engine is nisa.engine.tensor and target == "trn1":
-            assert dst.dtype == "float32", f"{step.op} into {dst.dtype}"  # NeuronCore-v2 writes nothing else to PSUM
+            assert dst.dtype == "float32", f"{step.op} into {dst.dtype}"  # NeuronCore-v2 writes no other dtype to PSUM
         elif step.op in ("nc_transpose", "dma_transpose"):
             assert dst.dtype == dtypes[0], f"{step.op} of {dtypes[0]} into {dst.dtype}"
         if step.op == "tensor_scalar":
@@ -453,7 +454,7 @@ def test_a_kernel_keeps_to_the_rules_of_each_chip(case: str, dtype: str) -> None
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_scales_and_biases_of_activations(monkeypatch: pytest.MonkeyPatch, target: str, dtype: str) -> None:
-    """On trn1 a bias is a column; a scale is float32 on all of them."""
+    """On trn1 a bias is a column; on all targets, a scale is float32."""
     seen = 0
 
     def activation(dst: Any, op: Any, data: Any, bias: Any = None, scale: Any = 1.0, **more: Any) -> Any:
@@ -474,7 +475,7 @@ def test_scales_and_biases_of_activations(monkeypatch: pytest.MonkeyPatch, targe
 def test_the_sanitizer_finds_nothing(case: str) -> None:
     kernel, arrays, parameters = _arguments(case, "bfloat16")
     with warnings.catch_warnings():
-        if case not in BREAK_REPORTED_RULES and case not in LAYERS:  # whose 129 channels end in a tile of one column
+        if case not in BREAK_REPORTED_RULES and case not in LAYERS:  # their 129 channels end in a tile with one column
             warnings.simplefilter("error", ReportedOnChipWarning)
         run = simulator.run(kernel, *arrays, functional=False, sanitize=True, **parameters)
     assert not run.findings, "\n".join(map(str, run.findings))

@@ -1,7 +1,7 @@
-"""The four matrix multiplications against NumPy.
+"""The four matrix multiplications, compared with NumPy.
 
-Small integers make every partial sum exact in float32, so that results must be equal bit for bit, whatever the order
-of accumulation; real numbers are compared with float64 within the error that float32 accumulation may have.
+With small integers, every partial sum is exact in float32, so results must be equal bit for bit in any order of
+accumulation; real numbers are compared with float64 within the error bound of float32 accumulation.
 """
 
 from typing import Any
@@ -80,14 +80,15 @@ def test_real_numbers(kernel: Any) -> None:
     rhs = random.standard_normal((700, 530)).astype(np.float32)
     (result,) = simulator.run(kernel, lhsT, rhs).outputs
     exact = lhsT.T.astype(np.float64) @ rhs.astype(np.float64)
-    # 700 roundings of partial sums around sqrt(700), each off by 2^-24 at most
+    # 700 roundings of partial sums around sqrt(700), with an error of at most 2^-24 each
     np.testing.assert_allclose(result, exact, rtol=0, atol=700 * 2.0**-24 * 4 * np.sqrt(700))
 
 
 def test_partial_results_wait_in_float32() -> None:
-    """Blocks of K that sum to numbers beyond 16 bits and back must not be rounded between blocks."""
+    """Blocks of K whose sums leave the range of 16 bits and return must not be rounded between blocks."""
     lhsT = np.ones((512, 1), ml_dtypes.bfloat16)
-    # A block is every fourth row: sums of 1153, -1152, 1024 and -1024. Kept in bfloat16, 1153 would lose the 1.
+    # Every fourth row belongs to the same block: the sums are 1153, -1152, 1024 and -1024. In bfloat16, 1153 would lose
+    # the 1.
     rhs = np.tile(np.array([[9], [-9], [8], [-8]], ml_dtypes.bfloat16), (128, 1))
     rhs[0, 0] = 10
     assert_multiplies(
@@ -154,7 +155,7 @@ def test_blocks_that_do_not_fit(kernel: Any, blocks: tuple[int, ...], message: s
 
 @pytest.mark.parametrize("kernel", LADDER)
 def test_k_beyond_sbuf(kernel: Any) -> None:
-    """K of 40,000: the middle of the ladder says that it is too long, the ends of it take it."""
+    """K of 40,000: the middle versions report that it is too long, the first and last accept it."""
     lhsT = simulator.TensorSpec((40_000, 130), "float32")
     rhs = simulator.TensorSpec((40_000, 520), "float32")
     if kernel in (kernels.matmul_tiled, kernels.matmul_fully_optimized):
@@ -176,7 +177,7 @@ def test_the_longest_k_of_the_middle_rungs_is_as_documented(dtype: str, longest:
 
 
 def test_the_lab_s_second_layer_fits_on_every_rung() -> None:
-    """K of 8192 in float32: blocks of the free dimension shrink until all of K fits in SBUF of trn1."""
+    """K of 8192 in float32: blocks of the free dimension shrink until all of K fits in trn1's SBUF."""
     lhsT = simulator.TensorSpec((8192, 256), "float32")
     rhs = simulator.TensorSpec((8192, 1024), "float32")
     for kernel in LADDER:

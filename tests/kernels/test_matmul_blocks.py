@@ -1,6 +1,6 @@
-"""Blocks of a product: panels in SBUF, their loads, and groups of tiles in PSUM, against NumPy.
+"""Blocks of a product: panels in SBUF, their loads, and groups of tiles in PSUM, compared with NumPy.
 
-Numbers are small integers, so that sums are exact whatever their order.
+The inputs are small integers, so sums are exact in any order.
 """
 
 from typing import Any
@@ -17,9 +17,10 @@ from trninfer.kernels.tiling.warm_up import warm_bank
 
 
 def multiply(sizes: tuple[int, int, int], dtype: str = nl.float32, depth: int = 100, **options: Any) -> Any:
-    """The product of an [K, M] and an [K, N] matrix, as one block of the result, in blocks of `depth` tiles of K.
+    """Multiply a [K, M] and a [K, N] matrix as one block of the result, in blocks of `depth` tiles of K.
 
-    `first`: columns of the operands' first panels. `first_bytes`: of the first loads. `warm`: sums start on zeros.
+    `first`: columns of the operands' first panels. `first_bytes`: bytes of the first loads. `warm`: whether sums start
+    from zeros that warm up the Tensor Engine.
     """
     M, N, K = sizes
     left, right = small_integers(K, M), small_integers(K, N, seed=1)
@@ -48,8 +49,8 @@ def multiply(sizes: tuple[int, int, int], dtype: str = nl.float32, depth: int = 
         ((127, 513, 128), {}),
         ((129, 1, 257), {"depth": 1}),  # partial results, and a single column
         ((300, 600, 384), {"depth": 2, "first": (128, 512)}),  # several panels
-        ((256, 1024, 300), {"first": (128, 512), "first_bytes": 1, "warm": True}),  # a tile of K at a time
-        ((8 * 128, 4 * 512, 3), {"warm": True}),  # 32 tiles: the last group leaves pair by pair
+        ((256, 1024, 300), {"first": (128, 512), "first_bytes": 1, "warm": True}),  # one tile of K at a time
+        ((8 * 128, 4 * 512, 3), {"warm": True}),  # 32 tiles: the last group is copied out pair by pair
         ((5 * 128 + 1, 10, 200), {}),  # more tiles of M than a group
     ],
 )
@@ -77,7 +78,7 @@ def test_a_last_tile_of_one_16_bit_column_has_another_beside_it() -> None:
 
 
 def test_the_first_loads_take_turns() -> None:
-    """One tile of K each, so that the first matmul waits for 128 rows of both operands."""
+    """Each load is one tile of K, so the first matmul waits for 128 rows of both operands."""
     with on("trn2") as core:
         multiply((128, 512, 256), first_bytes=1)
         loads = [step.hbm_bytes for step in core.program if step.op == "dma_copy"][:4]
@@ -85,7 +86,7 @@ def test_the_first_loads_take_turns() -> None:
 
 
 def test_groups_fill_half_of_psum() -> None:
-    """The other half is copied out meanwhile; a group on NeuronCore-v2 takes whole rows of tiles."""
+    """The other half is copied out in the meantime; on NeuronCore-v2, a group consists of whole rows of tiles."""
     assert GROUP * TILE_N * 4 == 8 * 2048 // 2
     for target, is_whole in (("trn1", True), ("trn2", False), ("trn3", False)):
         with on(target):

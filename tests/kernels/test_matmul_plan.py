@@ -1,4 +1,5 @@
-"""The plan of `matmul_fully_optimized`: what it reads and holds, by hand and by walking the blocks that it names."""
+"""The plan of `matmul_fully_optimized`: what it reads and holds, compared with hand-computed values and a walk over its
+blocks."""
 
 from itertools import product
 from typing import Any
@@ -14,7 +15,7 @@ SMALLEST = simulator.TARGETS["trn1"].sbuf_bytes
 
 
 def walked(M: int, N: int, K: int, plan: Plan) -> int:
-    """Elements that are read where an operand's block stays until another of its blocks is needed."""
+    """Return the number of elements read if an operand's block stays until another of its blocks is needed."""
     m_blocks, n_blocks, k_blocks = range(0, M, plan.block_m), range(0, N, plan.block_n), range(0, K, plan.depth * 128)
     order = [(m, n) for n in n_blocks for m in m_blocks] if plan.n_outer else list(product(m_blocks, n_blocks))
     held: dict[str, Any] = {}
@@ -46,10 +47,10 @@ def test_a_plan_knows_what_is_read(M: int, N: int, K: int, blocks: tuple[int, in
 
 
 def test_a_plan_knows_what_it_holds() -> None:
-    """Of a partition, of float32: depth x columns of each block, results on their way out, and partial results."""
+    """Bytes per partition in float32: depth x columns of each block, outgoing results, and partial results."""
     leaving = 2 * 4 * 512 * 4  # two groups of four tiles
     whole = evaluate(Product(128, 512, 256, 4), Blocks(128, 512, 2), 2)
-    assert whole.held == 2 * 4 * (128 + 512) + leaving  # one block each: nothing replaces it
+    assert whole.held == 2 * 4 * (128 + 512) + leaving  # one block of each operand, which nothing replaces
     rows = evaluate(Product(256, 512, 256, 4), Blocks(128, 512, 2), 2)
     assert rows.held == 2 * 4 * (2 * 128 + 512) + leaving
     columns = evaluate(Product(128, 1024, 256, 4), Blocks(128, 512, 2), 2)
@@ -72,7 +73,7 @@ def test_both_operands_are_read_once_where_both_fit(M: int, N: int, K: int) -> N
 
 
 def test_more_sbuf_is_never_worse() -> None:
-    """And a tenth of it reads more."""
+    """A tenth of the size increases the amount that is loaded."""
     loaded = [
         best_plan(Product(4000, 6000, 3000, 4), size).loaded for size in (24_000, 60_000, 120_000, 240_000, 10**7)
     ]
@@ -89,7 +90,7 @@ def test_the_plan_knows_what_the_kernel_reads(M: int, N: int, K: int, dtype: str
 
 
 def test_blocks_that_are_asked_for() -> None:
-    """In tiles; never more than there are, and held once."""
+    """Sizes in tiles, limited to the existing tiles, and held once."""
     plan = choose_plan(Product(1000, 2000, 700, 2), SMALLEST, (2, 3, 4))
     assert (plan.block_m, plan.block_n, plan.depth, plan.n_outer) == (256, 1536, 4, False)
     plan = choose_plan(Product(100, 200, 300, 2), SMALLEST, (2, 3, 4))

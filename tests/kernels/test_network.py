@@ -1,4 +1,4 @@
-"""The kernel that runs programs: a body for each operation."""
+"""The kernel that runs programs has a body for each operation."""
 
 import inspect
 
@@ -8,7 +8,7 @@ from trninfer.kernels.network import BODIES, run_network
 from trninfer.kernels.program import Operation, Pool
 from trninfer.simulator.checking.lint import examine_file
 
-ABSTRACT = {  # operations that are no operation by themselves, and why
+ABSTRACT = {  # classes that are not operations themselves, and why
     "Operation": "what all have",
     "Pool": "what MaxPool and AveragePool have",
     "Filtered": "what those that multiply by filters have",

@@ -1,4 +1,4 @@
-"""How the package finds `nki`, and how it gives its kernels by name."""
+"""How the package finds `nki` and exports its kernels by name."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from trninfer import kernels
 
 
 def python(code: str, path: Path, backend: str | None = None) -> str:
-    """What a fresh interpreter prints that finds packages in `path` first."""
+    """Return the output of a new interpreter that finds packages in `path` first."""
     environment = {**os.environ, "PYTHONPATH": str(path)}
     environment.pop("TRNINFER_BACKEND", None)
     if backend is not None:
@@ -63,7 +63,7 @@ def test_a_choice_that_comes_too_late_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_child_finds_the_real_nki_where_its_parent_has_the_simulators(tmp_path: Path) -> None:
-    """TorchNeuron's process is a child of one that predicts."""
+    """TorchNeuron's process is a child of a process that predicts."""
     code = (
         "import subprocess; from trninfer import simulator; simulator.install(); "
         "from trninfer.child_python import python_command; "
@@ -71,7 +71,7 @@ def test_a_child_finds_the_real_nki_where_its_parent_has_the_simulators(tmp_path
         "print(subprocess.run(command, capture_output=True).returncode)"
     )
     package = write_package(tmp_path, REAL)
-    behind = "import sys; sys.path.remove({0!r}); sys.path.append({0!r}); ".format(str(package))  # as site-packages is
+    behind = "import sys; sys.path.remove({0!r}); sys.path.append({0!r}); ".format(str(package))  # like site-packages
     assert python(behind + code, package) == "0"
 
 

@@ -1,4 +1,4 @@
-"""Layer norm, local response normalisation and log-softmax of tiles in SBUF, against NumPy in float64."""
+"""Layer norm, local response normalisation and log-softmax of tiles in SBUF, compared with NumPy in float64."""
 
 import warnings
 from typing import Any
@@ -44,7 +44,8 @@ def test_layer_norm(shape: tuple[int, ...], dtype: Any, target: str, epsilon: fl
     result = run_alone(LayerNorm("l", shape[1], epsilon), x, tensors={"scale": scale, "shift": shift}, target=target)
     assert result.dtype == dtype
     expected = layer_norm_of(x, scale, shift, epsilon)
-    # Squares of bfloat16 are bfloat16, half a digit of what is scaled: more than that of a result near 0.
+    # Squares of bfloat16 values are bfloat16; the error is half a digit of the scaled value, which is large relative to
+    # a result near 0.
     scaled = np.abs(expected - shift.reshape((-1,) + (1,) * (x.ndim - 2)))
     allowed = 1e-5 + ROUNDING[dtype] * np.abs(expected) + (dtype is ml_dtypes.bfloat16) * 2.0**-9 * scaled
     assert (np.abs(result.astype(np.float64) - expected) <= allowed).all()

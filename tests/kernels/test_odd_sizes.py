@@ -1,5 +1,5 @@
-"""16-bit kernels at odd sizes: they are right, read nothing that was not written, and keep to the rules that are
-reported of chips (simulator/instructions/reported.py)."""
+"""16-bit kernels at odd sizes are correct, read only initialised memory, and follow the rules that have been reported
+for chips (simulator/instructions/reported.py)."""
 
 import warnings
 
@@ -40,7 +40,7 @@ def test_matmul(kernel, m, k, n):
 
 
 def test_matmul_in_blocks():
-    """Several panels of an operand, the last of one column; K in several blocks."""
+    """Several panels of an operand, the last with one column; K in several blocks."""
     left, right = random(385, 257, dtype=DTYPES[0]), random(385, 1025, dtype=DTYPES[0])
     found = run("matmul_fully_optimized", left, right, tiles_in_block_m=2, tiles_in_block_n=2, tiles_in_block_k=2)
     exact = left.astype(np.float32).T @ right.astype(np.float32)

@@ -1,4 +1,4 @@
-"""What operations answer about their memory, by hand."""
+"""The memory that operations report, compared with hand-computed values."""
 
 from typing import Any
 

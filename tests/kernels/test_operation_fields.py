@@ -1,4 +1,4 @@
-"""The surroundings of a padded value against NumPy's padding of the same name; fields are replaced as dataclasses'."""
+"""Borders of padded values, compared with NumPy's padding modes; fields are replaced as in dataclasses."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from trninfer.lowering.graph.graph import Node
 )
 @pytest.mark.parametrize("extent", [2, 3, 7])
 def test_positions_are_those_of_numpy(border: Border, mode: Literal["edge", "reflect", "wrap"], extent: int) -> None:
-    """Up to the extent less one on either side, beyond which a reflection would be reflected again."""
+    """Up to the extent minus one on either side; a wider reflection would be reflected again."""
     most = extent - 1
     expected = np.pad(np.arange(extent), most, mode=mode)
     found = [border.position(outside, extent) for outside in range(-most, extent + most)]
@@ -47,7 +47,7 @@ def _kinds(kind: type) -> Iterator[type]:
 
 
 def test_operations_and_nodes_are_fields_alone() -> None:
-    """Nothing is computed when one is created or kept from before its fields are replaced."""
+    """Nothing is computed at construction or cached before fields are replaced."""
     for kind in (*_kinds(Operation), Node):
         assert not hasattr(kind, "__post_init__")
         assert not any(isinstance(value, cached_property) for value in vars(kind).values())

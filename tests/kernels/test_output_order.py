@@ -1,4 +1,4 @@
-"""The order of a convolution's outputs against an enumeration by NumPy."""
+"""The order of a convolution's outputs, compared with an enumeration by NumPy."""
 
 import numpy as np
 from hypothesis import given
@@ -12,7 +12,7 @@ COUNTS = st.sampled_from([1, 2, 4])
 def test_an_output_tile_is_a_part_of_one_row_of_one_phase(
     phases: int, rows: int, images: int, channels: int, partitions: int
 ) -> None:
-    """All outputs, numbered (phase, row, image, channel), are in the tiles one after another."""
+    """The tiles contain all outputs, numbered (phase, row, image, channel), in order."""
     order = OutputOrder(phases, rows, images, channels)
     each = images * channels
     outputs = np.arange(phases * rows * each).reshape(phases, rows, each)

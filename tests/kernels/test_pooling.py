@@ -1,4 +1,4 @@
-"""Pooling against NumPy, on any shape, window, stride, padding and dilation, in each dtype."""
+"""Pooling, compared with NumPy, for any shape, window, stride, padding and dilation, in each dtype."""
 
 from typing import Any
 
@@ -25,7 +25,8 @@ PLANES = st.sampled_from([(1, 1), (1, 3), (2, 127), (1, 128), (3, 129), (1, 512)
 
 
 def outputs(extent: int, before: int, after: int, reach: int, stride: int, ceil_mode: bool) -> int:
-    """As frameworks count them: with ceil_mode a last window must begin in the image or the padding before it."""
+    """Count the outputs as frameworks do: with ceil_mode, the last window must begin in the image or the leading
+    padding."""
     positions = list(range(0, extent + before + after - reach + 1, stride))
     if ceil_mode and positions[-1] + reach < extent + before + after and positions[-1] + stride < extent + before:
         positions.append(positions[-1] + stride)
@@ -33,7 +34,8 @@ def outputs(extent: int, before: int, after: int, reach: int, stride: int, ceil_
 
 
 def windows(x: NDArray[Any], p: dict[str, Any], border: float, counted: float) -> NDArray[np.float64]:
-    """[B, C, H', W', window rows, window columns] in float64; padding is `counted`, what hangs over it `border`."""
+    """Return [B, C, H', W', window rows, window columns] in float64; padding is `counted`, and `border` is used beyond
+    it."""
     pads, counts = p["padding"], []
     data = np.pad(x.astype(np.float64), ((0, 0), (0, 0), pads[0::2], pads[1::2]), constant_values=counted)
     for axis in (0, 1):
@@ -76,7 +78,8 @@ def assert_average(shape: tuple[int, ...], p: dict[str, Any], dtype: Any, target
 
 @st.composite
 def axes(draw: Any) -> tuple[int, int, int, int, int, int]:
-    """(extent, window, stride, dilation, before, after) of an axis: paddings below half a window, as frameworks ask."""
+    """Draw (extent, window, stride, dilation, before, after) of an axis, with padding up to half a window, as
+    frameworks require."""
     window, dilation = draw(st.sampled_from([1, 2, 3, 3, 5, 9])), draw(st.sampled_from([1, 1, 1, 2]))
     reach = (window - 1) * dilation + 1
     before, after = (draw(st.integers(0, window // 2)) for _ in range(2))
@@ -117,7 +120,7 @@ def test_any_window(
         ((1, 2, 200, 90), full((50, 90), dilation=(2, 1))),  # pieces of a dilated window
         ((1, 2, 3, 16384), full((3, 16384))),
         ((1, 1, 1, 16384), full((1, 1))),
-        ((1, 2, 5, 3000), full((3, 3), padding=(1, 1, 1, 1))),  # columns in tiles that overlap
+        ((1, 2, 5, 3000), full((3, 3), padding=(1, 1, 1, 1))),  # columns in overlapping tiles
         ((3, 5, 513, 1), full((1, 1), stride=(2, 1))),
     ],
 )
@@ -128,7 +131,7 @@ def test_sizes_that_take_another_path(shape: tuple[int, ...], p: dict[str, Any],
 
 @nki.jit
 def pool_tiles(x, window, stride, padding, ceil_mode):  # type: ignore[no-untyped-def]
-    """Both middles on one tile of planes, as a kernel of several layers calls them."""
+    """Both pooling helpers on one tile of planes, as kernels with several layers call them."""
     planes, height, width = x.shape
     rows = make_sweep("rows", height, Window(window[0], stride[0], 1, (padding[0], padding[2]), ceil_mode))
     columns = make_sweep("columns", width, Window(window[1], stride[1], 1, (padding[1], padding[3]), ceil_mode))

@@ -1,4 +1,4 @@
-"""Programs as plain data."""
+"""Programs are plain data."""
 
 import dataclasses
 import inspect
@@ -21,7 +21,7 @@ OPERATIONS = [
 
 
 def test_the_images_of_a_phase_are_neighbours_in_the_input() -> None:
-    """8 images of the input are 4 phases of the 2 that the output holds."""
+    """8 images of the input form 4 phases of the 2 images in the output."""
     operation = Convolution(name="a", channels=48, rows=1, columns=1, packed=2)
     assert operation.output_order(8) == OutputOrder(4, 1, 2, 48)
     assert dataclasses.replace(operation, rows_at_once=4).output_order(2) == OutputOrder(1, 4, 2, 48)
@@ -38,7 +38,7 @@ def test_a_program_numbers_its_operations_through_all_stages() -> None:
 
 @pytest.mark.parametrize("kind", OPERATIONS, ids=lambda kind: kind.__name__)
 def test_an_operation_is_frozen_hashable_data(kind: type[Operation]) -> None:
-    """Of keyword arguments alone; nothing of it has a default that two operations share and may change."""
+    """It accepts only keyword arguments, and has no mutable default that two operations could share."""
     assert dataclasses.is_dataclass(kind) and kind.__doc__
     parameters = inspect.signature(kind).parameters.values()
     assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
@@ -49,7 +49,7 @@ def test_an_operation_is_frozen_hashable_data(kind: type[Operation]) -> None:
 
 @pytest.mark.parametrize("kind", list(BODIES), ids=lambda kind: kind.__name__)
 def test_an_operation_answers_what_lowering_asks(kind: type[Operation]) -> None:
-    """What it does not say itself, or as a kind of a few, nobody says for it."""
+    """Each operation answers itself or through the base class of a few; there is no general default."""
     own = [each for each in kind.__mro__ if each is not Operation and issubclass(each, Operation)]
     for question in ("cuts_channels", "packing", "cuts_rows"):
         assert any(question in vars(each) for each in own), f"{kind.__name__} does not answer {question!r}"
@@ -57,7 +57,7 @@ def test_an_operation_answers_what_lowering_asks(kind: type[Operation]) -> None:
 
 
 def test_equal_programs_are_one_key() -> None:
-    """As an argument of a jitted kernel: compiled once for each value of it, in this process and another."""
+    """As an argument of a jitted kernel, a program is compiled once for each value, in this process and in others."""
     one, other = (decided(residual(), decide(packed=2), 3).program for _ in range(2))
     assert one == other and hash(one) == hash(other) and one is not other
     assert pickle.loads(pickle.dumps(one)) == one

@@ -1,4 +1,4 @@
-"""Sums that grow in turn in one tile of PSUM, against NumPy."""
+"""Sums that accumulate alternately in one tile of PSUM, compared with NumPy."""
 
 from typing import Any
 

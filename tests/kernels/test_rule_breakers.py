@@ -1,4 +1,4 @@
-"""Kernels that break rules on purpose: they compute what they say, and the simulator warns of what is reported."""
+"""Kernels that deliberately break rules compute the documented results, and the simulator warns of reported rules."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 
 def run(kernel, *arrays):
-    """The result of a kernel, and how many reported rules it breaks."""
+    """Return the result of a kernel and the number of reported rules that it breaks."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         (result,) = simulator.run(kernel, *arrays).outputs

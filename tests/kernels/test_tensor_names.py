@@ -1,4 +1,4 @@
-"""Names that know their operation."""
+"""Tensor names that identify their operation."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Transposition against NumPy, bit for bit."""
+"""Transposition, compared with NumPy bit for bit."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trninfer import simulator
 from trninfer.kernels import kernel
 
-transpose = kernel("transpose")  # whoever has imported the module of that name
+transpose = kernel("transpose")  # even if another module has imported the module of that name
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
 SIZES = st.one_of(st.sampled_from([1, 3, 127, 128, 129, 511, 513, 640]), st.integers(1, 700))
 

@@ -1,4 +1,4 @@
-"""The vector additions against NumPy: the sum in float32, rounded once, bit for bit."""
+"""The vector additions, compared with NumPy bit for bit: the sum in float32, rounded once."""
 
 from typing import Any
 
@@ -55,7 +55,8 @@ def test_direct_allocation(n: int, free: int, tiles: int, dtype: Any) -> None:
 
 @pytest.mark.parametrize("tiles", [1, 2, 7])
 def test_direct_allocation_writes_the_same_addresses_again(tiles: int) -> None:
-    """Twelve tiles and a remainder through fewer places: every place is reused, and no tile sees another's numbers."""
+    """Twelve tiles and a remainder share fewer buffers: every buffer is reused, and no tile is overwritten too
+    early."""
     a, b = vectors(12 * 128 * 16 + 77, np.float32)
     assert_adds(kernels.vector_add_direct_allocation, a, b, free=16, tiles=tiles)
 

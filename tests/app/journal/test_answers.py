@@ -104,9 +104,7 @@ def test_answers_of_a_report_are_copied_and_it_stands_until_there_is_another(tmp
     with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None) as output:
         assert (output.answered(), output.reported()) == ({"=x"}, {"=x"})
         raise ZeroDivisionError
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [
-        path
-    ]  # the old report stays until there is a new one
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]  # the old report stays
 
 
 def test_an_interrupted_run_goes_before_the_report_of_an_earlier_one(tmp_path: Path) -> None:

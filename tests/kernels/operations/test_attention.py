@@ -157,7 +157,7 @@ def test_weights_of_16_bits_are_summed_by_a_product(heads: int, tokens: int, dty
 def test_sums_of_many_tiles_of_channels_leave_psum_to_the_scores(
     heads: int, features: tuple[int, int], image: tuple[int, int]
 ) -> None:
-    """Sums of several rows, and of the weights of each, would fill all banks."""
+    """The sums of several rows, together with the weights of each, would fill all banks."""
     check(heads, features, image, dtype=BF16, by_rows=True, batch=1)
 
 

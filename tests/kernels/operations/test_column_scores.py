@@ -1,4 +1,4 @@
-"""The scores of one picture with classes on the partitions, against NumPy."""
+"""The scores of one picture with the classes on the partitions, compared with NumPy."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ F32 = np.float32
 
 
 def scored(x: Any, w: Any, bias: Any, target: str = "trn2") -> Any:
-    """(scores, classes) of a dense layer on [1, C, H, W], by weights [classes, C, H, W]."""
+    """Return (scores, classes) of a dense layer on [1, C, H, W] with weights [classes, C, H, W]."""
     classes, channels = w.shape[:2]
     steps = w.reshape(classes, channels, -1).transpose(1, 2, 0)
     units = {t: steps[first : first + 128] for t, first in enumerate(range(0, channels, 128))}
@@ -44,11 +44,11 @@ def scored(x: Any, w: Any, bias: Any, target: str = "trn2") -> Any:
 def test_scores_and_the_first_of_the_largest(
     classes: int, inputs: tuple[int, int], dtype: Any, target: str, seed: int
 ) -> None:
-    """Small integers, whose largest sums are often those of several classes."""
+    """Small integers, whose maximum is often shared by several classes."""
     channels, side = inputs
     x = small_integers(1, channels, side, side, dtype=dtype, seed=seed)
     w = small_integers(classes, channels, side, side, seed=seed + 1)
-    w[:, 2:] = 0  # so that what is added up is exact, and few numbers come up
+    w[:, 2:] = 0  # keeps sums exact, with few distinct values
     bias = small_integers(classes, seed=seed + 2).astype(F32)
     scores, found = scored(x, w.astype(F32), bias, target=target)
     logits = np.einsum("bchw,nchw->bn", x.astype(F32), w.astype(F32)) + bias

@@ -1,4 +1,4 @@
-"""Convolutions of a program against float64: from SBUF or HBM to SBUF or HBM, whole or in groups."""
+"""Convolutions in a program, compared with float64: from SBUF or HBM to SBUF or HBM, whole or in groups."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ F32 = np.float32
 
 
 def convolved(x: Any, w: Any, bias: Any, padding: Any = (0, 0, 0, 0), stride: Any = (1, 1), pool_size: int = 1) -> Any:
-    """relu of the convolution in float64, after the maximum of pool_size x pool_size outputs."""
+    """Return relu of the convolution in float64, after max pooling with windows of pool_size x pool_size."""
     top, left, bottom, right = padding
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
     windows = sliding_window_view(padded, w.shape[2:], axis=(2, 3))[:, :, :: stride[0], :: stride[1]]
@@ -35,7 +35,8 @@ def convolved(x: Any, w: Any, bias: Any, padding: Any = (0, 0, 0, 0), stride: An
 
 
 def units_of(w: Any, packed: int = 1) -> list[dict[int, Any]]:
-    """Filters of one tap a matmul, [rows, taps, outputs] of 128 at most; packed images on the diagonal."""
+    """Return the filters for one tap per matmul, [rows, taps, outputs], at most 128 each; packed images are on the
+    diagonal."""
     outputs, channels = w.shape[:2]
     matrix = np.zeros((packed, channels, w.shape[2] * w.shape[3], packed, outputs), F32)
     for image in range(packed):
@@ -65,7 +66,7 @@ def assert_close(found: Any, expected: Any) -> None:
     ("channels", "outputs", "size", "fields"),
     [
         (3, 5, (7, 9), {}),
-        (130, 129, (6, 5), {"padding": (1, 1, 1, 1)}),  # two tiles of each
+        (130, 129, (6, 5), {"padding": (1, 1, 1, 1)}),  # two tiles of inputs and of outputs
         (4, 130, (9, 8), {"stride": (2, 1), "padding": (0, 1, 1, 0)}),
         (8, 6, (9, 10), {"pool_size": 2, "padding": (1, 0, 0, 0)}),  # an odd column is dropped
         (2, 3, (60, 50), {"padding": (1, 1, 1, 1)}),  # many banks
@@ -82,7 +83,7 @@ def test_from_sbuf_to_sbuf(target: str, channels: int, outputs: int, size: tuple
 @pytest.mark.parametrize("pool_size", [1, 2])
 @pytest.mark.parametrize("group_bytes", [0, 10_000])
 def test_from_hbm(group_bytes: int, pool_size: int) -> None:
-    """Loaded as a whole, or in groups of rows."""
+    """The input is loaded at once, or in groups of rows."""
     x, w, bias = operands(20, 6, (40, 30), 1)
     expected = convolved(x, w, bias, (1, 1, 1, 1), (1, 1), pool_size)
     fields = {"padding": (1, 1, 1, 1), "pool_size": pool_size, "group_bytes": group_bytes}
@@ -91,7 +92,7 @@ def test_from_hbm(group_bytes: int, pool_size: int) -> None:
 
 
 def test_to_hbm() -> None:
-    """A tile at a time, into a room there."""
+    """One tile at a time, into a buffer in HBM."""
     x, w, bias = operands(20, 130, (12, 10))
     expected = convolved(x, w, bias)
     out = Buffer(name="c", channels=130, rows=10, columns=8, memory=Memory.OUTPUT)
@@ -103,7 +104,7 @@ def test_to_hbm() -> None:
 
 @pytest.mark.parametrize("packed_out", [1, 2, 4])
 def test_packed_images(packed_out: int) -> None:
-    """Four images on the partitions of the input are one, two or four phases of as many fewer."""
+    """Four images on the partitions of the input become one, two or four phases with fewer images each."""
     x, w, bias = operands(8, 16, (5, 6), 8)
     expected = convolved(x, w, bias)
     whole = units_of(w, 4)[0][0].reshape(32, -1, 4, 16)
@@ -121,7 +122,7 @@ def test_an_addend_goes_before_the_activation() -> None:
     x, w, bias = operands(6, 6, (6, 7))
     expected = convolved(x, w, bias, (1, 1, 1, 1))
     conv = operation_of(expected, w, padding=(1, 1, 1, 1), sources=((0,), (0,)))
-    sums = convolved(x, w, bias + 100, (1, 1, 1, 1)) - 100  # nothing is below zero there
+    sums = convolved(x, w, bias + 100, (1, 1, 1, 1)) - 100  # the bias keeps all sums positive
     found = run_operations(
         [load_of(x, margin=(1, 1, 1, 1)), conv], x, constants=columns_of(bias), weights=lay_out_weights(units_of(w))
     )
@@ -129,7 +130,7 @@ def test_an_addend_goes_before_the_activation() -> None:
 
 
 def test_a_place_of_its_own_in_a_room() -> None:
-    """Every other row and every third column, from the second on; all else stays."""
+    """Writes every other row and every third column, from the second on; the rest is unchanged."""
     x, w, bias = operands(4, 5, (4, 5), kernel=(1, 1))
     expected = convolved(x, w, bias)
     buffer = Buffer(name="r", channels=5, rows=9, columns=14, heights=(5,))
@@ -144,13 +145,14 @@ def test_a_place_of_its_own_in_a_room() -> None:
 
 
 def test_copies_for_the_filter_rows_that_follow() -> None:
-    """The next convolution takes two rows of taps from the same partitions."""
+    """The next convolution reads two rows of taps from the same partitions."""
     x, w, bias = operands(4, 32, (8, 8))
     between = convolved(x, w, bias)
     after, second = normal((3, 32, 2, 1), F32, 3) / 8, normal((3,), F32, 4)
     expected = convolved(between, after, second)
     first = operation_of(between, w, copies=Copies(2, 1, 32))
-    taps = np.concatenate([after[:, :, 0], after[:, :, 1]], axis=1).transpose(1, 2, 0)  # (row, channel) to a column
+    # one column per output, with (row, channel) on the rows
+    taps = np.concatenate([after[:, :, 0], after[:, :, 1]], axis=1).transpose(1, 2, 0)
     last = operation_of(expected, after, taps=Taps(2, 1, 32), sources=((1,),), bias=1)
     weights = [lay_out_weights(units_of(w)), lay_out_weights([{0: taps.reshape(64, -1, 3)}])]
     found = run_operations([load_of(x), first, last], x, constants=columns_of(bias, second), weights=weights)

@@ -1,4 +1,4 @@
-"""Elementwise operations of a program against NumPy, with one image or two on the partitions at a time."""
+"""Elementwise operations of a program, compared with NumPy, with one or two images on the partitions."""
 
 from typing import Any
 
@@ -30,13 +30,13 @@ def test_two_values(arithmetic: str, channels: int, packed: int) -> None:
 @pytest.mark.parametrize("arithmetic", FUNCTIONS)
 @pytest.mark.parametrize("columns", [1, MANY_PIXELS // 4 - 1, MANY_PIXELS // 4])
 def test_a_number_for_each_channel(arithmetic: str, columns: int) -> None:
-    """By one instruction, or by one for each image."""
+    """With one instruction, or with one for each image."""
     x, y = normal((3, 5, 4, columns), F32), normal((3, 5, 1, 1), F32, 1)
     np.testing.assert_array_equal(combined(x, y, arithmetic), FUNCTIONS[arithmetic](x, y))
 
 
 def test_an_activation_is_of_the_exact_sum() -> None:
-    """Rounded to 16 bits before its activation, 256 + 1 would be 256."""
+    """If the sum were rounded to 16 bits before the activation, 256 + 1 would be 256."""
     x, y = (np.full((1, 2, 1, 2), number).astype(ml_dtypes.bfloat16) for number in (256, 1))
     found = combined(x, y, "add", activation=Activation("step", (256.5,)))
     assert (found == 1).all()
@@ -74,7 +74,7 @@ def test_two_tiles_have_columns_of_their_own() -> None:
 
 
 def test_numbers_of_each_element() -> None:
-    """[P, elements of an image] one after the other: scales, then shifts."""
+    """[P, elements of an image], the scales followed by the shifts."""
     x, scale, shift = normal((3, 4, 2, 3), F32), normal((4, 2, 3), F32, 1), normal((4, 2, 3), F32, 2)
     constants = np.zeros((128, 12), F32)
     constants[:4] = np.concatenate([scale.reshape(4, 6), shift.reshape(4, 6)], axis=1)

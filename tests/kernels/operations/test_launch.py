@@ -1,4 +1,4 @@
-"""A program while it runs: its images, values and constants, and what it keeps from one pass to the next."""
+"""A program during execution: its images, values and constants, and what it keeps from one pass to the next."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ MODEL = model_of(ending_in_dense((3, 12, 12), [conv("a", 3, 16, 3), conv("b", 16
 
 
 def with_resident_weights(program: Program) -> Program:
-    """The program with the weights of all operations in SBUF during all passes."""
+    """Return the program with all weights in SBUF during all passes."""
     operations = [
         operation
         if operation.filtered is None
@@ -34,7 +34,7 @@ def with_resident_weights(program: Program) -> Program:
 
 
 def bytes_loaded(pictures: int, resident_weights: bool = False) -> int:
-    """Bytes that a launch in passes of one picture each loads, beside its pictures."""
+    """Return the bytes that a launch with one picture per pass loads."""
     plan = decided(MODEL, decide(), pictures, at_once=1)
     program = with_resident_weights(plan.program) if resident_weights else plan.program
     specs = {name: tensor_spec(spec) for name, spec in specs_of(plan, np.dtype(np.float32)).items()}
@@ -45,7 +45,7 @@ def bytes_loaded(pictures: int, resident_weights: bool = False) -> int:
 @pytest.mark.parametrize("pictures", [1, 2, 5])
 def test_weights_that_stay_are_loaded_once(pictures: int) -> None:
     once, twice = (bytes_loaded(count) for count in (1, 2))
-    each = twice - once  # of another pass: its picture and all weights
+    each = twice - once  # each further pass loads its picture and all weights
     kept = [bytes_loaded(count, resident_weights=True) for count in (pictures, pictures + 1)]
     image = kept[1] - kept[0]
     assert 0 < image < each / 4
@@ -53,7 +53,7 @@ def test_weights_that_stay_are_loaded_once(pictures: int) -> None:
 
 
 def launched(program: Program, shape: tuple[int, ...], constants: Any = None) -> Launch:
-    """A launch on images that count up."""
+    """Return a launch on images with consecutive numbers."""
     numbers = np.zeros((128, 1)) if constants is None else constants
     return Launch((in_hbm(counted(*shape)),), (in_hbm(np.zeros(1)), None), in_hbm(numbers), program)
 
@@ -65,7 +65,7 @@ def test_pictures_that_are_no_images_are_refused() -> None:
 
 
 def test_a_launch_may_leave_images_unread() -> None:
-    """Five pictures, two packed, are three images; the array has four."""
+    """Five pictures, packed in twos, are three images; the array has four."""
     with on("trn2"):
         launch = launched(Program((), 2, 5), (8, 3, 2, 2))
         assert launch.images == 3
@@ -104,7 +104,8 @@ def test_constants_are_loaded_once_when_they_are_first_read() -> None:
 def test_a_room_of_the_whole_batch_outlives_its_pass() -> None:
     buffer = Buffer(name="r", channels=3, rows=2, columns=2, heights=(3,), whole_batch=True)
     with on("trn2"):
-        launch = launched(Program((), 2, 4), (4, 3, 2, 2))  # two packed in the input, none in the room
+        # pictures are packed in twos in the input, but not in the buffer
+        launch = launched(Program((), 2, 4), (4, 3, 2, 2))
         for number in range(2):
             launch.begin_pass(number, number + 1, number)
             part = launch.open_buffer(0, buffer)
@@ -118,7 +119,7 @@ def test_a_room_of_the_whole_batch_outlives_its_pass() -> None:
 
 
 def test_names_of_tensors_are_their_own() -> None:
-    """By which timelines know the layer, and the pass."""
+    """Timelines use them to identify the layer and the pass."""
     with on("trn2"):
         launch = launched(Program((), 1, 2), (2, 1, 1, 1))
         launch.begin_pass(1, 2, 1)

@@ -1,4 +1,4 @@
-"""Loads and stores of a program: every number in its place."""
+"""Loads and stores of a program, compared element by element."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from trninfer.kernels.program import LAUNCH_INPUT, Copies, Program, Stage, TapsL
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize(("shape", "packed"), [((1, 1, 1, 1), 1), ((3, 129, 2, 5), 1), ((6, 50, 2, 3), 3)])
 def test_a_value_comes_and_goes_as_it_is(dtype: Any, shape: tuple[int, ...], packed: int) -> None:
-    """Some images at a time; with zeros around it on the chip."""
+    """A few images at a time; on the chip, they are surrounded by zeros."""
     x = (counted(*shape) % 256).astype(dtype)
     for fields in ({}, {"margin": (1, 2, 0, 1)}):
         found = run_operations([load_of(x, 0, packed, **fields)], x, packed=packed, at_once=1)
@@ -28,7 +28,7 @@ def test_a_value_comes_and_goes_as_it_is(dtype: Any, shape: tuple[int, ...], pac
 @pytest.mark.parametrize(("images", "features"), [(1, 300), (FEW_ROWS, 5), (FEW_ROWS + 1, 5), (129, 300), (700, 3)])
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 def test_features_are_transposed(images: int, features: int, target: str) -> None:
-    """By DMAs of single numbers where they are few, else on the Tensor Engine, which moves whole rows."""
+    """With DMAs of single elements if they are few, otherwise on the Tensor Engine, which moves whole rows."""
     x = counted(images, features) % 4093
     with on(target) as core:
         sizes = {"height": 1, "width": 1, "in_channels": features, "out_channels": 2, "kernel": (1, 1)}
@@ -45,7 +45,7 @@ def test_features_are_transposed(images: int, features: int, target: str) -> Non
 @pytest.mark.parametrize("copies", [Copies(), Copies(3, 1, 12), Copies(3, 1, 32), Copies(2, 2, 32)])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_each_filter_column_is_an_image_moved_left(packed: int, copies: Copies, dilation: int) -> None:
-    """(image, filter column, channel) on the partitions, and the same moved up by rows for the filter's rows."""
+    """(image, filter column, channel) on the partitions, and copies shifted by rows for the filter's rows."""
     channels, width, rows, columns = 6 // packed, 2, 5, 7
     lanes = width * channels * packed
     x = counted(2 * packed, channels, rows, columns) + 1

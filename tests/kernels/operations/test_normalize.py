@@ -1,4 +1,4 @@
-"""Norms of a program against float64, with one image or two on the partitions at a time."""
+"""Norms of a program, compared with float64, with one or two images on the partitions."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def normalized(kind: type[Norm], x: Any, scale: Any, shift: Any, packed: int = 1
 
 
 def operands(channels: int, rows: int, columns: int) -> tuple[Any, Any, Any]:
-    """Numbers far from zero, so that a mean matters; scale and shift of each channel."""
+    """Return values far from zero, so that the mean matters, and a scale and shift for each channel."""
     x = normal((4, channels, rows, columns), F32) * 2 + 5
     return x, normal((channels,), F32, 1), normal((channels,), F32, 2)
 
@@ -49,7 +49,7 @@ def test_more_pixels_than_are_normalized_at_a_time() -> None:
 
 @pytest.mark.parametrize(("channels", "groups", "packed"), [(6, 3, 2), (6, 1, 1), (6, 6, 2), (160, 2, 1), (160, 5, 1)])
 def test_groups_of_channels_over_an_image(channels: int, groups: int, packed: int) -> None:
-    """Of one tile or of two, where groups cross from one to the other."""
+    """Groups in one tile, or in two, where one group spans both."""
     x, scale, shift = operands(channels, 4, 5)
     found = normalized(GroupNorm, x, scale, shift, packed, groups=groups)
     parts = by_statistics(x.reshape(4, groups, -1), (2,)).reshape(x.shape)

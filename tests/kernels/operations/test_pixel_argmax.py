@@ -1,4 +1,5 @@
-"""Classes of pixels found in a launch, against NumPy: numbers of classes, ties, dtypes, targets, batches, packing."""
+"""Pixel classes computed in a launch, compared with NumPy: numbers of classes, ties, dtypes, targets, batches,
+packing."""
 
 from __future__ import annotations
 
@@ -17,16 +18,17 @@ from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
-pytestmark = [  # rules of the chip; the convolution that gives the scores warns of its bias on trn1
+pytestmark = [  # rules of the chip; the convolution that computes the scores causes a warning about its bias on trn1
     pytest.mark.filterwarnings("error"),
     pytest.mark.filterwarnings("ignore:activation. op=nl.copy is used with a bias"),
-    pytest.mark.filterwarnings("ignore:ndarray tensor .* a single"),  # the input of that convolution, of one pixel
+    pytest.mark.filterwarnings("ignore:ndarray tensor .* a single"),  # the input of that convolution has one pixel
 ]
 CLASSES = (1, 2, 8, 9, 21, 150, 1000)
 
 
 def copying(classes: int, height: int, width: int) -> Model:
-    """A network that gives its input as scores: whole numbers up to 256 are exact in every dtype, and so are ties."""
+    """Return a network that copies its input to the scores: integers up to 256 are exact in every dtype, and so are
+    ties."""
     spec = ImageInput(classes, height, width, "none", (0.0,) * classes, (1.0,) * classes)
     layers = (Conv2d("copy", classes, classes, kernel_size=(1, 1)), PixelArgmax("classes", classes))
     weights = np.eye(classes, dtype=np.float32).reshape(classes, classes, 1, 1)

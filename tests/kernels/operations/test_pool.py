@@ -1,4 +1,4 @@
-"""Pools of a program against NumPy, from SBUF to SBUF."""
+"""Pools of a program, compared with NumPy, from SBUF to SBUF."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from trninfer.kernels.tiling.windows import Window, make_sweep
 
 
 def pooled(kind: type[Pool], x: Any, kernel: tuple[int, int], packed: int = 1, **fields: Any) -> Any:
-    """The pool of [B, C, H, W], whose size follows from its windows."""
+    """Pool [B, C, H, W]; the output size follows from the windows."""
     stride, dilation = fields.get("stride", (1, 1)), fields.get("dilation", (1, 1))
     top, left, bottom, right = fields.get("padding", (0, 0, 0, 0))
     ceil_mode = fields.get("ceil_mode", False)
@@ -39,7 +39,7 @@ def pooled(kind: type[Pool], x: Any, kernel: tuple[int, int], packed: int = 1, *
 
 
 def windows(x: Any, found: Any, kernel: tuple[int, int], fill: float, **fields: Any) -> Any:
-    """[B, C, H', W', window], padded with a number, as far as windows reach over the padding."""
+    """Return [B, C, H', W', window], padded with `fill` where windows extend beyond the padding."""
     stride, dilation = fields["stride"], fields["dilation"]
     top, left, _, _ = fields["padding"]
     reach = [(size - 1) * apart + 1 for size, apart in zip(kernel, dilation)]
@@ -87,7 +87,7 @@ def test_padding_is_below_all_numbers(dtype: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(3, 4, 120, 60), (7, 4, 20, 30)])
 def test_images_and_rows_in_bands(shape: tuple[int, int, int, int]) -> None:
-    """More than are pooled at a time, with padding above the first band and below the last alone."""
+    """More rows than are pooled at a time, with padding only above the first band and below the last."""
     x = normal(shape, np.float32)
     fields: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "padding": (1, 1, 1, 1)}
     found = pooled(MaxPool, x, (3, 3), **fields)

@@ -1,4 +1,4 @@
-"""The parts of a convolution's problem that an operation and its value determine."""
+"""The fields of a convolution's problem that an operation and its value determine."""
 
 import nki.language as nl
 from nki_tensors import hbm, on
@@ -10,7 +10,7 @@ from trninfer.kernels.tiling.packing import Taps
 
 
 def test_packed_images_are_channels_of_one() -> None:
-    """Six pictures, three on the partitions at a time, are two images of three times the channels."""
+    """Six pictures, packed in threes, are two images with three times the channels."""
     operation = Convolution(
         name="c",
         channels=5,

@@ -1,4 +1,4 @@
-"""Depthwise convolutions in groups of rows against float64."""
+"""Depthwise convolutions in row blocks, compared with float64."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ F32 = np.float32
 
 
 def depthwise(x: Any, w: Any, bias: Any, stride: Any, padding: Any) -> Any:
-    """relu of each channel's own filter, in float64."""
+    """Return relu of the depthwise convolution in float64."""
     top, left, bottom, right = padding
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
     windows = sliding_window_view(padded, w.shape[1:], axis=(2, 3))[:, :, :: stride[0], :: stride[1]]
@@ -22,7 +22,8 @@ def depthwise(x: Any, w: Any, bias: Any, stride: Any, padding: Any) -> Any:
 
 
 def toeplitz(w: Any, conv: Convolution, heights: list[int]) -> list[Any]:
-    """The matrices of each block: a filter row's taps wherever an input row meets an output row."""
+    """Return the Toeplitz matrices of each block, which contain a filter row's taps where an input row contributes to
+    an output row."""
     rows, each = conv.form.rows, 128 // conv.form.rows
     steps = conv.row_blocks(128).steps
     units = []
@@ -90,10 +91,10 @@ def check(
     ("channels", "size", "kernel", "stride"),
     [
         (64, (8, 7), (3, 3), (1, 1)),
-        (130, (9, 6), (5, 3), (1, 1)),  # a last tile of two channels; rows that fill no group
+        (130, (9, 6), (5, 3), (1, 1)),  # the last tile has two channels; the rows do not fill the last block
         (33, (7, 9), (3, 5), (2, 2)),
         (3, (11, 4), (7, 1), (3, 1)),
-        (1, (1, 1), (1, 1), (1, 1)),  # fewer rows than a group
+        (1, (1, 1), (1, 1), (1, 1)),  # fewer rows than a block
     ],
 )
 def test_rows_of_few_channels(form: Form, channels: int, size: Any, kernel: Any, stride: Any) -> None:

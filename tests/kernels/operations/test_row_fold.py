@@ -1,4 +1,4 @@
-"""Values whose rows are in groups on the partitions: rows that are not of the image, and maxima of windows."""
+"""Values with groups of rows on the partitions: rows outside of the image, and max pooling."""
 
 from typing import Any
 
@@ -12,7 +12,8 @@ from trninfer.kernels.program import RowFold, RowFoldPool
 
 
 def grouped(image: Any, offset: int, groups: int) -> Any:
-    """[B, C, H, W] as [B, 2 C, groups, W]: group g has rows 2 g - offset and the next, zeros where there are none."""
+    """Convert [B, C, H, W] to [B, 2 C, groups, W]: group g contains rows 2 g - offset and 2 g - offset + 1, or zeros
+    outside of the image."""
     batch, channels, rows, columns = image.shape
     padded = np.zeros((batch, channels, 2 * groups, columns), image.dtype)
     padded[:, :, offset : offset + rows] = image
@@ -24,7 +25,7 @@ def grouped(image: Any, offset: int, groups: int) -> Any:
 @pytest.mark.parametrize("above", [0, 1, 2])
 @pytest.mark.parametrize("below", [0, 1])
 def test_rows_around_the_image_are_zeros(above: int, below: int) -> None:
-    """The first rows of the first group and the last of the last one."""
+    """These are the first rows of the first group and the last rows of the last group."""
     values = normal(4 * 32, 2, 5, 6)
     with on("trn2"):
         data = tile(values)
@@ -50,10 +51,10 @@ def test_a_tile_without_rows_around_it_stays() -> None:
 def test_windows_that_move_on_by_two_rows(
     kernel: tuple[int, int], offset_in: int, offset_out: int, size: tuple[int, int]
 ) -> None:
-    """From groups to groups, or to single rows; in several bands where there are more than fit."""
+    """From groups to groups, or to single rows; in several bands if they do not fit."""
     rows, columns = size
     top, side = (kernel[0] - 1) // 2, kernel[1] // 2
-    image = np.abs(normal(2, 32, rows, columns))  # halves of the partitions begin at 0 and 32
+    image = np.abs(normal(2, 32, rows, columns))  # the two halves of the partitions begin at 0 and 32
     groups_in = -(-(rows + offset_in) // 2)
     x = grouped(image, offset_in, groups_in)
     padded = np.pad(image, ((0, 0), (0, 0), (top, kernel[0]), (side, side)))

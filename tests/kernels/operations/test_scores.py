@@ -1,4 +1,4 @@
-"""Scores and answers of a program against NumPy: the last layer, its ending, and the first of the largest."""
+"""Scores and answers of a program, compared with NumPy: the last layer, its epilogue, and the argmax."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ENDINGS: dict[Ending, Any] = {
 
 
 def scored(x: Any, w: Any, bias: Any, packed: int = 1, at_once: int = 0, **fields: Any) -> Any:
-    """(scores, classes) of a dense layer on [B, C, H, W], by weights [classes, C, H, W]."""
+    """Return (scores, classes) of a dense layer on [B, C, H, W] with weights [classes, C, H, W]."""
     classes, channels = w.shape[:2]
     steps = w.reshape(classes, channels, -1).transpose(1, 2, 0)
     matrices = np.zeros((packed, channels, steps.shape[1], packed, classes), F32)
@@ -65,7 +65,7 @@ def test_a_dense_layer_and_its_ending(
 
 
 def test_one_image_of_16_bits() -> None:
-    """Whose matmul takes it twice."""
+    """The matmul then uses the image twice."""
     x, w = (small_integers(n, 8, 1, 1, dtype=ml_dtypes.bfloat16, seed=n) for n in (1, 3))
     scores, classes = scored(x, w.astype(F32), np.zeros(3))
     logits = x.astype(F32).reshape(1, 8) @ w.astype(F32).reshape(3, 8).T
@@ -93,7 +93,7 @@ def answers_of(x: Any, packed: int = 1, **fields: Any) -> ClassifierHead:
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(("shape", "packed"), [((3, 4, 2, 3), 1), ((6, 4, 2, 3), 2), ((131, 2, 1, 1), 1)])
 def test_answers_are_the_numbers_of_each_image(ending: Ending, shape: tuple[int, ...], packed: int) -> None:
-    """In the order of channels, rows and columns."""
+    """In the order channels, rows, columns."""
     x = normal(shape, F32)
     scores, classes = run_operations([load_of(x, 0, packed), answers_of(x, packed, ending=ending)], x, packed=packed)
     flat = x.reshape(shape[0], -1)

@@ -1,4 +1,4 @@
-"""Softmax within a program against float64: over runs of channels and over rows, in one tile and in several."""
+"""Softmax in a program, compared with float64: over runs of channels and over rows, in one tile and in several."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SHAPES = [
     (6, 2, 3, 2, 4, 5),
     (21, 21, 1, 1, 3, 7),  # an odd number of channels
     (258, 2, 129, 1, 1, 1),  # two tiles and one pixel
-    (1536, 3, 256, 1, 1, 2),  # more than a bank of PSUM
+    (1536, 3, 256, 1, 1, 2),  # more than one bank of PSUM
     (2, 2, 1, 1, 2, 129),
     (512, 2, 128, 1, 3, 5),  # over tiles
     (64, 2, 32, 2, 40, 30),

@@ -1,4 +1,4 @@
-"""Values in SBUF and HBM: parts of them, their margins, and rooms that are made for them."""
+"""Values in SBUF and HBM: slices, margins, and allocated buffers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,13 +22,13 @@ from trninfer.kernels.program import Copies, Load, Placeholder, Program, Stage
 
 @pytest.fixture(autouse=True)
 def launch() -> Iterator[Launch]:
-    """A launch of nothing, on one image."""
+    """Return a launch of an empty program on one image."""
     with on("trn2"):
         yield Launch((hbm((1, 1, 1, 1)),), (hbm((1,)), None), hbm((128, 1)), Program((Stage((), 1),), 1, 1))
 
 
 def value_of(x: Any, margin: tuple[int, int, int, int] = (0, 0, 0, 0), packed: int = 1, heights: Any = ()) -> Value:
-    """[images, (image, channel), H, W] in tiles of `heights` partitions, with a margin of -1."""
+    """Return [images, (image, channel), H, W] as a value with tiles of `heights` partitions and a margin of -1."""
     images, lanes, rows, columns = x.shape
     top, left, bottom, right = margin
     around = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-1).swapaxes(0, 1)
@@ -38,7 +38,7 @@ def value_of(x: Any, margin: tuple[int, int, int, int] = (0, 0, 0, 0), packed: i
 
 
 def in_tiles(value: Value) -> Any:
-    """A value as [images, (image, channel), H, W]."""
+    """Return a value as [images, (image, channel), H, W]."""
     tiles = [value.inside(t).values for t in range(len(value.tiles))]
     return np.concatenate(tiles).swapaxes(0, 1)
 
@@ -52,7 +52,7 @@ def test_the_inside_has_as_much_of_the_margin_as_is_asked_for() -> None:
 
 
 def test_images_and_their_pictures() -> None:
-    """Five pictures, two packed, are three images, the last of which is half full."""
+    """Five pictures, packed in twos, are three images, the last of which is half full."""
     x = counted(3, 2 * 4, 3, 3)
     value = value_of(x, packed=2)
     assert (value.pictures, value.channels) == (6, 4)
@@ -97,7 +97,7 @@ def test_channels_that_follow_one_another() -> None:
 
 
 def test_a_room_has_zeros_around_it(launch: Launch) -> None:
-    """The inside is not written: NaN."""
+    """The interior is not written: NaN."""
     load = Load(name="l", channels=70, rows=3, columns=4, packed=2, margin=(1, 0, 2, 1))
     output = allocate_value(launch, load, 5, [128, 12])
     assert (output.images, output.pictures, output.channels, output.packed) == (3, 5, 70, 2)
@@ -110,7 +110,7 @@ def test_a_room_has_zeros_around_it(launch: Launch) -> None:
 
 
 def test_a_room_for_copies(launch: Launch) -> None:
-    """Partitions between the copies are zero too."""
+    """Partitions between the copies are also zero."""
     for stride, is_zero in ((4, False), (32, True)):
         resident = Placeholder(name="r", channels=4, rows=2, columns=2, heights=(4,), copies=Copies(3, 1, stride))
         (whole,) = allocate_value(launch, resident, 1, [4]).tiles
@@ -119,18 +119,19 @@ def test_a_room_for_copies(launch: Launch) -> None:
 
 
 def test_two_tiles_of_8_bits_take_turns(launch: Launch) -> None:
-    """By rows, so that a matmul reads both: the second is a row's columns behind the first."""
+    """The tiles alternate by rows, so that a matmul reads both: the second tile follows the first at a distance of one
+    row."""
     load = Load(name="l", channels=300, rows=3, columns=4, is_fp8=True)
     output = allocate_value(launch, load, 2, [100, 100, 100])
     assert output.pitches == (4, 0, 0) and output.dtype == nl.float8_e4m3
     first, second = (output.tiles[t].get_pattern() for t in range(2))
-    assert first == second and first[2][0] == 8  # a row of both
+    assert first == second and first[2][0] == 8  # a row of each tile
     assert allocate_value(launch, Load(name="l", channels=300, rows=3, columns=4), 2, [100] * 3).pitches == (0, 0, 0)
 
 
 @pytest.mark.parametrize("rows", [2, 5])
 def test_copies_are_moved_up(rows: int) -> None:
-    """Copy n begins n * 2 rows further down; what is moved beyond the last row is left as it was."""
+    """Copy n begins n * 2 rows further down; rows beyond the end keep their contents."""
     x = np.zeros((96, 1, rows, 3), np.float32)
     x[:32] = normal(32, 1, rows, 3)
     value = Value((tile(x),), ((0, 0, 0, 0),), None, 1, 32, rows, 3, 1, 1)

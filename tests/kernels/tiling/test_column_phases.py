@@ -1,4 +1,4 @@
-"""Columns in phases, with zeros around each."""
+"""Phases of columns, with zeros around each."""
 
 import pytest
 from trninfer.kernels.tiling.column_phases import ColumnPhases

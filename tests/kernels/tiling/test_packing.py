@@ -1,6 +1,6 @@
 """The geometry of packed weights: taps that share the partitions, and groups of channels on the diagonal.
 
-Where each weight is in the packed array, element by element, is in tests/models/test_layout.py.
+tests/models/test_layout.py checks the position of each weight in the packed array.
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def test_taps_that_share_the_partitions_fit_them(channels: int, kernel: tuple[in
         (42, (3, 3), Taps(3, 1, 42)),
         (43, (3, 3), Taps(2, 1, 43)),
         (40, (5, 5), Taps(3, 1, 40)),
-        (32, (5, 5), Taps(3, 1, 32)),  # not 4 and 1
+        (32, (5, 5), Taps(3, 1, 32)),  # rather than 4 and 1
         (64, (3, 3), Taps(2, 1, 64)),
         (65, (3, 3), Taps(1, 1, 65)),
         (300, (3, 3), Taps(1, 1, 300)),
@@ -84,7 +84,7 @@ def test_copies_begin_at_quarters_of_the_partitions(channels: int, rows: int) ->
     [
         (32, 3, Taps(3, 1, 32)),
         (33, 3, Taps(2, 1, 64)),
-        (16, 5, Taps(3, 1, 32)),  # not 4 and 1
+        (16, 5, Taps(3, 1, 32)),  # rather than 4 and 1
         (64, 3, Taps(2, 1, 64)),
         (65, 3, Taps(1, 1, 65)),
         (32, 1, Taps(1, 1, 32)),
@@ -121,16 +121,17 @@ def test_sections_hold_as_many_whole_groups_as_fit(groups: int, each_in: int, ea
     blocks = output_blocks(sections, 128)
     assert [channel for first, size in blocks for channel in range(first, first + size)] == list(range(channels[1]))
     starts = {section.first_out for section in sections}
-    for first, size in blocks:  # none crosses into the next section
+    for first, size in blocks:  # no block extends into the next section
         assert 1 <= size <= 128 and not starts & set(range(first + 1, first + size))
 
 
 def test_the_layout_of_a_grouped_convolution_is_that_of_a_section() -> None:
-    """32 groups of 4 channels to 4 are one section of 128; 3 of 50 to 20 are two, whose rows are 100."""
+    """32 groups that map 4 channels to 4 form one section of 128; 3 groups that map 50 to 20 form two sections with 100
+    rows."""
     layout = packed_layout(128, 128, (3, 3), 32, 128)
     assert (len(layout.sections), layout.rows, layout.steps, layout.taps.count) == (1, 128, 9, 1)
     layout = packed_layout(150, 60, (3, 3), 3, 128)
     assert [section.channels_in for section in layout.sections] == [100, 50]
     assert (layout.rows, layout.steps) == (100, 9)
-    layout = packed_layout(3, 64, (7, 7), 1, 128)  # 3 x 7 columns do not fit with all rows: 7 rows of 18 partitions
+    layout = packed_layout(3, 64, (7, 7), 1, 128)  # 3 x 7 taps do not fit, so 7 rows of taps take 18 partitions each
     assert layout.taps == Taps(7, 1, 18) and layout.steps == 7 and layout.rows == 6 * 18 + 3

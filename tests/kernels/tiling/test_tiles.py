@@ -47,7 +47,7 @@ def test_row_groups_cover_the_rows_and_fill_the_partitions(rows: int, rows_per_p
 
 @given(st.integers(1, 2), st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_a_reshaped_view_is_what_reshape_makes(partitions: int, free: list[int], data: st.DataObject) -> None:
-    """Without `reshape` where there is one partition, whose view the back end of the compiler refuses."""
+    """A single partition is viewed without `reshape`, whose view the back end of the compiler rejects."""
     left, wanted = math.prod(free), []
     while left > 1:
         wanted.append(data.draw(st.sampled_from([each for each in range(1, left + 1) if left % each == 0])))
@@ -65,7 +65,8 @@ def test_a_reshaped_view_is_what_reshape_makes(partitions: int, free: list[int],
 
 
 def test_many_partitions_ask_for_hardware_descriptors_whatever_the_batch() -> None:
-    """An image of a batch of 1 is an argument, which the compiler would leave to GpSimd; a single row is prepared."""
+    """The image of a batch of 1 is an argument, which the compiler would assign to GpSimd; a single row is converted
+    first."""
 
     @nki.jit
     def moved(image, row):

@@ -1,4 +1,4 @@
-"""Multiplying zeros while the first loads are on their way."""
+"""Multiplying zeros during the first loads."""
 
 import warnings
 
@@ -17,7 +17,7 @@ from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 @nki.jit
 def multiply(a, b, warmed):  # type: ignore[no-untyped-def]
-    """a.T @ b on top of warmed-up zeros, or not."""
+    """Compute a.T @ b, with or without warming up on zeros."""
     bank = None
     if warmed:
         room = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
@@ -51,7 +51,7 @@ def test_the_first_matmuls_run_at_the_full_clock() -> None:
     cold, warm = (simulator.run(multiply, *zeros, warmed=warmed, target="trn2").latency_us for warmed in (False, True))
     assert warm < cold
     cold, warm = (simulator.run(multiply, *zeros, warmed=warmed, target="trn1").latency_us for warmed in (False, True))
-    assert warm == cold  # whose clock never changes
+    assert warm == cold  # on a chip with a constant clock
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 128])
@@ -72,7 +72,7 @@ def test_zeros_are_no_single_column_of_16_bits(partitions: int) -> None:
 
 
 def test_sections_of_a_convolution_name_no_tensor_alike() -> None:
-    side, channels = 64, 256  # of each of two groups
+    side, channels = 64, 256  # for each of two groups
     x = simulator.TensorSpec((1, 2 * channels, side, side), "bfloat16")
     packed = pack_conv2d(np.zeros((2 * channels, channels, 3, 3), ml_dtypes.bfloat16), np.zeros(2 * channels), 2)
     specs = [simulator.TensorSpec(each.shape, each.dtype.name) for each in packed]

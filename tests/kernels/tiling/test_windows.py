@@ -1,4 +1,4 @@
-"""Windows that slide over images, against an enumeration of what they read."""
+"""Sliding windows over images, compared with an enumeration of the positions they read."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ from trninfer.kernels.tiling.windows import (
 
 @st.composite
 def sweeps(draw: st.DrawFn, most: int = 40) -> Sweep:
-    """Windows of an axis that they fit."""
+    """Draw an axis and windows that fit in it."""
     size, stride, dilation = draw(st.integers(1, 9)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
     before, after = draw(st.integers(0, 5)), draw(st.integers(0, 5))
     extent = max(1, (size - 1) * dilation + 1 - before - after) + draw(st.integers(0, most))
@@ -39,7 +39,7 @@ def sweeps(draw: st.DrawFn, most: int = 40) -> Sweep:
 
 
 def positions(sweep: Sweep, outputs: range, taps: range) -> list[int]:
-    """All positions that some outputs read, by the definition of a sweep."""
+    """Return all positions that some outputs read, by the definition of a sweep."""
     return [i * sweep.stride - sweep.before + j * sweep.dilation for i in outputs for j in taps]
 
 
@@ -47,7 +47,7 @@ def positions(sweep: Sweep, outputs: range, taps: range) -> list[int]:
 def test_as_many_outputs_as_windows_begin(
     extent: int, size: int, stride: int, dilation: int, after: int, ceil_mode: bool
 ) -> None:
-    """With `ceil_mode` one more may hang over the padding, if it begins before that."""
+    """With `ceil_mode`, one more window may extend beyond the padding if it begins before the end."""
     before, reach = 2, (size - 1) * dilation + 1
     assume(after < reach <= extent + before + after)
     starts = [start for start in range(0, extent + before + after, stride) if start + reach <= extent + before + after]
@@ -108,7 +108,7 @@ def test_a_window_that_is_too_wide_is_refused() -> None:
 
 @pytest.fixture(autouse=True)
 def _core() -> Iterator[None]:
-    """What takes the instructions of these tests."""
+    """Record the instructions of these tests."""
     with on("trn2"):
         yield
 
@@ -116,7 +116,7 @@ def _core() -> Iterator[None]:
 @pytest.mark.parametrize("between", [(5,), (2, 3)])
 @pytest.mark.parametrize("fill", [0.0, -7.0])
 def test_images_are_loaded_with_their_padding(between: tuple[int, ...], fill: float) -> None:
-    """Some rows with three below and two above; all columns, one before and two after."""
+    """Some rows with three rows of padding below or two above; all columns, with one before and two after."""
     images = counted(3, *between, 6, 7)
     columns = Span(-1, 10, 1, 2)
     for rows, inside, around in ((Span(2, 7, 0, 3), slice(2, 6), (0, 3)), (Span(-2, 5, 2, 0), slice(0, 3), (2, 0))):
@@ -141,7 +141,7 @@ def test_a_tap_reads_every_so_many_rows_and_columns() -> None:
 @pytest.mark.parametrize("taps", [1, 2, LONG_FOLD - 1, LONG_FOLD, 11])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (3, 2)])
 def test_folds(op: str, function: Any, taps: int, stride: int, dilation: int) -> None:
-    """Of rows and of columns, by a chain of instructions or by one reduction."""
+    """Over rows and over columns, by a chain of instructions or by one reduction."""
     reach = (taps - 1) * dilation + 1
     extent = reach + 2 * stride  # three outputs
     sweep = make_sweep("rows", extent, Window(taps, stride, dilation))

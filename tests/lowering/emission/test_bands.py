@@ -1,4 +1,4 @@
-"""Rows that a band reads, against counting what each output row reaches."""
+"""The rows that a band reads, compared with a count of the rows that each output row depends on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def node_of(operation: Operation, rows: int) -> Node:
 
 @st.composite
 def moving(draw: st.DrawFn) -> Node:
-    """A convolution or a pool of any movement along the rows."""
+    """Draw a convolution or a pool with any stride and padding along the rows."""
     rows = draw(st.integers(1, 30))
     kernel, stride, dilation = draw(st.integers(1, 5)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
     top, bottom = draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
@@ -63,7 +63,7 @@ def moving(draw: st.DrawFn) -> Node:
 
 
 def read_by(node: Node, row: int) -> Iterator[int]:
-    """The rows of the input, of its padding too, that an output row reads."""
+    """Return the rows of the padded input on which an output row depends."""
     operation = node.operation
     assert isinstance(operation, (Convolution, MaxPool))
     pool_size = getattr(operation, "pool_size", 1)
@@ -86,7 +86,7 @@ def test_a_band_reads_all_that_its_rows_reach_and_no_more(node: Node, data: st.D
             reach.inside  # noqa: B018
         return
     start, last = reach.inside
-    # The band's own outputs reach just the rows that it is given and its padding.
+    # The band's own outputs depend exactly on the given rows and the padding.
     inner = node_of(band, last - start)
     again = reach_of(inner, (0, band.rows))
     assert (again.first + start, again.end + start) == (reach.first, reach.end)
@@ -112,7 +112,7 @@ def test_operations_of_a_whole_image_are_not_cut() -> None:
     image = {"name": "a", "channels": 4, "rows": 8, "columns": 5, "sources": ((-1,),)}
     whole = [
         AveragePool(**{**image, "rows": 1}, kernel=(8, 5)),
-        AveragePool(**image, kernel=(3, 1), padding=(1, 0, 1, 0)),  # means of two rows at the border
+        AveragePool(**image, kernel=(3, 1), padding=(1, 0, 1, 0)),  # averages of two rows at the border
         AveragePool(**image, kernel=(2, 2), ceil_mode=True),
         Affine(**image, by_element=True),
         *(one_row(**{**image, "rows": 1}) for one_row in (Affine, Slope)),
@@ -146,14 +146,14 @@ def test_a_value_has_the_rows_that_any_reader_needs() -> None:
     plan = BandPlan(graph, 0, last, (4, 8))
     assert [plan.rows[number] for number in range(last)] == [(2, 10), (4, 8), (4, 8), (4, 8)]
     assert plan.reaches[0].inside == (1, 11)
-    # The sum reads rows 4 to 7 of values of which one is there from row 2 on.
+    # The sum reads rows 4 to 7 of both values, one of which is stored from row 2 on.
     assert windows_of(graph, last - 1, plan, 0) == (((0, 4),), ((2, 6),))
 
 
 @pytest.mark.parametrize("bands", [2, 3, 8])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_parts_of_an_operand_from_different_rows_on(bands: int, batch: int) -> None:
-    """Of the first part more rows are there, which the second reads."""
+    """More rows of the first operand are stored, because the second layer reads them."""
     layers = [
         conv("a", 3, 40, 3),
         conv("b", 40, 100, 3),
@@ -176,7 +176,7 @@ def test_a_value_that_goes_around_is_padded_as_a_whole() -> None:
 
 @pytest.mark.parametrize("border", [Border.NUMBER, Border.EDGE, Border.REFLECT])
 def test_a_padded_value_by_its_own_rows_has_them_in_each_band(border: Border) -> None:
-    """Of its border those rows are copies of rows that the band has."""
+    """The border rows are copies of rows that the band contains."""
     node = node_of(Pad(name="a", channels=4, rows=40, columns=5, padding=(3, 0, 5, 0), border=border), 32)
     assert can_band(node)
     own = 1 if border is Border.NUMBER else 2

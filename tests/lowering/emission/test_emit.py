@@ -1,4 +1,4 @@
-"""Programs of graphs, by schedules of stages, bands of rows, and values in HBM."""
+"""Programs of graphs with stages, bands of rows, and values in HBM."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trninfer.simulator import CapacityError
 
 
 def runs_of(graph: Graph) -> list[tuple[int, int]]:
-    """The runs of nodes between borders that can run in bands."""
+    """Return the ranges of nodes between borders that can run in bands."""
     ends = borders(graph)
     runs = [(first + 1, last + 1) for first, last in zip([-1, *ends], ends)]
     return [(first, end) for first, end in runs if can_run_in_bands(graph, first, end)]
@@ -41,7 +41,7 @@ def runs_of(graph: Graph) -> list[tuple[int, int]]:
 
 @st.composite
 def schedules(draw: st.DrawFn, graph: Graph, decisions: Decisions) -> Decisions:
-    """Decisions with a schedule of a graph: some regions between borders, some values in HBM, some stages."""
+    """Draw decisions with a schedule for a graph: regions between borders, values in HBM, and stages."""
     count = len(graph.nodes)
     regions: list[Region] = []
     is_packed = bool(decisions.value(Kind.PACK_IMAGES))
@@ -85,7 +85,7 @@ def test_any_schedule_computes_what_the_golden_model_does(
     )
     try:
         decisions = applicable(network, flags, batch)
-    except Unsupported:  # too many channels to be laid out anew
+    except Unsupported:  # too many channels to rearrange
         reject()
     graph = pipeline_of(model_of(network), dtype).run(decisions)[-1][1]
     decisions = data.draw(schedules(graph, decisions))
@@ -93,7 +93,7 @@ def test_any_schedule_computes_what_the_golden_model_does(
     event(f"{len(decisions.of(Kind.BANDS))} regions")
     try:
         assert_right(network, decisions, batch, dtype)
-    except (Unsupported, CapacityError):  # of SBUF, for which the search rejects a launch when it prices it
+    except (Unsupported, CapacityError):  # too large for SBUF, so the search would reject the launch when estimating it
         event("does not fit")
 
 
@@ -102,7 +102,7 @@ def emitted(graph: Graph, schedule: Schedule, pictures: int = 6) -> Program:
 
 
 def three() -> Graph:
-    """Two convolutions with a pool between them, and the scores."""
+    """Return two convolutions with a pool between them, and the scores."""
     layers = [conv("a", 3, 8, 3), Pool("b", "max", (2, 2), (2, 2)), conv("c", 8, 4, 3)]
     return graph_of(ending_in_dense((3, 20, 12), layers))
 
@@ -116,7 +116,7 @@ def test_nodes_of_one_stage_are_its_operations() -> None:
     assert kinds_of(program) == [Convolution, MaxPool, Convolution, DenseHead]
     assert [operation.sources for operation in program.operations] == [((-1,),), ((0,),), ((1,),), ((2,),)]
     assert [stage.at_once for stage in program.stages] == [4]
-    assert emitted(three(), Schedule((StageOf(4, 40),))).stages[0].at_once == 6  # not more than there are
+    assert emitted(three(), Schedule((StageOf(4, 40),))).stages[0].at_once == 6  # at most as many as exist
 
 
 def test_a_value_that_a_later_stage_reads_has_a_room_for_the_batch() -> None:
@@ -146,7 +146,7 @@ def test_values_in_hbm_are_stored_and_loaded() -> None:
     for number in (0, 1):
         nodes[number] = replace(nodes[number], memory=Memory.HBM)
     program = emitted(graph.with_nodes(nodes), Schedule((StageOf(4, 1),)))
-    # A convolution writes to HBM and reads from it by itself; a pool is stored, and what it reads loaded.
+    # A convolution writes to and reads from HBM itself; a pool is stored, and its input is loaded.
     assert kinds_of(program) == [Buffer, Convolution, Load, Buffer, MaxPool, Store, Convolution, DenseHead]
     first, _, load, second, pool, store, last, _ = program.operations
     assert isinstance(first, Buffer) and isinstance(second, Buffer)
@@ -216,7 +216,7 @@ def test_a_stage_for_the_whole_batch_after_one_image_at_a_time(batch: int) -> No
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("side", [11, 13])  # above 2,048 numbers an output is laid out by way of HBM
+@pytest.mark.parametrize("side", [11, 13])  # an output with more than 2,048 numbers is rearranged through HBM
 def test_an_input_may_be_an_output_too(side: int, batch: int) -> None:
     count = 16 * side * side
     network = ending_in_dense((16, side, side), [])

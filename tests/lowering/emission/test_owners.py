@@ -1,4 +1,4 @@
-"""Which operation each instruction of a launch belongs to."""
+"""The operation of each instruction in a launch."""
 
 import numpy as np
 from lowered import decided, tensor_spec

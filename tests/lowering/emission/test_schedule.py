@@ -1,4 +1,4 @@
-"""Which stage and region a node runs in."""
+"""The stage and region of a node."""
 
 from trninfer.lowering.emission.schedule import Region, Schedule, StageOf
 

@@ -1,4 +1,4 @@
-"""Zeros that the Tensor Engine multiplies where it waits."""
+"""Zeros that the Tensor Engine multiplies while it waits."""
 
 import tempfile
 from dataclasses import replace
@@ -37,7 +37,7 @@ def imported(seed: int) -> Model:
 
 
 def with_zeros(model: Model, decisions: Decisions, batch: int, counts: list[int]) -> Decisions:
-    """Decisions with zeros before each convolution, `counts` in turn."""
+    """Return decisions with `counts` multiplications of zeros before the convolutions, in order."""
     plan = decided(model, decisions, batch)
     numbers = [n for n, each in enumerate(plan.program.operations) if isinstance(each, Convolution)]
     zeros = tuple((number, counts[n % len(counts)]) for n, number in enumerate(numbers))
@@ -106,7 +106,7 @@ def test_what_is_foreseen_fills_waits_alone() -> None:
     zeros, foreseen = zeros_of(plan.program, run)
     assert zeros and foreseen < before
     first = next(n for n, each in enumerate(plan.program.operations) if isinstance(each, Convolution))
-    assert first not in dict(zeros)  # which has zeros of its own
+    assert first not in dict(zeros)  # it has separate zeros
 
 
 def test_zeros_of_two_rounds_are_added_up() -> None:

@@ -1,4 +1,4 @@
-"""The loads of an operation's weights, against what each output tile reads."""
+"""The loads of an operation's weights, compared with the weights that each output tile reads."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def test_every_unit_is_loaded_once_before_it_is_needed(
         for unit in load.units:
             assert unit.first == first and unit.elements == matrices * columns[unit.out_tile]
             assert rows[unit.in_tile] == load.rows
-            assert unit.out_tile >= load.out_tile  # it comes with the first tile that needs any of it
+            assert unit.out_tile >= load.out_tile  # loaded with the first tile that needs any part of it
             first += unit.elements
             found.append((unit.out_tile, unit.in_tile))
         assert len(load.units) == 1 or load.elements * item_bytes <= LOAD_BYTES
@@ -48,7 +48,7 @@ def test_large_tiles_are_loads_of_their_own() -> None:
 
 @given(st.integers(1, 6), st.integers(1, 100), st.integers(1, 100))
 def test_groups_read_the_tiles_of_their_channels(groups: int, each_in: int, each_out: int) -> None:
-    """By the matrix of a grouped convolution, which has ones where an output reads an input."""
+    """Compared with the matrix of a grouped convolution, which has ones where an output reads an input."""
     matrix = np.kron(np.eye(groups), np.ones((each_out, each_in)))
     rows = tile_sizes(groups * each_in, 128)
     columns = tile_sizes(groups * each_out, 128)
@@ -70,7 +70,7 @@ def test_without_groups_all_tiles_are_read(rows: list[int]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([1, 24, 128]), st.integers(1, 2000)), max_size=9), st.sampled_from([2, 4]))
 def test_small_loads_share_a_dma(sizes: list[tuple[int, int]], item_bytes: int) -> None:
-    """Every load has a place of its own in a run of whole partitions, and runs follow one another without gaps."""
+    """Every load has a separate position in a run of whole partitions, and runs follow one another without gaps."""
     loads = [WeightLoad(0, rows, (Unit(0, 0, 0, elements),)) for rows, elements in sizes]
     found = placed(loads, 5, SHARED_BYTES // item_bytes)
     assert [(load.rows, load.units) for load in found] == [(load.rows, load.units) for load in loads]

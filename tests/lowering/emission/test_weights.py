@@ -1,4 +1,5 @@
-"""Weights and constants as kernels load them: every number once, where its load, unit and partition say."""
+"""Weights and constants as kernels load them: every number occurs once, at the position of its load, unit and
+partition."""
 
 from dataclasses import replace
 
@@ -42,7 +43,7 @@ FLAGS = st.builds(
 @settings(max_examples=40)
 @given(NETWORKS, FLAGS)
 def test_every_weight_is_there_once(network: Network, flags: Decisions) -> None:
-    """A value of a layer's filters is in its array as often as images, or rows of an image, share the filters."""
+    """A value of a layer's filters occurs once for each image, or row of an image, that has a copy of the filters."""
     layout = pipeline_of(model_of(network)).lower(applicable(network, flags, 16))
     graph = layout.graph
     whole = layout.weights(FLOAT32)
@@ -60,7 +61,7 @@ def test_every_weight_is_there_once(network: Network, flags: Decisions) -> None:
         own, laid_out = (numbers[numbers != 0] for numbers in (node.filters.make(), whole[places]))
         assert len(laid_out) == times * len(own), operation
         np.testing.assert_array_equal(np.unique(laid_out), np.unique(own))
-    assert not whole[left[left >= 0]].any()  # the rest pads runs of loads with fewer partitions
+    assert not whole[left[left >= 0]].any()  # the rest pads runs whose loads have fewer partitions
 
 
 def _places(load: WeightLoad) -> np.ndarray:
@@ -72,7 +73,7 @@ def _places(load: WeightLoad) -> np.ndarray:
 @settings(max_examples=40)
 @given(NETWORKS, FLAGS)
 def test_every_number_has_a_column(network: Network, flags: Decisions) -> None:
-    """Biases are on the partitions of their outputs, for each packed image; those of the scores along the columns."""
+    """Biases are on the partitions of their outputs, for each packed image; biases of scores are along the columns."""
     layout = pipeline_of(model_of(network)).lower(applicable(network, flags, 16))
     columns = layout.constants()
     assert columns.shape == (PARTITIONS, layout.columns) and columns.dtype == np.float32
@@ -150,7 +151,7 @@ def test_nothing_is_copied_before_it_is_asked_for() -> None:
 
 
 def test_an_image_of_phases_has_weights_of_its_own() -> None:
-    """Filters of one tap are of one tap of the phases too, but of four times the channels."""
+    """Filters with one tap have one tap in the phases, too, but four times the channels."""
     pipeline = pipeline_of(model_of(ending_in_dense((130, 5, 5), [Conv2d("a", 130, 4, (1, 1), stride=(2, 2))])))
     plain, phases = (pipeline.lower(decide(splits_phases=splits)) for splits in (False, True))
     assert plain.arrangement != phases.arrangement and plain.numbers < phases.numbers
