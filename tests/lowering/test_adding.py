@@ -1,4 +1,4 @@
-"""The example of docs/adding.md, a new kind of layer, as it stands there."""
+"""The example in docs/adding.md, a new kind of layer, as printed there."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^`((?:\w+/)+\w+)\.py`[:;].*?\n+```python\n(.*?)^```", re.M 
 
 
 def load(name: str, source: str) -> ModuleType:
-    """A module of the package, from its text."""
+    """Load a module of the package from its source text."""
     module = ModuleType(name)
     module.__package__ = name.rpartition(".")[0]
     sys.modules[name] = module
@@ -30,7 +30,7 @@ def load(name: str, source: str) -> ModuleType:
 
 @pytest.fixture
 def files() -> Iterator[dict[str, str]]:
-    """The files of the example, by module; what they register goes with the test."""
+    """Return the files of the example by module; what they register is removed after the test."""
     found = {f"trninfer.{name.replace('/', '.')}": source for name, source in BLOCK.findall(PAGE.read_text("utf-8"))}
     known = dict(RULES)
     yield found

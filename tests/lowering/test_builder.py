@@ -1,4 +1,4 @@
-"""Lowering rules: one for each kind of layer, and what a builder does for them."""
+"""Lowering rules, one for each kind of layer, and the builder's helpers for them."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_rules_are_for_kinds_of_layers() -> None:
 
 
 def builder_of(*layers: Layer, others: tuple[NamedOutput, ...] = ()) -> GraphBuilder:
-    """A builder that has run the rules of some layers of a network that goes on with a dense layer."""
+    """Return a builder that has applied the rules of some layers, in a network that continues with a dense layer."""
     network = replace(ending_in_dense((3, 6, 5), list(layers)), others=others)
     model = model_of(network)
     builder = GraphBuilder.start(model, np.dtype(np.float32), network.input.shape)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def test_a_gather_lays_channels_out_as_they_are_named() -> None:
     node = builder.nodes[-1]
     assert node.kind == "channel_shuffle" and node.filters is not None
     np.testing.assert_array_equal(node.filters.make()[:, :, 0, 0], np.eye(4)[[0, 2, 1, 3]])
-    builder.gather("a")  # which has a row of its own already
+    builder.gather("a")  # it already has a separate row
     assert (builder.nodes[-1].name, builder.nodes[-1].kind) == ("a", "gather")
 
 

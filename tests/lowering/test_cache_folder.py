@@ -1,4 +1,4 @@
-"""The folder of caches, for users without a home folder too."""
+"""The folder of caches, also for users without a home folder."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""Settings of planning: the room that a launch has, and what its planners are made of."""
+"""Settings of planning: the SBUF budget of a launch, and the components of planners."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ GRAPH = graph_of(ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_launch_leaves_an_eighth_of_sbuf_and_room_for_an_identity(target: str) -> None:
-    """The compiler's own transposes multiply with a matrix of 128 numbers of 16 bits a partition."""
+    """The compiler's transposes multiply by a matrix of 128 16-bit numbers per partition."""
     usable = TARGETS[target].usable_sbuf_bytes
     budget_bytes = LoweringConfig(target, 4, cache=PlanCache(None)).budget_bytes
     assert usable - budget_bytes == pytest.approx(0.12 * usable + 2 * PARTITIONS, abs=1)

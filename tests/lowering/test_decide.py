@@ -1,4 +1,4 @@
-"""Plans made by another process: what it is given, what it answers, and what is said where it fails."""
+"""Plans computed by another process: its input, its output, and the messages if it fails."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ON_TWO = replace(REQUEST, config=replace(CONFIG, target="trn3", cores=2), pictur
 
 @dataclass(frozen=True)
 class Small(LoweringConfig):
-    """Settings of a chip that has 1000 bytes for a launch."""
+    """Settings of a chip with 1000 bytes of SBUF for a launch."""
 
     budget_bytes: int = 1000
 
 
 def planned_here(request: PlanRequest) -> TuningRecord:
-    """The plan that this process makes."""
+    """Return the plan that this process computes."""
     config = replace(request.config, cache=PlanCache(None))
     plan = LaunchPlanner(request.graph, config, request.most).plan(request.pictures)
     return TuningRecord(plan.decisions, plan.nanoseconds, plan.instructions)
@@ -63,7 +63,7 @@ def test_a_graph_is_sent_without_its_numbers() -> None:
 
 
 def answered(request: PlanRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """What `main` prints in this process."""
+    """Return the output of `main` in this process."""
     given = pickle.dumps(request.hollow())
     printed = io.StringIO()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given)))
@@ -86,7 +86,7 @@ def test_why_there_is_no_plan_comes_through(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Interpreter:
-    """A stand-in for Python that prints so much and ends with a status."""
+    """A stand-in for Python that prints a given text and ends with a given status."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = folder / "python"
@@ -111,7 +111,8 @@ def test_what_another_process_answers_is_told_in_a_line(tmp_path: Path, monkeypa
 
 
 def test_the_other_process_searches_where_this_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With PYTHONSAFEPATH no entry for the current folder leads the path: the first one is where the package is."""
+    """With PYTHONSAFEPATH, the path does not begin with the current folder: its first entry is the folder of the
+    package."""
     package = str(Path(trninfer.__file__).resolve().parent.parent)
     monkeypatch.setattr(sys, "path", [package, *sys.path])
     monkeypatch.setenv("PYTHONPATH", package)

@@ -1,4 +1,4 @@
-"""Decisions: the same launch again, without pricing anything."""
+"""Decisions: the same launch can be lowered again without estimating costs."""
 
 import json
 from typing import Any
@@ -74,7 +74,8 @@ def test_a_choice_takes_the_place_of_another_of_its_kind_and_node() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "batch"), [("digits-cnn", 1), ("residual", 3)])
 def test_a_launch_is_lowered_again_by_its_decisions(name: str, batch: int) -> None:
-    """What the search found is what its decisions say, form and copies included; and it is right."""
+    """The decisions describe the result of the search completely, including forms and copies, and the results are
+    correct."""
     model = residual() if name == "residual" else load_model(name)
     forms = (Form.PAIRS, Form.SQUARES)
     plan = planned(model, batch, forms=forms)

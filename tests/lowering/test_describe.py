@@ -1,4 +1,4 @@
-"""Words for how layers multiply their filters."""
+"""Descriptions of how layers multiply their filters."""
 
 from dataclasses import replace
 from typing import Any

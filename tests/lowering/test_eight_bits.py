@@ -1,4 +1,4 @@
-"""Which weights and values are in 8 bits, and by which scales."""
+"""Which weights and values are stored in 8 bits, and with which scales."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def test_layers_of_factors_have_no_weights() -> None:
 
 
 def test_values_that_only_such_layers_read_are() -> None:
-    """Not those that a depthwise layer, a pool or a dense last layer reads, and not the value of a gelu."""
+    """The exceptions are values that a depthwise layer, a pool or a final dense layer reads, and the value of a
+    gelu."""
     assert sorted(names(graph_of(), of_values=True)) == ["b", "d", "first"]
     assert sorted(names(graph_of(are_all=True), of_values=True)) == ["b", "d", "f", "first"]
     assert names(graph_of(values=False), of_values=True) == []
@@ -84,7 +85,7 @@ def test_the_largest_weight_of_a_channel_is_the_largest_number() -> None:
 
 def test_scales_take_the_operands_in_and_the_value_out() -> None:
     graph = graph_of()
-    node = node_of(graph, "d")  # reads c in bfloat16, adds b, and its value is that of the sum
+    node = node_of(graph, "d")  # reads c in bfloat16 and adds b; its value is the sum
     assert node.filters is not None
     weights = scales_of_weights(node.filters.make())
     own, added = (np.float32(HEADROOM * SEEN[name] / LARGEST) for name in ("sum", "b"))
@@ -135,7 +136,7 @@ def test_any_largest_magnitude_has_a_scale(largest: float) -> None:
 
 
 def _error_by(layers: tuple[Layer, ...], decisions: Decisions) -> float:
-    """The largest error of a launch by some decisions, as a share of the largest score."""
+    """Return the largest error of a launch with the given decisions, as a share of the largest score."""
     model = model_of(Network("n", picture(3, 16, 16), layers, (), Output("values")))
     x = np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32)
     largest: dict[str, float] = {}
@@ -162,7 +163,7 @@ def _error_by(layers: tuple[Layer, ...], decisions: Decisions) -> float:
 @pytest.mark.parametrize(("wide", "pool"), [(64, 2), (64, 1), (160, 1)])
 @pytest.mark.parametrize("pads", [False, True])
 def test_packed_rows_have_the_scales_of_their_channels(packs_rows: bool, wide: int, pool: int, pads: bool) -> None:
-    """Also where a pool has been split off its convolution, and rows are packed in the input alone."""
+    """Also if a pool has been split off its convolution, or if rows are packed only in the input."""
     channels = 40 if pads else 64
     layers = (
         Conv2d("first", 3, channels, (3, 3), (1, 1, 1, 1), activation="relu"),
@@ -196,7 +197,7 @@ def test_values_in_hbm_and_in_bands_keep_their_scales(decisions: Decisions) -> N
 
 @pytest.mark.parametrize("largest", [0.0, 1e-45, 1e-38, np.inf, np.nan])
 def test_what_nothing_can_be_divided_by_is_no_scale(largest: float) -> None:
-    """Zeros, numbers that are nearly none, and what is not finite."""
+    """Zeros, tiny numbers, and numbers that are not finite."""
     model = model_of(Network("n", picture(3, 8, 8), LAYERS, labels(5)))
     graph = lower_layers(model, BFLOAT16, EightBits(lambda name: largest, values=True))
     for name in ("first", "d"):
@@ -206,7 +207,7 @@ def test_what_nothing_can_be_divided_by_is_no_scale(largest: float) -> None:
 
 
 def _largest_of(activation: str, parameters: tuple[float, ...], seen: float) -> float | None:
-    """The largest magnitude that the value of a layer is scaled for, or None if it has no scale."""
+    """Return the largest magnitude that the scale of a layer's value allows, or None if it has no scale."""
     layers = (
         Conv2d("first", 3, 16, (3, 3), (1, 1, 1, 1), activation="relu"),
         Conv2d("a", 16, 24, (1, 1), activation=activation, activation_parameters=parameters),

@@ -1,4 +1,4 @@
-"""The quickest launch of some nodes: found, remembered, shared by two cores, shown."""
+"""The fastest launch of some nodes: search, cache, two cores, and display."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ F4 = np.dtype(np.float32)
 
 @dataclass(frozen=True)
 class Limited(LoweringConfig):
-    """Settings of a chip that has `budget_bytes` for a launch."""
+    """Settings of a chip with `budget_bytes` of SBUF for a launch."""
 
     budget_bytes: int = ROOM
 
@@ -52,13 +52,13 @@ CACHE, OF_TWO = PlanCache(None), PlanCache(None)
 
 @pytest.fixture(scope="module")
 def one() -> LaunchPlanner:
-    """A planner for one core, whose plans all tests share."""
+    """Return a planner for one core, whose plans all tests share."""
     return planner(cache=CACHE)
 
 
 @pytest.fixture(scope="module")
 def plans(one: LaunchPlanner) -> dict[int, LaunchPlan]:
-    """The launches of batches of some sizes."""
+    """Return the launches of batches of the given sizes."""
     return {pictures: one.plan(pictures) for pictures in (1, 6)}
 
 
@@ -81,7 +81,7 @@ def test_a_plan_is_quicker_than_the_plainest_launch(plans: dict[int, LaunchPlan]
 
 
 def refusing(made: LaunchPlanner, monkeypatch: pytest.MonkeyPatch) -> LaunchPlanner:
-    """A planner that can walk nothing."""
+    """Return a planner for which every simulation fails."""
 
     def refuse(*_: object) -> None:
         raise AssertionError("priced")
@@ -143,7 +143,7 @@ def test_what_no_room_holds_is_told() -> None:
 
 
 def shapes_of(network: Network) -> set[str]:
-    """The rows that the candidates for a network pack."""
+    """Return the packed rows of the candidates for a network."""
     candidates = Candidates(Pipeline(graph_of(network), (), ROOM), CostModel("trn2", 4), 1)
     shapes = candidates.shapes()
     return {each.value(Kind.PACK_ROWS, default="") for each in shapes}
@@ -166,7 +166,7 @@ def test_rows_are_packed_with_their_expansions_where_they_can_be_or_not_at_all()
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Decisions]:
-    """The candidates that searches walk, in their order."""
+    """Return the candidates that searches simulate, in order."""
     found: list[Decisions] = []
     walk = Search.try_out
 
@@ -198,9 +198,7 @@ def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Deci
     plan = planner(few).plan(1)
     copied = plan.decisions.of(Kind.COPIES)
     assert set(copied) == {id_of(plan.graph, "b"), id_of(plan.graph, "c")}
-    assert any(
-        each.of(Kind.COPIES) for each in tried[:2]
-    )  # by the prices of single operations, before anything was walked
+    assert any(each.of(Kind.COPIES) for each in tried[:2])  # from the costs of single operations, before any simulation
     assert all(convolution_of(plan.graph, name).taps.count > 1 for name in "bc")
     assert Pipeline(few, (), ROOM).launch(plan.decisions, 1).program == plan.program
 
@@ -213,7 +211,8 @@ def test_one_picture_takes_no_longer_than_two_or_four(channels: int, side: int) 
     network = ending_in_dense((3, side, side), [*layers])
     tried = planner(replace(graph_of(network), is_whole=True))
     one, *more = (tried.plan(pictures).nanoseconds for pictures in (1, 2, 4))
-    assert all(one <= 1.02 * each for each in more), (one, more)  # a blank picture is not quite a picture
+    # a launch that includes a blank picture may differ slightly
+    assert all(one <= 1.02 * each for each in more), (one, more)
 
 
 def test_a_batch_that_fits_is_planned_without_one_picture() -> None:

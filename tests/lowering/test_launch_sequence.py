@@ -1,4 +1,4 @@
-"""How networks are cut into launches, what goes through HBM, and which images lie side by side."""
+"""Dividing networks into launches, values passed through HBM, and packed images."""
 
 import re
 from dataclasses import replace
@@ -45,9 +45,9 @@ def _plan(model: Model, dtype: str = "float32", most: int = 50_000) -> LaunchSeq
 
 
 def test_images_lie_side_by_side_where_channels_are_few() -> None:
-    """As many as there are, or as fit on the partitions: fewer where layers have more channels."""
+    """As many as exist or fit on the partitions; fewer if layers have more channels."""
     (segment,) = _plan(load_model("digits-cnn"), "bfloat16").segments
-    assert segment.plan(1).program.packed <= 2  # as two are, where that is quicker for one
+    assert segment.plan(1).program.packed <= 2  # like those for two pictures, if that is faster for one
     assert segment.plan(2).program.packed == 2
     plan = segment.plan(16)
     packed = [node.operation.packed for node in plan.graph.nodes]
@@ -69,7 +69,8 @@ def test_a_residual_network_is_one_launch_whose_sums_are_in_its_convolutions() -
 
 @pytest.mark.parametrize("share", [0.4, 0.7])
 def test_a_budget_of_instructions_cuts_between_blocks(share: float) -> None:
-    """Each launch goes as far as the budget allows: with what the next one has up to its first border, it passes."""
+    """Each launch extends as far as the budget allows: adding the next launch up to its first border would exceed
+    it."""
     model = residual()
     (whole,) = _plan(model).segments
     most = int(whole.plan(1).instructions * share)
@@ -77,7 +78,7 @@ def test_a_budget_of_instructions_cuts_between_blocks(share: float) -> None:
     counts = [segment.plan(1).instructions for segment in plan.segments]
     ends = [segment.last for segment in plan.segments]
     assert max(counts) <= most < sum(counts) and ends[-1] == "dense"
-    assert not {"a0", "a1", "a2"} & set(ends)  # two values pass there
+    assert not {"a0", "a1", "a2"} & set(ends)  # two values cross there
     assert plan.note == f"{len(ends)} launches of at most {most} instructions: cut after {', '.join(ends[:-1])}"
     names = [node.name for node in plan.graph.nodes]
     first = "stem"
@@ -88,7 +89,7 @@ def test_a_budget_of_instructions_cuts_between_blocks(share: float) -> None:
 
 
 def _instructions(plan: LaunchSequence, first: str, last: str) -> int:
-    """The instructions of a launch of the layers from one to another, both included."""
+    """Return the number of instructions in a launch of the layers from `first` to `last`, inclusive."""
     numbers = [node.name for node in plan.graph.nodes]
     start, end = numbers.index(first), numbers.index(last) + 1
     nodes = [
@@ -141,7 +142,7 @@ def _large(side: int, *layers: Layer) -> Model:
 
 
 def test_a_layer_that_is_too_large_for_sbuf_runs_in_bands_of_rows() -> None:
-    """48,400 numbers a channel, in and out, are 387 KB of a partition."""
+    """48,400 input and output numbers per channel take 387 KB per partition."""
     model = _large(
         220,
         Conv2d("a", 3, 16, (3, 3), (1, 1, 1, 1), 1, "relu"),
@@ -160,7 +161,7 @@ def test_a_layer_that_is_too_large_for_sbuf_runs_in_bands_of_rows() -> None:
 
 @pytest.mark.usefixtures("one_launch")
 def test_a_value_that_is_too_large_for_sbuf_goes_through_hbm() -> None:
-    """`b` is put together from bands of `a`, and has no room beside what the dense layer loads of it."""
+    """`b` is assembled from bands of `a`, and does not fit beside the weights that the dense layer loads."""
     model = _large(
         320,
         Conv2d("a", 3, 4, (3, 3), (1, 1, 1, 1), 1, "relu"),
@@ -180,18 +181,18 @@ def test_a_value_that_is_too_large_for_sbuf_goes_through_hbm() -> None:
 
 
 def test_weights_that_sbuf_cannot_hold_stream_through_it() -> None:
-    """8.4 million numbers are 256 KiB of a partition, more than it has."""
+    """8.4 million numbers take 256 KiB per partition, more than its size."""
     layers = (Dense("a", 1024, 4096, "relu"), Dense("b", 4096, 1024, "relu"), Dense("c", 1024, 3))
     model = model_of(Network("wide", FeatureInput(1024), layers, (), Output("values")))
     session = Session(model, SimulatedBackend("trn2"), "float32", 3)
     assert session.launches_note is None
     _check(session, model, 3)
-    one, three = (session.time(count).layers[2] for count in (1, 3))  # of layer b
+    one, three = (session.time(count).layers[2] for count in (1, 3))  # for layer b
     assert one.hbm_bytes == three.hbm_bytes == 4 * 4096 * 1024  # once for all rows of a pass
 
 
 def test_a_last_layer_whose_weights_are_too_large_runs_as_the_others_do() -> None:
-    layers = (Dense("a", 8, 2304, "relu"), Dense("b", 2304, 2048))  # 144 KiB of a partition
+    layers = (Dense("a", 8, 2304, "relu"), Dense("b", 2304, 2048))  # 144 KiB per partition
     model = model_of(Network("wide", FeatureInput(8), layers, (), Output("values")))
     assert len(_plan(model).segments) == 1
     session = Session(model, SimulatedBackend("trn2"), "float32", 2)
@@ -200,7 +201,7 @@ def test_a_last_layer_whose_weights_are_too_large_runs_as_the_others_do() -> Non
 
 
 def test_a_batch_that_no_memory_holds_at_once_is_one_launch() -> None:
-    """Numbers in other sizes cannot go band by band: fewer pictures of the batch at a time do."""
+    """Reshaped values cannot be processed in bands; the batch is processed in parts of fewer pictures instead."""
     side = 120
     layers = (
         ChannelSlice("one", 0, side * side, inputs=("input",)),

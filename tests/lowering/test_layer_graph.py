@@ -1,4 +1,4 @@
-"""The graph of one layer by itself."""
+"""The graph of a single layer."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ FIRST, SECOND = conv("a", 3, 4, 3), conv("b", 4, 4, 3)
 
 
 def graph_of(*layers: Layer) -> Graph:
-    """The graph of the last of them, behind two convolutions."""
+    """Return the graph of the last layer, which follows two convolutions."""
     network = ending_in_dense((3, 6, 5), [FIRST, SECOND, *layers])
     layer = next(each for each in network.layers if each.name == layers[-1].name)
     return lower_layer(model_of(network), np.dtype(np.float32), layer, network.shapes())

@@ -1,4 +1,4 @@
-"""Predicted time over the size of pictures: what SBUF cannot hold costs no more than what it takes to compute."""
+"""Predicted time as a function of picture size: exceeding SBUF costs no more than the additional computation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
 USUAL = 224
-# Larger and smaller sides: rows of the few channels of `plain` fill the partitions, if groups of rows divide those that
-# its pools read.
+# Larger and smaller sides: in `plain`, rows of the few channels fill the partitions if the group size divides the rows
+# that its pools read.
 SIZES = {"plain": ((225, 240), (96,))}
-MORE = 1.3  # of the time for each pixel that the usual size takes
+MORE = 1.3  # relative to the time per pixel at the usual size
 
 
 class Builder:
-    """Layers of a network on square pictures of `side` pixels; `shape` is that of the last."""
+    """Layers of a network on square pictures of `side` pixels; `shape` is the shape of the last layer."""
 
     def __init__(self, side: int) -> None:
         self.image = picture(3, side, side)
@@ -33,7 +33,7 @@ class Builder:
         return self.shapes[self.last]
 
     def add(self, make: Callable[[str], Layer]) -> str:
-        """Append the layer that `make` returns for a name, which it reads what it names or the last."""
+        """Append the layer that `make` returns for a name; it reads the named layers, or the last one."""
         layer = make(f"n{len(self.layers)}")
         self.shapes[layer.name] = layer.output_shape(*[self.shapes[name] for name in layer.inputs or (self.last,)])
         self.layers.append(layer)
@@ -50,7 +50,7 @@ class Builder:
         activation: str = "relu",
         before: str = "",
     ) -> str:
-        """Append a convolution of the last value or `before`, which keeps the size but for its stride."""
+        """Append a convolution of the last value or `before`, which preserves the size except for its stride."""
         return self.add(
             lambda name: Conv2d(
                 name,
@@ -66,11 +66,11 @@ class Builder:
         )
 
     def pool(self) -> str:
-        """Append a maximum of 2x2."""
+        """Append 2x2 max pooling."""
         return self.add(lambda name: Pool(name, "max", (2, 2), (2, 2)))
 
     def mean(self) -> str:
-        """Append the mean of each channel."""
+        """Append global average pooling."""
         return self.add(lambda name: Pool(name, "average", self.shape[1:], (1, 1)))  # type: ignore[arg-type]
 
     def add_to(self, before: str) -> str:
@@ -79,7 +79,7 @@ class Builder:
         return self.add(lambda name: Combine(name, "add", "relu", inputs=(own, before)))
 
     def network(self) -> Network:
-        """Return them with the mean of each channel and a dense layer behind."""
+        """Return the layers, followed by global average pooling and a dense layer."""
         self.mean()
         channels = self.shape[0]
         self.add(Flatten)
@@ -146,16 +146,16 @@ def concatenated(build: Builder) -> None:
 
 
 FAMILIES = {each.__name__: each for each in (plain, residual, inverted, gated, concatenated)}
-SLOW = ("inverted",)  # the others are run by hand
+SLOW = ("inverted",)  # the others are run manually
 
 
 def predicted(family: str, side: int) -> float:
-    """Return the microseconds of one picture in bfloat16 on trn2."""
+    """Return the predicted time of one picture in bfloat16 on trn2, in microseconds."""
     build = Builder(side)
     FAMILIES[family](build)
     session = Session(model_of(build.network()), SimulatedBackend("trn2"), "bfloat16", 1)
     note = session.launches_note or ""
-    assert not note or "at most" in note or "faster than one launch" in note  # no plan that failed
+    assert not note or "at most" in note or "faster than one launch" in note  # planning has not failed
     return session.time(1).total_us
 
 

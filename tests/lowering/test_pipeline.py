@@ -1,4 +1,4 @@
-"""The passes in their order, and a launch as its host sees it: arranged inputs, shares of cores, outputs in order."""
+"""The order of passes, and a launch from the host's view: rearranged inputs, shares of cores, and ordered outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F4 = np.dtype(np.float32)
 
 
 def test_passes_run_in_the_order_of_their_needs() -> None:
-    """Each after all that it needs; those that are not chosen leave the graph as it is."""
+    """Each pass follows all passes that it needs; passes that are not chosen leave the graph unchanged."""
     pipeline = pipeline_of(model_of(ROWS))
     plain, both = (pipeline.run(each) for each in (Decisions(), decide(packs_rows=True, splits_phases=True)))
     names = [name for name, _ in both]
@@ -60,7 +60,7 @@ def test_a_pass_that_does_not_apply_is_told(decisions: Decisions, name: str) -> 
 
 
 def test_the_first_passes_run_once_for_all_that_share_them() -> None:
-    """Candidates that differ in packed images have the same graph before that."""
+    """Candidates that differ only in packed images share the graph before that pass."""
     pipeline = pipeline_of(model_of(ROWS))
     one, two = (dict(pipeline.run(decide(packed=packed))) for packed in (1, 2))
     assert one["load_taps"] is two["load_taps"] and one["pack_images"] is not two["pack_images"]
@@ -72,7 +72,7 @@ def test_a_layout_that_is_known_is_taken() -> None:
     pipeline = pipeline_of(model_of(SMALL))
     layout = pipeline.lower(Decisions())
     assert pipeline.launch(Decisions(), 2, layout).layout is layout
-    assert pipeline.launch(decide(at_once=2), 2).layout is layout  # made by the same choices of passes
+    assert pipeline.launch(decide(at_once=2), 2).layout is layout  # computed with the same choices of passes
     assert pipeline.launch(decide(packed=2), 2).layout is not layout
     assert pipeline.lower(Decisions(), lambda question: question.options[0]) is not layout
 
@@ -87,7 +87,8 @@ def test_forms_are_asked_for_and_else_those_of_the_decisions() -> None:
 
 
 def test_channels_in_other_tiles_are_not_combined() -> None:
-    """A sum of 130 channels in tiles of 128 and 2 with a value whose tiles are of two images of 65."""
+    """A sum with 130 channels in tiles of 128 and 2 cannot be combined with a value whose tiles contain two images of
+    65 channels."""
     graph = pipeline_of(residual(blocks=1)).run(Decisions())[-1][1]
     number = next(n for n, node in enumerate(graph.nodes) if len(node.sources) > 1)
     other = graph.nodes[number].sources[1][0]
@@ -106,7 +107,7 @@ def launch(pictures: int, decisions: Decisions = Decisions(), cores: int = 1) ->
     [(1, 1, 1, 1), (5, 1, 1, 5), (5, 2, 1, 6), (5, 4, 1, 8), (3, 2, 2, 8), (3, 1, 2, 6)],
 )
 def test_a_launch_has_images_for_all_pictures_of_all_cores(pictures: int, packed: int, cores: int, images: int) -> None:
-    """Of each core as many as are a multiple of those that are packed."""
+    """For each core, their number is a multiple of the number of packed images."""
     plan = launch(pictures, decide(packed=packed), cores)
     assert plan.images == images
     x = np.arange(pictures * cores, dtype=np.float32)[:, None, None, None] + np.ones((1, 3, 8, 8), np.float32)
@@ -162,7 +163,7 @@ def test_one_of_two_cores_may_have_nothing_to_do() -> None:
 
 
 def test_outputs_are_in_the_order_of_the_network_whatever_comes_first() -> None:
-    """The last layer's classes and probabilities, then the values of one beside it that is computed before."""
+    """The last layer's classes and probabilities precede the values of another output, which is computed earlier."""
     layers = (
         Conv2d("a", 3, 4, (3, 3), (1, 1, 1, 1), activation="relu"),
         Flatten("flat aside"),

@@ -1,4 +1,4 @@
-"""Plans on disk: what was put is read back, and nothing that is damaged or of something else."""
+"""Plans on disk: a saved plan is read back, but a damaged plan, or one for another purpose, is ignored."""
 
 import json
 import os
@@ -51,7 +51,7 @@ FORGED = [
 
 @pytest.mark.parametrize("change", FORGED, ids=str)
 def test_a_forged_plan_is_made_anew(tmp_path: Path, change: Any) -> None:
-    """Its digest is right, as whoever may write to the folder can make it."""
+    """Its digest is valid, because anyone who may write to the folder can compute it."""
     first = planner(PlanCache(tmp_path)).plan(4)
     (file,) = tmp_path.glob("*-4.json")
     plan = json.loads(file.read_text())["plan"]
@@ -77,7 +77,7 @@ def test_no_number_of_a_plan_can_be_another(tmp_path: Path) -> None:
         file.write_bytes(damaged)
         assert PlanCache(tmp_path).get("key") in (None, RECORD), damaged
     data = json.loads(whole)
-    for odd in (7, -1, 1e999, None, [], {"end": 1}):  # well-formed, and not what was written
+    for odd in (7, -1, 1e999, None, [], {"end": 1}):  # well-formed, but different from the saved value
         file.write_text(json.dumps({**data, "plan": {**data["plan"], "instructions": odd}}))
         assert PlanCache(tmp_path).get("key") is None
     (tmp_path / "other.json").write_bytes(whole)
@@ -85,7 +85,7 @@ def test_no_number_of_a_plan_can_be_another(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_is_no_file_is_none(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.json")  # nobody writes to it
+    os.mkfifo(tmp_path / "pipe.json")  # a pipe without a writer
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "loop.json").symlink_to("loop.json")
     (tmp_path / "device.json").symlink_to("/dev/zero")
@@ -101,7 +101,7 @@ def test_sources_are_compared_by_what_they_hold(tmp_path: Path) -> None:
     first, second = tmp_path / "a.py", tmp_path / "b.py"
     first.write_text("1")
     second.write_text("2")
-    os.utime(first, (4e9, 4e9))  # changed in the year 2096, by a clock that was wrong
+    os.utime(first, (4e9, 4e9))  # dated 2096, by a wrong clock
     before = digest_of((first, second))
     second.write_text("3")
     os.utime(second, (1, 1))
@@ -131,7 +131,7 @@ def test_a_key_is_of_all_that_a_plan_depends_on() -> None:
     assert key == key_of(graph_of(ending_in_dense((3, 6, 5), [conv("a", 3, 8, 3)])), "trn2", 1)
     assert key == key_of(graph_of(ending_in_dense((3, 6, 5), [conv("b", 3, 8, 3)])), "trn2", 1)
     alike = [node.changed(name="a") for node in GRAPH.nodes]
-    assert key != key_of(GRAPH.with_nodes(alike), "trn2", 1)  # its nodes are of one layer
+    assert key != key_of(GRAPH.with_nodes(alike), "trn2", 1)  # all of its nodes belong to one layer
 
 
 def test_the_folder_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Launches with their graphs after each pass."""
+"""Display of launches with their graphs after each pass."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How the host arranges the input of a launch."""
+"""The host's rearrangement of a launch's input."""
 
 import ml_dtypes
 import numpy as np
@@ -29,7 +29,7 @@ def test_what_needs_no_arranging_is_not_copied() -> None:
     value = np.ones((2, 1, 3, 4), np.float32)
     assert Arrangement().arrange(value, 2, FLOAT32) is value
     filled = Arrangement().arrange(value, 4, FLOAT32)
-    np.testing.assert_array_equal(filled, np.concatenate([value, 0 * value]))  # pictures that are not there are zeros
+    np.testing.assert_array_equal(filled, np.concatenate([value, 0 * value]))  # missing pictures are zeros
     assert Arrangement().arrange(value, 2, np.dtype(ml_dtypes.bfloat16)).dtype == ml_dtypes.bfloat16
 
 
@@ -47,14 +47,14 @@ def test_every_pixel_is_in_its_phase(
         r, c = top + row, left + column
         place = (channel * down + r % down) * across + c % across
         assert arranged[0, place, r // down, c // across] == value[0, channel, row, column]
-    assert arranged.sum() == value.sum()  # all else is zero
+    assert arranged.sum() == value.sum()  # everything else is zero
 
 
 @pytest.mark.parametrize(
     ("layers", "shape"),
     [
         ((conv("a", 3, 4, 3), Flatten("flat"), Dense("b", 120, 2)), (3, 6, 5)),
-        ((Flatten("flat"), Dense("b", 90, 2)), (90, 1, 1)),  # read as features alone
+        ((Flatten("flat"), Dense("b", 90, 2)), (90, 1, 1)),  # read only as features
         (
             (Transpose("turn", (3, 30), (1, 0), (30, 1, 3)), conv("a", 30, 4, 1), Flatten("f"), Dense("b", 12, 2)),
             (30, 1, 3),

@@ -1,4 +1,4 @@
-"""Orders of channels beside what NumPy says of the same slices, shuffles and concatenations."""
+"""Channel orders, compared with NumPy's result for the same slices, shuffles and concatenations."""
 
 import numpy as np
 from hypothesis import given
@@ -9,7 +9,8 @@ from trninfer.lowering.graph.lazy import LazyArray
 
 @given(st.data())
 def test_channels_are_those_that_numpy_gives(data: st.DataObject) -> None:
-    """Three layers give channels; each step picks some of them in any order, or joins two that there are."""
+    """Three layers produce channels; each step selects some of them in any order, or concatenates two earlier
+    values."""
     given = [np.arange(100 * n, 100 * n + data.draw(st.integers(1, 9))) for n in range(3)]
     there = [(Channels.of(n, len(channels)), channels) for n, channels in enumerate(given)]
     for _ in range(data.draw(st.integers(1, 8))):

@@ -1,4 +1,4 @@
-"""Filters as they are multiplied, against the convolutions that they stand for."""
+"""Transformed filters, compared with the convolutions that they represent."""
 
 import numpy as np
 import pytest

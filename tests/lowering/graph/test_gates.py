@@ -1,4 +1,4 @@
-"""Gates of all channels at once, and means that are sums."""
+"""Gates that span all channels, and averages computed as sums."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,7 +17,7 @@ from trninfer.models.outputs import Output
 
 
 def gated(channels: int, squeezed: int, side: int, activation: str = "silu", gate: str = "sigmoid") -> Model:
-    """A stem with a gate of squeeze and excite, a convolution, a mean and a dense layer."""
+    """Return a stem with a squeeze-and-excite gate, a convolution, global average pooling and a dense layer."""
     layers: list[Layer] = [
         Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), 1, activation),
         Pool("mean", "average", (side, side), (1, 1)),

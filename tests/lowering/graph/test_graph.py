@@ -1,4 +1,4 @@
-"""Graphs: who reads what, and in which tiles values are."""
+"""Graphs: the readers of values, and the tiles of values."""
 
 from dataclasses import replace
 

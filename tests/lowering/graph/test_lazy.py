@@ -1,4 +1,4 @@
-"""Arrays that are made when somebody asks for them."""
+"""Arrays that are created on demand."""
 
 import numpy as np
 from trninfer.lowering.graph.lazy import LazyArray

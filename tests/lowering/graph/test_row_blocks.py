@@ -1,4 +1,4 @@
-"""Depthwise convolutions in groups of rows: what can take them, and that they compute the same."""
+"""Depthwise convolutions in row blocks: which ones are eligible, and that the results are the same."""
 
 import itertools
 import math
@@ -27,12 +27,12 @@ from trninfer.models.network import Network
 
 
 def wherever(form: Form) -> Decisions:
-    """A form for every convolution that can take it."""
+    """Return decisions that set a form for every eligible convolution."""
     return decide(forms=tuple((number, form.value, 0) for number in ALL))
 
 
 def depthwise(channels: int, side: tuple[int, int], **fields: Any) -> Network:
-    """An expansion, a depthwise convolution and a dense layer on its means."""
+    """Return an expansion, a depthwise convolution, global average pooling and a dense layer."""
     image = picture(3, *side)
     k = fields.pop("kernel_size", (3, 3))
     padding = fields.pop("padding", (k[0] // 2, k[1] // 2) * 2)
@@ -50,7 +50,7 @@ def depthwise(channels: int, side: tuple[int, int], **fields: Any) -> Network:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Depthwise convolutions of all sizes, on images of odd and even ones."""
+    """Draw depthwise convolutions of all sizes on images with odd and even sides."""
     sides = st.integers(5, 19)
     kernel = draw(st.sampled_from([(3, 3), (5, 5), (7, 7), (3, 1), (5, 3)]))
     stride = draw(st.sampled_from([(1, 1), (2, 2), (2, 1), (3, 2)]))
@@ -79,7 +79,7 @@ def test_forms_of_depthwise_filters_compute_the_same(network: Network, form: For
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("side", "size", "stride"), [((3, 3), 5, 1), ((6, 5), 3, 2), ((4, 5), 7, 1)])
 def test_products_of_small_images(batch: int, dtype: str, side: tuple[int, int], size: int, stride: int) -> None:
-    """A few numbers of weights are loaded, and nothing is multiplied by the Tensor Engine."""
+    """Few weights are loaded, and the Tensor Engine multiplies nothing."""
     fields = {"kernel_size": (size, size), "padding": (size // 2,) * 4, "stride": (stride, stride)}
     network = depthwise(300, side, **fields, activation="silu")
     plan = assert_right(network, wherever(Form.PRODUCTS), batch, dtype, forms=DEPTHWISE)
@@ -91,7 +91,7 @@ def test_products_of_small_images(batch: int, dtype: str, side: tuple[int, int],
 
 @st.composite
 def on_small_images(draw: st.DrawFn) -> Network:
-    """A depthwise filter of any size, padding, stride and dilation, often larger than its image."""
+    """Draw a depthwise filter of any size, padding, stride and dilation, often larger than its image."""
     side = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     size = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     dilation = draw(st.integers(1, 2)), draw(st.integers(1, 3))
@@ -135,7 +135,7 @@ def test_products_of_small_images_compute_the_same(network: Network, dtype: str,
 
 
 def test_products_ignore_the_copies_of_another_reader() -> None:
-    """The other convolution reads two rows of its input at once: the value and, in the other partitions, its copy."""
+    """The other convolution reads two rows of its input at once: the value, and its copy on the other partitions."""
     layers: list[Layer] = [
         Conv2d("expand", 3, 64, (1, 1), activation="relu"),
         Conv2d("depthwise", 64, 64, (3, 3), (1, 1, 1, 1), groups=64, inputs=("expand",)),
@@ -168,7 +168,7 @@ def test_small_images_are_multiplied_elementwise_where_that_is_quicker(size: int
 @pytest.mark.parametrize(("target", "dtype"), [("trn1", "float32"), ("trn2", "bfloat16"), ("trn3", "float16")])
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_diagonals_that_are_made_are_those_that_are_loaded(target: str, dtype: str, at_once: int) -> None:
-    """One of three tiles is loaded, the others are made on two engines."""
+    """One of three tiles is loaded; two engines compute the others."""
     network = depthwise(450, (9, 8), kernel_size=(7, 7), activation="relu")
     plan = assert_right(network, wherever(Form.MADE), 3, dtype, target=target, forms=DEPTHWISE, at_once=at_once)
     (node,) = nodes_of(plan.graph, "depthwise")
@@ -190,7 +190,7 @@ def test_bands_of_rows_compute_the_same() -> None:
 
 
 def test_phases_of_a_pixel_shuffle_may_be_in_groups_of_rows() -> None:
-    """Each phase writes every other row and column of one value."""
+    """Each phase writes every other row and column of the same value."""
     layers: list[Layer] = [
         Conv2d("expand", 3, 70, (1, 1)),
         Conv2d("phases", 70, 280, (5, 5), (2, 2, 2, 2), groups=70),
@@ -207,7 +207,8 @@ def test_phases_of_a_pixel_shuffle_may_be_in_groups_of_rows() -> None:
 
 
 def test_a_plan_takes_them_where_they_are_predicted_to_be_quicker() -> None:
-    """Filters of 7x7 save most of their matmuls; other targets and dtypes answer right whatever is taken."""
+    """7x7 filters save most of their matmuls; on other targets and dtypes, the answers are correct with either
+    choice."""
     network = depthwise(96, (28, 28), kernel_size=(7, 7))
     direct, grouped = (planned(network, dtype="bfloat16", forms=forms) for forms in ((), ROW_BLOCKS))
     assert convolution_of(grouped.graph, "depthwise").form in ROW_BLOCKS

@@ -1,4 +1,4 @@
-"""Gates by powers where the Scalar Engine would change its table for them, and means of large images."""
+"""Gates computed with powers to avoid table loads of the Scalar Engine, and averages of large images."""
 
 import pytest
 from lowered import assert_right, graph_of, nanoseconds, planned
@@ -10,11 +10,11 @@ from trninfer.lowering.graph.tables import BY_POWERS
 from trninfer.models.layers import Activation, Combine, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
-SIDE = 40  # the mean of an image adds up some of its rows at a time
+SIDE = 40  # the average of such an image sums a few rows at a time
 
 
 def gated(activation: str, side: int = SIDE, gates: int = 1) -> Network:
-    """Squeeze and excite, over and over."""
+    """Return repeated squeeze-and-excite blocks."""
     layers: list[Layer] = [Conv2d("stem", 3, 24, (3, 3), (1, 1, 1, 1), activation=activation)]
     for n in range(gates):
         before = layers[-1].name
@@ -31,7 +31,7 @@ def gated(activation: str, side: int = SIDE, gates: int = 1) -> Network:
 
 
 def gates_of(graph: Graph) -> set[str]:
-    """The activations of the layers that compute gates."""
+    """Return the activations of the layers that compute gates."""
     return {node.operation.activation.name for node in graph.nodes if isinstance(node.operation, Affine)}
 
 
@@ -48,7 +48,7 @@ def test_gates_keep_their_table_where_no_other_is_loaded() -> None:
 
 
 def test_maps_keep_their_table() -> None:
-    """Powers of many numbers take longer than a table."""
+    """Powers of many numbers take longer than a table load."""
     layers: list[Layer] = [
         Conv2d("a", 3, 4, (1, 1), activation="silu"),
         Conv2d("b", 4, 4, (1, 1), activation="sigmoid"),

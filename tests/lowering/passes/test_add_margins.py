@@ -31,7 +31,7 @@ def test_a_value_that_several_read_has_the_most_zeros_of_each_side() -> None:
     [
         ((1, 1, 1, 1), 1, (1, 1, 2, 2)),  # 7 rows and 9 columns of outputs become 8 and 10
         ((1, 1, 2, 2), 1, (1, 1, 2, 2)),  # 8 and 10
-        ((1, 1, 1, 1), 2, (1, 1, 1, 1)),  # pooled, six and eight
+        ((1, 1, 1, 1), 2, (1, 1, 1, 1)),  # six and eight after pooling
     ],
 )
 def test_filters_that_may_be_combined_have_an_even_number_of_outputs(
@@ -67,4 +67,4 @@ def test_an_input_in_hbm_has_no_margin() -> None:
         ],
     )
     loaded = after(graph_of(twice), load_input, lambda graph: add_margins(graph, False))
-    assert loaded.nodes[0].operation.margin == (1, 1, 1, 1)  # what is loaded has one
+    assert loaded.nodes[0].operation.margin == (1, 1, 1, 1)  # the loaded value has a margin

@@ -1,4 +1,4 @@
-"""Values in HBM, and values of bands."""
+"""Values in HBM, and values in bands."""
 
 import pytest
 from lowered import assert_right, decide, graph_of, nodes_of, number_of
@@ -43,7 +43,7 @@ def test_values_in_hbm_are_what_the_golden_model_has(name: str, batch: int) -> N
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_value_in_hbm_may_be_read_together_with_one_in_sbuf(number: int) -> None:
-    """Then it is loaded as a whole."""
+    """The value in HBM is then loaded as a whole."""
     layers = [conv("a", 3, 8, 3), conv("b", 8, 4, 3), Concat("ab", inputs=("a", "b")), conv("c", 12, 4, 3)]
     network = ending_in_dense((3, 8, 5), layers)
     graph = graph_of(network).with_ids()

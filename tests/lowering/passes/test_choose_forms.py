@@ -1,4 +1,4 @@
-"""Minimal filtering within a launch: which convolutions can take a form, and that every form computes the same."""
+"""Minimal filtering in a launch: which convolutions are eligible, and that all forms compute the same results."""
 
 from collections.abc import Sequence
 
@@ -44,14 +44,14 @@ def last_option(question: Question) -> Option:
 
 
 def wherever(form: Form, *buffers: int) -> Decisions:
-    """A form for every convolution that can take it."""
+    """Return decisions that set a form for every eligible convolution."""
     sizes = (*(buffers or COMBINED_BYTES), GROUP_BYTES)
     return decide(forms=tuple((number, form.value, combined_bytes) for number in ALL for combined_bytes in sizes))
 
 
 @st.composite
 def of_3x3(draw: st.DrawFn) -> Network:
-    """3x3 convolutions of many channels, with pools, residual sums and concatenations between."""
+    """Draw 3x3 convolutions with many channels, and pools, residual sums and concatenations between them."""
     size = st.sampled_from([2, 3, 9, 16, 33])
     image = picture(draw(st.sampled_from([3, 50, 130])), draw(size), draw(size))
     layers: list[Layer] = [conv("stem", image.channels, 48, 3)]
@@ -75,7 +75,7 @@ def of_3x3(draw: st.DrawFn) -> Network:
 
 
 def _channels(layers: Sequence[Layer], name: str) -> int:
-    """Output channels of a convolution, or of a sum or concatenation of some."""
+    """Return the number of channels of a convolution, or of a sum or concatenation of several."""
     layer = next(each for each in layers if each.name == name)
     if isinstance(layer, Conv2d):
         return layer.out_channels
@@ -96,7 +96,7 @@ def _channels(layers: Sequence[Layer], name: str) -> int:
 def test_every_form_computes_what_the_golden_model_does(
     network: Network, images: tuple[int, int], form: Form, dtype: str, combined_bytes: int, rows: bool
 ) -> None:
-    """With room for the combinations of a few rows at a time, and of more; with packed rows and without."""
+    """With SBUF for the transforms of a few rows or of more rows at a time, with and without row packing."""
     batch, at_once = images
     decisions = Decisions((*decide(packs_rows=rows).choices, *wherever(form, combined_bytes).choices))
     with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +105,7 @@ def test_every_form_computes_what_the_golden_model_does(
 
 
 def chosen(graph: Graph, forms: Sequence[Form] = FILTERED) -> dict[str, list[tuple[Form, int]]]:
-    """The forms and rooms between which the pass asks to choose, by layer."""
+    """Return the forms and buffer sizes that the pass offers as choices, by layer."""
     asked: dict[str, list[tuple[Form, int]]] = {}
 
     def last(question: Question) -> Option:
@@ -119,7 +119,7 @@ def chosen(graph: Graph, forms: Sequence[Form] = FILTERED) -> dict[str, list[tup
 
 
 def of_two(channels: int, side: int) -> Network:
-    """Two 3x3 convolutions of as many channels, the second with a pool."""
+    """Return two 3x3 convolutions with the same number of channels, the second followed by a pool."""
     layers = (
         conv("stem", 3, channels, 3),
         conv("a", channels, channels, 3),
@@ -132,7 +132,7 @@ def of_two(channels: int, side: int) -> Network:
 
 
 def ready(network: Network) -> Graph:
-    """A graph as the pass gets it."""
+    """Return a graph as the pass receives it."""
     return after(graph_of(network), load_taps, stream_input, lambda graph: add_margins(graph, True))
 
 
@@ -142,7 +142,7 @@ def test_a_choice_is_between_the_direct_form_and_others_with_room_for_some_or_al
     both = [direct, (Form.PAIRS, most), (Form.PAIRS, some), (Form.SQUARES, most), (Form.SQUARES, some)]
     assert chosen(ready(of_two(256, 56))) == {"a": both, "b": both}
     assert chosen(ready(of_two(256, 56)), [Form.PAIRS]) == {"a": both[:3], "b": both[:3]}
-    # All combinations of a small image fit the smaller room.
+    # All transforms of a small image fit in the smaller buffer.
     assert chosen(ready(of_two(256, 6)))["a"] == [direct, (Form.PAIRS, some), (Form.SQUARES, some)]
     assert chosen(ready(of_two(256, 56)), ()) == {}
 
@@ -157,7 +157,7 @@ def test_a_choice_is_between_the_direct_form_and_others_with_room_for_some_or_al
         (Conv2d("a", 48, 8, (3, 3), (1, 1, 1, 1), groups=2), set()),
         (Conv2d("a", 48, 8, (5, 5), (2, 2, 2, 2)), set()),
         (Conv2d("a", 48, 8, (3, 2), (1, 1, 1, 1)), set()),
-        (Conv2d("a", 48, 8, (3, 3), (1, 600, 1, 0)), {Form.DIRECT, Form.PAIRS}),  # squares: half a bank for a row
+        (Conv2d("a", 48, 8, (3, 3), (1, 600, 1, 0)), {Form.DIRECT, Form.PAIRS}),  # in squares, a row takes half a bank
         (Conv2d("a", 48, 8, (3, 3), (1, 1020, 1, 0)), set()),
     ],
 )
@@ -169,7 +169,7 @@ def test_filters_of_three_columns_that_move_by_one_can_be_combined(layer: Conv2d
 
 
 def test_an_input_whose_taps_share_the_partitions_is_direct() -> None:
-    """Three rows of 3 channels by three columns are 27 of the Tensor Engine's rows in one matmul."""
+    """Three rows by three columns of 3 channels take 27 rows of the Tensor Engine in one matmul."""
     layers = (Conv2d("a", 3, 16, (3, 3), (1, 1, 1, 1)), Flatten("flat"), Dense("dense", 16 * 400, 4))
     assert chosen(ready(Network("n", picture(3, 20, 20), layers, labels(4)))) == {}
 
@@ -200,7 +200,7 @@ def test_large_images_of_many_channels_take_less_time(dtype: str, form: Form) ->
 @pytest.mark.parametrize("kind", ["relu", "uniform", "normal"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_errors_are_at_most_twice_those_of_the_direct_form(dtype: str, kind: str) -> None:
-    """Root mean square, against float64 with the filters before any rounding."""
+    """Root mean square errors against float64, with filters before rounding."""
     layers = (Activation("as it is", "identity"), Conv2d("conv", 128, 16, (3, 3)), Flatten("flat"))
     image = picture(128, 5, 12)
     model = model_of(Network("one", image, layers, (), Output("values")))

@@ -1,4 +1,4 @@
-"""Layers whose 8-bit weights would meet 16-bit values, in bfloat16 and combined filters where that is quicker."""
+"""Layers that multiply 8-bit weights by 16-bit values: they use bfloat16 and minimal filtering if that is faster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMBINED = decide(forms=tuple((number, "pairs", size) for number in ALL for size
 
 
 def pooled(channels: int, side: tuple[int, int], activation: str = "relu") -> Network:
-    """A 3x3 convolution of a pool's values, which are in bfloat16, and one of values in 8 bits."""
+    """Return a 3x3 convolution of a pool's values, which are bfloat16, and one of 8-bit values."""
     same = (1, 1, 1, 1)
     layers: list[Layer] = [
         Conv2d("stem", 3, channels, (1, 1), activation="relu"),

@@ -1,4 +1,4 @@
-"""Partitions filled with rows of very few channels: the answers are those of the golden model."""
+"""Partitions filled with rows of very few channels, compared with the golden model."""
 
 import numpy as np
 import pytest
@@ -29,12 +29,12 @@ def test_even_rows_precede_odd_rows() -> None:
 
 
 def same(name: str, before: int, after: int, size: int, **fields: object) -> Conv2d:
-    """A convolution that preserves the size of an image."""
+    """Return a convolution that preserves the size of an image."""
     return Conv2d(name, before, after, (size, size), (size // 2,) * 4, activation="relu", **fields)  # type: ignore[arg-type]
 
 
 def meso(side: int = 64) -> Network:
-    """As networks of very few channels begin and end."""
+    """Return a network that begins and ends with very few channels."""
     layers = (
         same("a", 3, 8, 3, pool_size=2),
         same("b", 8, 8, 5, pool_size=2),
@@ -105,7 +105,7 @@ def test_a_stride_that_is_no_power_of_two(stride: int, side: int) -> None:
 
 
 def odd(side: int, channels: int = 16) -> Network:
-    """Convolutions of as many rows as a picture has, which groups do not divide."""
+    """Draw convolutions on pictures whose number of rows is not a multiple of the group size."""
     layers = (same("a", 3, channels, 3), same("b", channels, channels, 3), same("c", channels, channels, 3))
     end = (Pool("mean", "average", (side, side), (1, 1)), Flatten("flat"), Dense("dense", channels, 4))
     return Network("n", picture(3, side, side), (*layers, *end), labels(4))
@@ -114,9 +114,9 @@ def odd(side: int, channels: int = 16) -> Network:
 @pytest.mark.parametrize("side", [33, 35, 39])
 @pytest.mark.parametrize("channels", [8, 16])
 def test_rows_that_groups_do_not_divide(side: int, channels: int) -> None:
-    """The last rows of the last group are outside the image, from a partition on that engines can write."""
+    """The last rows of the last group are outside of the image; they begin at a partition that engines can write."""
     graph = decided(odd(side, channels), FILLED).graph
-    for name in "ab":  # the mean reads rows of the image alone
+    for name in "ab":  # the average reads only rows of the image
         convolution = convolution_of(graph, name)
         fold = convolution.row_fold
         assert fold.count == 128 // channels and (fold.count - fold.below) * channels % 32 == 0
@@ -145,7 +145,7 @@ def test_a_pool_of_stacked_values(window: int) -> None:
     assert_right(network, FILLED if fill_with_rows(graph_of(network).with_ids()) else decide(), 2)
 
 
-@pytest.mark.parametrize("activation", ["relu", "reciprocal"])  # 1 / 0 in channels that fill a group
+@pytest.mark.parametrize("activation", ["relu", "reciprocal"])  # 1 / 0 in the channels that pad a group
 def test_channels_between_a_quarter_and_half_of_the_partitions(activation: str) -> None:
     layers = (
         Conv2d("a", 3, 40, (3, 3), (1, 1, 1, 1), activation=activation, stride=(2, 2)),
@@ -159,7 +159,8 @@ def test_channels_between_a_quarter_and_half_of_the_partitions(activation: str) 
 
 @st.composite
 def very_few_channels(draw: st.DrawFn) -> Network:
-    """Convolutions and pools of 1 to 24 channels, residual sums, and an end that reads rows, means or everything."""
+    """Draw convolutions and pools of 1 to 24 channels, residual sums, and an end that reads rows, averages or
+    everything."""
     side = draw(st.sampled_from([16, 32, 48, 17, 25, 33, 37, 50, 67]))
     image = picture(draw(st.sampled_from([1, 3])), side, draw(st.sampled_from([8, 12])))
     layers: list[Layer] = []

@@ -1,4 +1,4 @@
-"""Inputs that are loaded by an operation of their own: small images once for each filter column, others as they are."""
+"""Inputs that a separate operation loads: small images once for each filter column, others unchanged."""
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +32,7 @@ def test_any_taps_against_the_golden_model(
     network: Network, dtype: str, batch: int, packed: int, phases: bool, copied: tuple[int, ...], filled: int | None
 ) -> None:
     decisions = applicable(network, decide(splits_phases=phases, packed=packed, copied=copied), batch)
-    if filled is not None:  # one of the strides that one DMA may fill
+    if filled is not None:  # one of the strides that a single DMA supports
         strides = strides_of_filled(decided(network, decisions, batch, dtype).graph)
         decisions = decisions.having(Choice(Kind.FILL_TAPS, value=strides[filled] if strides else 0))
     assert_right(network, decisions, batch, dtype)
@@ -54,7 +54,7 @@ def test_filters_that_taps_are_a_part_of_are_not_filled() -> None:
     model = load_model("digits-cnn")
     assert strides_of_filled(decided(model, Decisions()).graph) == [3, 33]
     assert strides_of_filled(decided(model, decide(packed=8), 8).graph) == [24]
-    assert strides_of_filled(decided(model, decide(packed=16), 16).graph) == []  # of three rows two fit
+    assert strides_of_filled(decided(model, decide(packed=16), 16).graph) == []  # two of three rows fit
     assert strides_of_filled(graph_of(ending_in_dense((16, 8, 8), [conv("a", 16, 16, 3)]))) == []
 
 
@@ -71,7 +71,8 @@ def test_the_zeros_of_a_small_image_come_with_it() -> None:
     ("shape", "layer"),
     [
         ((1, 80, 80), Conv2d("a", 1, 8, (3, 3), (1, 1, 1, 1))),  # loaded in groups of rows
-        ((16, 8, 8), Conv2d("a", 16, 16, (3, 3), (1, 1, 1, 1))),  # 48 columns of taps would leave room for two images
+        # 48 columns of taps would leave space for only two images
+        ((16, 8, 8), Conv2d("a", 16, 16, (3, 3), (1, 1, 1, 1))),
         ((4, 8, 8), Conv2d("a", 4, 16, (3, 3), (1, 1, 1, 1), groups=2)),
         ((1, 8, 8), Conv2d("a", 1, 8, (3, 1))),  # no columns
     ],

@@ -1,4 +1,4 @@
-"""Rows of expansions, packed with the depthwise convolutions that read them, compute what the golden model does."""
+"""Row-packed expansions and the depthwise convolutions that read them, compared with the golden model."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ ROWS = decide(packs_rows=True)
 
 
 class Blocks:
-    """Inverted residual blocks on an image of `side` rows and columns."""
+    """Inverted residual blocks on an image with `side` rows and columns."""
 
     def __init__(self, channels: int, side: tuple[int, int]) -> None:
         self.layers: list[Layer] = [conv("stem", 3, channels, 3)]
@@ -26,7 +26,8 @@ class Blocks:
     def add(
         self, wide: int, after: int, kernel: int, stride: tuple[int, int], activation: str, *, gated: bool = False
     ) -> None:
-        """Add an expansion, a depthwise convolution, a gate if asked for, and a projection, with a sum if it can be."""
+        """Add an expansion, a depthwise convolution, an optional gate, and a projection, with a residual sum if the
+        shapes allow one."""
         name, before, act = f"b{len(self.layers)}", self.layers[-1].name, {"activation": activation}
         if activation == "clip":
             act["activation_parameters"] = (0.0, 6.0)  # type: ignore[assignment]
@@ -48,14 +49,14 @@ class Blocks:
         self.channels, self.side = after, side  # type: ignore[assignment]
 
     def network(self) -> Network:
-        """Return them with the mean of each channel and a dense layer behind."""
+        """Return the blocks, followed by global average pooling and a dense layer."""
         ends = [Pool("mean", "average", self.side, (1, 1)), Flatten("flat"), Dense("dense", self.channels, 4)]
         return Network("n", self.image, (*self.layers, *ends), labels(4))
 
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Blocks of odd and even sizes, with tails and without, some of which cannot be packed."""
+    """Draw blocks of odd and even sizes, with and without partial tiles, some of which cannot be packed."""
     sides = st.sampled_from([12, 16, 19, 26, 33])
     channels = st.sampled_from([8, 16, 24, 32, 64])
     blocks = Blocks(draw(channels), (draw(sides), draw(sides)))
@@ -85,7 +86,7 @@ def test_packed_expansions_compute_what_the_golden_model_does(
 
 
 def mobile(side: int = 48) -> Network:
-    """As networks of inverted residual blocks begin."""
+    """Return the beginning of a MobileNet-like network."""
     blocks = Blocks(16, (side, side))
     blocks.add(96, 32, 3, (2, 2), "relu")
     blocks.add(144, 32, 3, (1, 1), "relu", gated=True)
@@ -112,12 +113,12 @@ def test_filters_beyond_the_last_channel_are_zeros() -> None:
     assert np.count_nonzero(expand.numbers[0].reshape(5, 4, 32)[4, :, 16:]) == 0
     matrices = each.filters.make()
     assert matrices.shape[:2] == (640, 128)
-    # each row of a group of outputs has all taps of its channel once, and none of another's
+    # each row of a group of outputs contains all taps of its own channel once, and no others
     assert {np.count_nonzero(row) for row in matrices.reshape(5, 4, 32, -1)[:4].reshape(512, -1)} == {9}
 
 
 def test_a_tail_is_split_where_its_expansion_stays_as_it_is() -> None:
-    """Rows of 14 are no multiple of 4: the second of the blocks is read in single rows, the first is packed."""
+    """14 rows are not a multiple of 4: the second block is read in single rows, the first is packed."""
     blocks = Blocks(32, (28, 28))
     blocks.add(192, 32, 3, (1, 1), "relu")
     blocks.add(144, 64, 3, (2, 2), "relu")

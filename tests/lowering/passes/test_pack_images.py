@@ -1,4 +1,4 @@
-"""Images that are packed along the partitions."""
+"""Images packed along the partitions."""
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ NO_PADDING = (0, 0, 0, 0)
 
 
 def ready(network: Network) -> Graph:
-    """A graph as the pass gets it."""
+    """Return a graph as the pass receives it."""
     return after(graph_of(network), load_input, load_taps)
 
 
@@ -54,12 +54,12 @@ def test_hardly_more_images_are_packed_than_a_batch_has(batch: int, choices: lis
 @pytest.mark.parametrize(
     ("shape", "layers"),
     [
-        ((65, 6, 5), [Conv2d("a", 65, 4, (1, 1))]),  # two inputs would be 130 partitions
-        ((3, 6, 5), [Conv2d("a", 3, 65, (1, 1))]),  # and so would two outputs of the first convolution
+        ((65, 6, 5), [Conv2d("a", 65, 4, (1, 1))]),  # two inputs would take 130 partitions
+        ((3, 6, 5), [Conv2d("a", 3, 65, (1, 1))]),  # as would two outputs of the first convolution
         (
             (3, 6, 5),
             [Conv2d("a", 3, 8, (1, 1)), Conv2d("b", 8, 130, (1, 1))],
-        ),  # a tile and two channels more
+        ),  # a tile plus two channels
     ],
 )
 def test_images_that_do_not_fit_are_not_packed(shape: tuple[int, int, int], layers: list[Layer]) -> None:

@@ -1,4 +1,4 @@
-"""Rows in groups: packed convolutions compute what the golden model does, and are packed where channels are few."""
+"""Row packing: packed convolutions compute the same as the golden model, and are used if there are few channels."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_packed_networks_compute_what_the_golden_model_does(
 
 @st.composite
 def stacked(draw: st.DrawFn) -> Network:
-    """As YOLO's stages: two halves, residual blocks on one of them, and a convolution of all values stacked."""
+    """Return a stage of YOLO: two halves, residual blocks on one of them, and a convolution of the concatenation."""
     half = draw(st.sampled_from([32, 32, 64, 40]))
     rows = draw(st.sampled_from([20, 33, 35]))
     activation = draw(st.sampled_from(["relu", "silu"]))
@@ -87,7 +87,7 @@ def test_stacked_values_and_their_sums_stay_in_groups(network: Network, batch: i
 
 
 def test_values_that_are_added_or_stacked_stay_in_groups() -> None:
-    """A stage of YOLO: only the last convolution, of too many channels, computes single rows."""
+    """In a stage of YOLO, only the last convolution computes single rows, because it has too many channels."""
     layers = (
         conv("stem", 3, 64, 3),
         Conv2d("a", 64, 32, (1, 1), activation="silu", inputs=("stem",)),
@@ -122,7 +122,7 @@ def test_rows_of_padding_alone(padding: tuple[int, int, int, int], stride: int, 
 @pytest.mark.parametrize(("stride", "rows_at_once"), [(1, 4), (2, 2)])
 @pytest.mark.parametrize("bands", [1, 3])
 def test_the_last_group_is_left_though_it_is_not_full(rows: int, stride: int, rows_at_once: int, bands: int) -> None:
-    """From groups of four rows to single rows, of which each row of a group computes its own."""
+    """A convolution reads groups of four rows and computes single rows, each from its own row of a group."""
     layers = (
         conv("a", 3, 32, 3),
         conv("b", 32, 40, 3, stride=(stride, stride)),
@@ -140,7 +140,7 @@ def test_the_last_group_is_left_though_it_is_not_full(rows: int, stride: int, ro
 
 
 def test_few_rows_of_groups_are_beyond_the_image() -> None:
-    """Two of 16 rows would be: a seventh more than the image has."""
+    """Two of 16 rows would be: an overhead of one seventh."""
     layers = (conv("a", 3, 32, 3), conv("b", 32, 40, 3))
     for rows, is_packed in ((14, False), (15, True), (18, True), (17, False)):
         ends = (Flatten("flat"), Dense("dense", 40 * rows * 9, 4))
@@ -149,7 +149,7 @@ def test_few_rows_of_groups_are_beyond_the_image() -> None:
 
 
 def block(rows: int, channels: int = 64) -> Network:
-    """As residual networks begin."""
+    """Return the beginning of a residual network."""
     layers = (
         conv("stem", 3, channels, 7, stride=(2, 2)),
         Pool("pool", "max", (3, 3), (2, 2), (1, 1, 1, 1)),
@@ -168,14 +168,14 @@ def test_a_residual_block_of_64_channels_takes_two_rows_of_taps() -> None:
     graph = pack_rows(graph_of(block(128)))
     assert [convolution_of(graph, name).kernel for name in ("a", "b", "down")] == [(2, 3)] * 3
     assert [operation_of(graph, name).channels for name in ("stem", "pool", "a", "b", "down")] == [128] * 5
-    assert convolution_of(graph, "stem").kernel == (9, 3)  # seven rows, and two further down for the second of a group
+    assert convolution_of(graph, "stem").kernel == (9, 3)  # seven rows, plus two for the second row of a group
     assert isinstance(operation_of(graph, "pool"), RowFoldPool)
     with_phases = decided(block(128), decide(packs_rows=True, splits_phases=True)).graph
     assert convolution_of(with_phases, "stem").kernel == (3, 2)  # phases of four rows and two columns
 
 
 def bottleneck(rows: int) -> Network:
-    """As residual networks of 50 layers begin: a sum of 128 channels reads 64."""
+    """Return the beginning of a 50-layer residual network: a convolution to 64 channels reads a sum of 128 channels."""
     layers = (
         conv("stem", 3, 64, 7, stride=(2, 2)),
         conv("a", 64, 64, 3),
@@ -205,7 +205,8 @@ def test_a_sum_of_single_rows_reads_groups(rows: int, bands: int) -> None:
 
 @st.composite
 def depthwise(draw: st.DrawFn) -> Network:
-    """As networks of depthwise convolutions begin: 32 channels and less, then an expansion or a smaller image."""
+    """Return the beginning of a depthwise-separable network: at most 32 channels, then an expansion or a smaller
+    image."""
     rows = draw(st.sampled_from([32, 33, 35, 38, 64, 67]))
     stride = draw(st.sampled_from([(1, 1), (2, 2)])) if rows > 38 else (1, 1)
     activation = draw(st.sampled_from(["relu", "silu", "clip"]))
@@ -246,7 +247,7 @@ def depthwise(draw: st.DrawFn) -> Network:
 
 
 def _gate(name: str, channels: int, before: str, window: tuple[int, ...]) -> list[Layer]:
-    """Squeeze and excite."""
+    """Return a squeeze-and-excite gate."""
     return [
         Pool(f"{name}mean", "average", window, (1, 1), inputs=(before,)),  # type: ignore[arg-type]
         Conv2d(f"{name}squeeze", channels, 5, (1, 1), activation="relu"),
@@ -256,7 +257,7 @@ def _gate(name: str, channels: int, before: str, window: tuple[int, ...]) -> lis
 
 
 def _given(layers: list[Layer], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """What the last layer gives, of an image of that shape."""
+    """Return the output of the last layer for an image of the given shape."""
     shapes: dict[str, tuple[int, ...]] = {}
     for layer in layers:
         shape = layer.output_shape(*[shapes[name] for name in layer.inputs] or [shape])
@@ -273,7 +274,7 @@ def test_packed_depthwise_layers_compute_what_the_golden_model_does(network: Net
 
 
 def expansion(side: int = 64) -> Network:
-    """As networks of depthwise convolutions begin."""
+    """Return the beginning of a depthwise-separable network."""
     layers = (
         conv("stem", 3, 32, 3, stride=(2, 2)),
         Conv2d("each", 32, 32, (3, 3), (1, 1, 1, 1), 1, "relu", groups=32),
@@ -303,7 +304,7 @@ def test_small_images_and_odd_numbers_of_channels_stay_as_they_are(rows: int, ch
 @pytest.mark.parametrize("network", [block(64), expansion(32)], ids=["residual", "depthwise"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_packed_rows_are_quicker(network: Network, dtype: str) -> None:
-    """Fewer rows of taps, with all rows and columns of the Tensor Engine in use."""
+    """There are fewer rows of taps, and all rows and columns of the Tensor Engine are used."""
     packed, plain = (nanoseconds(decided(network, each, dtype=dtype), dtype) for each in (ROWS, Decisions()))
     assert packed < plain
 
@@ -321,7 +322,7 @@ def test_rows_of_a_value_in_groups_have_numbers_for_each_row() -> None:
 @pytest.mark.parametrize(("channels", "more"), [(16, 48), (32, 64), (48, 96), (64, 128)])
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
 def test_a_residual_behind_a_depthwise_layer(channels: int, more: int, batch: int) -> None:
-    """StarNet's block: its sum is packed only where both of its operands are."""
+    """In StarNet's block, the sum is packed only if both operands are."""
     layers: list[Layer] = [
         conv("stem", 3, channels, 3, inputs=("input",)),
         conv("d", channels, channels, 7, groups=channels),

@@ -1,4 +1,4 @@
-"""Taps that share the partitions, and values that have copies of themselves for them, moved up by rows."""
+"""Taps that share the partitions, and values with copies of themselves for them, shifted by rows."""
 
 import pytest
 from lowered import ALL, assert_right, convolution_of, decide, decided, graph_of, nanoseconds, planned
@@ -15,15 +15,15 @@ COPIED = decide(copied=ALL)
 
 
 def copies_of(decisions: Decisions, batch: int) -> list[int]:
-    """Copies of each convolution's value, of digits-cnn."""
+    """Return the number of copies of each convolution's value in digits-cnn."""
     graph = decided(load_model("digits-cnn"), decisions, batch, "bfloat16").graph
     return [node.operation.copies.count for node in graph.nodes if isinstance(node.operation, Convolution)]
 
 
 def test_copies_take_the_partitions_that_there_are() -> None:
-    assert copies_of(COPIED, 1)[:2] == [3, 3]  # of 8 and of 16 channels
-    assert copies_of(decide(packed=8, copied=ALL), 16)[0] == 2  # 8 images of 8 channels leave room for one copy,
-    assert copies_of(decide(packed=16, copied=ALL), 16)[0] == 1  # and 16 for none
+    assert copies_of(COPIED, 1)[:2] == [3, 3]  # for 8 and for 16 channels
+    assert copies_of(decide(packed=8, copied=ALL), 16)[0] == 2  # 8 images of 8 channels leave space for one copy,
+    assert copies_of(decide(packed=16, copied=ALL), 16)[0] == 1  # and 16 images for none
     assert set(copies_of(Decisions(), 1)) == {1}
 
 
@@ -67,7 +67,8 @@ DILATED = Conv2d("c", 8, 8, (3, 3), (2, 2, 2, 2), dilation=(2, 2), inputs=("a",)
     [
         ([Combine("sum", "add", "relu", inputs=("b", "a"))], Copies(3, 1, 32)),
         ([Combine("product", "multiply", "relu", inputs=("b", "a"))], Copies()),
-        ([DILATED, Combine("sum", "add", "relu", inputs=("b", "c"))], Copies(3, 2, 32)),  # those of one of two readers
+        # the copies that one of two readers needs
+        ([DILATED, Combine("sum", "add", "relu", inputs=("b", "c"))], Copies(3, 2, 32)),
     ],
     ids=["a sum", "a product", "rows further apart"],
 )

@@ -1,4 +1,4 @@
-"""Channels that are padded with zeros, so that two rows fit the partitions."""
+"""Channels padded with zeros so that two rows fit on the partitions."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ WIDE = decide(pads_channels=True, packs_rows=True)
 
 
 def blocks(channels: int, end: str, activation: str = "relu") -> Network:
-    """A residual block and what comes after it."""
+    """Return a residual block and the layers after it."""
     layers: list[Layer] = [
         Conv2d("stem", 2, channels, (3, 3), (1, 1, 1, 1), activation=activation),
         Conv2d("a", channels, channels, (3, 3), (1, 1, 1, 1), activation=activation),
@@ -86,7 +86,7 @@ def test_networks_of_such_channels_compute_what_the_golden_model_does(
         ("", ["stem", "a", "b", "mean"]),
         ("smaller", ["stem", "a", "b"]),
         ("pool", ["stem", "a", "b", "pool", "mean"]),
-        ("product", ["a"]),  # a product of tensors has as many channels as both
+        ("product", ["a"]),  # a product of tensors has as many channels as both operands
     ],
 )
 def test_what_is_read_as_it_is_keeps_its_channels(end: str, wide: list[str]) -> None:
@@ -104,7 +104,7 @@ def test_what_is_read_as_it_is_keeps_its_channels(end: str, wide: list[str]) -> 
 
 
 def test_values_that_are_added_or_stacked_are_padded() -> None:
-    """A stage of YOLO: zeros follow the channels of each part."""
+    """In a stage of YOLO, zeros follow the channels of each part."""
     layers = (
         conv("stem", 3, 32, 3),
         Conv2d("a", 32, 16, (1, 1), activation="silu", inputs=("stem",)),
@@ -127,7 +127,7 @@ def test_values_that_are_added_or_stacked_are_padded() -> None:
 
 
 def test_values_that_are_stacked_may_keep_their_channels() -> None:
-    """Padding them is a choice of its own, if other values can be padded without them."""
+    """Padding them is a separate choice if other values can be padded without them."""
     graph = graph_of(shuffled(40))
     padded = {which: pad_channels(graph, which=which) for which in ("all", "alone")}
     names = {
@@ -143,7 +143,7 @@ def test_values_that_are_stacked_may_keep_their_channels() -> None:
 
 
 def shuffled(channels: int) -> Network:
-    """A unit of ShuffleNet."""
+    """Return a ShuffleNet unit."""
     layers = (
         Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), activation="relu", stride=(2, 2)),
         Conv2d("narrow", channels, channels, (1, 1), activation="relu"),
@@ -187,8 +187,8 @@ def test_nothing_is_wider_where_zeros_would_not_stay_harmless() -> None:
         return Graph((node,), shapes[0], 4)
 
     assert pad_channels(of("relu")) is not None
-    assert pad_channels(of("log")) is None  # of 0 it is not finite
-    assert pad_channels(graph_of(blocks(32, ""))) is None  # four rows of it fit as they are
+    assert pad_channels(of("log")) is None  # log(0) is not finite
+    assert pad_channels(graph_of(blocks(32, ""))) is None  # four rows fit without padding
 
 
 def test_pairs_of_rows_are_quicker_for_a_batch_of_40_channels() -> None:
@@ -198,7 +198,7 @@ def test_pairs_of_rows_are_quicker_for_a_batch_of_40_channels() -> None:
 
 
 def assert_as_onnx_runtime(seed: int, folder: Path, dtype: str, target: str, batch: int) -> None:
-    """A network of stages, with rows packed, as ONNX Runtime answers it."""
+    """Compare a row-packed network with several stages with ONNX Runtime."""
     network = StagedNetwork(seed, 5, 36)
     path = network.saved(folder)
     imported = import_network(path, options=ImportOptions(output_kind="values"))

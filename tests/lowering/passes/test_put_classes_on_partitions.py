@@ -1,4 +1,4 @@
-"""Scores of one picture with classes on the partitions."""
+"""Scores of one picture with the classes on the partitions."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def dense(classes: int, *more: Softmax, features: int = 512) -> Network:
 
 
 def wider(network: Network, classes: int) -> Network:
-    """A network that ends in a dense layer, with another number of classes."""
+    """Return a network that ends in a dense layer with a different number of classes."""
     last = network.layers[-1]
     assume(isinstance(last, Dense))
     assert isinstance(last, Dense)

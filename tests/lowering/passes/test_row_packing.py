@@ -1,4 +1,5 @@
-"""Filters of groups of rows: in NumPy they compute, group by group, what the layers' own filters do row by row."""
+"""Filters of row groups: computed group by group in NumPy, they give the same result as the layers' own filters do row
+by row."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def test_lanes_order_any_axis() -> None:
 
 
 def node(operation: Operation, before: tuple[int, int, int], filters: np.ndarray | None = None) -> Node:
-    """A node with a bias of 1, 2, 3 and so on where it has filters."""
+    """Return a node; if it has filters, its bias is 1, 2, 3 and so on."""
     numbers = () if filters is None else (np.arange(1, operation.channels + 1, dtype=np.float32),)
     lazy = None if filters is None else LazyArray.of(filters)
     return Node(operation, "conv2d", before, (before, operation.shape), lazy, numbers)
@@ -61,7 +62,7 @@ def convolution(
     groups: int = 1,
     reads: int = -1,
 ) -> Node:
-    """A convolution with filters of whole numbers; `padding`: on top, at the bottom."""
+    """Return a convolution with integer filters; `padding`: (top, bottom)."""
     channels, high, wide = before
     rows = (high + sum(padding) - kernel[0]) // stride + 1
     filters = np.random.default_rng(2).integers(-3, 4, (after, channels // groups, *kernel)).astype(np.float32)
@@ -80,7 +81,7 @@ def convolution(
 
 
 def convolved(x: np.ndarray, each: Node) -> np.ndarray:
-    """What a convolution node computes of an image [C, H, W], tap by tap."""
+    """Compute a convolution node on an image [C, H, W], tap by tap."""
     operation = each.operation
     assert isinstance(operation, Convolution) and each.filters is not None
     filters = each.filters.make()
@@ -100,7 +101,7 @@ def convolved(x: np.ndarray, each: Node) -> np.ndarray:
 
 
 def grouped(x: np.ndarray, lanes: Lanes, offset: int) -> np.ndarray:
-    """An image [C, H, W] in groups of rows, with zeros above and below: [partitions, groups, W]."""
+    """Convert an image [C, H, W] to groups of rows, [partitions, groups, W], with zeros above and below."""
     channels, high, wide = x.shape
     groups = -(-(high + offset) // lanes.rows)
     padded = np.pad(x, ((0, 0), (offset, groups * lanes.rows - high - offset), (0, 0)))
@@ -117,7 +118,7 @@ def image(shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def assert_groups(found: np.ndarray, expected: np.ndarray, lanes: Lanes, offset: int) -> None:
-    """The rows of the image are right; those above and below it are blanked later, or nobody reads them."""
+    """Check the rows inside the image; rows outside of it are blanked later or never read."""
     inside = grouped(np.ones_like(expected), lanes, offset) > 0
     np.testing.assert_array_equal(found[inside], grouped(expected, lanes, offset)[inside])
 
@@ -191,7 +192,8 @@ def test_a_convolution_of_groups_computes_single_rows(
     stride: int,
     padding: tuple[int, int],
 ) -> None:
-    """As many at once as a group of inputs gives; filters of the others follow those of the first."""
+    """It computes as many at once as an input group provides; the filters of the other rows follow those of the
+    first."""
     rows = (high + sum(padding) - kernel[0]) // stride + 1
     at_once = max(1, into // stride)
     assume(rows >= 1 and taken < into and (stride % into == 0 or into % stride == 0) and rows % at_once == 0)
@@ -233,7 +235,8 @@ def test_rows_beside_the_image_are_blanked_where_channels_fill_a_quarter(high: i
 
 
 def test_offsets_that_are_not_chosen_let_a_group_read_the_fewest_groups() -> None:
-    """A 3x3 filter of groups of four with the offset 1 reads two groups wherever it begins but where it reads three."""
+    """A 3x3 filter on groups of four rows with offset 1 reads two groups from any first row except one that makes it
+    read three."""
     first = convolution((3, 16, 3), 8)
     second, pool = convolution((8, 16, 3), 8, reads=0), convolution((8, 16, 3), 8, (1, 1), padding=(0, 0), reads=1)
     packing = RowPacking(chain(first, second, pool), {0: 4, 1: 4, 2: 4})
@@ -247,7 +250,7 @@ def test_offsets_that_are_not_chosen_let_a_group_read_the_fewest_groups() -> Non
 
 
 def test_what_is_added_to_a_value_has_its_offset() -> None:
-    """A convolution adds a value of its second operand, a gate scales that of its first."""
+    """A convolution adds a value from its second operand; a gate scales the value of its first."""
     first, second = convolution((3, 16, 3), 8), convolution((8, 16, 3), 8, reads=0)
     added = second.changed(sources=((-1,), (0,)))
     packing = RowPacking(chain(first, added), {0: 4, 1: 4})
@@ -258,13 +261,13 @@ def test_what_is_added_to_a_value_has_its_offset() -> None:
 
 
 def test_columns_are_what_the_tensor_engine_moves() -> None:
-    """A filter's taps, by tiles of inputs and outputs, by rows and columns of groups."""
+    """The taps of a filter, times tiles of inputs and outputs, times rows and columns of groups."""
     first = convolution((3, 16, 6), 32, (3, 3))
     second = convolution((32, 16, 4), 32, (3, 3), reads=0)
     packing = RowPacking(chain(first, second), {0: 4, 1: 4})
     assert packing.columns({0: 0, 1: 1}, 1) == 2 * 3 * 5 * 2  # 2x3 taps of five groups of two columns
     assert packing.columns({}, 1) == 3 * 3 * 16 * 2
-    assert packing.columns({}, 0) == 16 * 4  # all 27 taps and channels of the input fit the partitions
+    assert packing.columns({}, 0) == 16 * 4  # all 27 taps and channels of the input fit on the partitions
     wide = convolution((200, 6, 6), 130, (1, 1), padding=(0, 0))
     assert RowPacking(chain(first, replace(wide.changed(sources=((0,),)))), {}).columns({}, 1) == 2 * 2 * 36
 
@@ -316,7 +319,7 @@ def test_a_pool_reads_groups_of_two_rows(kernel: int, top: int, taken: int, give
 
 
 def test_means_and_gates_of_groups_are_those_of_the_image() -> None:
-    """A convolution of the means of groups, each the mean of fewer rows, weighs them by what they are of the whole."""
+    """A convolution combines the averages of the groups' rows, weighted by the share of the image that each covers."""
     high, channels = 10, 5
     first = convolution((3, high, 3), channels, (3, 3))
     size = first.operation.rows, first.operation.columns

@@ -1,4 +1,4 @@
-"""Columns in phases, for pools that move by several: the answers are those of the golden model."""
+"""Columns split into phases for strided pools, compared with the golden model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ DTYPES = ["bfloat16", "float16"]
 
 
 def pooled(side: tuple[int, int], channels: int, conv: dict[str, Any], pool: dict[str, Any], size: int = 3) -> Network:
-    """A convolution, a pool, another convolution and a dense layer; ModelError where windows do not fit."""
+    """Return a convolution, a pool, another convolution and a dense layer; raise ModelError if the windows do not
+    fit."""
     image = picture(3, *side)
     layers: list[Layer] = [
         Conv2d("conv", 3, channels, (size, size), (size // 2,) * 4, **{"activation": "relu", **conv}),
@@ -54,7 +55,8 @@ def phases(graph: Graph) -> int:
 @settings(max_examples=40)
 @given(st.data())
 def test_pools_of_phases_compute_what_the_golden_model_does(data: st.DataObject) -> None:
-    """Also of rows in groups, packed images, windows that hang over the edge, bands and passes of some images."""
+    """Also with packed rows, packed images, windows that extend over the edge, bands, and passes of some of the
+    images."""
     window = data.draw(st.tuples(st.integers(1, 4), st.integers(2, 4)))
     padding = data.draw(st.sampled_from([(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 1, 0), (1, 0, 0, 1)]))
     assume(max(padding[::2]) < window[0] and max(padding[1::2]) < window[1])
@@ -94,21 +96,21 @@ def test_columns_are_split_where_a_pool_alone_reads_them() -> None:
 
     assert split((8, 12)) == 2
     assert split((8, 12), pool={"stride": (2, 3)}) == 3
-    assert split((8, 11)) == 1  # one phase would have a column more
+    assert split((8, 11)) == 1  # one phase would have an additional column
     assert split((8, 12), "float32") == 1
     assert split((8, 12), pool={"stride": (2, 1)}) == 1
     padded = {"padding": (1, 1, 1, 1)}
     assert split((8, 12), pool=padded) == 2
-    assert split((8, 12), pool=padded, activation="tanh") == 1  # zeros around it may be maxima
+    assert split((8, 12), pool=padded, activation="tanh") == 1  # the zeros around it may be maxima
     assert split((8, 12), activation="tanh") == 2
-    assert split((8, 12), activation="tanh", pool={"ceil_mode": True}) == 1  # and so where windows hang over
+    assert split((8, 12), activation="tanh", pool={"ceil_mode": True}) == 1  # also if windows extend over the edge
 
 
 def test_the_zeros_around_are_those_that_windows_reach() -> None:
     graph = graph_of(pooled((8, 12), 16, {}, {"padding": (1, 1, 1, 1)}), "bfloat16")
     pool = operation_of(graph, "pool")
     assert isinstance(pool, MaxPool)
-    assert pool.reached(8, 12) == (1, 1, 0, 0)  # windows of three that move by two end with the last column
+    assert pool.reached(8, 12) == (1, 1, 0, 0)  # windows of three with stride two end at the last column
     assert pool.reached(7, 11) == (1, 1, 1, 1)
 
 

@@ -18,7 +18,7 @@ from trninfer.runtime.simulated import SimulatedBackend
 
 
 def pooled(method: str, window: tuple[int, int], padding: tuple[int, int, int, int] = (0, 0, 0, 0)) -> Network:
-    """A convolution and a pool of an image of 9x7."""
+    """Return a convolution and a pool on an image of 9x7."""
     outputs = tuple(side + sum(padding[n::2]) - size + 1 for n, (side, size) in enumerate(zip((9, 7), window)))
     layers = (
         Conv2d("conv", 3, 40, (3, 3), (1, 1, 1, 1), 1, "silu"),
@@ -33,7 +33,7 @@ def pooled(method: str, window: tuple[int, int], padding: tuple[int, int, int, i
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_pool_of_a_whole_image_in_bands(method: str, batch: int, dtype: str) -> None:
-    """Its nodes: taps, the convolution, the pool over columns, which runs in three bands, and that over rows."""
+    """The nodes are taps, the convolution, the pool over columns, which runs in three bands, and the pool over rows."""
     across = NodeId(1, ("across",))
     decisions = decide(splits_means=True, others=[Choice(Kind.BANDS, across, (across, 3))])
     plan = assert_right(pooled(method, (9, 7)), decisions, batch, dtype)

@@ -1,4 +1,4 @@
-"""The last channels of an expansion as nodes of their own."""
+"""The last channels of an expansion as separate nodes."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from trninfer.runtime.simulated import SimulatedBackend
 
 
 def expanded(channels: int, size: int = 3, stride: int = 1, gate: bool = False) -> Network:
-    """An expansion, a filter for each channel and a projection, with a gate between them or without."""
+    """Return an expansion, a depthwise convolution and a projection, with or without a gate between them."""
     layers: list[Layer] = [
         Conv2d("expand", 8, channels, (1, 1), activation="silu"),
         Conv2d(
@@ -46,7 +46,7 @@ def expanded(channels: int, size: int = 3, stride: int = 1, gate: bool = False) 
 def test_any_tail_against_the_golden_model(
     channels: int, size: int, stride: int, gate: bool, copied: tuple[int, ...], batch: int, dtype: str
 ) -> None:
-    """With copies of the tail on the partitions below it, and without."""
+    """With and without copies of the partial tile on the partitions below it."""
     tolerance = 2e-5 if dtype == "float32" else 4e-2
     assert_right(
         expanded(channels, size, stride, gate),

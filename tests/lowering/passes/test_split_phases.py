@@ -1,4 +1,4 @@
-"""Phases of an image as channels, for first filters that move by several pixels."""
+"""Phases of an image as channels, for strided first convolutions."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_first_filters_of_any_stride_against_the_golden_model(
     first = Conv2d("first", shape[0], 6, kernel, padding, pool_size, "relu", stride=stride)
     try:
         network = strided(shape, first)
-    except ValueError:  # nothing is left of it
+    except ValueError:  # the image becomes empty
         return
     assert_right(network, applicable(network, PHASES), batch, dtype)
 
@@ -66,14 +66,15 @@ def test_filters_move_by_one_over_an_image_of_phases(
 
 
 def test_phases_are_quicker_where_channels_are_few() -> None:
-    """12 channels of two taps a side, for three of three; no DMA then picks every second element of a row."""
+    """12 channels with two taps per side instead of three with three; no DMA then reads every second element of a
+    row."""
     network = strided((3, 40, 40), Conv2d("first", 3, 8, (3, 3), stride=(2, 2)))
     assert nanoseconds(decided(network, PHASES)) < nanoseconds(decided(network, Decisions()))
     assert planned(network).decisions.value(Kind.SPLIT_PHASES)
 
 
 def test_whatever_is_quicker_is_chosen_where_channels_are_many() -> None:
-    """256 channels of two taps a side take more matmuls than 64 of three."""
+    """256 channels with two taps per side take more matmuls than 64 with three."""
     network = strided((64, 40, 40), Conv2d("first", 64, 8, (3, 3), stride=(2, 2)))
     choice = nanoseconds(planned(network))
     assert choice <= min(nanoseconds(decided(network, decisions)) for decisions in (PHASES, Decisions()))

@@ -1,4 +1,4 @@
-"""Values behind clips and other activations, and layers with groups, in 8 bits: that they are right, and are chosen."""
+"""8-bit values after clips and other activations, and 8-bit layers with groups: correctness and choice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ACTIVATIONS: tuple[tuple[str, tuple[float, ...]], ...] = (
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """An expansion, a layer with groups and a projection, of all sizes, on images of odd and even ones."""
+    """Draw an expansion, a layer with groups and a projection of any size, on images with odd and even sides."""
     size = st.integers(3, 13)
     image = picture(3, draw(size), draw(size))
     channels = draw(st.sampled_from([6, 24, 64, 128, 150, 260]))
@@ -133,7 +133,7 @@ def test_weights_with_groups_stay_where_what_they_read_does() -> None:
 
 
 def test_what_gains_nothing_stays() -> None:
-    """A 1x1 convolution of one tile of channels contracts over neither two taps nor two tiles."""
+    """A 1x1 convolution with one tile of channels can contract over neither two taps nor two tiles."""
     layers: tuple[Layer, ...] = (
         Conv2d("stem", 3, 24, (1, 1), activation="relu"),
         Conv2d("each", 24, 24, (3, 3), (1, 1, 1, 1), activation="relu", groups=24),
@@ -174,7 +174,7 @@ def test_values_without_a_scale_are_of_magnitudes_near_one(largest: float, is_fp
 
 
 def test_what_a_clip_bounds_does_not_overflow() -> None:
-    """Inputs a thousand times as large as any that calibration has seen."""
+    """The inputs are a thousand times as large as those seen in calibration."""
     layers: tuple[Layer, ...] = (
         Conv2d("stem", 3, 24, (1, 1), activation="clip", activation_parameters=(0.0, 6.0)),
         Conv2d("expand", 24, 48, (1, 1), activation="clip", activation_parameters=(0.0, 6.0)),

@@ -1,4 +1,4 @@
-"""Inputs that come in groups of rows."""
+"""Inputs loaded in groups of rows."""
 
 import pytest
 from lowered import assert_right, convolution_of, graph_of
@@ -16,7 +16,7 @@ def of_image(channels: int, side: int) -> Network:
 @pytest.mark.parametrize(
     ("channels", "side", "bytes_"),
     [
-        (3, 43, 0),  # 45 x 45 numbers of 4 bytes a partition
+        (3, 43, 0),  # 45 x 45 numbers of 4 bytes per partition
         (3, 44, GROUP_BYTES),
         (130, 29, 0),  # in two tiles
         (130, 31, GROUP_BYTES),

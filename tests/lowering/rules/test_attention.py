@@ -1,4 +1,4 @@
-"""Attention in one launch with what computes its operands, whatever order their channels have."""
+"""Attention in one launch with the computation of its operands, whose channels may be in any order."""
 
 import pytest
 from lowered import assert_right, kinds_of
@@ -8,7 +8,8 @@ from trninfer.models.layers import Attention, ChannelShuffle, ChannelSlice, Laye
 
 
 def layers_of(heads: int, size: int, by_rows: bool, bias: tuple[int, ...] = ()) -> list[Layer]:
-    """An image's pixels that attend to each other, behind a convolution of queries, keys and values by head."""
+    """Return layers in which the pixels of an image attend to each other, after a convolution that computes queries,
+    keys and values by head."""
     return [
         conv("stem", 3, size, 3),
         LayerNorm("norm", size),

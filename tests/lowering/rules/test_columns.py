@@ -1,4 +1,4 @@
-"""Values side by side, as in heads of detectors: they are copied once, and answered as ONNX Runtime answers them."""
+"""Values concatenated along the pixels, as in heads of detectors: they are copied once, and match ONNX Runtime."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def imported(chain: Chain, folder: Path) -> Model:
 
 
 def beside(chain: Chain, channels: int, outputs: int, strides: list[int], activation: str = "") -> int:
-    """Convolutions of some strides, whose pixels are side by side; the number of columns."""
+    """Return strided convolutions whose pixels are concatenated, and the number of columns."""
     names, columns = [], 0
     side = [size.dim_value for size in chain.inputs[0].type.tensor_type.shape.dim][2:]
     for stride in strides:
@@ -38,7 +38,7 @@ def beside(chain: Chain, channels: int, outputs: int, strides: list[int], activa
 
 
 def head(seed: int) -> Chain:
-    """Heads of a detector: boxes that anchors and strides scale, and scores, stacked."""
+    """Return heads of a detector: boxes scaled by anchors and strides, and scores, concatenated."""
     random = np.random.default_rng(seed)
     channels, high, wide = random.integers((1, 2, 2), (9, 11, 11)).tolist()
     chain = Chain(channels, high, wide, seed=seed)
@@ -58,7 +58,7 @@ def head(seed: int) -> Chain:
 
 
 def assert_as_onnx_runtime(seed: int, folder: Path, dtype: str, target: str, lnc: int, batch: int) -> Graph:
-    """The graph of a head, whose answers are those of ONNX Runtime."""
+    """Compare the graph of a head with ONNX Runtime."""
     chain = head(seed)
     model = imported(chain, folder)
     x = np.random.default_rng(seed).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
@@ -104,7 +104,7 @@ def test_a_value_that_is_read_elsewhere_is_padded(tmp_path: Path) -> None:
 
 
 def test_copies_by_way_of_hbm_come_first(tmp_path: Path) -> None:
-    """Boxes before scores, although the file has them the other way round."""
+    """Boxes come before scores, although the file has the opposite order."""
     chain = Chain(3, 72, 72)
     beside(chain, 3, 80, [1, 2], "Sigmoid")
     scores = chain.value

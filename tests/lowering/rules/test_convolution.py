@@ -13,7 +13,7 @@ def depthwise(name: str, channels: int, **fields: object) -> Conv2d:
 
 
 def test_each_kind_of_layer_takes_an_order_of_channels() -> None:
-    """Pools, numbers for each channel and depthwise convolutions work on channels as they lie."""
+    """Pools, channel-wise numbers and depthwise convolutions keep the order of the channels."""
     layers: list[Layer] = [
         conv("stem", 3, 24, 3),
         ChannelShuffle("turned", 4),
@@ -47,7 +47,8 @@ def test_wide_groups_in_another_order_are_laid_out_anew() -> None:
 def test_a_dense_layer_is_a_convolution_of_the_whole_image() -> None:
     layers = (Flatten("flat"), Dense("a", 90, 20, "relu"), Dense("b", 20, 4))
     first, last = graph_of(Network("n", picture(3, 6), layers, labels(4))).nodes
-    assert (first.before, last.before) == ((90, 1, 1), (20, 1, 1))  # an input that is only read flat is features
+    # an input that is only read flattened is treated as features
+    assert (first.before, last.before) == ((90, 1, 1), (20, 1, 1))
     after = (conv("stem", 3, 8, 1), Flatten("flat"), Dense("a", 240, 20), Dense("b", 20, 4))
     node = graph_of(Network("n", picture(3, 6), after, labels(4))).nodes[1]
     assert isinstance(node.operation, Convolution) and node.operation.kernel == (6, 5)

@@ -62,7 +62,7 @@ def test_channels_that_lie_apart_are_laid_out_anew_for_sums_and_products() -> No
     "fields", [{"activation": "relu"}, {"pool_size": 2, "stride": (1, 1)}, {"inputs": ("stem",)}], ids=str
 )
 def test_a_convolution_that_does_more_is_summed_by_itself(fields: dict[str, object]) -> None:
-    """With an activation or a pool of its own; or with another reader."""
+    """It has an activation or a pool, or another reader."""
     layers: list[Layer] = [
         Conv2d("stem", 3, 8, (1, 1), pool_size=2 if "pool_size" in fields else 1),
         Conv2d("a", 8, 8, (1, 1)) if "inputs" in fields else Conv2d("a", 3, 8, (1, 1), inputs=("input",), **fields),
@@ -122,7 +122,7 @@ def test_joined_channels_are_summed_where_they_are_in_the_same_tiles() -> None:
 def test_numbers_of_channels_behind_bounds(
     dtype: str, activation: str, bounds: tuple[float, ...], pool_size: int, signs: list[int]
 ) -> None:
-    """As in Keras's order: the convolution has bounds for each channel, unless a pool would decrease."""
+    """In Keras's order, the convolution has bounds for each channel, unless a pool would decrease."""
     layers = (
         Conv2d("a", 3, 6, (3, 3), (1, 1, 1, 1), pool_size, activation, activation_parameters=bounds),
         Affine("scaled", (6,)),
@@ -140,7 +140,7 @@ def test_numbers_of_channels_behind_bounds(
 
 
 def test_an_activation_alone_neither_scales_nor_shifts() -> None:
-    """Unless some channels are not read, which become 1."""
+    """Channels that are not read are an exception: their scale becomes 1."""
     layers: list[Layer] = [conv("stem", 3, 12, 3), Activation("all", "softplus"), Activation("root", "sqrt")]
     graph = graph_of(ending_in_dense((3, 5, 4), layers))
     assert [operation_of(graph, name).is_scaled for name in ("all", "root")] == [False, False]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The last layers of networks: scores, softmax, and other outputs."""
+"""The last layers of networks: scores, softmax, and additional outputs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_dense_layer_computes_its_softmax(log: bool, ending: Ending) -> None:
 
 @pytest.mark.parametrize("activation", ["identity", "relu"])
 def test_a_softmax_of_something_else_is_of_scores_of_its_own(activation: str) -> None:
-    """Of an activation, of more numbers than a last layer takes at a time, or of what the network returns too."""
+    """It reads an activation, more numbers than a last layer supports, or a value that the network also returns."""
     layers = (Dense("a", 20, 9, activation), Softmax("s"))
     others = (NamedOutput("raw", "a", (9,), Output("values")),) if activation == "identity" else ()
     network = Network("n", FeatureInput(20), layers, labels(9), others=others)
@@ -93,7 +93,8 @@ def test_too_many_classes_are_no_scores() -> None:
 @pytest.mark.parametrize("ending", ["none", "softmax", "log"])
 @pytest.mark.parametrize(("channels", "side", "batch"), [(41, 50, 3), (73, 64, 1), (2049, 1, 130), (128, 64, 2)])
 def test_many_classes_are_found_by_way_of_hbm(channels: int, side: int, batch: int, ending: str) -> None:
-    """Each picture's own, the first of equals, wherever the classes are: 2,050, 4,672, 2,049 and 8,192 of them."""
+    """For each picture separately, the first of equal classes at any position: 2,050, 4,672, 2,049 and 8,192
+    classes."""
     count = channels * side
     layers: list[Layer] = [Conv2d("a", 3, channels, (1, 1)), Flatten("flat")]
     if ending != "none":
@@ -113,7 +114,7 @@ def test_many_classes_are_found_by_way_of_hbm(channels: int, side: int, batch: i
 
 
 def test_a_dense_layer_whose_weights_are_too_large_runs_as_the_others_do() -> None:
-    layers = (Dense("a", 8, 2304, "relu"), Dense("b", 2304, 2048))  # 144 KiB of a partition
+    layers = (Dense("a", 8, 2304, "relu"), Dense("b", 2304, 2048))  # 144 KiB per partition
     kinds = [node.kind for node in graph_of(Network("wide", FeatureInput(8), layers, labels(2048))).nodes]
     assert kinds == ["dense", "dense", "scores"]
     values = Network("wide", FeatureInput(8), layers, (), Output("values"))
@@ -121,7 +122,8 @@ def test_a_dense_layer_whose_weights_are_too_large_runs_as_the_others_do() -> No
 
 
 def stacked_output(seed: int) -> Chain:
-    """A network whose output is a stack of up to three values, which are also read, returned or stacked again."""
+    """Draw a network whose output is a stack of up to three values, which may also be read, returned or stacked
+    again."""
     random = np.random.default_rng(seed)
     channels, high, wide = random.integers((1, 1, 1), (5, 9, 9)).tolist()
     chain = Chain(channels, high, wide, seed=seed)

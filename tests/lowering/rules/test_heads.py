@@ -1,4 +1,5 @@
-"""Heads of detectors: the channels of several convolutions become rows of pixels, which a network returns joined."""
+"""Heads of detectors: the channels of several convolutions become rows of pixels, which the network returns
+concatenated."""
 
 import math
 
@@ -16,7 +17,8 @@ VALUES = Output("values")
 
 
 def head(name: str, read: str, shape: tuple[int, int, int], boxes: int, numbers: int, order: str) -> list[Layer]:
-    """Numbers for each box: next to one another by pixel ("HWA"), or by kind of box ("AHW", as YOLOv5's)."""
+    """Return the numbers of each box, either contiguous for each pixel ("HWA") or for each kind of box ("AHW", as in
+    YOLOv5)."""
     channels, rows, columns = shape
     axes = {"HWA": (2, 3, 0, 1), "AHW": (0, 2, 3, 1)}[order]
     each = Conv2d(f"{name}c", channels, boxes * numbers, (1, 1), inputs=(read,))
@@ -28,7 +30,7 @@ def head(name: str, read: str, shape: tuple[int, int, int], boxes: int, numbers:
 
 @st.composite
 def detectors(draw: st.DrawFn) -> Network:
-    """Heads on values of one or several sizes, joined and returned, some also returned alone."""
+    """Draw heads on values of one or several sizes, concatenated and returned, some also returned separately."""
     rows, columns = draw(st.integers(1, 9)), draw(st.integers(1, 20))
     channels = draw(st.sampled_from([3, 16, 64, 130]))
     layers: list[Layer] = [conv("stem", 3, channels, 3)]
@@ -83,7 +85,7 @@ def two_heads(order: str) -> Network:
 
 @pytest.mark.parametrize("order", ["HWA", "AHW"])
 def test_heads_write_their_part_of_the_output(order: str) -> None:
-    """No number is loaded again, and each convolution runs as a whole."""
+    """Nothing is loaded again, and each convolution runs as a whole."""
     operations = decided(two_heads(order), decide()).program.operations
     moves = [operation for operation in operations if isinstance(operation, Rearrange)]
     assert {move.name: move.into.number for move in moves if move.into} == {"ht": 0, "it": 8 * 8 * 14} and len(
@@ -93,7 +95,7 @@ def test_heads_write_their_part_of_the_output(order: str) -> None:
 
 
 def test_an_interleaved_value_is_returned_and_read() -> None:
-    """Phases write it; its store was missing."""
+    """Phases write it; its store used to be missing."""
     turn = Transpose("t", (4, 2, 5, 5), (0, 2, 3, 1), (4, 5, 10))
     layers = (conv("a", 3, 8, 3), turn, Flatten("tf"), conv("b", 4, 4, 3, inputs=("t",)), Flatten("flat"))
     other = NamedOutput("other", "tf", (200,), VALUES, ())

@@ -22,7 +22,7 @@ from trninfer.models.network import Network
 
 
 def test_norms_of_channels_in_another_order() -> None:
-    """Layer norm takes any order of all channels; groups, and channels that others stand between, are laid out anew."""
+    """Layer norm supports any order of all channels; groups, and channels interleaved with others, are rearranged."""
     layers: list[Layer] = [
         conv("stem", 3, 24, 3),
         ChannelShuffle("turned", 4),

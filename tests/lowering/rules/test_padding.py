@@ -1,4 +1,4 @@
-"""Padding by a number and by an image's own pixels."""
+"""Padding with a number and with the image's own pixels."""
 
 import pytest
 from hypothesis import given

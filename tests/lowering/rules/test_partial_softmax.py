@@ -1,4 +1,4 @@
-"""Softmax within a network, of channels in any order and over any tiles."""
+"""Softmax within a network, over channels in any order and over any tiles."""
 
 import pytest
 from lowered import assert_right, decide, kinds_of
@@ -33,7 +33,7 @@ def test_channels_in_another_order_are_laid_out_anew() -> None:
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_bins_of_box_sides(batch: int, dtype: str) -> None:
-    """As YOLO's heads have them: a softmax over 16 bins of each of four sides, and their mean by weights."""
+    """As in YOLO's heads: a softmax over 16 bins for each of four sides, and their weighted mean."""
     layers: tuple[Layer, ...] = (
         conv("stem", 3, 64, 3),
         ChannelSoftmax("bins", 16),

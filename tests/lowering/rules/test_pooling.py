@@ -28,7 +28,7 @@ def test_what_pools_is_an_operation_of_its_kind() -> None:
 
 
 def test_rows_and_columns_that_a_pool_leaves_are_not_computed() -> None:
-    """If they read padding; those of a value with another reader are."""
+    """This holds even if they read padding, but not if the value has another reader."""
     pool = Pool("pool", "max", (2, 2), (2, 2))
     alone = [conv("a", 3, 8, 3), pool, conv("b", 8, 8, 1)]
     assert convolution_of(graph_of(ending_in_dense((3, 9, 7), alone)), "a").shape == (8, 8, 6)
@@ -46,7 +46,7 @@ def test_rows_and_columns_that_a_pool_leaves_are_not_computed() -> None:
 
 @st.composite
 def pooled(draw: st.DrawFn) -> Network:
-    """A convolution of any size, movement and padding, what is folded into it, and a max pool of any window."""
+    """Draw a convolution of any size, stride and padding, the layers fused into it, and a max pool with any window."""
     channels = draw(st.sampled_from([3, 16, 33, 64, 130]))
     pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
     padding = draw(st.tuples(*[st.integers(0, 3)] * 4))

@@ -1,4 +1,5 @@
-"""Transposes, against the golden model: by the host, as phases of pixels, as channels of pixels, and by way of HBM."""
+"""Transposes, compared with the golden model: by the host, as phases of pixels, as channels of pixels, and through
+HBM."""
 
 import math
 
@@ -20,7 +21,7 @@ from trninfer.models.network import Network
 
 @pytest.mark.parametrize("shape", [(12, 1, 9), (108,)])
 def test_the_host_transposes_an_input(shape: Shape) -> None:
-    """Tokens by channels, as [9, 12], become channels by tokens, or features in another order."""
+    """[9, 12] tokens by channels become channels by tokens, or features in another order."""
     turn = Transpose("turn", (9, 12), (1, 0), shape)
     first = conv("a", 12, 30, 1) if len(shape) == 3 else Dense("a", 108, 30)
     after: tuple[Layer, ...] = (LayerNorm("norm", 30), Flatten("flat"), Dense("b", 270 if len(shape) == 3 else 30, 5))
@@ -31,7 +32,7 @@ def test_the_host_transposes_an_input(shape: Shape) -> None:
 
 
 def pixel_shuffle(channels: int, rows: int, columns: int, down: int, across: int, name: str = "up") -> Transpose:
-    """Channels that become pixels."""
+    """Return layers that turn channels into pixels."""
     split = (channels, down, across, rows, columns)
     return Transpose(name, split, (0, 3, 1, 4, 2), (channels, rows * down, columns * across))
 
@@ -39,7 +40,7 @@ def pixel_shuffle(channels: int, rows: int, columns: int, down: int, across: int
 @pytest.mark.parametrize(("down", "across"), [(2, 2), (1, 3), (2, 1)])
 @pytest.mark.parametrize(("batch", "packed"), [(1, 1), (3, 2)])
 def test_channels_that_become_pixels_take_turns(down: int, across: int, batch: int, packed: int) -> None:
-    """The convolution that feeds them computes each phase by filters of its own."""
+    """The convolution before them computes each phase with separate filters."""
     layers: list[Layer] = [conv("a", 3, 4 * down * across, 3), pixel_shuffle(4, 6, 5, down, across), conv("b", 4, 4, 3)]
     network = ending_in_dense((3, 6, 5), layers)
     graph = graph_of(network)
@@ -51,7 +52,7 @@ def test_channels_that_become_pixels_take_turns(down: int, across: int, batch: i
 
 @st.composite
 def with_zeros(draw: st.DrawFn) -> Model:
-    """A convolution each of whose phases has rows and columns of zeros at the sides of its filters, first or later."""
+    """Draw a convolution whose phases have rows and columns of zeros at the beginning or end of their filters."""
     down, across = draw(st.sampled_from([(2, 2), (1, 3), (2, 1)]))
     before, groups = draw(st.sampled_from([(3, 1), (4, 4), (8, 2)]))
     kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 3)))
@@ -74,13 +75,13 @@ def with_zeros(draw: st.DrawFn) -> Model:
 @settings(max_examples=30)
 @given(with_zeros(), st.sampled_from([(1, 1), (3, 1), (3, 2)]), st.sampled_from(["float32", "bfloat16"]))
 def test_taps_of_zeros_are_left_out(model: Model, images: tuple[int, int], dtype: str) -> None:
-    """Even where the filters then do not read all of their input."""
+    """This holds even if the filters then do not read all of their input."""
     batch, packed = images
     assert_right(model, applicable(model, decide(packed=packed), batch), batch, dtype)
 
 
 def test_filters_of_phases_have_only_the_taps_that_they_need() -> None:
-    """Bilinear, twice as large: two rows and columns of three for each phase."""
+    """Bilinear upsampling by two: two of three rows and columns for each phase."""
     layers: list[Layer] = [conv("a", 3, 4, 3), Conv2d("up", 4, 16, (3, 3), groups=4), pixel_shuffle(4, 4, 3, 2, 2, "b")]
     model = model_of(ending_in_dense((3, 6, 5), layers))
     shares = np.array([[0.25, 0.75, 0], [0, 0.75, 0.25]], np.float32)
@@ -120,7 +121,7 @@ def test_pixels_that_become_channels_are_a_convolution_by_ones(down: int, across
 
 @st.composite
 def transposes(draw: st.DrawFn) -> Transpose:
-    """Any order of any axes of 8 x 6 x 4 numbers, as an image or as features."""
+    """Draw any permutation of any axes of 8 x 6 x 4 numbers, as an image or as features."""
     split = draw(st.sampled_from([(8, 6, 4), (8, 24), (2, 4, 6, 4), (8, 3, 2, 4), (4, 2, 3, 2, 4), (192,)]))
     order = tuple(draw(st.permutations(range(len(split)))))
     axes = [split[axis] for axis in order]
@@ -154,7 +155,7 @@ def test_features_are_transposed() -> None:
 def test_pixels_in_another_order_stay_on_their_partitions(
     channels: int, split: tuple[int, ...], order: list[int], batch: int, dtype: str, size: int
 ) -> None:
-    """Windows of a Swin transformer, patches of MobileViT: no DMA moves them."""
+    """Windows of a Swin transformer and patches of MobileViT: no DMA moves them."""
     image = (split[0] * split[1], split[2] * split[3])
     after = tuple(split[axis] for axis in order)
     shape = (channels, after[0] * after[1], after[2] * after[3])
@@ -169,7 +170,7 @@ def test_pixels_in_another_order_stay_on_their_partitions(
 @pytest.mark.parametrize(("down", "across"), [(2, 2), (1, 3), (4, 2)])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_tokens_that_become_channels(down: int, across: int, batch: int) -> None:
-    """Patches that a Swin transformer merges, whose tokens have lost their rows and columns."""
+    """Patch merging of a Swin transformer, whose tokens have lost their rows and columns."""
     rows, columns = 3, 5
     split = (6, rows, down, columns, across)
     merged = Transpose("merged", split, (4, 2, 0, 1, 3), (6 * down * across, rows, columns))
@@ -191,7 +192,7 @@ def test_tokens_that_become_channels(down: int, across: int, batch: int) -> None
 def test_channels_and_pixels_change_places_on_the_chip(
     shape: Shape, batch: int, dtype: str, target: str, kernel: int
 ) -> None:
-    """Pixels are mixed, as channels, and turned back; convolutions with padding read and compute the values."""
+    """Pixels are mixed as channels and transposed back; padded convolutions read and compute the values."""
     channels, rows, columns = shape
     pixels, mixed = rows * columns, rows + 1
     layers: list[Layer] = [
@@ -218,7 +219,7 @@ def test_channels_and_pixels_change_places_on_the_chip(
 def test_channels_and_pixels_of_each_head_change_places_on_the_chip(
     shape: tuple[int, int, int, int], batch: int, dtype: str, target: str, kernel: int
 ) -> None:
-    """Tokens of each head of an attention are mixed, as channels, and turned back."""
+    """The tokens of each attention head are mixed as channels and transposed back."""
     heads, each, rows, columns = shape
     pixels = rows * columns
     layers: list[Layer] = [

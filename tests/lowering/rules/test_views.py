@@ -1,4 +1,4 @@
-"""Layers that are an order of channels, or nothing: what they leave in a launch, and that they change no answer."""
+"""Layers that only reorder channels or do nothing: their operations in a launch, and that answers stay the same."""
 
 import pytest
 from lowered import applicable, assert_right, decide, graph_of, kinds_of
@@ -29,7 +29,7 @@ VALUES = Output("values")
 
 @pytest.mark.parametrize(("half", "size", "is_split"), [(32, 3, True), (64, 3, True), (65, 3, False), (32, 1, False)])
 def test_a_slice_whose_rows_may_be_packed_is_computed_alone(half: int, size: int, is_split: bool) -> None:
-    """As in YOLO's stages: one half is read by a convolution, and both are read stacked."""
+    """As in YOLO's stages: a convolution reads one half, and the concatenation contains both."""
     layers = [
         conv("both", 3, 2 * half, 3),
         ChannelSlice("left", 0, half, inputs=("both",)),
@@ -66,7 +66,7 @@ def test_a_unit_of_shufflenet_has_its_convolutions_alone(half: int) -> None:
 
 @pytest.mark.parametrize("sizes", [(90, 90), (33, 70, 129), (1, 64, 64), (140, 3, 20, 7)])
 def test_a_convolution_computes_its_slices_apart(sizes: tuple[int, ...]) -> None:
-    """As MixConv does: slices of an expansion, each with depthwise filters of its own size."""
+    """As in MixConv: slices of an expansion, each with depthwise filters of a different size."""
     layers: list[Layer] = [conv("expand", 3, sum(sizes), 1)]
     first = 0
     for n, size in enumerate(sizes):
@@ -118,10 +118,10 @@ def test_features_in_slices() -> None:
     assert_right(Network("n", FeatureInput(20), layers, labels(5)), Decisions(), 3)
 
 
-@pytest.mark.parametrize("side", [6, 30])  # below 128 numbers, and 2 * 2,700, more than are laid out anew
+@pytest.mark.parametrize("side", [6, 30])  # below 128 numbers, and 2 * 2,700, more than can be rearranged in SBUF
 @pytest.mark.parametrize("batch", [1, 7])
 def test_inputs_of_several_are_cut_apart_in_hbm(side: int, batch: int) -> None:
-    """Two pictures and a row in one row of numbers: nothing is multiplied, nor loaded, to take them apart."""
+    """Two pictures and a row of features in one row of numbers: separating them needs no matmul and no load."""
     numbers, rest = 3 * side * side, 4
     layers: list[Layer] = [
         ChannelSlice("one", 0, numbers, inputs=("input",)),
@@ -152,7 +152,7 @@ def test_inputs_of_several_are_cut_apart_in_hbm(side: int, batch: int) -> None:
 
 @pytest.mark.parametrize(("first", "last", "fits"), [(60, 150, True), (10, 150, False)])
 def test_slices_of_a_flattened_image(first: int, last: int, fits: bool) -> None:
-    """Whole channels of it are a slice of channels; a part of one has no place of its own."""
+    """Whole channels of the image become a slice of channels; part of a channel has no location of its own."""
     layers = (conv("a", 3, 6, 3), Flatten("flat"), ChannelSlice("some", first, last), Dense("b", last - first, 5))
     network = Network("n", picture(3, 6), layers, labels(5))
     if fits:
@@ -163,7 +163,7 @@ def test_slices_of_a_flattened_image(first: int, last: int, fits: bool) -> None:
 
 
 def test_a_gate_of_dense_layers_is_no_other_launch() -> None:
-    """Squeeze and excite as it was first written: features go back to an image of one pixel."""
+    """The original form of squeeze and excite: features become an image of one pixel again."""
     kinds = kinds_of(
         [
             conv("a", 3, 12, 3),
@@ -190,7 +190,7 @@ def test_an_image_in_other_sizes_goes_through_hbm() -> None:
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_flattened_images_beside_others_are_one_launch(batch: int, dtype: str) -> None:
-    """Images of two sizes and a row."""
+    """Images of two sizes and a row of features."""
     layers: list[Layer] = [
         conv("a", 3, 4, 3, inputs=("input",)),
         Flatten("fa"),
@@ -209,7 +209,7 @@ def test_flattened_images_beside_others_are_one_launch(batch: int, dtype: str) -
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 16])
 @pytest.mark.parametrize(("channels", "rows", "columns"), [((5, 3), 6, 5), ((130, 7, 40), 3, 3), ((1, 1), 1, 7)])
 def test_parts_are_reshaped_as_one(channels: tuple[int, ...], rows: int, columns: int, batch: int) -> None:
-    """The levels of a detector's head, concatenated and split into other axes."""
+    """The levels of a detector's head, concatenated and split into different axes."""
     names = [f"part{n}" for n in range(len(channels))]
     total = sum(channels) * rows * columns
     layers: list[Layer] = [
@@ -225,7 +225,7 @@ def test_parts_are_reshaped_as_one(channels: tuple[int, ...], rows: int, columns
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_more_channels_than_a_convolution_lays_out_go_through_hbm(batch: int) -> None:
-    """Shuffled runs of 2,100 channels of three parts, then all of them in rows of other lengths."""
+    """Shuffled runs of 2,100 channels from three parts, then all of them in rows of different lengths."""
     layers: list[Layer] = [
         conv("a", 3, 1500, 1, inputs=("input",)),
         conv("b", 3, 500, 1, inputs=("input",)),
@@ -244,7 +244,7 @@ def test_more_channels_than_a_convolution_lays_out_go_through_hbm(batch: int) ->
 
 @pytest.mark.parametrize(("shape", "margins"), [((9, 1, 20), 1), ((9, 5, 4), 3), ((9, 2, 10), 1)])
 def test_pixels_of_other_rows_are_copied_on_the_chip(shape: tuple[int, int, int], margins: int) -> None:
-    """Of a value with zeros around it for another reader, too."""
+    """Also from a value that has zeros around it for another reader."""
     layers: list[Layer] = [
         conv("a", 3, 9, 3),
         conv("b", 9, 9, 3),

@@ -1,4 +1,4 @@
-"""The advisor: of several nodes that compute the same the cheapest, unless it saves too little or has no room."""
+"""Choosing the cheapest of several equivalent nodes, unless it saves too little or does not fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NETWORK = ending_in_dense((64, 16, 16), [conv("a", 64, 64, 3), conv("b", 64, 64,
 
 
 class Tariff(CostModel):
-    """A clock by a list of prices: of each form, with nothing walked; None for what does not fit."""
+    """A cost model with a table of costs for each form, without simulation; None if a form does not fit."""
 
     def __init__(self, direct: float, **of_forms: float | None) -> None:
         super().__init__("trn2", 4)
@@ -40,7 +40,7 @@ class Tariff(CostModel):
 
 
 def asked() -> Question:
-    """The question of the form of layer b."""
+    """Return the choice of a form for layer b."""
     found: list[Question] = []
 
     def answer(question: Question) -> Option:
@@ -83,7 +83,7 @@ def test_forms_that_have_no_room_are_left_out() -> None:
 
 
 def test_the_forms_of_a_launch_are_those_that_are_predicted_to_be_quickest() -> None:
-    """Squares multiply 16 matrices for 36 taps, so that 512 columns of 128 channels are quicker in them."""
+    """Squares use 16 matrices for 36 taps, so 512 columns of 128 channels are faster in squares."""
     wide = model_of(ending_in_dense((128, 16, 16), [conv("a", 128, 128, 3), conv("b", 128, 128, 3)]))
     cost_model = CostModel("trn2", 4)
     cheapest = CheapestOptions(cost_model, 2)
@@ -107,7 +107,7 @@ def test_more_images_are_priced_as_a_few(images: int, priced: int) -> None:
 
 def test_copies_are_worth_it_where_they_cost_less_than_they_save() -> None:
     class WithCopies(CostModel):
-        """Matmuls with all taps side by side cost 40, else 100; copies cost so much more than none."""
+        """Matmuls with all taps on the partitions cost 40, otherwise 100; copies add `copying`."""
 
         def __init__(self, copying: float) -> None:
             super().__init__("trn2", 4)
@@ -116,7 +116,7 @@ def test_copies_are_worth_it_where_they_cost_less_than_they_save() -> None:
         def cost(self, graph: Graph, number: int, images: int) -> Cost:
             operation = graph.nodes[number].operation
             assert isinstance(operation, Convolution)
-            if number == 1:  # the reader, whose input has the copies that it reads
+            if number == 1:  # the reader, whose input has the copies that it needs
                 assert graph.nodes[0].convolution.copies.count == operation.taps.rows
                 return Cost(40 if operation.taps.rows > 1 else 100, 1)
             return Cost(200 + self.copying * (operation.copies.count > 1), 1)
@@ -142,7 +142,7 @@ def test_copies_are_as_many_as_taps_and_as_far_apart_as_the_dilation() -> None:
 
 @pytest.mark.parametrize("channels", [64, 130])
 def test_forms_are_priced_with_the_taps_that_they_would_have(channels: int) -> None:
-    """What is combined has no copies, and begins on the partitions of its first tile."""
+    """Combined values have no copies, and begin at the partitions of their first tile."""
     seen: list[tuple[Convolution, Copies]] = []
 
     class Watching(CostModel):
@@ -172,7 +172,7 @@ def test_a_total_is_the_sum_for_one_image_in_passes_of_fewer_where_all_are_too_m
     assert whole == len(graph.nodes) * 100 / 4
 
     class Small(Tariff):
-        """Two images fit."""
+        """A chip on which two images fit."""
 
         def cost(self, graph: Graph, number: int, images: int) -> Cost:
             if images > 2:
@@ -185,7 +185,7 @@ def test_a_total_is_the_sum_for_one_image_in_passes_of_fewer_where_all_are_too_m
 
 
 def test_a_total_counts_all_images_of_operations_that_have_fewer_on_the_partitions() -> None:
-    """Of eight images along the partitions, many channels leave one there and eight along the free axis."""
+    """Of eight packed images, many channels leave one on the partitions and put eight along the free axis."""
     network = ending_in_dense((3, 16, 16), [conv("a", 3, 16, 3), conv("b", 16, 128, 3), conv("c", 128, 128, 3)])
     graph = pipeline_of(model_of(network)).lower(Decisions((Choice(Kind.PACK_IMAGES, value=8),))).graph
     apart = [graph.packed // graph.packed_in(node) for node in graph.nodes]

@@ -1,4 +1,4 @@
-"""Prices: what the simulator predicts of a launch, of an operation by itself, and of loading weights."""
+"""Costs: the predicted time of a launch, of a single operation, and of loading weights."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_launch_costs_what_the_simulator_predicts_beside_the_launch_itself(tar
 
 
 def test_the_operations_of_a_launch_cost_about_as_much_as_all_of_it(cost_model: CostModel) -> None:
-    """Each has its share of filling the pipeline and of loading weights, of which a launch hides some."""
+    """Each operation includes its share of filling the pipeline and loading weights, part of which a launch hides."""
     plan = decided(NETWORK, Decisions(), 2)
     graph = plan.graph
     walked = cost_model.walk(plan.program, plan.layout)
@@ -79,7 +79,7 @@ def test_operations_that_are_alike_are_walked_once(cost_model: CostModel, monkey
         node.changed(name=f"x{n}", bias=n) if n == b else node for n, node in enumerate(graph.nodes)
     )
     assert cost_model.cost(renamed, b, 2) == first
-    assert cost_model.cost(graph, c, 2) == first  # a layer of the same sizes
+    assert cost_model.cost(graph, c, 2) == first  # a layer of the same size
     with pytest.raises(AssertionError, match="walked again"):
         cost_model.cost(graph, b, 11)
 
@@ -106,7 +106,7 @@ def test_an_operation_that_reads_hbm_costs_its_loads(cost_model: CostModel) -> N
 
 
 def test_weights_are_loaded_in_each_pass() -> None:
-    """2.4 million of them for 16 columns: loading takes the time."""
+    """2.4 million weights for 16 columns: loading dominates the time."""
     network = ending_in_dense((512, 4, 4), [conv("a", 512, 512, 1), conv("b", 512, 512, 3)])
     graph = replace(laid_out(network), itemsize=2)
     cost = CostModel("trn2", 2).cost(graph, number_of(graph, "b"), 1)
@@ -115,7 +115,8 @@ def test_weights_are_loaded_in_each_pass() -> None:
 
 
 def test_what_is_too_large_for_sbuf_is_priced_in_bands_of_rows(cost_model: CostModel) -> None:
-    """One image of 300 rows and columns takes 360 KB of a partition; it takes as long as four of a quarter of it."""
+    """One image with 300 rows and columns takes 360 KB per partition; its time is that of four images of a quarter of
+    the size."""
     convolutions = [Conv2d(name, 3, 3, (3, 3), (1, 1, 1, 1)) for name in "ab"]
     graphs = [
         laid_out(ending_in_dense((3, side, 300), [*convolutions, Pool("mean", "average", (side, 300), (1, 1))]))
@@ -130,7 +131,7 @@ def test_what_is_too_large_for_sbuf_is_priced_in_bands_of_rows(cost_model: CostM
 def test_large_operations_are_priced_by_a_part_of_their_pixels(
     cost_model: CostModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nine images of 96 rows and columns take as long as all of them simulated together."""
+    """Nine images with 96 rows and columns have the same estimate as when all are simulated together."""
     graph = laid_out(ending_in_dense((32, 96, 96), [conv("a", 32, 32, 3), conv("b", 32, 32, 3)]))
     b = number_of(graph, "b")
     part = cost_model.cost(graph, b, 9)
@@ -171,7 +172,7 @@ def test_an_operation_that_nothing_makes_smaller_does_not_fit(cost_model: CostMo
 def test_weights_load_at_the_rate_of_the_dmas(itemsize: int, target: str) -> None:
     cost_model = CostModel(target, itemsize)
     expected = 1_000_000 * itemsize / machine(target).dma_sustained
-    assert expected < cost_model.loading(1_000_000) < 2 * expected  # with the matmuls that wait for them
+    assert expected < cost_model.loading(1_000_000) < 2 * expected  # includes the matmuls that wait for them
     assert cost_model.loading(0) == 0 and cost_model.loading(3e6) == pytest.approx(3 * cost_model.loading(1e6))
 
 
@@ -190,7 +191,7 @@ def test_a_launch_that_needs_more_than_there_is_does_not_fit(cost_model: CostMod
 
 
 def least_and_walked(network: Network, images: int = 1, dtype: str = "float32") -> tuple[float, float]:
-    """What is known of a launch of one pass by the prices of its operations, and its price as a whole."""
+    """Return the lower bound of a one-pass launch, from the costs of its operations, and its simulated time."""
     model = model_of(network)
     cost_model = CostModel("trn2", np.dtype(np.float32).itemsize if dtype == "float32" else 2)
     plan = decided(model, Decisions(), images, dtype)
@@ -225,4 +226,4 @@ def test_of_what_was_never_priced_nothing_is_known(monkeypatch: pytest.MonkeyPat
         assert CostModel("trn2", 4).least(graph, 3) == Cost(0, 0)
     monkeypatch.setattr(cost_models, "MOST_KNOWN", 1)
     cost_model.cost(graph, 1, 3)
-    assert cost_model.least(graph, 3) == Cost(2.0, 6)  # of two alike operations
+    assert cost_model.least(graph, 3) == Cost(2.0, 6)  # for two similar operations

@@ -1,4 +1,4 @@
-"""The bytes of SBUF that a program is taken to need, by hand for small ones."""
+"""The estimated SBUF use of a program, compared with hand-computed values for small programs."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ AFTER: dict[str, Layer] = {
 
 @pytest.mark.parametrize("kind", AFTER)
 def test_beside_what_stays_there_is_room_for_sums_of_half_of_psum(kind: str) -> None:
-    """While the Tensor Engine fills one half of its banks, sums of the other half are on their way through SBUF."""
+    """While the Tensor Engine fills half of the banks, the sums of the other half pass through SBUF."""
     plan = decided(ending_in_dense((3, 12, 12), [conv("a", 3, 64, 3), AFTER[kind]]), Decisions())
     footprint = Footprint(plan.emitted, plan.layout)
     peak, at = footprint.peak
@@ -43,7 +43,7 @@ def test_a_value_takes_its_margin_its_images_and_its_tiles() -> None:
 def test_images_further_apart_than_instructions_step_are_not_together() -> None:
     layers: list[Layer] = [conv("a", 3, 72, 3), conv("b", 72, 8, 3)]
     plan = planned(ending_in_dense((3, 190, 190), [*layers, Pool("p", "max", (19, 19), (19, 19))]), 2, "bfloat16")
-    assert plan.passes[0] == 2  # an image has 190 * 190 elements, more than half of what 16 bits with a sign count
+    assert plan.passes[0] == 2  # an image has 190 * 190 elements, more than half of the range of a signed 16-bit number
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -1,4 +1,4 @@
-"""Bands of rows and values in HBM, where SBUF cannot hold all: what is made smaller, and what cannot be."""
+"""Bands of rows and values in HBM if SBUF cannot hold everything: what can be reduced, and what cannot."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LAYERS = [
 
 
 def network(side: int = 64) -> Network:
-    """Convolutions whose values shrink to a sixteenth, and a dense layer on their means."""
+    """Return convolutions whose values shrink to a sixteenth, global average pooling and a dense layer."""
     quarter = (side // 4, (side - 1) // 4 + 1)
     layers = (*LAYERS, Pool("mean", "average", quarter, (1, 1)), Flatten("flat"), Dense("dense", 8, 3))
     return Network("n", picture(3, side, side), layers, labels(3))
@@ -61,7 +61,7 @@ def smaller(plan: LaunchPlan, budget_bytes: int) -> tuple[Decisions, list[Choice
 
 
 def smaller_at(plan: LaunchPlan, number: int, budget_bytes: int) -> Decisions:
-    """Decisions as if SBUF were fullest where a node runs."""
+    """Return the decisions that follow if SBUF is fullest at a node."""
     footprint = Footprint(plan.emitted, plan.layout)
     at = next(n for n in range(len(plan.program.operations)) if footprint.node_of(n) == number)
     footprint.__dict__["peak"] = (1 << 20, at)
@@ -73,12 +73,12 @@ def peak(plan: LaunchPlan) -> int:
 
 
 def test_borders_are_where_nothing_reaches_over() -> None:
-    """A residual block reads what the one before it made until its sum."""
+    """The sum of a residual block also reads the output of the previous block."""
     graph = graph_of(residual(blocks=2))
     names = [graph.nodes[number].name for number in borders(graph)]
     assert names == ["stem", "b0", "b1", "mean", "dense"]
     assert borders(graph)[-1] == len(graph.nodes) - 1
-    assert len(borders(graph_of(network()))) == len(graph_of(network()).nodes)  # of a chain: everywhere
+    assert len(borders(graph_of(network()))) == len(graph_of(network()).nodes)  # in a chain, everywhere
 
 
 def test_a_value_takes_its_rows_and_columns_in_each_of_its_tiles() -> None:
@@ -97,7 +97,7 @@ def test_what_a_launch_returns_is_whole_but_for_the_last_of_a_region() -> None:
     assert can_run_in_bands(graph, a, c + 1)
     assert not can_run_in_bands(returned, a, c + 1)
     assert can_run_in_bands(returned, a, a + 2) and can_run_in_bands(returned, a + 2, c + 1)
-    assert not can_run_in_bands(graph, a, len(graph.nodes))  # a dense layer reads all of its input
+    assert not can_run_in_bands(graph, a, len(graph.nodes))  # a dense layer reads its whole input
 
 
 def test_a_value_of_one_row_that_all_rows_read_is_not_in_a_region_with_its_reader() -> None:
@@ -118,11 +118,11 @@ def test_a_value_of_one_row_that_all_rows_read_is_not_in_a_region_with_its_reade
         replace(node, operation=replace(node.operation, rows=2)) if number == means else node
         for number, node in enumerate(graph.nodes)
     ]
-    assert not can_run_in_bands(graph.with_nodes(two_rows), means, product + 1)  # nor if it could be cut itself
+    assert not can_run_in_bands(graph.with_nodes(two_rows), means, product + 1)  # even if it could itself be split
 
 
 def test_a_region_begins_with_two_bands_and_has_as_few_more_as_it_needs() -> None:
-    """As planning does: each time that all does not fit, what is fullest is made smaller."""
+    """As in planning: whenever the launch does not fit, the part with the highest SBUF use is reduced."""
     plan = decided(network(128), Decisions(), at_once=1)
     budget_bytes = peak(plan) * 4 // 5
     bands, plans = [], [plan]
@@ -138,7 +138,7 @@ def test_a_region_begins_with_two_bands_and_has_as_few_more_as_it_needs() -> Non
 
 
 def test_a_region_grows_over_values_that_are_too_large_to_be_whole() -> None:
-    """Its ends are small enough to stay in SBUF; where even they are not, they go through HBM."""
+    """The values at its ends are small enough to stay in SBUF; if even those are too large, they go through HBM."""
     plan = decided(network(), Decisions(), at_once=1)
     graph = plan.graph
     a, b, c = (whole_bytes(graph, number_of(graph, name)) for name in "abc")
@@ -157,7 +157,8 @@ def test_a_region_grows_over_values_that_are_too_large_to_be_whole() -> None:
 
 
 def test_a_region_is_no_larger_than_it_must_be() -> None:
-    """Between the borders around what is fullest; from anywhere up to the end where all values are large."""
+    """It extends between the borders around the node with the highest SBUF use, or from anywhere to the end if all
+    values are large."""
     plan = decided(network(), Decisions(), at_once=1)
     numbers = {name: number_of(plan.graph, name) for name in "abcd"}
     for name in "bc":
@@ -170,7 +171,7 @@ def test_a_region_is_no_larger_than_it_must_be() -> None:
 
 
 def test_a_gate_runs_in_bands_without_the_mean_beside_it() -> None:
-    """Between its borders is the mean of the whole image, which has no bands."""
+    """The average of the whole image is between its borders, and cannot run in bands."""
     layers = (
         conv("a", 3, 8, 3),
         Pool("mean", "average", (32, 32), (1, 1)),
@@ -191,7 +192,7 @@ def test_a_gate_runs_in_bands_without_the_mean_beside_it() -> None:
 @settings(max_examples=25)
 @given(graphs(), st.sampled_from([12, 1 << 20]))
 def test_what_is_inside_of_a_region_is_read_there_alone(random_network: Network, budget_bytes: int) -> None:
-    """The value of its last node is whole: others read no other one of it, wherever it is fullest."""
+    """The value of its last node is complete; other nodes read no other value of the region."""
     try:
         plan = decided(random_network, Decisions(), at_once=1)
     except Unsupported:
@@ -203,7 +204,7 @@ def test_what_is_inside_of_a_region_is_read_there_alone(random_network: Network,
         except Unsupported:
             continue
         if region is not None:
-            around = {number, *(reader for reader, _ in plan.graph.readers(number))}  # of a load: who reads it
+            around = {number, *(reader for reader, _ in plan.graph.readers(number))}  # for a load: its readers
             assert around & set(range(region.first, region.end))
             assert can_run_in_bands(plan.graph, region.first, region.end)
             assert all(last.get(n, n) < region.end for n in range(region.first, region.end - 1))
@@ -216,7 +217,7 @@ def test_another_region_does_not_reach_into_the_first() -> None:
     number = number_of(with_one.graph, "d")
     footprint = Footprint(with_one.emitted, with_one.layout)
     at = next(n for n in range(len(with_one.program.operations)) if footprint.node_of(n) == number)
-    footprint.__dict__["peak"] = (1 << 20, at)  # as if it were fullest at d
+    footprint.__dict__["peak"] = (1 << 20, at)  # as if SBUF were fullest at d
     decisions, _ = make_smaller(with_one, footprint, [], 12)
     one, other = regions_of(decisions, plan.graph)
     assert one == first and (other.first, other.end) == (first.end, number + 1)
@@ -224,7 +225,7 @@ def test_another_region_does_not_reach_into_the_first() -> None:
     enough, _ = make_smaller(
         with_one, footprint, [], SHARE * whole_bytes(with_one.graph, number_of(with_one.graph, "b"))
     )
-    assert not enough.of(Kind.SPILL)  # what takes just its share stays whole in SBUF
+    assert not enough.of(Kind.SPILL)  # a value that takes exactly its share stays in SBUF
 
 
 def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
@@ -234,7 +235,7 @@ def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
     for budget_bytes in COMBINED_BYTES:
         plan = pipeline.launch(decide(forms=((named, "squares", budget_bytes),)), 1)
         if nodes_of(plan.graph, "b")[0].operation.form is Form.DIRECT:  # type: ignore[attr-defined]
-            continue  # all that is combined fits the smaller room
+            continue  # all transforms fit in the smaller buffer
         footprint = Footprint(plan.emitted, plan.layout)
         at = next(n for n in range(len(plan.program.operations)) if footprint.node_of(n) == number)
         footprint.__dict__["peak"] = (1 << 20, at)
@@ -265,7 +266,7 @@ def test_images_side_by_side_do_not_run_in_bands() -> None:
 
 
 def test_regions_have_no_more_bands_than_their_rows_allow() -> None:
-    """They are cut on the way, until each is a single node of as many bands as it can have."""
+    """They are cut repeatedly, until each region is a single node with the maximum number of bands."""
     graph = decided(network(), Decisions(), at_once=1).graph
     end = number_of(graph, "b") + 1
     decisions = decide(graph, splits_means=True, regions=(Region(0, end, BANDS[0]),), in_hbm=(end - 1,))
@@ -282,7 +283,7 @@ def test_regions_have_no_more_bands_than_their_rows_allow() -> None:
 
 
 def test_whole_values_that_leave_bands_little_room_go_to_hbm() -> None:
-    """The value of `b`, of 4 KiB, is more than half of 6 KiB, and less than half of 16."""
+    """The value of `b` takes 4 KiB, which is more than half of 6 KiB and less than half of 16 KiB."""
     plan = decided(network(), Decisions(), at_once=1)
     end = number_of(plan.graph, "b") + 1
     banded = decided(network(), decide(plan.graph, regions=(Region(0, end, BANDS[0]),)), at_once=1)
@@ -294,8 +295,8 @@ def test_whole_values_that_leave_bands_little_room_go_to_hbm() -> None:
 
 
 def test_halos_are_computed_again() -> None:
-    """Of a band of four rows of `c`, `b` has nine of every eight and `a` nineteen of every sixteen, of half as many
-    columns each."""
+    """For a band of four rows of `c`, `b` computes nine rows instead of eight and `a` nineteen instead of sixteen, with
+    half as many columns each."""
     graph = decided(network(), Decisions(), at_once=1).graph
     first, end = number_of(graph, "a"), number_of(graph, "c") + 1
     share = 64 * 64 * 19 / 16 + 32 * 32 * 9 / 8 + 16 * 16
@@ -305,7 +306,7 @@ def test_halos_are_computed_again() -> None:
 
 
 def test_a_region_is_cut_at_its_smallest_value() -> None:
-    """`c` is a quarter of `b`; within a residual block no cut is possible, for its sum reads what is before."""
+    """`c` is a quarter of `b`; a residual block cannot be cut inside, because its sum reads the value before it."""
     graph = decided(network(), Decisions(), at_once=1).graph
     first, b, c, d = (number_of(graph, name) for name in "abcd")
     region = Region(first, d + 1, 8)

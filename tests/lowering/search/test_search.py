@@ -1,4 +1,4 @@
-"""The quickest of candidates that were walked, within a budget."""
+"""The fastest of the simulated candidates within a budget."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -81,7 +81,7 @@ def test_a_launch_of_far_too_many_instructions_is_not_improved(
     most: int, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = Search(pipeline_of(MODEL), CostModel("trn2", 4), 16, most)
-    monkeypatch.setattr(search, "_least", lambda plan: Cost(0.0, 0))  # nothing is known
+    monkeypatch.setattr(search, "_least", lambda plan: Cost(0.0, 0))  # no costs are known
     times = {staged(1): 1000.0, staged(8): 500.0}
     monkeypatch.setattr(
         search, "_walk", lambda plan: replace(plan, nanoseconds=times.get(plan.decisions, 2000.0), instructions=10)
@@ -91,7 +91,7 @@ def test_a_launch_of_far_too_many_instructions_is_not_improved(
 
 @pytest.mark.parametrize(("pictures", "is_simulated"), [(16, False), (1, True)])
 def test_several_pictures_of_far_too_many_instructions_are_not_simulated(pictures: int, is_simulated: bool) -> None:
-    """Their number follows from the costs of the operations."""
+    """The number of instructions is estimated from the costs of the operations."""
     graph, cost_model = pipeline_of(MODEL).lower(staged(pictures)).graph, CostModel("trn2", 4)
     for number in range(len(graph.nodes)):
         cost_model.cost(graph, number, min(pictures, MOST_PRICED))
@@ -128,11 +128,12 @@ def test_of_many_alike_passes_two_are_walked() -> None:
 
 
 def test_a_program_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever led to it; its instructions count again, so that the search ends where it would."""
+    """This holds whatever candidate leads to it; its instructions count again, so that the search ends at the same
+    point."""
     search, walked = search_of(1), list[int]()
     walk = search._walk
     monkeypatch.setattr(search, "_walk", lambda plan: walked.append(search._left) or walk(plan))
-    for kind in (Kind.FP8, Kind.CLASSES_ON_PARTITIONS):  # which apply to no node
+    for kind in (Kind.FP8, Kind.CLASSES_ON_PARTITIONS):  # choices that apply to no node
         search.try_out(staged(1).having(Choice(kind)))
     assert len(walked) == 1 and search.best is not None
     assert search._left == walked[0] - 2 * search.best.instructions
@@ -147,7 +148,8 @@ def test_stages_are_scaled_to_one_image_at_least() -> None:
 def test_a_launch_that_exceeds_sbuf_although_its_footprint_does_not_is_made_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As long as none fits: one walked before is not slower than what a larger one becomes."""
+    """Only while no candidate fits: one that was simulated before is at least as fast as a larger one after its
+    reduction."""
     layers = [conv("a", 3, 16, 3), conv("b", 16, 16, 3), Pool("p", "max", (20, 20), (20, 20))]
     search, walked = Search(pipeline_of(model_of(ending_in_dense((3, 40, 40), layers))), CostModel("trn2", 4), 1), []
 

@@ -1,4 +1,4 @@
-"""Stages: where they may end, and for how many images they run."""
+"""Stages: where they may end, and the number of images that they process."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def test_the_most_that_fit_are_found(images: int, limit: int) -> None:
 
 def test_a_stage_ends_where_a_smaller_value_fits_for_the_whole_batch() -> None:
     graph = graph_of(MODEL)
-    pooled = 16 * 16 * 4  # bytes of a partition for an image
+    pooled = 16 * 16 * 4  # bytes per partition for an image
     assert number_of(graph, "p") + 1 in candidates(graph, 4, 4 * pooled * SHARE)
     assert number_of(graph, "p") + 1 not in candidates(graph, 5, 4 * pooled * SHARE)
     assert number_of(graph, "a") + 1 not in candidates(graph, 4, 4 * pooled * SHARE)
@@ -48,7 +48,7 @@ def test_stages_fit_and_cover_all_nodes(pictures: int) -> None:
 
 
 def test_no_stage_ends_within_a_region() -> None:
-    """Bands of the nodes behind the end would read what bands before it have left behind."""
+    """The bands of later nodes would read rows that earlier bands have overwritten."""
     pipeline = pipeline_of(MODEL)
     graph = pipeline.launch(Decisions(), 32).graph
     region = Region(number_of(graph, "a"), number_of(graph, "b") + 1, 2)

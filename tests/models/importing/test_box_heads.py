@@ -1,4 +1,4 @@
-"""Tests of recognising boxes by what is said of them and by their shapes."""
+"""Recognising boxes from their metadata and shapes."""
 
 import pytest
 from onnx_chain import Chain, checked
@@ -77,7 +77,7 @@ def test_masks_have_their_prototypes_in_another_output():
 )
 @pytest.mark.parametrize("distances", [4, 64])
 def test_what_a_table_is_made_of_beside_it(rows: int, scores: int, more, says: dict, distances: int) -> None:
-    """As torch.onnx.export writes Ultralytics' networks: the outputs of the forward pass in training come along."""
+    """As torch.onnx.export writes Ultralytics' networks: the outputs of the training forward pass are exported too."""
     parts = [("distances", (distances, 8400)), ("scores", (scores, 8400)), ("level", (64, 80, 80))]
     outputs = [("out", (rows, 8400)), *parts, *([("more", more)] if more else [])]
     found = find_head(built(*outputs), (640, 640), None, None)

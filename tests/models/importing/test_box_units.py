@@ -1,4 +1,4 @@
-"""Guessed boxes are held against values: fractions or pixels, corners in order, scores of one kind or another."""
+"""Guessed boxes are checked against values: fractions or pixels, order of corners, and kinds of scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = BoxHead(2, "columns", "centre")
 
 
 def corners(count: int = 50) -> np.ndarray:
-    """Boxes somewhere in an image, as fractions of its sides."""
+    """Return random boxes in an image, as fractions of its sides."""
     low, sides = np.random.default_rng(0).uniform(0, 0.5, (2, count, 2))
     return np.concatenate([low, low + sides], axis=1)
 
@@ -38,7 +38,7 @@ def test_the_unit_is_that_of_the_values(scale: float, unit: str) -> None:
 
 
 def test_cells_that_the_file_has_converted_are_read_as_pixels() -> None:
-    """YOLOX exports either the numbers of each cell or, with `decode_in_inference`, boxes in pixels."""
+    """YOLOX exports either raw numbers of each cell or, with `decode_in_inference`, boxes in pixels."""
     head = BoxHead(2, "rows", "cells", objectness=True, strides=(8, 16, 32))
     random = np.random.default_rng(0)
     raw = np.concatenate([random.normal(0, 1, (84, 4)), random.uniform(0, 1, (84, 3))], axis=1)
@@ -83,7 +83,7 @@ def test_scores_are_of_the_kind_of_the_values() -> None:
 
 @pytest.mark.parametrize(("ending", "kind"), [("pixels", "boxes"), ("fraction", "boxes"), ("offsets", "values")])
 def test_boxes_with_separate_scores_and_no_names(ending: str, kind: str, tmp_path: Path) -> None:
-    """Corners by an exporter that names its outputs by numbers; offsets from priors need --boxes, which a note says."""
+    """Corners from an exporter that numbers its outputs; offsets from priors require --boxes, as a note states."""
     chain = Chain(3, 12, 16)
     chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 12, 16))
     for channels, op in ((2, "Sigmoid"), (2, "Sigmoid"), (4, "Identity"), (3, "Identity")):
@@ -113,7 +113,7 @@ ENDED = BoxHead(2, "rows", "corners", ended=True)
 @pytest.mark.parametrize("head", [PLAIN, YOLO5, BoxHead(2, "rows", "cells", objectness=True, strides=(8, 16, 32))])
 @pytest.mark.parametrize("column", [4, 5])
 def test_raw_numbers_instead_of_scores_are_no_boxes(head: BoxHead, column: int) -> None:
-    """An embedding or a table of features may have the shape of a detector's output by chance."""
+    """An embedding or a table of features may have the shape of a detector's output by coincidence."""
     rows = np.random.default_rng(0).uniform(0, 1, (84, head.columns.width))
     for number in (-0.3, 1.3):
         rows[7, column] = number

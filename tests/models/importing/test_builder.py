@@ -1,4 +1,4 @@
-"""A network under construction: names, limits, views made real, outputs and labels."""
+"""Building a network: names, limits, materialised views, outputs and labels."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_weights_and_layers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 @given(data=st.data(), shape=st.lists(st.integers(2, 4), min_size=2, max_size=5).map(tuple))
 def test_views_are_made_real_in_any_order(data: st.DataObject, shape: tuple[int, ...]) -> None:
-    """Up to five axes of memory, of which a layer moves MAX_AXES at once."""
+    """Up to five axes in memory, of which a layer moves at most MAX_AXES at once."""
     order = tuple(data.draw(st.permutations(range(len(shape)))))
     importer = importer_of(math.prod(shape))
     view = importer.views["x"].reshaped(shape, True).permuted(order)

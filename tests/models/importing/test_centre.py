@@ -1,4 +1,4 @@
-"""Residual streams that only layer norms read are centred, others stay as they are; against ONNX Runtime."""
+"""Residual streams that only layer norms read are centred, others stay unchanged; compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def norm(chain: Chain, channels: int) -> None:
 
 
 def transformer(channels: int, activation: str = "", has_class_token: bool = True, seed: int = 0) -> Chain:
-    """A patch embedding whose mean is far from zero, positions, two residual blocks and a norm; 12 or 13 tokens."""
+    """Return a patch embedding with a mean far from zero, positions, two residual blocks and a norm, for 12 or 13
+    tokens."""
     chain = Chain(3, 6, 8, seed=seed)
     bias = chain.constant(np.full(channels, 9.0))
     chain.add("Conv", chain.weight(channels, 3, 2, 2), bias, strides=[2, 2], kernel_shape=[2, 2])
@@ -40,7 +41,7 @@ def transformer(channels: int, activation: str = "", has_class_token: bool = Tru
 
 
 def ended(chain: Chain, channels: int) -> Chain:
-    """The mean of the tokens, and a dense layer."""
+    """Append the mean of the tokens and a dense layer."""
     chain.add("ReduceMean", chain.constant([1]), keepdims=0)
     chain.gemm(channels, 4)
     return chain

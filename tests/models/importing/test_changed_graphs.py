@@ -1,6 +1,6 @@
-"""Graphs in the styles that people bring, with anything anywhere: refused in one line, or right in batches.
+"""Graphs in common styles with random changes are rejected with one line, or correct in batches.
 
-`python tests/models/importing/test_changed_graphs.py SECONDS [SEED]` goes on for so long, and prints counts.
+`python tests/models/importing/test_changed_graphs.py SECONDS [SEED]` runs for that many seconds and prints counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trninfer.runtime.choose import choose_backend
 from trninfer.runtime.network_check import before_softmax
 from trninfer.runtime.session import OverflowedError, Session
 
-LONGEST = 60  # seconds that a file may take
+LONGEST = 60  # maximum seconds per file
 
 
 def detector() -> onnx.ModelProto:
@@ -106,7 +106,7 @@ OPS = ("Add", "Sub", "Mul", "Where", "Greater", "Concat", "Gather", "Sign", "Cos
 
 
 def change(model: onnx.ModelProto, draw: random.Random) -> None:
-    """Change one thing of a graph: an operator, an input, an attribute, a shape or a type."""
+    """Make one change to a graph: an operator, an input, an attribute, a shape or a type."""
     nodes, weights = model.graph.node, model.graph.initializer
     node, weight = draw.choice(nodes), draw.choice(weights)
     what = draw.choice(("op", "input", "fewer", "attribute", "attribute", "dims", "type", "shape", "output", "gone"))
@@ -140,7 +140,8 @@ def change(model: onnx.ModelProto, draw: random.Random) -> None:
 
 
 def try_out(number: int, folder: Path) -> str:
-    """What becomes of changed graph `number`: "refused", "differs from ONNX Runtime", or "right"; the rest raises."""
+    """Return the outcome of changed graph `number`: "refused", "differs from ONNX Runtime", or "right"; other
+    exceptions are raised."""
     draw = random.Random(number)
     model = STYLES[number % len(STYLES)]()
     for _ in range(draw.randint(1, 3)):
@@ -183,7 +184,7 @@ if __name__ == "__main__":
             started = time.time()
             try:
                 outcome = try_out(number, Path(room))
-            except Exception as error:  # what is looked for
+            except Exception as error:  # a bug
                 outcome = "FAULT"
                 print(f"{number}: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
             if time.time() - started > LONGEST:

@@ -1,4 +1,4 @@
-"""Scores are taken for probabilities where their values are, whatever the last layer."""
+"""Scores are classified as probabilities based on their values, whatever the last layer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_one_example_that_adds_up_to_1() -> None:
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_a_mean_of_softmaxes(count: int, tmp_path: Path) -> None:
-    """As an ensemble is exported."""
+    """As ensembles are exported."""
     chain = Chain(6)
     found = []
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_a_mean_of_softmaxes(count: int, tmp_path: Path) -> None:
 
 
 def test_a_mean_of_stacked_softmaxes(tmp_path: Path) -> None:
-    """Stacked before the batch, these look like a flattened table until their values are known."""
+    """Stacked before the batch axis, they look like a flattened table until their values are known."""
     chain = Chain(6)
     parts = []
     for _ in range(3):

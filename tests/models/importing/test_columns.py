@@ -1,4 +1,4 @@
-"""Tokens one after another against ONNX Runtime: class tokens, registers, and values of several layers."""
+"""Concatenated tokens, compared with ONNX Runtime: class tokens, registers, and values of several layers."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from trninfer.models.layers import ChannelSlice, Pad, Transpose
 
 
 def tokens(chain: Chain) -> str:
-    """The pixels of an image as tokens, [batch, 12, 6], as timm's PatchEmbed flattens them."""
+    """Return the pixels of an image as tokens, [batch, 12, 6], as flattened by timm's PatchEmbed."""
     chain.conv((3, 6), (1, 1))
     chain.add("Reshape", chain.constant([1, 6, 12]))
     return chain.add("Transpose", perm=[0, 2, 1])

@@ -1,4 +1,4 @@
-"""Operators that are replaced with simpler ones, against ONNX Runtime."""
+"""Operators that are replaced by simpler ones, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def attention(
     values: int = 4,
     **attributes: Any,
 ) -> Chain:
-    """Attention over seven tokens of a random network, with a dense layer for queries, keys and values."""
+    """Return attention over seven tokens in a random network, with one dense layer for queries, keys and values."""
     chain = Chain(7, 5)
     tokens, random = chain.value, chain.random
     parts = []
@@ -130,7 +130,7 @@ def test_rms_normalization(axis: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("split", ["single", "whole", 2, 4, (3, 1, 2)])
 def test_lists_of_tensors(axis: int, split: Any, tmp_path: Path) -> None:
-    """The entries of a list are read by their indices and put together in another order."""
+    """The entries of a list are read by index and concatenated in another order."""
     chain = Chain(6, 6)
     if not axis:
         chain.add("Transpose", perm=[1, 0, 2])

@@ -1,4 +1,4 @@
-"""Batch normalization and affine maps folded into weights: the same answers as step by step, in float64."""
+"""Batch normalization and affine maps folded into weights give the same answers as separate steps, in float64."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_affine_map_after_a_convolution() -> None:
 
 
 def test_an_affine_map_after_a_dense_layer() -> None:
-    """A square weight, which would hide swapped axes from a check of shapes."""
+    """The weight is square, so a shape check would not detect swapped axes."""
     weight, bias = RANDOM.standard_normal((5, 5)), RANDOM.standard_normal(5)
     expected = (X @ weight + bias) * AFFINE.scale + AFFINE.shift
     folded, moved = fold.after_dense(weight, bias, AFFINE)
@@ -61,7 +61,7 @@ def test_an_affine_map_after_another() -> None:
 
 
 def test_weights_are_rounded_once() -> None:
-    """A scale that float32 cannot hold: rounded to it before the product, it would be 1."""
+    """A scale that float32 cannot represent: rounded before the product, it would be 1."""
     exact, weight = 1 - 2.0**-30, np.array([[3 + 2.0**-22]], np.float32)
     folded, _ = fold.after_dense(weight, np.zeros(1, np.float32), fold.ScaleShift(np.array([exact]), np.zeros(1)))
     third = fold.after_affine(np.array([3.0], np.float32), np.zeros(1), fold.ScaleShift(np.array([1 / 3]), np.zeros(1)))

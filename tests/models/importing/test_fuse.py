@@ -1,4 +1,4 @@
-"""Layers are merged where that keeps the answer, and left alone where it would not."""
+"""Layers are fused if the answers stay the same, and kept otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = np.random.default_rng(5).standard_normal((2, 2, 6, 6)).astype(np.float32)
 
 
 class Steps:
-    """Layers one after another on an image, or on earlier ones, with random weights."""
+    """A sequence of layers on an image or on earlier layers, with random weights."""
 
     def __init__(self, x: np.ndarray = X) -> None:
         self.random = np.random.default_rng(1)
@@ -64,7 +64,7 @@ class Steps:
         return self.add(Combine(self.name, operation, inputs=names))
 
     def fused(self, *outputs: str) -> tuple[tuple[Layer, ...], Arrays, tuple[str, ...]]:
-        """What is left; the answers of all outputs are as before."""
+        """Return the remaining layers; all outputs have the same answers as before."""
         outputs = outputs or (self.last,)
         layers, tensors, names = fuse_layers(self.layers, self.tensors, self.shapes, outputs)
         before, after = run(self.layers, self.tensors), run(layers, tensors)
@@ -80,7 +80,7 @@ class Steps:
 
 
 def run(layers: Sequence[Layer], tensors: Mapping[str, np.ndarray]) -> Arrays:
-    """The value of every layer by its own reference, unmerged."""
+    """Return the value of every layer, computed by its own reference without fusion."""
     values = {"input": X}
     for layer in layers:
         own = {name.split(".")[1]: tensors[name] for name in layer.tensor_shapes()}
@@ -195,7 +195,7 @@ def test_a_maximum_pools_in_a_convolution_only_where_it_has_no_edge() -> None:
         steps.pool("max", **more)
         assert len(steps.fused()[0]) == expected, more
     odd = Steps()
-    odd.conv(2)  # 5x5 pixels: the last row and column are left over, or pooled with nothing
+    odd.conv(2)  # 5x5 pixels: the last row and column are dropped, or pooled with padding
     odd.pool("max", ceil_mode=True)
     assert len(odd.fused()[0]) == 2
 
@@ -236,7 +236,7 @@ def test_zeros_that_a_window_of_the_rounded_up_size_begins_in_stay(method: str) 
     steps = Steps()
     steps.conv()
     steps.activate("relu")
-    steps.pad((0, 0, 1, 1))  # 7x7 pixels, 4x4 windows, the last of zeros alone
+    steps.pad((0, 0, 1, 1))  # 7x7 pixels, 4x4 windows; the last window contains only zeros
     steps.pool(method, ceil_mode=True)
     assert [layer.kind for layer in steps.fused()[0]] == ["conv2d", "pad", "pool"]
 

@@ -1,4 +1,4 @@
-"""Global response norm as exporters write it: fewer large products, and the answers stay."""
+"""Global response norm as written by exporters: fewer large products, and the same answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trninfer.models.layers import Affine, Combine
 
 
 def response_norm(chain: Chain, channels: int, *, reads_mean: bool = True, is_last: bool = False) -> None:
-    """x + (scale * (x * g / (mean of g + epsilon)) + shift), with the length g of each channel."""
+    """Return x + (scale * (x * g / (mean of g + epsilon)) + shift), where g is the L2 norm of each channel."""
     x = chain.value
     g = chain.add("ReduceL2", chain.constant([2, 3]), keepdims=1)
     if reads_mean:

@@ -1,4 +1,4 @@
-"""Inputs of nodes are read as the data, weights or numbers that an operator needs; the rest is refused by name."""
+"""Inputs of nodes are read as the data, weights or numbers that an operator needs; others are rejected by name."""
 
 from __future__ import annotations
 

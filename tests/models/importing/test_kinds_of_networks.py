@@ -1,4 +1,5 @@
-"""Random networks of kinds that were once refused or computed wrongly, against ONNX Runtime and on the simulator."""
+"""Random networks of kinds that were once rejected or computed incorrectly, compared with ONNX Runtime and on the
+simulator."""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ from trninfer.runtime.verify import Verifier
 
 pytestmark = pytest.mark.usefixtures("first_plans")
 
-VARIANTS, RUN = 6, 2  # of each kind, and how many of them run on the simulator
+VARIANTS, RUN = 6, 2  # for each kind, and the number of them that run on the simulator
 Random = np.random.Generator
 
 
 def pick(random: Random, *choices: object) -> int:
-    """One of several numbers."""
+    """Return one of several numbers at random."""
     return int(random.choice(choices))
 
 
 def runs(imported: Imported, batch: int, dtype: str = "float32") -> None:
-    """Run a batch on the simulator and compare with the golden model."""
+    """Run a batch on the simulator and compare it with the golden model."""
     model = Model(imported.network, imported.tensors, {})
     x = np.random.default_rng(batch).standard_normal((batch, *imported.network.input.shape), np.float32)
     result = Session(model, choose_backend("sim", "trn2"), dtype, batch).run(x)
@@ -39,7 +40,7 @@ def runs(imported: Imported, batch: int, dtype: str = "float32") -> None:
 
 
 def star(random: Random) -> Chain:
-    """StarNet's block: a depthwise layer, two expansions of which one gates the other, and a residual sum."""
+    """Return StarNet's block: a depthwise layer, two expansions of which one gates the other, and a residual sum."""
     channels, side, wide = pick(random, 3, 8, 24, 40), pick(random, 5, 8, 11), pick(random, 2, 3, 4)
     kernel = pick(random, 3, 5, 7)
     chain = Chain(3, side, side)
@@ -66,7 +67,7 @@ def star(random: Random) -> Chain:
 
 
 def selective_kernels(random: Random) -> Chain:
-    """SKNet's unit: convolutions that are stacked, summed, and gated by a softmax over the stack."""
+    """Return SKNet's unit: convolutions that are stacked, summed, and gated by a softmax over the stack."""
     channels, side, paths = pick(random, 4, 16, 32), pick(random, 6, 9), pick(random, 2, 3)
     chain = Chain(3, side, side)
     chain.conv((3, channels))
@@ -96,7 +97,7 @@ def selective_kernels(random: Random) -> Chain:
 
 
 def table(random: Random) -> Chain:
-    """Rows of anchors at several levels, put together: an SSD head."""
+    """Return concatenated rows of anchors at several levels: an SSD head."""
     side, classes, anchors = pick(random, 16, 33, 48), pick(random, 1, 2, 5), pick(random, 1, 3)
     chain = Chain(3, side, side)
     parts, channels, source = [], 3, "x"
@@ -117,7 +118,7 @@ def table(random: Random) -> Chain:
 
 
 def saturated(random: Random) -> Chain:
-    """A classifier whose sigmoid, tanh or softmax is far in its flat part."""
+    """Return a classifier whose sigmoid, tanh or softmax is deep in saturation."""
     features, classes = pick(random, 3, 4, 9), pick(random, 1, 2, 5)
     chain = Chain(features)
     bias = chain.constant(random.choice([-30.0, -60.0, 40.0, 0.0]) * np.ones(classes))
@@ -128,7 +129,7 @@ def saturated(random: Random) -> Chain:
 
 
 def heads_before_the_batch(random: Random) -> Chain:
-    """Heads stacked on an axis before the batch's, as a multi-task network has them."""
+    """Return heads stacked on an axis before the batch axis, as in a multi-task network."""
     features, heads = pick(random, 4, 7, 12), pick(random, 2, 3)
     chain = Chain(features)
     chain.gemm(features, 8)
@@ -145,7 +146,7 @@ def heads_before_the_batch(random: Random) -> Chain:
 
 
 def normalised_rows(random: Random) -> Chain:
-    """LpNormalization with p = 1 or 2 over any axis."""
+    """Return LpNormalization with p = 1 or 2 over any axis."""
     channels, side = pick(random, 3, 8), pick(random, 4, 6)
     chain = Chain(channels, side, side)
     chain.conv((channels, channels), (1, 1))
@@ -156,7 +157,7 @@ def normalised_rows(random: Random) -> Chain:
 
 
 def upsampled(random: Random) -> Chain:
-    """ConvTranspose by its output_shape, and Resize in any mode."""
+    """Return ConvTranspose with an output_shape, and Resize in any mode."""
     side, channels = pick(random, 4, 5, 7), pick(random, 2, 3, 6)
     chain = Chain(channels, side, side)
     if random.random() < 0.5:
@@ -178,7 +179,7 @@ def upsampled(random: Random) -> Chain:
 
 
 def without_a_batch(random: Random) -> Chain:
-    """A column of features that weights are multiplied by from the left."""
+    """Return a column of features that is multiplied by weights from the left."""
     features = pick(random, 3, 6, 9)
     chain = Chain(1)
     chain.inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [features, 1])]
@@ -192,7 +193,7 @@ def without_a_batch(random: Random) -> Chain:
 
 
 def large_picture(random: Random) -> Chain:
-    """Numbers by rows and columns, too many to be classes."""
+    """Return numbers in rows and columns, too many to be classes."""
     side, channels = pick(random, 32, 40, 65), pick(random, 1, 2, 3, 5)
     chain = Chain(3, side, side)
     chain.conv((3, 4), pads=[1] * 4)
@@ -204,8 +205,8 @@ def large_picture(random: Random) -> Chain:
 
 
 def mixed_products(random: Random) -> Chain:
-    """Products of two values whose scores are mixed between heads, biased by data, or read by other steps; keys may be
-    those of all heads."""
+    """Return products of two values whose scores are mixed between heads, biased by data, or read by other steps; heads
+    may share the keys."""
     tokens, heads, features = pick(random, 3, 5, 8), pick(random, 2, 3), pick(random, 4, 6)
     chain = Chain(tokens, 12)
     parts = []
@@ -234,7 +235,7 @@ def mixed_products(random: Random) -> Chain:
 
 
 def windows(random: Random) -> Chain:
-    """Windows of an image as images of their own, convolved or pooled."""
+    """Return windows of an image that are convolved or pooled as separate images."""
     count, side, channels = pick(random, 2, 3), pick(random, 3, 4, 5), pick(random, 2, 4)
     chain = Chain(channels, count * side, count * side)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
@@ -270,7 +271,7 @@ def test_variants(kind: str, seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(VARIANTS))
 def test_a_flattened_image_beside_features(seed: int, tmp_path: Path) -> None:
-    """Two inputs: an image whose features are flattened, and a row; of any sizes and orders."""
+    """Two inputs of any size and order: an image whose features are flattened, and a row of features."""
     random = np.random.default_rng(seed)
     side, channels, features = pick(random, 6, 9, 16), pick(random, 3, 8), pick(random, 2, 5, 9)
     chain = Chain(3, side, side)

@@ -1,4 +1,4 @@
-"""Names of classes in files of several kinds."""
+"""Class names in files of several kinds."""
 
 from __future__ import annotations
 

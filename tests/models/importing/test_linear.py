@@ -1,4 +1,4 @@
-"""Layers that are linear together are one convolution and one affine layer, with the answers of ONNX Runtime."""
+"""Consecutive linear layers become one convolution and one affine layer, with the same answers as ONNX Runtime."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ VALUES = ImportOptions(output_kind="values")
 
 
 def decoded(kernel: int = 1, groups: int = 1) -> Chain:
-    """Boxes from distances to their sides, as YOLO decodes them: anchors, centres, sizes, strides."""
+    """Return boxes from distances to their sides, as YOLO decodes them: anchors, centres, sizes, strides."""
     chain = Chain(8, 5, 6)
     weight = chain.weight(4, 8 // groups, kernel, kernel)
     chain.add("Conv", weight, chain.weight(4), group=groups, pads=[kernel // 2] * 4)
@@ -47,7 +47,8 @@ def test_a_value_that_is_read_elsewhere_stays(tmp_path: Path) -> None:
 
 
 def random_chain(seed: int) -> Chain:
-    """Slices, sums, differences, concatenations and affine maps of up to two values, some of which others read."""
+    """Draw slices, sums, differences, concatenations and affine maps of up to two values, some with additional
+    readers."""
     random = np.random.default_rng(seed)
     high, wide, channels = random.integers((1, 1, 2), (7, 7, 9)).tolist()
     chain = Chain(channels, high, wide, seed=seed)

@@ -1,4 +1,4 @@
-"""Class maps recognised on import, and computed as ONNX Runtime's scores say."""
+"""Class maps recognised on import, compared with ONNX Runtime's scores."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.usefixtures("first_plans")
 
 
 def write(path: Path, channels: int, ending: list[Any], image: tuple[int, int] = (12, 16), stride: int = 1) -> Path:
-    """Write a convolution of a picture to `channels`, "scores", and the nodes of `ending`, the last of which gives
-    "y"."""
+    """Write a convolution of a picture to `channels` channels, "scores", and the nodes of `ending`, the last of which
+    computes "y"."""
     rng = np.random.default_rng(channels)
     weight = rng.standard_normal((channels, 3, 3, 3)).astype(np.float32)
     bias = rng.standard_normal(channels).astype(np.float32)
@@ -44,7 +44,7 @@ def read(path: Path, kind: str | None = None) -> Imported:
 
 
 def check(path: Path, imported: Imported, dtype: str = "float32") -> None:
-    """Compare classes with those of ONNX Runtime's scores; in 16 bits near-ties may differ."""
+    """Compare classes with those of ONNX Runtime's scores; in 16 bits, near-ties may differ."""
     x = np.random.default_rng(0).standard_normal((3, *imported.network.input.shape)).astype(np.float32)
     running = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     scores = np.concatenate([running.run(["y"], {"x": part[None]})[0] for part in x])
@@ -152,7 +152,7 @@ def test_what_is_no_image_is_no_map(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_finest_whole", [False, True])
 def test_outputs_of_several_sizes(tmp_path: Path, is_finest_whole: bool) -> None:
-    """The levels of a detector are no maps, unlike scores at the size of the image and coarser ones beside them."""
+    """The levels of a detector are not maps, unlike scores at the size of the image with coarser ones beside them."""
     chain = Chain(3, 32, 32)
     source, outputs = "x", []
     for step in (1 if is_finest_whole else 4, 2):

@@ -1,4 +1,4 @@
-"""Adaptive average pooling as torch.export spells it out, against ONNX Runtime."""
+"""Adaptive average pooling as spelled out by torch.export, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = settings(max_examples=30, suppress_health_check=[HealthCheck.function
 
 
 def windows(extent: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels [size, most] of the windows of an axis, and which of them a window has not."""
+    """Return the pixels [size, most] of the windows along an axis, and a mask of the entries beyond each window."""
     starts = np.arange(size) * extent // size
     ends = -(-(np.arange(size) + 1) * extent // size)
     places = starts[:, None] + np.arange((ends - starts).max())
@@ -26,7 +26,7 @@ def windows(extent: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pool(chain: Chain, sides: tuple[int, int], sizes: tuple[int, int], wrong: str = "") -> None:
-    """The nodes of a pool; `wrong`: what is not as in a pool."""
+    """Return the nodes of a pool; `wrong`: the part that differs from a pool."""
     (rows, no_row), (columns, no_column) = (windows(*axis) for axis in zip(sides, sizes))
     shape = (*rows.shape, *columns.shape)
     places = np.stack(np.broadcast_arrays(rows[:, :, None, None], columns), axis=-1)
@@ -62,7 +62,7 @@ def test_pools_of_any_size(sides: tuple[int, int], sizes: tuple[int, int], tmp_p
     chain = Chain(3, *sides)
     pool(chain, sides, sizes)
     chain.add("Flatten")
-    assert len(assert_imports(chain, tmp_path).network.layers) <= 7  # no layer a pixel
+    assert len(assert_imports(chain, tmp_path).network.layers) <= 7  # no separate layer for each pixel
 
 
 @pytest.mark.parametrize("wrong", ["places", "mask", "zero", "count", "counts"])

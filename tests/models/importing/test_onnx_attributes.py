@@ -1,4 +1,4 @@
-"""Attributes of nodes are read with their type, their length and their default."""
+"""Attributes of nodes are read with their type, length and default."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_attributes_that_are_left_out() -> None:
     assert integers(NODE, "no", 2, (1, 7)) == (1, 7)
     assert listed(NODE, "no") == () and listed(NODE, "no", (2, 3)) == (2, 3)
     assert integer(NODE, "no", -1) == -1
-    assert number(NODE, "no", -math.inf) == -math.inf  # no lower limit of a Clip
+    assert number(NODE, "no", -math.inf) == -math.inf  # a Clip without a lower limit
     assert numbers(NODE, "no", (1.5,)) == (1.5,)
     assert text(NODE, "no", "NOTSET") == "NOTSET"
 
@@ -40,7 +40,7 @@ def test_attributes_that_are_left_out() -> None:
         (lambda: integers(NODE, "two", 1, (1,)), "its two is not 1 integers"),
         (lambda: integers(NODE, "one", 1, (1,)), "its one is not 1 integers"),
         (lambda: integers(NODE, "mixed", 2, (1, 1)), "its mixed is not 2 integers"),
-        (lambda: integers(NODE, "no", 2, ()), "its no is not 2 integers"),  # it must be given
+        (lambda: integers(NODE, "no", 2, ()), "its no is not 2 integers"),  # the attribute is required
         (lambda: listed(NODE, "one"), "its one is not 1 integers"),
         (lambda: listed(NODE, "mixed"), "its mixed is not 2 integers"),
         (lambda: integer(NODE, "half", 1), "its half is not an integer"),

@@ -1,5 +1,4 @@
-"""Nodes whose inputs are constants are evaluated during the import, as ONNX Runtime does; branches that constants
-choose."""
+"""Nodes with constant inputs are evaluated during the import as in ONNX Runtime; branches with constant conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from trninfer.models.importing.onnx_file import Node
 
 
 def onnx_values(op: str, inputs: tuple, attributes: dict, outputs: int = 1, opset: int = 18) -> list[np.ndarray]:
-    """What ONNX Runtime gives for one node of constants, an input that is None left out."""
+    """Return ONNX Runtime's outputs for one node with constant inputs; an input that is None is omitted."""
     names = ["" if value is None else f"c{place}" for place, value in enumerate(inputs)]
     node = helper.make_node(op, names, [f"y{number}" for number in range(outputs)], **attributes)
     weights = [numpy_helper.from_array(value, name) for name, value in zip(names, inputs) if name]
@@ -50,7 +49,7 @@ def i(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-CASES = [  # operators whose inputs or attributes differ between opsets, or whose integers round in their own way
+CASES = [  # operators whose inputs or attributes differ between opsets, or that round integers in a special way
     *((op, (I, i(2, -2, 4)), {}) for op in ("Add", "Div", "Mod", "Greater")),
     ("Mod", (F, np.array([2, -2, 4], np.float32)), {"fmod": 1}),
     ("Max", (I, i(1), i(0, 4, 9)), {}),
@@ -84,7 +83,7 @@ def test_constants_are_what_onnx_runtime_makes_of_them() -> None:
         assert made.shape == expected.shape and made.dtype.kind == expected.dtype.kind, op
         np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6, err_msg=op)
         for value, old in zip(inputs, before):
-            np.testing.assert_array_equal(value, old)  # weights stay as they are
+            np.testing.assert_array_equal(value, old)  # weights stay unchanged
 
 
 @pytest.mark.parametrize("opset", [9, 13, 14])
@@ -184,7 +183,7 @@ def test_work_is_bounded_where_memory_is_given_back() -> None:
 
 
 def test_a_view_by_the_batch_size_is_a_flatten(tmp_path: Path) -> None:
-    """x.view(x.size(0), -1), as PyTorch exports it."""
+    """x.view(x.size(0), -1), as exported by PyTorch."""
     chain = Chain(3, 4, 4)
     chain.conv((3, 2))
     x = chain.value
@@ -236,7 +235,7 @@ def test_grids_and_resized_embeddings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("choice", [True, False])
 def test_a_branch_that_a_shape_chooses(choice: bool, tmp_path: Path) -> None:
-    """As TorchScript writes a squeeze; the branch reads a value of the graph around it."""
+    """As TorchScript writes a squeeze; the branch reads a value of the enclosing graph."""
     chain = Chain(3, 4, 4)
     rows = chain.add("Gather", chain.constant(np.asarray(2)), first=chain.add("Shape"), axis=0)
     equal = chain.add("Equal", chain.constant(np.asarray(4 if choice else 5)), first=rows)
@@ -278,7 +277,7 @@ def test_more_numbers_than_are_allowed() -> None:
 
 
 def test_batch_normalisation_of_tokens(tmp_path: Path) -> None:
-    """levit normalises [tokens, features] of the one example that the file fixes."""
+    """levit normalises [tokens, features] of the single example that the file fixes."""
     chain = Chain(1, 9, 8)
     chain.add("MatMul", chain.weight(8, 6))
     chain.add("Reshape", chain.constant([9, 6]))

@@ -1,4 +1,4 @@
-"""Which nodes and outputs of a graph are imported, and in which order."""
+"""The nodes and outputs of a graph that are imported, and their order."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_output_without_an_input_is_left_out(tmp_path: Path) -> None:
 
 
 def test_an_input_that_is_handed_on_is_no_output(tmp_path: Path) -> None:
-    """As Godot's agents have the state of a network that has none."""
+    """As Godot's agents return the state of a network that has none."""
     chain = Chain(6)
     chain.input("state_ins", "batch")
     chain.gemm(6, 4)

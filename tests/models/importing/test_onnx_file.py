@@ -1,4 +1,4 @@
-"""ONNX files that are corrupt or hostile, and what is missing to read them."""
+"""Corrupt or hostile ONNX files, and missing packages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_corrupt_file_is_a_model_error_or_a_network(data: st.DataObject, tmp_p
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_graph_with_anything_anywhere_is_a_model_error_or_a_network(data: st.DataObject, tmp_path: Path) -> None:
-    """Well-formed protobuf, but inputs, attributes and shapes at random: what byte flips seldom reach."""
+    """Well-formed protobuf with random inputs, attributes and shapes, which byte flips seldom produce."""
     model = vgg(1).model()
     nodes = model.graph.node
     names = [name for node in nodes for name in (*node.input, *node.output)]
@@ -86,7 +86,7 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match=says):
             import_network(tmp_path / name)
     with (tmp_path / "huge.onnx").open("wb") as file:
-        file.truncate(onnx_file.MAX_FILE_BYTES + 1)  # takes no room on the disk
+        file.truncate(onnx_file.MAX_FILE_BYTES + 1)  # a sparse file
     with pytest.raises(ModelError, match="2147483649 bytes; an ONNX file may have at most"):
         import_network(tmp_path / "huge.onnx")
     (tmp_path / "folder.onnx").mkdir()

@@ -1,4 +1,4 @@
-"""ONNX files as networks: the same answers as ONNX Runtime."""
+"""Import of ONNX files, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTIVATIONS = ("Relu", "Gelu", "Sigmoid", "Tanh")
 
 @st.composite
 def chains(draw: st.DrawFn) -> Chain:
-    """Any chain of supported operations, in any order that fits."""
+    """Draw any chain of supported operations, in any valid order."""
     shape = [draw(st.sampled_from([1, 3])), draw(st.integers(6, 14)), draw(st.integers(6, 14))]
     chain = Chain(*shape, seed=draw(st.integers(0, 999)))
     for op in draw(st.lists(st.sampled_from([*"ccccbapgim"]), max_size=7)):
@@ -80,7 +80,7 @@ def chains(draw: st.DrawFn) -> Chain:
 def test_any_chain_gives_what_onnx_runtime_gives(chain: Chain, tmp_path: Path) -> None:
     try:
         assert_imports(chain, tmp_path)
-    except ModelError as error:  # the one thing that such a chain may have too little of
+    except ModelError as error:  # such a chain may leave no layer
         assert "has 0 layers" in str(error)
 
 

@@ -1,4 +1,4 @@
-"""Activations by operators of their own, against ONNX Runtime."""
+"""Activations with dedicated operators, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_slopes_for_every_element(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("like", ["data", "float", "bool", "integer"])
 def test_casts_to_the_type_of_another_value(like: str, tmp_path: Path) -> None:
-    """PyTorch's newer exporter casts the bias of every convolution without one to the type of its input."""
+    """For convolutions without a bias, PyTorch's newer exporter casts a bias to the type of the input."""
     chain = Chain(3, 6, 6)
     if like == "data":
         bias = chain.add("CastLike", "x", first=chain.constant(np.arange(4)))
@@ -106,7 +106,7 @@ def test_onnx_runtimes_fast_gelu(biased: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alpha", [1.0, 1.5])
 def test_a_swish_of_opset_24(alpha: float) -> None:
-    """Which not every ONNX Runtime has."""
+    """Not every version of ONNX Runtime has it."""
     importer, x = importer_of(6), numbers(6)
     node = Node("Swish", "n", ("x",), ("y",), {"alpha": alpha})
     if alpha != 1:

@@ -1,4 +1,4 @@
-"""Sums, products and powers of values and numbers, against ONNX Runtime."""
+"""Sums, products and powers of values and numbers, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of scikit-learn's models, as skl2onnx writes them."""
+"""Operators of scikit-learn's models, as written by skl2onnx."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_skl2onnx_scalers_and_linear_models(tmp_path: Path) -> None:
 
 
 def test_two_classes_with_opposite_scores_are_classes(tmp_path: Path) -> None:
-    """A logistic regression of two classes: sigmoids of a score and of its opposite."""
+    """A logistic regression with two classes: sigmoids of a score and of its negation."""
     chain = Chain(4)
     ml = {"domain": "ai.onnx.ml"}
     half = np.random.default_rng(0).standard_normal(4)
@@ -109,7 +109,7 @@ def test_models_that_are_not_supported(op: str, attributes: dict, says: str) -> 
 
 
 def with_classic(chain: Chain) -> onnx.ModelProto:
-    """The graph with the operators of scikit-learn."""
+    """Return the graph with the operators of scikit-learn."""
     model = chain.model()
     model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
     return model
@@ -150,7 +150,7 @@ def test_numbers_of_a_regressor_are_no_scores(tmp_path: Path) -> None:
 
 
 def test_two_independent_labels_are_not_a_chance_and_the_rest(tmp_path: Path) -> None:
-    """As skl2onnx writes an MLPClassifier of several labels."""
+    """As skl2onnx writes an MLPClassifier with several labels."""
     for count, kind in ((1, "classes"), (2, "sigmoid")):
         chain = Chain(5)
         chain.gemm(5, count)

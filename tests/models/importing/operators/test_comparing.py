@@ -1,4 +1,4 @@
-"""Comparisons, logic and choices, as exporters write activations with them."""
+"""Comparisons, logic and selection, as exporters use them in activations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def image() -> Chain:
 @pytest.mark.parametrize("limit", [0.25, 0.0, "channels", "data", "first"])
 def test_comparisons(op: str, limit: object, tmp_path: Path) -> None:
     chain = image()
-    x = chain.add("Clip", chain.constant(-1.0), chain.constant(0.25))  # so that some are equal to the limit
+    x = chain.add("Clip", chain.constant(-1.0), chain.constant(0.25))  # so that some values equal the limit
     if limit == "channels":
         chain.add(op, chain.constant(np.array([0.25, -0.1, -1.0]).reshape(1, 3, 1, 1)))
     elif limit == "data":
@@ -84,7 +84,7 @@ def test_choices_among_data_and_numbers(values: tuple, tmp_path: Path) -> None:
 
 
 def test_what_is_not_chosen_may_be_infinite(tmp_path: Path) -> None:
-    """ELU and softplus as people spell them: the exponential of what is large is not chosen."""
+    """ELU and softplus as users write them: the exponential of large inputs is not selected."""
     chain = Chain(4)
     x = chain.add("Mul", chain.constant(100.0))
     large = chain.add("Exp")
@@ -154,7 +154,7 @@ def test_refusals(add, says: str, tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_none_are_replaced(tmp_path: Path) -> None:
-    """torch.export guards softmaxes of masked rows so; the inputs of a network have none."""
+    """torch.export protects softmaxes of masked rows in this way; the inputs of the network contain no NaN."""
     chain = Chain(6)
     chain.gemm(6, 6)
     rows = chain.add("Softmax", axis=-1)

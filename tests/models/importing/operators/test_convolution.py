@@ -1,4 +1,4 @@
-"""Convolutions and products with weights, against ONNX Runtime."""
+"""Convolutions and products with weights, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_convolutions_of_any_geometry(side, kernel, strides, dilations, pads, gr
     if any((size - 1) * step + 1 > extent for size, step, extent in zip(kernel, dilations, side)):
         dilations = (1, 1)
     if same in ("SAME_UPPER", "SAME_LOWER"):
-        dilations = (1, 1)  # ONNX Runtime has no others there
+        dilations = (1, 1)  # ONNX Runtime supports no others there
     way = {"pads": pads} if same is None else {"auto_pad": same}
     chain.conv((4 // groups, 4), kernel, strides=strides, dilations=dilations, group=groups, **way)
     chain.add("GlobalAveragePool")
@@ -77,7 +77,7 @@ def test_onnx_runtimes_own_operators(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(28,), (1, 28), (5, 7), (3, 6, 6), (1, 6, 6)])
 def test_inputs_of_other_ranks(shape: tuple[int, ...], tmp_path: Path) -> None:
-    """Without a batch, or [batch, height, width]."""
+    """Without a batch axis, or [batch, height, width]."""
     chain = Chain(*shape)
     if len(shape) in (1, 3):
         chain.inputs[0].type.tensor_type.shape.dim.pop(0)
@@ -109,7 +109,7 @@ def test_long_filters_of_sounds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6)])
 def test_weights_times_data(shape: tuple[int, ...], tmp_path: Path) -> None:
-    """A graph convolution of fixed neighbours: A @ x @ W."""
+    """A graph convolution with fixed neighbours: A @ x @ W."""
     chain = Chain(*shape)
     chain.add("MatMul", "x", first=chain.weight(5, 5))
     chain.add("MatMul", chain.weight(6, 3))
@@ -120,7 +120,7 @@ def test_weights_times_data(shape: tuple[int, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [(8,), (8, 1), (8, "columns"), (1, 8), ("batch", 8)])
 def test_weights_on_the_left(sizes: tuple[int | str, ...], tmp_path: Path) -> None:
-    """Of a vector, of a column, and of a row that is turned into one."""
+    """With a vector, a column, and a row that is reshaped to a column."""
     chain = Chain()
     chain.inputs[0] = helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)
     if sizes[0] in (1, "batch"):
@@ -232,7 +232,7 @@ def test_windows_over_three_sides_that_differ_in_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize("op", ["Conv", "MatMul"])
 @pytest.mark.parametrize("pixels", [(12,), (3, 4)])
 def test_bins_that_are_neighbouring_channels_are_mixed_in_place(pixels, op: str, tmp_path: Path) -> None:
-    """As YOLO reads the sides of boxes out of 16 bins of each, whose softmax stays where the channels are."""
+    """As YOLO computes the sides of boxes from 16 bins each; the softmax does not move the channels."""
     chain = Chain(20, *pixels)
     count = int(np.prod(pixels))
     chain.conv((20, 20), (1,) * len(pixels))
@@ -250,7 +250,7 @@ def test_bins_that_are_neighbouring_channels_are_mixed_in_place(pixels, op: str,
 
 @pytest.mark.parametrize("op", ["Conv", "MaxPool", "AveragePool"])
 def test_windows_of_an_image_as_images_of_their_own(op: str, tmp_path: Path) -> None:
-    """As timm's tnt convolves the pixels of each patch, and sam2_hiera pools those of each window."""
+    """As in timm's tnt, which convolves the pixels of each patch, and sam2_hiera, which pools those of each window."""
     chain = Chain(6, 4, 6)
     chain.add("Reshape", chain.constant([6, 2, 2, 2, 3]))
     chain.add("Transpose", perm=[1, 3, 0, 2, 4])
@@ -284,7 +284,7 @@ def test_a_matrix_for_each_head(shape: tuple[int, ...], weight: tuple[int, ...],
 
 @pytest.mark.parametrize("shape", [(6,), (5, 6)])
 def test_a_product_with_a_vector(shape: tuple[int, ...], tmp_path: Path) -> None:
-    """As scikit-learn's exporter writes a Poisson regression: the last axis is dropped."""
+    """As scikit-learn's exporter writes a Poisson regression, dropping the last axis."""
     chain = Chain(*shape)
     chain.add("MatMul", chain.weight(6))
     chain.add("Exp")

@@ -1,4 +1,4 @@
-"""Einsum of data and weights, against ONNX Runtime."""
+"""Einsum of data and weights, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from trninfer.models.importing import import_network
 @pytest.mark.parametrize(
     ("equation", "shape", "weight", "features"),
     [
-        ("bchw,oc->bohw", (3, 5, 7), (4, 3), 140),  # a convolution of one pixel
+        ("bchw,oc->bohw", (3, 5, 7), (4, 3), 140),  # a 1x1 convolution
         ("bchw,oc->bhow", (3, 5, 7), (4, 3), 140),
-        ("nctv,vw->nctw", (3, 5, 7), (7, 7), 105),  # a graph's neighbours, as ST-GCN sums them
+        ("nctv,vw->nctw", (3, 5, 7), (7, 7), 105),  # a sum over a graph's neighbours, as in ST-GCN
         ("nkctv,kvw->nctw", (2, 3, 4, 5), (2, 5, 6), 72),
         ("...c, cd -> ...d", (3, 5, 7), (7, 4), 60),
         ("...A,AB->...B", (3, 5, 7), (7, 4), 60),
         ("abc,cde->abde", (3, 8), (8, 2, 5), 30),  # Keras's EinsumDense, to several heads
         ("abde,dec->abc", (3, 2, 5), (2, 5, 4), 12),
-        ("byhwc,hkc->byhwk", (2, 3, 4, 5), (3, 7, 5), 168),  # relative positions of each row
+        ("byhwc,hkc->byhwk", (2, 3, 4, 5), (3, 7, 5), 168),  # relative positions for each row
         ("byhwc,wkc->byhwk", (2, 3, 4, 5), (4, 7, 5), 168),
         ("bhic,hcj->bjih", (3, 5, 4), (3, 4, 2), 30),
         ("bi,ij", (6,), (6, 4), 4),
@@ -86,7 +86,7 @@ def test_two_values_of_the_input(tmp_path: Path) -> None:
         ("bc,bchw->bhw", (6,), (6, 3, 5)),
         ("bhqc,bkhc->bhqk", (2, 4, 3), (5, 2, 3)),
         ("bnhc,bnjc->bnhj", (2, 4, 3), (2, 5, 3)),
-        ("bchw,bc->bchw", (6, 3, 5), (6,)),  # a gate of each channel
+        ("bchw,bc->bchw", (6, 3, 5), (6,)),  # a gate for each channel
         ("bchw,bhw->bwch", (6, 3, 5), (3, 5)),
         ("bi,bj->bij", (4,), (5,)),
     ],

@@ -1,4 +1,4 @@
-"""Elements selected along several axes by constant indices, against ONNX Runtime."""
+"""Elements selected along several axes by constant indices, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_elements_along_several_axes(order: list, indices: list, back: list, tmp
 
 @pytest.mark.parametrize("flipped", [False, True])
 def test_a_grid_of_many_elements(flipped: bool, tmp_path: Path) -> None:
-    """As torch.export spells out `nearest-exact`: rows and columns that are repeated."""
+    """As torch.export spells out `nearest-exact`: repeated rows and columns."""
     chain = Chain(3, 36, 35)
     chain.conv((3, 4), pads=[1] * 4)
     chain.add("Transpose", perm=[2, 3, 0, 1])
@@ -70,7 +70,7 @@ def test_reasons_name_the_indices(order: list, indices: list, reason: str, tmp_p
 
 
 def with_batch(chain: Chain, batch: int) -> ModelProto:
-    """The graph for a batch of a fixed size."""
+    """Return the graph with a fixed batch size."""
     model = chain.model()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
     return model
@@ -85,7 +85,7 @@ def test_elements_of_the_only_input_of_a_batch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indices", [[[5], [0]], [[[1], [2]]], [[5, 1], [0, 3]]])
 def test_elements_beside_the_inputs_of_a_batch(indices: list, tmp_path: Path) -> None:
-    """A file of a fixed batch that has turned its batch to the last axis."""
+    """A file with a fixed batch size that has moved the batch to the last axis."""
     chain = Chain(6, 4)
     chain.add("Transpose", perm=[1, 2, 0])
     chain.add("GatherND", chain.constant(indices))

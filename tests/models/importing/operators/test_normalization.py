@@ -1,4 +1,4 @@
-"""Normalization by an image's own statistics and softmaxes, as exporters write them, against ONNX Runtime."""
+"""Normalization by an image's own statistics and softmaxes, as written by exporters, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_group_norm_as_pytorch_writes_it(groups: int, tmp_path: Path) -> None:
     chain.add("Mul", chain.weight(6, 1, 1))
     chain.add("Add", chain.weight(6, 1, 1))
     imported = ends(chain, 120, tmp_path)
-    assert kinds(imported) == [GroupNorm, Flatten, Dense]  # its numbers are those of the channels
+    assert kinds(imported) == [GroupNorm, Flatten, Dense]  # it has a scale and shift for each channel
     (norm,) = (layer for layer in imported.network.layers if isinstance(layer, GroupNorm))
     assert (norm.channels, norm.groups) == (6, groups)
 
@@ -47,7 +47,7 @@ def test_group_norm_as_pytorch_writes_it(groups: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("opset", [18, 21])
 def test_group_norm_as_one_operator(opset: int, tmp_path: Path) -> None:
     chain = Chain(6, 5, 4)
-    count = 3 if opset < 21 else 6  # numbers of groups, then of channels
+    count = 3 if opset < 21 else 6  # one number for each group, then one for each channel
     chain.add("GroupNormalization", chain.weight(count), chain.weight(count), num_groups=3, epsilon=1e-2)
     ends(chain, 120, tmp_path, opset=opset)
 
@@ -126,7 +126,7 @@ def test_keras_spells_group_normalisation_out_with_five_axes(groups: int, tmp_pa
     chain.add("Add", chain.constant(1e-3))
     chain.add("Sqrt")
     chain.add("Reciprocal")
-    scale = chain.add("Mul", chain.weight(1, 1, 1, groups, each))  # wider than what it meets
+    scale = chain.add("Mul", chain.weight(1, 1, 1, groups, each))  # more axes than the other operand
     left = chain.add("Mul", scale, first=split)
     shift = chain.add("Mul", scale, first=mean)
     right = chain.add("Sub", shift, first=chain.weight(1, 1, 1, groups, each))
@@ -143,7 +143,7 @@ def normalized(x: np.ndarray, axis: int, epsilon: float) -> np.ndarray:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)])
 def test_a_layer_norm_over_any_axis_of_an_image(axis: int, order: tuple[int, ...]) -> None:
-    """As it lies and turned, with numbers along the axis; against NumPy."""
+    """On an untransposed and a transposed image, with numbers along the axis, compared with NumPy."""
     importer, x = importer_of(5, 3, 4), numbers(5, 3, 4)
     importer.views["x"] = importer.views["x"].permuted(order)
     array = x.transpose(0, *(place + 1 for place in order))

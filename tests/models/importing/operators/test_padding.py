@@ -1,4 +1,4 @@
-"""Padding by zeros, by numbers and by an image's own pixels, against ONNX Runtime."""
+"""Padding with zeros, numbers and the image's own pixels, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function
 
 
 def features(chain: Chain, folder: Path, opset: int = 20, batch: int = 2) -> None:
-    """What comes out as features, compared as it is."""
+    """Import a graph that ends in features, and compare its output."""
     chain.add("Flatten")
     assert_imports(chain, folder, opset, batch)
 
 
 def test_rows_and_columns_are_cut_and_skipped_and_channels_padded(tmp_path: Path) -> None:
-    """The shortcut of residual networks for CIFAR: every other pixel, and zeros for the new channels."""
+    """The shortcut of residual networks for CIFAR: every other pixel, and zero channels."""
     chain = Chain(3, 9, 8)
     ends, axes, steps = chain.constant([1 << 62, 7]), chain.constant([2, 3]), chain.constant([2, 2])
     chain.add("Slice", chain.constant([0, -8]), ends, axes, steps)
@@ -57,7 +57,7 @@ def test_channels_last_are_padded_by_pixels(tmp_path: Path) -> None:
 
 
 def padded(importer: Importer, pads: list[int], *more: np.ndarray, **attributes: object) -> View:
-    """The value `y` of a Pad of `x`, with its inputs after the pads."""
+    """Return the output `y` of a Pad of `x`, with its inputs after the pads."""
     names = ["pads", *(f"more{number}" for number in range(len(more)))]
     importer.constants |= dict(zip(names, (np.array(pads), *more)))
     OPERATORS["Pad"](importer, Node("Pad", "n", ("x", *names), ("y",), attributes))
@@ -67,7 +67,7 @@ def padded(importer: Importer, pads: list[int], *more: np.ndarray, **attributes:
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 @pytest.mark.parametrize("shape", [(4, 7), (3, 1, 5, 6), (1, 3, 5, 6), (3, 5, 1, 6)])
 def test_sounds_and_axes_of_one_beside_an_image(shape: tuple[int, ...], mode: str) -> None:
-    """Against NumPy; two axes, or three of more than one entry among four."""
+    """Compared with NumPy; two axes, or three of four axes with more than one entry."""
     whole = shape if len(shape) == 2 else tuple(size for size in shape if size > 1)
     importer = importer_of(*(whole if len(whole) == 3 else (whole[0], 1, whole[1])))
     importer.views["x"] = importer.views["x"].reshaped(shape, True)
@@ -129,7 +129,7 @@ def test_pads_that_are_not_supported(pads: list[int], attributes: dict, says: st
 @pytest.mark.parametrize("first", [2, -1, -4])
 @pytest.mark.parametrize("last", [False, True])
 def test_axes_that_are_rolled(axis: int, first: int, last: bool, tmp_path: Path) -> None:
-    """As torch.roll is exported: two slices, the first of them last; of images as they are and with channels last."""
+    """As torch.roll is exported: two slices in swapped order, of images with channels first and with channels last."""
     chain = Chain(4, 5, 6)
     chain.conv((4, 4), (1, 1))
     if last:
@@ -146,7 +146,7 @@ def test_axes_that_are_rolled(axis: int, first: int, last: bool, tmp_path: Path)
 
 
 def test_channels_padded_by_a_number(tmp_path: Path) -> None:
-    """efficientvit puts ones beside its values, whose sums are then those of the weights."""
+    """efficientvit concatenates ones to its values, so that their sums become the sums of the weights."""
     chain = Chain(4, 5, 6)
     chain.conv((4, 4), (1, 1))
     chain.add("Pad", chain.constant([0, 1, 0, 0, 0, 2, 0, 0]), chain.constant(np.float32(1.5)))
@@ -154,7 +154,7 @@ def test_channels_padded_by_a_number(tmp_path: Path) -> None:
 
 
 def test_infinite_numbers_before_a_maximum(tmp_path: Path) -> None:
-    """timm pads so where a maximum pool has TensorFlow's borders."""
+    """timm pads in this way for max pooling with TensorFlow's borders."""
     chain = Chain(4, 5, 6)
     chain.conv((4, 4), (1, 1))
     chain.add("Pad", chain.constant([0, 0, 0, 0, 0, 0, 1, 1]), chain.constant(np.float32(-np.inf)))
@@ -166,7 +166,7 @@ def test_infinite_numbers_before_a_maximum(tmp_path: Path) -> None:
     ("shape", "pads"),
     [
         ((6,), [3, 2]),  # features
-        ((2, 4, 3), [0, 0, 0, 0, 0, 1]),  # one more feature of each token of each head
+        ((2, 4, 3), [0, 0, 0, 0, 0, 1]),  # one more feature for each token of each head
         ((2, 4, 3, 2), [1, 0, 0, 2, 0, 1, 0, 0]),
         ((2, 4, 3, 2), [0, -1, 1, 0, 1, 2, 0, -1]),
     ],

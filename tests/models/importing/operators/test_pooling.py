@@ -1,4 +1,4 @@
-"""Pools of windows and of whole images, against ONNX Runtime."""
+"""Pools of windows and of whole images, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole numbers, which are computed as the floating point numbers that they stand for."""
+"""Quantised integers, computed as the floating-point numbers that they represent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trninfer.models.outputs import Output
 
 
 def test_whole_numbers_by_operators_of_their_own(tmp_path: Path) -> None:
-    """QLinear operators, as the quantiser of ONNX Runtime writes them."""
+    """QLinear operators, as written by ONNX Runtime's quantiser."""
     chain = Chain(4, 6, 6)
     domain = {"domain": "com.microsoft"}
     scale, zero = chain.constant(0.05), numpy_zero(chain, 128)
@@ -52,7 +52,7 @@ def numpy_zero(chain: Chain, zero: int) -> str:
 
 
 def test_whole_numbers_are_computed_as_what_they_stand_for(tmp_path: Path) -> None:
-    """QDQ: a zero point of 0 is all that is left of the relu, and must not be lost."""
+    """QDQ: a zero point of 0 is all that remains of the relu, and must not be lost."""
     chain = Chain(3, 8, 8)
     quantised(chain, 0.04, 128)
     random = np.random.default_rng(0)
@@ -98,7 +98,7 @@ MICROSOFT = {"domain": "com.microsoft"}
 
 
 def assert_nearly(chain: Chain, folder: Path) -> None:
-    """The import is within a twentieth of what ONNX Runtime computes with whole numbers."""
+    """Check that the import is within a twentieth of ONNX Runtime's integer computation."""
     model = chain.model(13)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     path = folder / "m.onnx"
@@ -117,7 +117,8 @@ def whole(chain: Chain, *shape: int, dtype: type = np.int8) -> str:
 
 @pytest.mark.parametrize("zero", [None, 3])
 def test_matrices_of_whole_numbers_whose_scale_is_found_while_it_runs(zero: int | None, tmp_path: Path) -> None:
-    """As ONNX Runtime's dynamic quantiser writes a dense layer, scaled by the data's scale times the weights'."""
+    """As ONNX Runtime's dynamic quantiser writes a dense layer, scaled by the product of the data's and the weights'
+    scales."""
     chain = Chain(12)
     data = chain.add("DynamicQuantizeLinear", outputs=3)
     numbers = [f"{data}''"]
@@ -155,7 +156,7 @@ def test_matrices_with_scales_of_the_file(op: str, tmp_path: Path) -> None:
     if op == "QLinearMatMul":
         chain.add(op, *numbers, *out)
     else:
-        bias = np.arange(-3, 3, dtype=np.int32) * 2000  # in the scale of data by weights
+        bias = np.arange(-3, 3, dtype=np.int32) * 2000  # its scale is the product of the data's and the weights' scales
         chain.weights.append(numpy_helper.from_array(bias, "bias"))
         chain.add("QGemm", *numbers, "bias", *out, transB=int(turned), **MICROSOFT)
     chain.add("DequantizeLinear", *out)

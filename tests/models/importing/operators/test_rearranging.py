@@ -1,4 +1,4 @@
-"""Reshapes, transposes, slices and repeated entries, against ONNX Runtime."""
+"""Reshapes, transposes, slices and repeated entries, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_flatten_at_any_axis(axis: int, tmp_path: Path) -> None:
 
 
 def test_the_batch_may_be_moved_and_come_back(tmp_path: Path) -> None:
-    """As recurrent text readers lie: time first, [T, batch, features]."""
+    """As in recurrent text readers: time first, [T, batch, features]."""
     chain = Chain(1, 8, 12)
     chain.conv((1, 5))
     chain.add("ReduceMean", chain.constant([2]), keepdims=0)
@@ -76,7 +76,7 @@ def test_a_batch_that_the_file_fixes_is_not_moved(tmp_path: Path) -> None:
 
 
 def windows_of_a_batch(batch: int) -> Chain:
-    """The rows of a batch that the file fixes, split into four windows each, as Swin and YOLO12 do."""
+    """Return the rows of a fixed-size batch, each split into four windows, as in Swin and YOLO12."""
     chain = Chain(8, 6)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
     chain.add("Reshape", chain.constant([batch * 4, 2, 6]))
@@ -110,7 +110,8 @@ def test_stacked_inputs_are_always_compared(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("batch", [2, 3])
 @pytest.mark.parametrize("selects", ["Split", "Gather"])
 def test_heads_and_a_class_token_of_a_batch_that_the_file_fixes(batch: int, selects: str, tmp_path: Path) -> None:
-    """As a vision transformer is exported: the batch is the second axis before queries, keys and values are apart."""
+    """As vision transformers are exported: the batch is the second axis until queries, keys and values are
+    separated."""
     chain = Chain(6, 8)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
     token = chain.constant(np.broadcast_to(chain.random.standard_normal((1, 1, 8)), (batch, 1, 8)))
@@ -134,7 +135,7 @@ def test_heads_and_a_class_token_of_a_batch_that_the_file_fixes(batch: int, sele
 
 @pytest.mark.parametrize("batch", [2, 3])
 def test_a_batch_that_the_file_fixes_may_be_moved_and_come_back(batch: int, tmp_path: Path) -> None:
-    """As torch's attention lies: tokens first, then the batch, whose heads are stacked with it."""
+    """As in torch's attention: tokens first, then the batch, with which the heads are combined."""
     chain = Chain(5, 8)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
     chain.add("Transpose", perm=[1, 0, 2])
@@ -174,7 +175,7 @@ def test_windows_of_several_inputs_are_not_mixed(op: str, constants, more: dict,
 @pytest.mark.parametrize("shape", [(1, 2, 3, 3), (1, 5, 3, 3)])
 @pytest.mark.parametrize("first", [False, True])
 def test_numbers_beside_data(shape: tuple[int, ...], first: bool, tmp_path: Path) -> None:
-    """BlazeFace puts channels of zeros beside those of an image."""
+    """BlazeFace concatenates zero channels to those of an image."""
     chain = Chain(3, 5, 5)
     chain.conv((3, 4))
     x = chain.value
@@ -192,7 +193,7 @@ def test_tiles(shape: tuple[int, ...], times: list[int], tmp_path: Path) -> None
 
 
 def test_entries_in_any_order(tmp_path: Path) -> None:
-    """Blue, green and red for red, green and blue, by Gather, and by Slice from the last to the first."""
+    """RGB to BGR, by Gather, and by Slice from the last entry to the first."""
     chain = Chain(3, 6, 5)
     chain.add("Gather", chain.constant([2, 1, 0]), axis=1)
     chain.add("Slice", *(chain.constant([n]) for n in (2, -4, 1, -1)))
@@ -241,7 +242,7 @@ def test_what_is_repeated_anyway_is_not_repeated_first(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_slices_of_channels_rows_and_columns(axis: int, start: int, end: int, step: int, turned: bool) -> None:
-    """Against NumPy, of an image as it lies and of one whose axes are turned."""
+    """Compared with NumPy, for an untransposed and a transposed image."""
     importer, x = importer_of(4, 6, 7), numbers(4, 6, 7)
     if turned:
         order = (2, 0, 1)
@@ -289,7 +290,7 @@ def test_an_image_without_a_batch_as_a_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size, kernel", [(4, 2), (6, 2), (6, 3), (8, 4)])
 def test_entries_at_equal_distances_are_a_view(size: int, kernel: int, tmp_path: Path) -> None:
-    """As torch's exporter writes an unfolding into blocks side by side: by Gather along rows and along columns."""
+    """As torch's exporter writes an unfolding into adjacent blocks: with Gather along rows and along columns."""
     chain = Chain(5, size, size)
     chain.conv((5, 5), (1, 1))
     places = np.arange(kernel)[:, None] + np.arange(0, size, kernel)
@@ -315,7 +316,7 @@ def test_windows_shifted_by_nothing(shift: int, tmp_path: Path) -> None:
 
 
 def test_members_stacked_on_the_batch_axis(tmp_path: Path) -> None:
-    """As skl2onnx writes an ensemble: [1, batch, classes] of each member, and their mean."""
+    """As skl2onnx writes an ensemble: [1, batch, classes] for each member, and their mean."""
     chain = Chain(5)
     members = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Sums, means, extremes and norms over axes, against ONNX Runtime."""
+"""Sums, means, extremes and norms over axes, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_logarithms_of_sums(op: str, keep: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("axes", [None, [0, 1, 2, 3], [0]])
 @pytest.mark.parametrize("keep", [0, 1])
 def test_means_over_the_batch_too(axes: list[int] | None, keep: int, tmp_path: Path) -> None:
-    """Each input is a batch of its own."""
+    """Each input is a batch of one."""
     chain = Chain(3, 4, 5)
     x = chain.add("Relu")
     chain.add("ReduceMean", *([chain.constant(axes)] if axes else []), keepdims=keep)
@@ -89,7 +89,7 @@ def test_means_over_height_and_width_are_a_global_pool(tmp_path: Path) -> None:
 )
 def test_reductions_over_any_axes(op, shape, axes, keep, last: bool, tmp_path: Path) -> None:
     chain = Chain(*shape)
-    if last:  # the axes lie otherwise in memory than the graph has them
+    if last:  # the memory order of the axes differs from the graph's order
         chain.add("Transpose", perm=[0, 2, 3, 1])
         shape = (shape[1], shape[2], shape[0])
     chain.add(op, chain.constant(sorted(axes)), keepdims=keep)
@@ -124,7 +124,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("axes", [(1,), (3,), (1, 2), (2, 3), (1, 2, 3)])
 @pytest.mark.parametrize("keep", [0, 1])
 def test_reductions_of_an_image_that_lies_turned(op: str, axes: tuple[int, ...], keep: int) -> None:
-    """Against NumPy, of a batch of two, with axes as attributes (before opset 18)."""
+    """Compared with NumPy, for a batch of two, with axes as attributes (before opset 18)."""
     importer, x = importer_of(3, 4, 5), numbers(3, 4, 5)
     importer.views["x"] = importer.views["x"].permuted((1, 2, 0))
     OPERATORS[op](importer, Node(op, "n", ("x",), ("y",), {"axes": axes, "keepdims": keep}))
@@ -136,7 +136,7 @@ def test_reductions_of_an_image_that_lies_turned(op: str, axes: tuple[int, ...],
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 @pytest.mark.parametrize("log", [False, True])
 def test_a_softmax_over_some_axes(axes: tuple[int, ...], order: tuple[int, ...], log: bool) -> None:
-    importer, x = importer_of(3, 4, 5), 40 * numbers(3, 4, 5)  # whose exponentials float32 does not hold
+    importer, x = importer_of(3, 4, 5), 40 * numbers(3, 4, 5)  # their exponentials overflow float32
     made = softmax_over(importer, importer.views["x"].permuted(order), axes, log)
     turned = x.transpose(0, *(axis + 1 for axis in order))
     own = tuple(axis + 1 for axis in axes)
@@ -153,7 +153,7 @@ def test_a_softmax_over_some_axes(axes: tuple[int, ...], order: tuple[int, ...],
     draw=st.data(),
 )
 def test_a_softmax_of_channels_in_groups(shape: list[int], split: list[int], draw: st.DataObject) -> None:
-    """Channels seen as several axes, in any order beside the pixels', and a softmax over any of them."""
+    """Channels viewed as several axes, in any order with the pixel axes, and a softmax over any of them."""
     channels, height, width = int(np.prod(split)), shape[0], shape[1]
     importer, x = importer_of(channels, height, width), 10 * numbers(channels, height, width)
     view = importer.views["x"].reshaped((*split, height * width), True)

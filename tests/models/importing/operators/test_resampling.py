@@ -1,4 +1,4 @@
-"""Images that are enlarged or shrunk, and transposed convolutions, against ONNX Runtime."""
+"""Upsampled and downsampled images, and transposed convolutions, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDE = st.integers(1, 9)
 
 
 def ends(chain: Chain, folder: Path, opset: int = 20, batch: int = 2) -> None:
-    """What comes out as features, compared as it is."""
+    """Import a graph that ends in features, and compare its output."""
     chain.add("Flatten")
     assert_imports(chain, folder, opset, batch)
 
@@ -32,7 +32,7 @@ def ends(chain: Chain, folder: Path, opset: int = 20, batch: int = 2) -> None:
     places=st.sampled_from(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]),
     rounding=st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
 )
-# places that float32 rounds off a whole number
+# positions that float32 does not round to an integer
 @example(side=(7, 13), size=(1, 7), mode="nearest", places="half_pixel", rounding="floor")
 def test_images_of_any_size_made_of_any_size(side, size, mode, places, rounding, tmp_path: Path) -> None:
     chain = Chain(3, *side)
@@ -41,14 +41,14 @@ def test_images_of_any_size_made_of_any_size(side, size, mode, places, rounding,
     how |= {"nearest_mode": rounding} if mode == "nearest" else {}
     how |= {"cubic_coeff_a": -0.5, "exclude_outside": side[0] % 2} if mode == "cubic" and side[1] % 3 else {}
     chain.add("Resize", "", "", chain.constant([1, 3, *size]), **how)
-    batch = 1  # a size of the batch is told
+    batch = 1  # the sizes include that of the batch, which must therefore be fixed
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch
     ends(chain, tmp_path, 13, batch)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("size", [(5, 7), (13, 2), (4, 25), (1, 12)])
-@pytest.mark.parametrize("outside", [0, 1])  # 1 is PyTorch's
+@pytest.mark.parametrize("outside", [0, 1])  # 1 is PyTorch's default
 def test_smoothed_images(mode: str, size: tuple[int, int], outside: int, tmp_path: Path) -> None:
     chain = Chain(2, 13, 12)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
@@ -60,7 +60,7 @@ def test_smoothed_images(mode: str, size: tuple[int, int], outside: int, tmp_pat
     ("opset", "scales"),
     [
         *itertools.product((7, 9, 10, 11, 18), [(2.0, 2.0), (3.0, 1.0)]),
-        *itertools.product((10, 11, 18), [(0.5, 1.5)]),  # Upsample, before opset 10, enlarges
+        *itertools.product((10, 11, 18), [(0.5, 1.5)]),  # Upsample, before opset 10, only enlarges
     ],
 )
 def test_scales_as_every_opset_tells_them(opset: int, scales: tuple[float, float], tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_enlarging_is_exact_where_pixels_are_repeated(tmp_path: Path) -> None:
 def test_whole_numbers_of_times_are_one_convolution(
     mode: str, scales: tuple[float, float], pixels: int, tmp_path: Path
 ) -> None:
-    """A filter for each channel and phase of pixels, over the image with its edge around it."""
+    """A filter for each channel and each phase of pixels, over the image with replicated edges."""
     chain = Chain(3, 6, 8)
     chain.add("Relu")
     chain.add("Resize", "", chain.constant([1.0, 1.0, *scales]), mode=mode)
@@ -141,7 +141,7 @@ def test_whole_numbers_of_times_are_one_convolution(
 
 
 def test_pixels_become_no_more_channels_than_a_layer_may_have(tmp_path: Path) -> None:
-    """One pixel of many channels, as large as an image: what DeepLab's pooled branch is resized to."""
+    """One pixel with many channels, resized to a full image: the pooled branch of DeepLab."""
     chain = Chain(130, 4, 4)
     chain.add("GlobalAveragePool")
     chain.add("Resize", "", "", chain.constant([1, 130, 28, 28]), mode="linear")
@@ -177,7 +177,7 @@ def test_blocks_that_are_folded(tmp_path: Path) -> None:
     chain.add("Col2Im", *sizes, strides=[3, 2])
     chain.conv((2, 3), (3, 3), pads=[1] * 4)
     with pytest.raises(ModelError, match="of \\[6, 4\\] from"):
-        import_network(chain.save(tmp_path))  # 4 blocks, not 6
+        import_network(chain.save(tmp_path))  # 4 blocks instead of 6
     for sides in ([6, 4], [7, 5], [8, 4]):  # the blocks do not cover the last rows and columns
         chain = Chain(12, 4)
         chain.conv((12, 12), (1,))

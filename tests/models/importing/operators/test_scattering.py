@@ -1,4 +1,4 @@
-"""Assignment to slices, as PyTorch's exporters write it, against ONNX Runtime."""
+"""Assignment to slices, as written by PyTorch's exporter, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from trninfer.models.importing import Imported, import_network
 
 
 def region(*spans: tuple[int, int]) -> np.ndarray:
-    """The indices of a region, [..., axes]."""
+    """Return the indices of a region, [..., axes]."""
     return np.stack(np.meshgrid(*(np.arange(*span) for span in spans), indexing="ij"), axis=-1)
 
 
 def assigned(folder: Path, op: str, indices: np.ndarray, updates: tuple[int, ...] | np.ndarray, **more) -> Imported:
-    """A graph with an assignment to a table [1, 4, 6], of data of the shape `updates` or of constants."""
+    """Return a graph that assigns data of shape `updates`, or constants, to a table [1, 4, 6]."""
     chain = Chain(4, 6)
     if isinstance(updates, tuple):
         size = int(np.prod(updates))
@@ -53,7 +53,8 @@ def test_a_slice_is_assigned(spans: list, tmp_path: Path) -> None:
 
 
 def test_all_inputs_of_an_open_batch_are_assigned(tmp_path: Path) -> None:
-    """PyTorch's newer exporter writes x[:, 1:3] = y as an assignment to channels, and then to the whole batch."""
+    """PyTorch's newer exporter writes x[:, 1:3] = y as an assignment to channels, followed by one to the whole
+    batch."""
     chain = Chain(4, 5, 6)
     changed = chain.add("Sigmoid")
     count = chain.add("Gather", chain.constant(0), first=chain.add("Shape", first="x"), axis=0)
@@ -67,7 +68,7 @@ def test_all_inputs_of_an_open_batch_are_assigned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("first", "step"), [(0, 2), (1, 2), (2, 3)])
 def test_every_second_or_third_entry_is_assigned(first: int, step: int, tmp_path: Path) -> None:
-    """As YOLO's keypoints are decoded, y[:, 1::3] = ..."""
+    """As YOLO's keypoints are decoded: y[:, 1::3] = ..."""
     grid = np.stack(np.meshgrid([0], np.arange(4), np.arange(first, 6, step), indexing="ij"), axis=-1)
     assigned(tmp_path, "ScatterND", grid, grid.shape[:-1])
     entries = np.broadcast_to(np.arange(first, 6, step), (1, 4, 6 // step))

@@ -1,4 +1,4 @@
-"""Transposed convolutions of every stride, padding and size give what ONNX Runtime gives."""
+"""Transposed convolutions of every stride, padding and size, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SETTINGS = settings(max_examples=40, suppress_health_check=[HealthCheck.function
 
 
 def ends(chain: Chain, folder: Path, opset: int = 20, batch: int = 2) -> None:
-    """What comes out as features, compared as it is."""
+    """Import a graph that ends in features, and compare its output."""
     chain.add("Flatten")
     assert_imports(chain, folder, opset, batch)
 
 
 @SETTINGS
-@example(  # all of the image is cut away, a row of zeros stays
+@example(  # the whole image is cropped, and a row of zeros remains
     side=(1, 1), kernel=(1, 1), strides=(2, 1), dilations=(1, 1), pads=(1, 0, 0, 0), more=(1, 0), groups=1
 )
 @given(
@@ -57,8 +57,8 @@ def test_transposed_convolutions(side, kernel, strides, dilations, pads, more, g
     way=st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]),
 )
 def test_transposed_convolutions_to_a_size(side, kernel, strides, less, way, tmp_path: Path) -> None:
-    """`less`: by how much the output_shape is below what there is, or above it, where only the bias is; without it the
-    way of padding tells the size."""
+    """`less`: by how much the output_shape is below the full size, or above it, where only the bias remains; without
+    it, the padding mode determines the size."""
     full = [(n - 1) * step + size for n, step, size in zip(side, strides, kernel)]
     how = {"strides": strides} | ({} if way == "NOTSET" else {"auto_pad": way})
     if less is not None:
