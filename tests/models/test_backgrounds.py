@@ -1,4 +1,5 @@
-"""Coarse backgrounds against plain NumPy: means of cells, medians, a surface by least squares, and in full size."""
+"""Coarse backgrounds, compared with plain NumPy: means of cells, medians, a least-squares surface, and its full-size
+version."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ PICTURES = {"height": st.integers(1, 150), "width": st.integers(3, 150), "channe
 
 
 def draw(height: int, width: int, channels: int, seed: int) -> np.ndarray:
-    """Random planes of uint8 under uneven light."""
+    """Draw random uint8 planes under uneven light."""
     rng = np.random.default_rng(seed)
     light = np.linspace(0.3, 1, width) * np.linspace(1, 0.6, height)[:, None]
     return (light * rng.integers(120, 256, (channels, height, width))).astype(np.uint8)
@@ -40,7 +41,7 @@ def test_a_stretched_background_is_the_closest_value_around(
 ) -> None:
     planes = (draw(height, width, channels, seed) / 255).astype(np.float32)
     cells = coarsen(planes)
-    cells += reach * np.random.default_rng(seed).normal(size=cells.shape)  # beyond 0 and 1, as surfaces may be
+    cells += reach * np.random.default_rng(seed).normal(size=cells.shape)  # beyond 0 and 1, which surfaces may exceed
     h, w = cells.shape[1:]
     low, high = np.empty_like(cells), np.empty_like(cells)
     for y in range(h):

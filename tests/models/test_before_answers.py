@@ -1,4 +1,4 @@
-"""Networks without the functions that squeeze their outputs."""
+"""Networks without their saturating output functions."""
 
 from trninfer.models.before_answers import squeezed_outputs, without_squeezing
 from trninfer.models.inputs import FeatureInput

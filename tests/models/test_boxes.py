@@ -1,4 +1,4 @@
-"""Tests of heads of detectors: what they describe, and what they refuse."""
+"""Heads of detectors: valid and invalid descriptions."""
 
 import pytest
 from trninfer.models.boxes import BoxHead

@@ -1,4 +1,4 @@
-"""Memory that the content of a file may take."""
+"""The memory that the contents of a file may take."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_sparse_tensor_file_is_refused_before_it_is_read(tmp_path: Path) -> No
 
 
 def test_an_archive_of_arrays_is_refused_by_what_it_becomes(tmp_path: Path) -> None:
-    """Of zeros in 8 bits, which pack well, and float32 takes four times their bytes."""
+    """An array of 8-bit zeros compresses well, and float32 takes four times its bytes."""
     path, count = tmp_path / "x.npz", 20_000
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({count}, 1, 64, 64)}}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"

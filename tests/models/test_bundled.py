@@ -1,4 +1,4 @@
-"""The bundled models: small, as accurate as their cards say, and right about every sample."""
+"""The bundled models are small, as accurate as their cards state, and correct on every sample."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_card_of_digits_cnn_has_what_it_refuses_and_its_calibration() -> Non
 
 
 def read(picture: Image.Image) -> str:
-    """The label that digits-cnn gives a picture."""
+    """Return digits-cnn's label for a picture."""
     model = load_model("digits-cnn")
     image = preprocess(picture, model.network.input)
     scores = run_network(model.network, model.tensors, image[None]).logits[0]
@@ -71,7 +71,7 @@ def read(picture: Image.Image) -> str:
 
 
 def write(text: str, size: float, light: bool = False, mode: str = "L") -> Image.Image:
-    """Text in Pillow's default font, dark on light or light on dark."""
+    """Draw text in Pillow's default font, dark on light or light on dark."""
     font = ImageFont.load_default(size)
     left, top, right, bottom = font.getbbox(text)
     picture = Image.new(

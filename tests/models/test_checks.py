@@ -1,4 +1,4 @@
-"""Checks of fields: what is allowed passes at its limits, and a message says what, where and what is allowed."""
+"""Checks of fields: values at the limits pass, and messages state what is wrong, where, and what is allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_limits_themselves_are_allowed() -> None:
     checks.check_count("a", (2, 3, 4), (24,))
     checks.check_epsilon("a", 1e-30)
     checks.check_name("größe 1")
-    checks.check_printable("class", "input")  # a name that only layers may not have
+    checks.check_printable("class", "input")  # a name that is forbidden only for layers
 
 
 @pytest.mark.parametrize(

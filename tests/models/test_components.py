@@ -1,4 +1,4 @@
-"""Connected components of a mask, against a flood fill."""
+"""Connected components of a mask, compared with a flood fill."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trninfer.models.components import connected_components, find_runs
 
 @st.composite
 def masks(draw: st.DrawFn) -> np.ndarray:
-    """A mask of pixels by chance; those of hypothesis' arrays are mostly alike."""
+    """Draw a mask of random pixels; arrays from hypothesis are mostly uniform."""
     shape = draw(st.tuples(st.integers(1, 20), st.integers(1, 20)))
     share = draw(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8, 1.0]))
     return np.random.default_rng(draw(st.integers(0, 999))).random(shape) < share

@@ -1,4 +1,4 @@
-"""PNG, JPEG and TIFF files that end before their last row."""
+"""Truncated PNG, JPEG and TIFF files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def picture(mode: str, size: tuple[int, int], value: int) -> Image.Image:
 
 
 def png(image: Image.Image, share: float = 1.0) -> bytes:
-    """A PNG file with the first rows alone, whose data and checksums are otherwise right."""
+    """Return a PNG file that contains only the first rows, with valid data and checksums."""
     file = io.BytesIO()
     image.save(file, "PNG")
     content = file.getvalue()
@@ -68,7 +68,7 @@ def test_pictures_without_their_last_rows_are_refused(mode: str, share: float) -
 
 
 def jpeg(image: Image.Image, height: int | None = None, **options: Any) -> bytes:
-    """A JPEG file, with the height of its header changed."""
+    """Return a JPEG file with a modified height in its header."""
     file = io.BytesIO()
     image.save(file, "JPEG", **options)
     content = bytearray(file.getvalue())
@@ -136,7 +136,7 @@ TIFFS = {"group3": "1", "group4": "1", "jpeg": "RGB", "tiff_lzw": "RGB", "tiff_a
 
 
 def tiff(image: Image.Image, codec: str, share: float = 1.0) -> bytes:
-    """A TIFF file whose directory states a shorter last strip than was written."""
+    """Return a TIFF file whose directory states a shorter last strip than was written."""
     file = io.BytesIO()
     image.save(file, "TIFF", compression=codec)
     content = bytearray(file.getvalue())
@@ -180,7 +180,7 @@ def test_whole_tiffs_are_whole(codec: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_fax_strip_without_its_last_rows_but_with_its_end_is_refused() -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (80, 96), np.uint8)).convert("1")
     content = bytearray(tiff(noise, "group4"))
-    for tag in (257, 278):  # height and rows of a strip
+    for tag in (257, 278):  # height, and rows per strip
         (entry,) = (place for kind in (3, 4) if (place := content.find(struct.pack("<HHI", tag, kind, 1))) >= 0)
         struct.pack_into("<H", content, entry + 8, 90)
     with pytest.raises(InputError, match="a corrupt or truncated picture"):

@@ -1,4 +1,4 @@
-"""Pictures of more than 8 bits a channel, a band of rows at a time."""
+"""Pictures with more than 8 bits per channel, read one band of rows at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_bands_are_the_picture(monkeypatch: pytest.MonkeyPatch, size: tuple[int,
 
 
 def test_a_large_picture_is_never_held_as_float32() -> None:
-    """64 megapixels would take 256 MB, and twice that with their quotient."""
+    """64 megapixels would take 256 MB, and twice that during the division."""
     spec = ImageInput(1, 8, 8, "photo", (0.0,), (1.0,), 8)
     image = Image.new("I;16", (4000, 4000), 65535)
     tracemalloc.start()

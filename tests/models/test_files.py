@@ -1,4 +1,4 @@
-"""Model files: what is saved is read back, and nothing else is accepted."""
+"""Model files: a saved file is read back, and invalid files are rejected."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_staged_model_gets_its_name_when_it_is_committed(saved: Path, tmp_path
     assert path.read_bytes() == saved.read_bytes()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     path.unlink()
-    for name, tensor in tensors().items():  # of the file, whatever its name
+    for name, tensor in tensors().items():  # stored in the file, whatever its name
         mapped = staged.model.tensors[name]
         assert not mapped.flags.writeable and mapped.dtype == np.float32
         np.testing.assert_array_equal(mapped, tensor)
@@ -140,7 +140,7 @@ def test_no_damage_escapes_as_another_error(saved: Path, data: st.DataObject) ->
         model = load_model(path)
     except ModelError as error:
         assert "\n" not in str(error)
-    else:  # the damage hit a weight, or a string that may be anything
+    else:  # the damage hit a weight, or a string without constraints
         assert all(np.isfinite(tensor).all() for tensor in model.tensors.values())
 
 

@@ -1,4 +1,4 @@
-"""Tests of frames: a picture's place in a network's image, held against the rules of YOLO's and torchvision's own."""
+"""Frames: the position of a picture in a network's image, compared with the rules of YOLO and torchvision."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def test_padding_is_rounded_as_the_exporter_rounds_it(width, height):
     ratio = min(96 / height, 128 / width)
     size = max(1, round(width * ratio)), max(1, round(height * ratio))
     assert (frame.resized_width, frame.resized_height) == size
-    # `LetterBox` of ultralytics: half of the padding less 0.1, rounded
+    # `LetterBox` of ultralytics: half of the padding minus 0.1, rounded
     assert (-frame.left, -frame.top) == (round((128 - size[0]) / 2 - 0.1), round((96 - size[1]) / 2 - 0.1))
 
 
@@ -38,7 +38,7 @@ def test_points_go_to_the_picture_and_stay_in_it(width, height, mode):
 
 @given(st.integers(1, 3000), st.integers(1, 3000))
 def test_a_corner_has_no_padding_before_the_picture(width, height):
-    """YOLOX rounds the resized size down, and divides boxes by the ratio before that."""
+    """YOLOX rounds the resized size down, but divides boxes by the ratio before rounding."""
     frame = frame_of(spec(pad_place="corner"), width, height)
     ratio = min(96 / height, 128 / width)
     assert (frame.left, frame.top) == (0, 0)

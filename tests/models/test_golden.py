@@ -1,4 +1,4 @@
-"""Whole networks in the golden model against ONNX Runtime."""
+"""Whole networks in the golden model, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def dense_nodes(layer: Dense, source: str) -> list:
 
 
 def network_nodes(network: Network) -> list:
-    """A whole network as ONNX nodes that read "x" and the network's tensors by name."""
+    """Return a whole network as ONNX nodes that read "x" and the network's tensors by name."""
     nodes: list = []
     source = "x"
     for layer in network.layers:

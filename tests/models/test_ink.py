@@ -1,4 +1,4 @@
-"""Ink on paper of one colour, under a lamp and in a shadow: its mask, its box, and pictures without any."""
+"""Ink on uniform paper, under a lamp and in a shadow: its mask, its box, and pictures without ink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOX = Box(30, 20, 62, 74)
 
 
 def page(light: str = "even", paper: tuple[float, ...] = (0.9, 0.9, 0.9), side: int = SIDE) -> np.ndarray:
-    """An empty page, float32 [side, side, 3]: evenly lit, by a lamp from the left, or half in a shadow."""
+    """Return an empty page, float32 [side, side, 3]: evenly lit, lit by a lamp from the left, or half in a shadow."""
     across = np.linspace(0, 1, side, dtype=np.float32)[None, :, None]
     falloff = {"even": 1 + 0 * across, "lamp": 1 - 0.55 * across**2, "shadow": np.where(across < 0.6, 1, 0.55)}[light]
     noise = np.random.default_rng(0).normal(scale=0.004, size=(side, side, 3))
@@ -22,7 +22,7 @@ def page(light: str = "even", paper: tuple[float, ...] = (0.9, 0.9, 0.9), side: 
 
 
 def draw(pixels: np.ndarray, box: Box, pen: tuple[float, ...] = (0.1, 0.1, 0.1), thick: int = 6) -> np.ndarray:
-    """A 0 with corners, as wide and high as the box, in the light of the page; its mask."""
+    """Draw a rectangular 0 that fills the box, in the light of the page, and return its mask."""
     mask = np.zeros(pixels.shape[:2], bool)
     box.cut(mask)[:] = True
     Box(box.left + thick, box.top + thick, box.right - thick, box.bottom - thick).cut(mask)[:] = False
@@ -32,7 +32,7 @@ def draw(pixels: np.ndarray, box: Box, pen: tuple[float, ...] = (0.1, 0.1, 0.1),
 
 
 def cross(pixels: np.ndarray, box: Box) -> None:
-    """A plus sign, black."""
+    """Draw a black plus sign."""
     middle = ((box.left + box.right) // 2, (box.top + box.bottom) // 2)
     pixels[box.top : box.bottom, middle[0] - 2 : middle[0] + 3] = 0.1
     pixels[middle[1] - 2 : middle[1] + 3, box.left : box.right] = 0.1
@@ -48,7 +48,7 @@ def cross(pixels: np.ndarray, box: Box) -> None:
     ],
 )
 def test_the_mask_is_the_ink(light: str, paper: tuple, pen: tuple) -> None:
-    """Dark on light, light on dark, and red on green of one brightness."""
+    """Dark on light, light on dark, and red on green of equal brightness."""
     pixels = page(light, paper)
     mask = draw(pixels, BOX, pen)
     blob = find_blob(pixels)
@@ -86,7 +86,7 @@ def test_bytes_are_read_as_shares_of_255(light: str) -> None:
     seed=st.integers(0, 99),
 )
 def test_the_threshold_is_that_of_full_sorts(height: int, width: int, noise: float, covered: float, seed: int) -> None:
-    """The peak against `numpy.quantile`; noise is left uncomputed only where it changes nothing."""
+    """The peak is compared with `numpy.quantile`; the noise is skipped only if it would change nothing."""
     rng = np.random.default_rng(seed)
     values = rng.normal(0.05, noise, (height, width)) + (rng.random((height, width)) < covered)
     values = values.astype(np.float32)
@@ -161,7 +161,7 @@ def test_a_sign_is_preferred_to_more_of_what_is_none(thing: str) -> None:
     elif thing == "line":
         pixels[86:91, 4:92] = 0.1
     else:
-        pixels[:, 84:] = 0.1  # along the picture's edge, with two corners
+        pixels[:, 84:] = 0.1  # along the picture's edge, including two corners
     cross(pixels, Box(30, 24, 58, 70))
     box = find_blob(pixels).box
     assert abs(box.left - 30) <= 1 and abs(box.bottom - 70) <= 1

@@ -1,4 +1,4 @@
-"""Descriptions of inputs are checked when they are built."""
+"""Input descriptions are validated at construction."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from trninfer.models.json_fields import build, described, fields_of, fill, typed
 
 @dataclass(frozen=True)
 class Plate:
-    """A record with every type of field."""
+    """A record with fields of all types."""
 
     kind: ClassVar[str] = "plate"
     count: int
@@ -41,7 +41,8 @@ def test_a_whole_number_is_a_float_where_one_is_wanted() -> None:
 @pytest.mark.parametrize("plate", [Plate(3, "n", 0.5, True), Plate(0, "", -1.0, False, (5,), ("x", "y"), "square")])
 def test_what_is_described_is_built_again(plate: Plate) -> None:
     data = described(plate)
-    assert data["kind"] == "plate" and ("rim" in data) == (plate.rim == "square")  # earlier releases know no rim
+    # earlier releases do not have the field `rim`
+    assert data["kind"] == "plate" and ("rim" in data) == (plate.rim == "square")
     assert (
         build({"plate": Plate}, "plate 1", {**data, "sides": list(plate.sides), "labels": list(plate.labels)}) == plate
     )

@@ -1,4 +1,4 @@
-"""The packed layout of convolution weights, against its definition element by element."""
+"""The packed layout of convolution weights, compared with its definition element by element."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_every_weight_is_where_the_definition_puts_it(in_channels: int, out_chan
 
 @pytest.mark.parametrize(("groups", "each_in", "each_out"), [(32, 4, 4), (3, 50, 20), (200, 1, 1), (2, 130, 140)])
 def test_groups_stand_on_the_diagonal(groups: int, each_in: int, each_out: int) -> None:
-    """Multiplying by a step of a section, by its columns, is the convolution's matrix at that tap."""
+    """Multiplying by a step of a section, restricted to its columns, equals the convolution's matrix at that tap."""
     w = np.random.default_rng(1).standard_normal((groups * each_out, each_in, 3, 1)).astype(np.float32)
     packed, _ = pack_conv2d(w, np.zeros(len(w), np.float32), groups)
     layout = packed_layout(groups * each_in, len(w), (3, 1), groups, PARTITIONS)
@@ -90,7 +90,7 @@ def test_shapes_that_are_no_filters_are_refused(shape: tuple[int, ...], bias: in
 def test_packed_images_are_multiplied_by_their_own_filters(
     phases: int, rows: int, images: int, channels: int, taps: Taps
 ) -> None:
-    """Outputs (phase, row, image, channel) of every tap, by the filters that the definition has for them."""
+    """Return the outputs (phase, row, image, channel) of every tap, using the filters of the definition."""
     order = OutputOrder(phases, rows, images, channels)
     together = phases * images
     each_in, kernel = 24 // together, (3, 2)

@@ -1,4 +1,4 @@
-"""Networks are checked when they are built, and survive a round trip through JSON."""
+"""Networks are validated at construction, and preserved by a round trip through JSON."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_the_label_for_none_of_the_classes_is_one_of_them() -> None:
 
 
 def two_outputs(**changes) -> Network:
-    """A policy over four moves and a value, from one trunk."""
+    """Return a policy over four moves and a value on a shared trunk."""
     layers = (
         Conv2d("trunk", 1, 2, (3, 3), (1, 1, 1, 1), activation="relu"),
         Flatten("flat"),
@@ -321,7 +321,7 @@ def test_outputs_in_json_are_checked(change, says: str) -> None:
 
 
 def test_names_of_layers_can_be_imported_from_the_module_of_networks() -> None:
-    from trninfer.models.network import Conv2d as Old  # where they were, and where scripts have them from
+    from trninfer.models.network import Conv2d as Old  # their former location, which scripts still import from
 
     assert Old is Conv2d
     with pytest.raises(ImportError):
@@ -329,7 +329,7 @@ def test_names_of_layers_can_be_imported_from_the_module_of_networks() -> None:
 
 
 def detector(head: BoxHead, shape: tuple[int, ...], labels: tuple[str, ...], **maps: tuple[int, ...]) -> Network:
-    """A network that ends in one output of boxes, and in others of values."""
+    """Return a network with one output of boxes and other outputs of values."""
     image = ImageInput(1, 8, 8, "none", (0.0,), (1.0,))
     layers = [Flatten("flat", inputs=("input",))]
     others = []

@@ -1,4 +1,4 @@
-"""Descriptions of outputs are checked when they are built."""
+"""Output descriptions are validated at construction."""
 
 import pytest
 from trninfer.models.errors import ModelError

@@ -1,4 +1,4 @@
-"""The "photo" preprocessing against what torchvision's presets do, written out in Pillow and NumPy."""
+"""The "photo" preprocessing, compared with torchvision's presets implemented in Pillow and NumPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spec(height: int = 32, width: int = 32, resize: int = 37, channels: int = 3)
 
 
 def picture(width: int, height: int, mode: str = "RGB", seed: int = 0) -> Image.Image:
-    """Smooth colours with noise over them."""
+    """Return smooth colours with noise."""
     random = np.random.default_rng(seed)
     coarse = random.integers(0, 256, (5, 6, 4), np.uint8)
     smooth = np.asarray(Image.fromarray(coarse, "RGBA").resize((width, height), Image.Resampling.BICUBIC), np.float32)
@@ -33,7 +33,8 @@ def picture(width: int, height: int, mode: str = "RGB", seed: int = 0) -> Image.
 
 
 def reference(image: Image.Image, source: ImageInput) -> np.ndarray:
-    """Resize(resize), CenterCrop((height, width)), ToTensor(), Normalize(mean, std) of torchvision, on Pillow."""
+    """Apply torchvision's Resize(resize), CenterCrop((height, width)), ToTensor(), Normalize(mean, std), using
+    Pillow."""
     width, height = image.size
     if width < height:
         size = (source.resize, int(source.resize * height / width))
@@ -105,7 +106,7 @@ def test_sixteen_bits_of_grey_keep_their_shades() -> None:
 def test_a_photo_is_turned_upright_first() -> None:
     image = picture(80, 50)
     exif = Image.Exif()
-    exif[0x0112] = 6  # turn a quarter clockwise to see it upright
+    exif[0x0112] = 6  # to be rotated a quarter turn clockwise for display
     opened = through_a_file(image, exif=exif.tobytes())
     expected = reference(image.transpose(Image.Transpose.ROTATE_270), spec())
     np.testing.assert_allclose(preprocess(opened, spec()), expected, rtol=0, atol=1e-6)
@@ -123,7 +124,7 @@ def test_channel_order_bgr_turns_the_colours_and_nothing_else() -> None:
     turned = dataclasses.replace(source, channel_order="bgr", mean=MEAN[::-1], std=STD[::-1])
     np.testing.assert_array_equal(preprocess(image, turned), preprocess(image, source)[::-1])
     blue = preprocess(Image.new("RGB", (40, 40), (0, 0, 255)), dataclasses.replace(source, channel_order="bgr"))
-    assert blue[0, 0, 0] == pytest.approx((1 - MEAN[0]) / STD[0])  # of the first channel, which is blue
+    assert blue[0, 0, 0] == pytest.approx((1 - MEAN[0]) / STD[0])  # for the first channel, which is blue
     assert blue[2, 0, 0] == pytest.approx(-MEAN[2] / STD[2])
 
 
@@ -201,7 +202,7 @@ def test_inputs_that_do_not_fit_together(build, says: str) -> None:
 
 
 def two_taps(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Bilinear interpolation without antialiasing, in float64: what OpenCV's INTER_LINEAR rounds."""
+    """Interpolate bilinearly without antialiasing, in float64; OpenCV's INTER_LINEAR rounds the result."""
 
     def weights(source: int, target: int) -> np.ndarray:
         centres = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)

@@ -1,4 +1,4 @@
-"""What is measured of the pieces of a mask, run by run, against counting their pixels."""
+"""Measurements of a mask's pieces, computed from runs, compared with counting their pixels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trninfer.models.pieces import measure
 
 
 def expected_doubt(ink: np.ndarray, piece: np.ndarray, mask: np.ndarray) -> tuple[float, float]:
-    """`clear` and `doubt` of a piece, given as its pixels in bool [H, W], of those of a mask."""
+    """Return `clear` and `doubt` of a piece, given its pixels and those of the mask as bool [H, W]."""
     height, width = mask.shape
     ys, xs = np.nonzero(piece)
     area, mass = len(ys), float(ink[piece].sum(dtype=np.float64))
@@ -42,7 +42,7 @@ def expected_doubt(ink: np.ndarray, piece: np.ndarray, mask: np.ndarray) -> tupl
     seed=st.integers(0, 99),
 )
 def test_pieces_are_measured_as_their_pixels(height: int, width: int, share: float, grain: int, seed: int) -> None:
-    """Masks of squares of `grain` pixels, of which a share is in them: specks, bars, frames, and all of the picture."""
+    """Draw masks of squares of `grain` pixels, a share of which is set: specks, bars, frames, and the whole picture."""
     rng = np.random.default_rng(seed)
     coarse = rng.random((height // grain + 1, width // grain + 1)) < share
     coarse.flat[0] = True

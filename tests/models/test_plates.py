@@ -1,4 +1,4 @@
-"""Round plates: the sign on a disc, a ring or a ball is read, and what is round by itself stays what it is."""
+"""Round plates: the sign on a disc, a ring or a ball is read, and other round shapes are unchanged."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ def test_the_ground_is_the_plate_without_its_rim() -> None:
     assert plate.share < 1 - 8 / 90  # of the ring's radius
     ground = plate.ground(pixels)
     assert ground.shape == (plate.box.height, plate.box.width, 3)
-    np.testing.assert_array_equal(ground[0], 1)  # white, as within the ring
-    assert ground.min() < 0.1  # the digit is there
+    np.testing.assert_array_equal(ground[0], 1)  # white, like the inside of the ring
+    assert ground.min() < 0.1  # contains the digit
 
 
 @pytest.mark.parametrize(("paint", "pen"), [(button, "white"), (road_sign, "black")])

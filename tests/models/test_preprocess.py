@@ -1,4 +1,4 @@
-"""Pictures: what can be opened, what is refused in one line, and that "digit" sees the digit whatever the light."""
+"""Pictures: supported formats, errors of one line, and that "digit" finds the digit in any light."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def with_specks(picture: Image.Image) -> Image.Image:
 
 
 def likeness(picture: Image.Image, text: str = "4") -> float:
-    """Correlation of what the network would get of a picture with what it gets of the plain digit."""
+    """Return the correlation between the network's inputs for a picture and for the plain digit."""
     got, plain = preprocess(picture, SPEC), preprocess(draw(text), SPEC)
     return float(np.corrcoef(got.ravel(), plain.ravel())[0, 1])
 
@@ -150,7 +150,7 @@ def test_every_mode(mode: str) -> None:
 
 @pytest.mark.parametrize("tone", [0, 128, 255])
 def test_ink_on_nothing(tone: int) -> None:
-    """A transparent picture whose only content is its ink, dark or light."""
+    """A transparent picture that contains only ink, dark or light."""
     ink = Image.eval(draw(paper=(255,) * 3, pen=(0,) * 3).convert("L"), lambda value: 255 - value)
     picture = Image.new("RGBA", ink.size, (tone, tone, tone, 0))
     picture.putalpha(ink)
@@ -235,7 +235,7 @@ def test_a_large_digit_far_from_another_is_not_dropped() -> None:
 
 
 def broken(cuts: list[tuple[int, int, int, int]], text: str) -> Image.Image:
-    """A digit 100 pixels high with gaps, as a stencil or a dry pen leaves them."""
+    """Return a digit 100 pixels high with gaps, as from a stencil or a dry pen."""
     picture = draw(text)
     for box in cuts:
         ImageDraw.Draw(picture).rectangle(box, fill=PAPER)
@@ -257,7 +257,7 @@ def test_the_parts_of_a_broken_digit_are_one(picture: Image.Image) -> None:
 
 
 def test_a_digit_of_seven_segments_is_whole() -> None:
-    """Each segment is near the next one, and far from that on the other side."""
+    """Each segment is close to the next one, and far from the segment on the other side."""
     picture = Image.new("L", (240, 240), 230)
     for box in ((80, 50, 150, 60), (68, 64, 78, 116), (152, 64, 162, 116), (68, 124, 78, 176), (152, 124, 162, 176)):
         ImageDraw.Draw(picture).rectangle(box, fill=40)
@@ -268,7 +268,7 @@ def test_a_digit_of_seven_segments_is_whole() -> None:
 
 @pytest.mark.parametrize("lamp", [0.5, 0.7])
 def test_a_lamp_that_lights_the_paper_around_a_digit_is_no_ink(lamp: float) -> None:
-    """The light is larger than the digit, and stands out from the dark corners as far."""
+    """The light is larger than the digit, and contrasts as strongly with the dark corners."""
     y, x = np.mgrid[-1:1:176j, -1:1:158j]
     light = 0.4 + 0.6 * np.exp(-(x * x + y * y) / lamp)
     ink = Image.new("L", (158, 176))
@@ -291,7 +291,7 @@ def smiley(pen: int) -> Image.Image:
 
 @pytest.mark.parametrize("pen", [4, 8, 12])
 def test_what_a_ring_encloses_is_kept(pen: int) -> None:
-    """Else a face is a 0, and so is a 0 with a dot in it another."""
+    """Otherwise a face would be a 0, and a 0 with a dot inside would change."""
     image = preprocess(smiley(pen), SPEC)[0]
     assert image[11:15, 11:15].max() > 0.5 and image[11:15, 18:22].max() > 0.5  # its eyes
     assert image[18:25, 13:19].max() > 0.5  # and its mouth
@@ -300,7 +300,7 @@ def test_what_a_ring_encloses_is_kept(pen: int) -> None:
 def test_a_filled_dot_below_is_kept() -> None:
     image = preprocess(draw("?"), SPEC)[0]
     rows = np.flatnonzero(image.max(axis=1) > 0.5)
-    assert np.diff(rows).max() > 1  # the dot of a question mark stands apart
+    assert np.diff(rows).max() > 1  # the dot of a question mark is separate
 
 
 def encoded(kind: str, picture: Image.Image | None = None) -> bytes:
@@ -319,7 +319,7 @@ def test_formats(kind: str, tmp_path: Path) -> None:
 
 def test_exif_orientation(tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # shown after a quarter turn clockwise
+    exif[0x0112] = 6  # displayed after a quarter turn clockwise
     path = tmp_path / "sideways.jpg"
     draw().transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
     assert likeness(open_image(path)) > 0.95
@@ -333,7 +333,7 @@ def test_damaged_exif_data_leave_the_picture_as_it_is(monkeypatch: pytest.Monkey
     def raises(_: Image.Image) -> Image.Image:
         raise struct.error("unpack requires a buffer of 12 bytes")
 
-    monkeypatch.setattr(module.ImageOps, "exif_transpose", raises)  # as some releases of Pillow do
+    monkeypatch.setattr(module.ImageOps, "exif_transpose", raises)  # as in some releases of Pillow
     assert likeness(open_image(damaged)) > 0.95
 
 
@@ -358,7 +358,7 @@ def test_a_stream_that_cannot_seek(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def png_header(width: int, height: int) -> bytes:
-    """A PNG that claims a size and has no pixels."""
+    """Return a PNG header that states a size, without pixels."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -406,7 +406,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a regular file"):
         open_image(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="not a regular file"):  # opening it would wait for a writer, for ever
+    with pytest.raises(InputError, match="not a regular file"):  # opening it would wait for a writer forever
         open_image(tmp_path / "pipe")
 
 

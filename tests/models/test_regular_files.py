@@ -1,4 +1,4 @@
-"""Files are opened without waiting, and closed without a message."""
+"""Files are opened without blocking, and closed without a message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trninfer.models.regular_files import open_file_or_pipe, open_regular
 
 
 def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    os.mkfifo(tmp_path / "pipe")  # a pipe without a writer
     for path in (tmp_path / "pipe", tmp_path, "/dev/zero"):
         with pytest.raises(ValueError, match="not a regular file"):
             open_regular(path)
@@ -23,5 +23,5 @@ def test_an_error_at_the_close_loses_nothing(tmp_path: Path, opened) -> None:
     (tmp_path / "x").write_bytes(b"abc")
     with opened(tmp_path / "x") as file:
         assert file.read() == b"abc" and file.name is not None
-        os.close(file.fileno())  # so that closing it fails, as where a file server has gone
+        os.close(file.fileno())  # so that closing it fails, as when a file server has gone
     assert file.closed

@@ -1,4 +1,4 @@
-"""Networks of schema 1, plain sequences of layers, are read as ever."""
+"""Networks of schema 1, which are plain sequences of layers, are still read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Safetensors files: read as the safetensors library writes them, and refused where their tables lie."""
+"""Safetensors files are read as by the safetensors library, and rejected if their tables are invalid."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def saved(tmp_path: Path) -> Path:
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """Every tensor of a file that passed its checks."""
+    """Return all tensors of a file that passed the checks."""
     table = read_table(path)
     check_types(table, table.entries)
     return read_tensors(table, table.entries)
 
 
 def with_header(raw: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """The bytes of a file with its JSON header changed and its data as they are."""
+    """Return the bytes of a file with a modified JSON header and unmodified data."""
     length = struct.unpack("<Q", raw[:8])[0]
     text = change(raw[8 : 8 + length])
     return struct.pack("<Q", len(text)) + text + raw[8 + length :]
 
 
 def rewrite(path: Path, change: Callable[[dict], object]) -> None:
-    """Change the table of a file."""
+    """Modify the table of a file."""
 
     def changed(text: bytes) -> bytes:
         header = json.loads(text)

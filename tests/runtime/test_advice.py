@@ -1,4 +1,4 @@
-"""Advice for a network: every gain is that of a run with the change, and only what is worth it is given."""
+"""Advice for a network: every gain is that of a run with the change, and only worthwhile advice is given."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_gains_are_those_of_a_run_with_the_option(model: Model, given: list[Advi
     each = {batch: timed(model, replace(SETTING, batch=batch)) for batch in (4, 8, 16, 32)}
     best = min(each, key=lambda batch: each[batch])
     assert larger == f"--batch-size {best}" and whole[larger].after_us == pytest.approx(each[best])
-    assert before / 2 <= whole["--cores 2"].after_us < 0.6 * before  # two at a time, of which each may take longer
+    assert before / 2 <= whole["--cores 2"].after_us < 0.6 * before  # two at a time, each of which may take longer
 
 
 def test_advice_is_worth_it_and_in_order(given: list[Advice]) -> None:
@@ -73,7 +73,7 @@ def test_advice_is_worth_it_and_in_order(given: list[Advice]) -> None:
 
 
 def test_layers_in_one_launch_and_what_is_so_already(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In bfloat16 and one launch; three channels of an image fill few of the partitions, 288 features all of them."""
+    """In bfloat16 and one launch; the three channels of an image fill few of the partitions, 288 features fill all."""
     monkeypatch.setattr(module, "BATCHES", (2,))
     best = Adviser(model, "trn2", Setting("bfloat16", 2, DEFAULT_LAUNCHES))
     given = best.advice()

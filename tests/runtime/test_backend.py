@@ -1,4 +1,4 @@
-"""Which target is meant, and what is said beside the times of a backend."""
+"""The selected target, and the note beside the times of a backend."""
 
 from typing import get_args
 

@@ -1,7 +1,7 @@
-"""Each picture of a batch gets its own answer: random networks against ONNX Runtime.
+"""Each picture of a batch gets its own answer: random networks, compared with ONNX Runtime.
 
-`pytest tests/runtime/test_batches.py --networks 500 --all-combinations` tries more of them, in every dtype on every
-target, on one core and on two, with every size of batch.
+`pytest tests/runtime/test_batches.py --networks 500 --all-combinations` tests more networks, in every dtype, on every
+target, on one core and on two, with every batch size.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
-MACHINES = (("trn1", 1), ("trn2", 1), ("trn3", 1), ("trn2", 2), ("trn3", 2))  # target, and cores of a logical core
-QUICK = range(1, 3)  # networks of a plain run of pytest
+# target, and number of cores in a logical core
+MACHINES = (("trn1", 1), ("trn2", 1), ("trn3", 1), ("trn2", 2), ("trn3", 2))
+QUICK = range(1, 3)  # networks of a default run of pytest
 COMBINATIONS = tuple(itertools.product(NETWORK_DTYPES, MACHINES))
-FLOAT32 = 1e-4  # of a score: a probability is then off by less than the 2e-3 that are allowed
+FLOAT32 = 1e-4  # tolerance of a score: the error of a probability is then below the allowed 2e-3
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test a network, `--networks` of them; all but two are slow."""
+    """Generate one test per network, `--networks` in total; all but two are slow."""
     count = metafunc.config.getoption("--networks")
     seeds = [pytest.param(seed, marks=() if seed in QUICK else pytest.mark.slow) for seed in range(count)]
     metafunc.parametrize("seed", seeds)
 
 
 def forced(monkeypatch: pytest.MonkeyPatch, name: str, choices: Callable[[LaunchPlan], list[Choice]]) -> None:
-    """Take choices where they fit, whether or not they are quicker, in place of what a search offers."""
+    """Make all applicable choices, whether or not they are faster, instead of those of the search."""
 
     def offer(search: Search, best: LaunchPlan) -> Iterator[Decisions]:
         for choice in choices(best):
@@ -72,7 +73,7 @@ def test_each_picture_of_a_batch_is_answered_as_onnx_runtime_answers_it(
     random = np.random.default_rng(seed)
     combinations, batches = list(COMBINATIONS), len(BATCHES)
     if not pytestconfig.getoption("--all-combinations"):
-        combinations, batches = [COMBINATIONS[7 * seed % len(COMBINATIONS)]], 2  # each dtype on each target in turn
+        combinations, batches = [COMBINATIONS[7 * seed % len(COMBINATIONS)]], 2  # all dtypes and targets in turn
     wrong = []
     for dtype, (target, lnc) in combinations:
         sizes = random.permutation(BATCHES)[:batches].tolist()

@@ -1,4 +1,4 @@
-"""Inputs for scales: what they are by default, what is seen of them, and how answers agree on them."""
+"""Inputs for computing scales: the defaults, their statistics, and the agreement of answers."""
 
 from __future__ import annotations
 

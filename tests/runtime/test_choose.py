@@ -1,4 +1,4 @@
-"""Which backend a name means."""
+"""The backend that a name selects."""
 
 import os
 
@@ -41,7 +41,7 @@ def test_auto_honours_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "find_way", lambda: environment.Way("nki.runtime", ()))
     monkeypatch.setenv("TRNINFER_BACKEND", "sim")
     assert decide("auto") == Choice("sim", "TRNINFER_BACKEND=sim")
-    assert decide("neuron").backend == "neuron"  # what is asked for by name wins
+    assert decide("neuron").backend == "neuron"  # an explicitly named backend takes precedence
 
 
 def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Networks in float8_e4m3 against ONNX Runtime and the golden model, within what the dtype's roundings allow."""
+"""Networks in float8_e4m3, compared with ONNX Runtime and the golden model within the rounding of the dtype."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ BATCHES = (1, 2, 3, 4, 7, 16)
 TARGETS = ("trn1", "trn2", "trn3")
 # Seeds of networks with four or five such layers.
 WITH_EIGHT_BITS = (0, 2, pytest.param(8, marks=pytest.mark.by_hand), 18)
-# Seeds of networks with values or weights that may be.
+# Seeds of networks with values or weights that can be in 8 bits.
 BOUNDED = (4, 13, pytest.param(15, marks=pytest.mark.by_hand), 30, 32)
-WITHOUT_WEIGHTS_BETWEEN = {30}  # of these, networks that have none between the first and the last layer
+WITHOUT_WEIGHTS_BETWEEN = {30}  # those without such layers between the first and the last
 
 
 def residual_network(channels: int = 160, pool: int = 1) -> Network:
-    """A network of values with a residual sum, of filters whose channels differ by powers of two."""
+    """Return a network of values with a residual sum, whose filters' channels differ by powers of two."""
     side = 10 // pool
     layers: list[Layer] = [
         Conv2d("first", 3, 32, (3, 3), (1, 1, 1, 1), pool, "relu"),
@@ -59,7 +59,7 @@ def residual_network(channels: int = 160, pool: int = 1) -> Network:
 
 
 def uneven(network: Network, seed: int = 0) -> Model:
-    """A network whose filters differ in size by channel, up to sixteen times."""
+    """Return a network whose filters differ in magnitude by channel, up to a factor of sixteen."""
     model, random = model_of(network), np.random.default_rng(seed)
     tensors = dict(model.tensors)
     for name, tensor in model.tensors.items():
@@ -71,7 +71,7 @@ def uneven(network: Network, seed: int = 0) -> Model:
 
 
 def error_of(model: Model, batch: int, target: str = "trn2", launches: LaunchOptions | None = None) -> float:
-    """The largest error of a batch as a share of the largest number."""
+    """Return the largest error of a batch as a share of the largest number."""
     x = np.random.default_rng(batch).standard_normal((batch, *model.network.input.shape), np.float32)
     with np.errstate(all="ignore"):
         expected = run_network(model.network, model.tensors, x).scores
@@ -100,7 +100,7 @@ PRICED = CheapestOptions.answer
 
 
 def fp8_wherever_possible(cheapest: CheapestOptions, question: Question) -> Option:
-    """Answer as priced, but that values are in 8 bits wherever they can be."""
+    """Make the choices of the cost model, but store values in 8 bits wherever possible."""
     if question.kind is not Kind.FP8:
         return PRICED(cheapest, question)
     option = question.options[-1]
@@ -110,7 +110,7 @@ def fp8_wherever_possible(cheapest: CheapestOptions, question: Question) -> Opti
 
 @pytest.mark.parametrize("seed", BOUNDED)
 def test_whatever_may_be_in_eight_bits_is_right(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random networks of one launch, or shared by two cores, all of whose values are that can be."""
+    """Random networks in one launch, or on two cores, with all possible values in 8 bits."""
     monkeypatch.setenv("TRNINFER_CACHE", str(tmp_path))
     monkeypatch.setattr(CheapestOptions, "answer", fp8_wherever_possible)
     network = BoundedNetwork(seed, most=24)

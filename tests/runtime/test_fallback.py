@@ -1,4 +1,5 @@
-"""Slower launches where the chip refuses: by a backend that runs on the simulator and refuses as a chip might."""
+"""Falling back to slower launches if the chip rejects one, with a backend that runs on the simulator and rejects
+launches."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ CHIP = BackendInfo("neuron", "trn2", "measured", "measured, host round trip")
 
 
 class Chip:
-    """Runs kernels on the simulator, and refuses what `refuse` says of a kernel's name and the launches so far."""
+    """Runs kernels on the simulator, and rejects those that `refuse` selects by name and number of earlier launches."""
 
     info = CHIP
 
@@ -65,7 +66,7 @@ def run(model, x, refuse, options: LaunchOptions | None = None):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [CompileError, ExecutionError])
 def test_one_launch_that_fails_becomes_several(model, x, kind) -> None:
-    """Of the first batch again, with its answers and one row all the same."""
+    """The first batch is repeated; its answers and its single row are unchanged."""
     golden = run_network(model.network, model.tensors, x).probabilities
     session, result, launched, told = run(
         model, x, lambda name, launched: kind("[NCC_EBVF030] too many") if len(launched) == 1 else None
@@ -118,7 +119,7 @@ def test_a_network_that_cannot_be_halved_goes_on_layer_by_layer() -> None:
     ("error", "options"),
     [
         (CompileError("no"), LaunchOptions("layer")),  # there is no slower way
-        (KernelError("refused"), LaunchOptions()),  # a kernel's own check
+        (KernelError("refused"), LaunchOptions()),  # the kernel's own check
         (DeviceLost("gone"), LaunchOptions()),
     ],
 )

@@ -1,4 +1,4 @@
-"""The floor of a network, by hand, and that nothing comes out below it."""
+"""The lower bound of a network's time, computed by hand, and that no prediction is below it."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def image(channels: int, side: int) -> ImageInput:
 
 
 def beside_work(target: str = "trn2") -> float:
-    """The launch, the first load and the last store, in nanoseconds."""
+    """Return the time of the launch, the first load and the last store, in nanoseconds."""
     m = machine(target)
     first = min(m.load_first_byte_ns, m.load_first_byte_static_ns) + m.load_landing_ns
     return m.launch_ns + first + min(m.store_first_byte_ns, m.store_first_byte_static_ns) + m.store_landing_ns
@@ -46,7 +46,7 @@ def test_multiply_accumulates_bound_a_large_batch(dtype: str, passes: int, left:
     network = Network("n", image(64, 6), layers, (), Output("values"))
     floor = floor_of(network, dtype, 5000, "trn2")
     assert floor.bound_by == "tensor"
-    inside = (6 * 3 - 2) ** 2  # taps of six outputs in a row that meet no padding
+    inside = (6 * 3 - 2) ** 2  # taps that do not read padding, for six outputs in a row
     work = 5000 * (inside * 128 * 64 * left + 128 * 36 * 2)
     assert floor.latency_us == pytest.approx((beside_work() + passes * work / 128**2 / 2.4) / 1000)
 
@@ -96,7 +96,7 @@ def test_no_random_network_runs_in_less(network: Network, dtype: str, batch: int
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("channels", "side"), [(128, 56), (256, 28)])
 def test_convolutions_by_minimal_filtering_run_in_no_less(channels: int, side: int, dtype: str) -> None:
-    """Six of them were told as 0.54 times a floor that counted nominal operations."""
+    """Six of them used to be reported as 0.54 times a bound that counted nominal operations."""
     convolutions = [Conv2d(f"c{n}", channels, channels, (3, 3), (1, 1, 1, 1)) for n in range(6)]
     layers = (*convolutions, Pool("p", "average", (side, side), (side, side)), Flatten("f"), Dense("d", channels, 10))
     network = Network("six", image(channels, side), layers, (), Output("values"))

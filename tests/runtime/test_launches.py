@@ -1,4 +1,4 @@
-"""Networks in one launch: any of them against the golden model, the rows of the table, and what does not fit."""
+"""Networks in one launch: comparison with the golden model, rows of the table, and networks that do not fit."""
 
 import re
 from dataclasses import replace
@@ -37,7 +37,7 @@ from trninfer.runtime.model_flops import operations, row_operations
 from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 
-TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
+TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # for numbers of magnitude 1, as in all layers
 
 
 def session(
@@ -80,7 +80,7 @@ def test_features_in_any_batch(dtype: str, batch: int) -> None:
 
 @pytest.mark.slow
 def test_batches_of_more_sizes_than_are_remembered() -> None:
-    """What a size lays out for its images side by side is not taken for another's once it is forgotten."""
+    """The weights prepared for the packed images of one size are not reused for another size after eviction."""
     image = ImageInput(1, 4, 4, "none", (0.0,), (1.0,))
     layers = (Conv2d("a", 1, 8, (3, 3), padding=(1, 1, 1, 1)), Flatten("f"), Dense("b", 128, 3), Softmax("s"))
     network = Network("n", image, layers, labels(3))
@@ -108,7 +108,7 @@ def test_sizes_of_batches_that_lay_weights_out_alike_share_them() -> None:
         running.run(np.zeros((size, *model.network.input.shape), np.float32))
     first, *alike, alone = given
     assert all(each[name] is first[name] for each in alike for name in ("weights", "channel_constants"))
-    assert alone["weights"].nbytes < first["weights"].nbytes  # nothing beside one picture
+    assert alone["weights"].nbytes < first["weights"].nbytes  # nothing is packed for one picture
 
 
 @pytest.mark.parametrize("classes", [1, 7, 8, 9, 512, 513, 1000])
@@ -125,7 +125,8 @@ def test_logarithms_of_a_softmax_at_the_end(last: tuple[Layer, ...], dtype: str)
     check(network, dtype, 130, "trn2")
 
 
-ONE_MORE = 1.08  # a picture after a multiple of those side by side: its layers take as long as theirs
+# one picture more than a multiple of the packed images: its layers take as long as those of a full group
+ONE_MORE = 1.08
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ ONE_MORE = 1.08  # a picture after a multiple of those side by side: its layers 
     ],
 )
 def test_batches_of_any_size(name: str, target: str, dtype: str) -> None:
-    """Hardly any is slower a picture than a smaller one; no launch is slower than layer by layer."""
+    """Hardly any size is slower per picture than a smaller one; no launch is slower than layer by layer."""
     model = residual() if name == "residual" else load_model(name)
     networks, layers = (session(model, dtype, 1, how, target) for how in ("network", "layer"))
     before = np.inf
@@ -222,7 +223,7 @@ def test_a_planner_that_raises_leaves_layers_and_one_line(
     )
     assert [record.exc_info is not None for record in caplog.records] == [True]
     assert running.rows == session(model, launches="layer").rows
-    caplog.clear()  # or the test fails (conftest.py)
+    caplog.clear()  # otherwise the test fails (conftest.py)
 
 
 @pytest.mark.usefixtures("first_plans")
@@ -244,7 +245,7 @@ def test_a_planner_that_raises_for_some_batches_runs_others(
         np.testing.assert_allclose(running.run(x[:batch]).probabilities, expected[:batch], atol=1e-4)
     assert running.launches_note is not None and "a batch of 7 runs as" in running.launches_note
     assert any("no plan for 7 images" in record.message for record in caplog.records)
-    caplog.clear()  # or the test fails (conftest.py)
+    caplog.clear()  # otherwise the test fails (conftest.py)
 
 
 def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
@@ -267,7 +268,7 @@ def test_two_cores_answer_as_one_does(instructions: int) -> None:
         expected, given = one.run(x[:batch]), two.run(x[:batch])
         np.testing.assert_array_equal(given.classes, expected.classes)
         np.testing.assert_allclose(given.probabilities, expected.probabilities, atol=1e-5)
-        assert given.total_us == two.time(batch).total_us  # from shapes alone, too
+        assert given.total_us == two.time(batch).total_us  # also from shapes only
         assert given.total_us == pytest.approx(sum(layer.latency_us for layer in given.layers))
         assert given.total_us < expected.total_us or batch < 2
 

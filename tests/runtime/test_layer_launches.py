@@ -1,4 +1,4 @@
-"""Every kind of layer, and graphs of them, on the kernels: what comes out is the golden model's."""
+"""Every kind of layer, and graphs of layers, on the kernels, compared with the golden model."""
 
 from typing import Any, get_args
 
@@ -66,7 +66,7 @@ def model_of(network: Network) -> Model:
 
 
 def of_image(*layers: Layer) -> Network:
-    """Layers on an image; what they give is flattened."""
+    """Return layers on an image, with flattened output."""
     return Network("n", IMAGE, (*layers, Flatten("flat")), (), Output("values"))
 
 
@@ -79,7 +79,8 @@ def assert_as_golden(network: Network, dtype: str = "float32", count: int = 3) -
     x = np.random.default_rng(7).standard_normal((count, *network.input.shape)).astype(np.float32)
     expected = run_network(network, model.tensors, x).probabilities
     tolerance = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}[dtype]
-    # A normalization of values that nearly cancel enlarges the rounding before it: by how much, rounded operands tell.
+    # Normalizing values that nearly cancel amplifies earlier rounding errors; computing with rounded operands shows by
+    # how much.
     rounded = {name: tensor.astype(DTYPES[dtype]).astype(np.float32) for name, tensor in model.tensors.items()}
     by_operands = run_network(network, rounded, x.astype(DTYPES[dtype]).astype(np.float32)).probabilities - expected
     allowed = tolerance + 2 * float(np.abs(by_operands).max(initial=0))
@@ -210,7 +211,7 @@ def test_every_activation_after_every_layer_that_takes_one(activation: str) -> N
     first = Activation("first", "abs" if of_positive else "identity")
     after = {"activation": activation, "activation_parameters": numbers}
     weighted = (conv("conv", **after), conv("depthwise", groups=C, **after), Affine("affine", (C,), **after))
-    together = activation != "exp"  # of an exponential of another, which overflows
+    together = activation != "exp"  # the exponential of an exponential overflows
     for layers in [] if of_positive else [weighted] if together else [(layer,) for layer in weighted]:
         assert_as_golden(of_image(*layers))
     assert_as_golden(of_image(first, Activation("a", activation, numbers)))
@@ -304,7 +305,7 @@ def test_a_program_of_a_layer_is_planned_for_each_batch(batch: int) -> None:
 
 @st.composite
 def graphs(draw: Any) -> Network:
-    """Layers that keep the image's shape, each reading any one before it, and a sum of all that nothing reads."""
+    """Draw layers that preserve the image's shape, each reading any earlier one, and a sum of all unread values."""
     names = [INPUT]
     layers: list[Layer] = []
     unread: list[str] = []

@@ -1,4 +1,4 @@
-"""Which part of a launch of a network is which layer's, in times, traces and pages."""
+"""The part of a launch that belongs to each layer, in times, traces and pages."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_layers_come_one_after_another_and_fill_the_launch(batch: int) -> None:
     owners = [owner for owner in run.parts.owners if owner >= 0]
     assert np.all(np.diff(owners) >= 0)
     none = {run.program[n].op for n, owner in enumerate(run.parts.owners) if owner < 0}
-    assert none == {"memset", "nc_matmul"}  # that warm up the Tensor Engine
+    assert none == {"memset", "nc_matmul"}  # instructions that warm up the Tensor Engine
 
 
 def test_a_trace_has_a_track_of_layers() -> None:
@@ -58,13 +58,15 @@ def test_a_page_tells_the_layer_of_each_instruction() -> None:
 
 
 def check_rows(result: Result) -> None:
-    """Rows and resources add up in whole picoseconds, and nothing was used for more than all of its time."""
+    """Check that rows and resources add up in whole picoseconds, and that no resource is used for more than the total
+    time."""
     for row in result.layers:
         assert round(sum(row.critical.values()), 6) == round(row.latency_us, 6)
         assert row.critical == {} or row.bound_by == max(row.critical, key=lambda name: row.critical[name])
         assert row.mfu is not None and row.hfu is not None and row.active_us is not None
         assert 0 <= row.mfu <= row.hfu <= 1 and row.latency_us <= row.active_us + 1e-6
-        assert row.hbm_bytes <= 2 * 528 * 1000 * row.active_us  # what is read and written of HBM by all DMA engines
+        # the maximum HBM traffic of all DMA engines, reads and writes
+        assert row.hbm_bytes <= 2 * 528 * 1000 * row.active_us
     mfu, hfu = total_utilization(result.layers, result.total_us)
     assert mfu is not None and hfu is not None and 0 <= mfu <= hfu <= 1
     assert sum(row.hfu * row.active_us for row in result.layers) == pytest.approx(hfu * result.total_us)

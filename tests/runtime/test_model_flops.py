@@ -1,4 +1,4 @@
-"""Operations from shapes, and what rows of a table count of them."""
+"""Operations computed from shapes, and the operations counted in each table row."""
 
 import pytest
 from random_networks import model_of, picture
@@ -73,7 +73,7 @@ def test_an_affine_of_many_numbers_has_one_row_with_its_operations() -> None:
 
 
 def test_a_sum_counts_to_the_convolution_that_adds_it() -> None:
-    """Not to the layer after it."""
+    """They are not counted for the layer after it."""
     layers = (
         Conv2d("a", 4, 4, (3, 3), (1, 1, 1, 1), activation="relu"),
         Conv2d("b", 4, 4, (3, 3), (1, 1, 1, 1)),
@@ -99,7 +99,7 @@ def test_mfu_counts_no_more_than_the_array_multiplied() -> None:
 
 
 def test_the_same_network_has_the_same_operations_however_it_is_launched() -> None:
-    """A layer of 64 to 256 was told as 67,142,144 operations in one launch and as 32,768 layer by layer."""
+    """A layer from 64 to 256 used to be reported with 67,142,144 operations in one launch and 32,768 layer by layer."""
     model = load_model("digits-ffnn")
     for per in ("network", "layer"):
         session = Session(model, open_simulated_backend("trn2"), "float32", 1, LaunchOptions(per=per))

@@ -34,7 +34,7 @@ def test_a_network_that_runs() -> None:
     assert check.passed and check.batches == (1, 3, 16) and check.verification is not None
 
 
-@pytest.mark.parametrize("scale", [1.0, 100.0])  # with 100, probabilities are all 0 and 1
+@pytest.mark.parametrize("scale", [1.0, 100.0])  # with 100, all probabilities are 0 or 1
 @pytest.mark.parametrize("wrong", [3, 16])
 def test_pictures_of_a_batch_that_mix_are_found(monkeypatch: pytest.MonkeyPatch, scale: float, wrong: int) -> None:
     real = launches.NetworkLaunches.run
@@ -83,7 +83,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("kind, side", [("average", 320), ("max", 398)])
 def test_windows_that_no_memory_holds_are_refused_in_one_line(kind: str, side: int) -> None:
-    """The same line from `classify`, whose session runs what was imported unchecked."""
+    """`classify` prints the same line, since its session runs the unchecked import."""
     pools = (Pool("pool", kind, (side - 1, side - 1), (1, 1)), Flatten("flat"))
     network = Network("n", ImageInput(1, side, side, "none", (0.0,), (1.0,)), pools, (), Output("values"))
     model = Model(network, {}, {})
@@ -139,7 +139,7 @@ def test_scores_of_several_outputs() -> None:
     others = (
         NamedOutput("left", "left chances", (2,), Output("classes", "softmax"), ("x", "y")),
         NamedOutput("value", "value", (1,), Output("values")),
-        NamedOutput("raw", "right", (3,), Output("values")),  # of which the softmax is an output too
+        NamedOutput("raw", "right", (3,), Output("values")),  # whose softmax is also an output
     )
     network = Network("n", FeatureInput(4), layers, tuple("abc"), others=others)
     found = before_softmax(Model(network, {}, {})).network

@@ -1,4 +1,4 @@
-"""ONNX files where a model is expected: imported once, anew where anything that an import reads has changed."""
+"""ONNX files in place of a model: imported once, and again if any file that the import reads has changed."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def imports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files that are imported, as they are."""
+    """Record the imported files."""
     made: list[Path] = []
     plain = opening._import
     monkeypatch.setattr(opening, "_import", lambda path, *rest: made.append(path) or plain(path, *rest))
@@ -30,7 +30,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def save(folder: Path, scale: float = 1.0) -> Path:
-    """A dense layer of known weights in an ONNX file."""
+    """Save a dense layer with known weights in an ONNX file."""
     chain = Chain(4)
     chain.add("Gemm", chain.constant(np.arange(12, dtype=np.float32).reshape(4, 3) * np.float32(scale)))
     return chain.save(folder)

@@ -1,4 +1,4 @@
-"""Predicted times in their order: a launch is no slower than its layers, and one picture no slower than several."""
+"""Order of predicted times: a launch is no slower than its layers, and one picture no slower than several."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ BY_HAND = [pytest.param(dtype, marks=pytest.mark.by_hand) for dtype in ("float32
 
 
 def _network(name: str, side: int, layers: list[Layer], channels: int, left: int) -> Model:
-    """Layers, and a mean of `left` rows and columns and a dense layer after them."""
+    """Return the layers, followed by an average over `left` rows and columns and a dense layer."""
     layers += [Pool("mean", "average", (left, left), (1, 1)), Flatten("flat"), Dense("dense", channels, 7)]
     return model_of(Network(name, picture(3, side, side), tuple(layers), (), Output("values")))
 
 
 def keras() -> Model:
-    """Few channels, and a batch normalisation behind each activation."""
+    """Return few channels, and a batch normalisation after each activation."""
     layers: list[Layer] = [conv("c0", 3, 8, 3), Affine("n0", (8,)), Pool("p0", "max", (2, 2), (2, 2))]
     layers += [conv("c1", 8, 8, 3), Affine("n1", (8,)), Pool("p1", "max", (2, 2), (2, 2))]
     return _network("keras", 32, layers, 8, 8)
 
 
 def mixed() -> Model:
-    """Slices of an expansion, each with depthwise filters, and a residual."""
+    """Return slices of an expansion, each with depthwise filters, and a residual sum."""
     layers: list[Layer] = [conv("stem", 3, 40, 3), conv("expand", 40, 160, 1)]
     for n in range(2):
         layers.append(ChannelSlice(f"slice{n}", 80 * n, 80 * n + 80, inputs=("expand",)))

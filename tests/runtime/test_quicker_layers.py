@@ -1,4 +1,4 @@
-"""The quicker of one launch and a launch a layer is taken, and a bound of the latter is one."""
+"""The faster of one launch and one launch per layer is chosen, and the lower bound of the latter is valid."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ NETWORK = of_kind("dilated").network
 
 
 class Fixed:
-    """Launches that take a time."""
+    """Launches that take a fixed time."""
 
     def __init__(self, microseconds: float) -> None:
         self.microseconds, self.note, self.rows = microseconds, None, ()
@@ -41,7 +41,7 @@ def test_layers_are_taken_where_they_are_quicker() -> None:
 
 
 def test_layers_are_planned_where_they_may_be_quicker_alone() -> None:
-    """They are not on a chip, whose kernels are not timed here, nor on two cores, which share one launch."""
+    """Exceptions are chips, on which kernels are not timed here, and two cores, which share one launch."""
     least = sum(least_of_layers(NETWORK, "float32", 2, "trn2").values())
     assert choose(0.99 * least, 0).microseconds == 0.99 * least
     for info in (replace(INFO, name="neuron"), replace(INFO, lnc=2)):
@@ -58,11 +58,11 @@ def test_layers_that_cannot_be_planned_are_not_taken(fault: Exception, caplog: p
     assert launches.note is None
     told = [] if isinstance(fault, KernelError) else [f"{NETWORK.name}: no plan layer by layer in float32"]
     assert [record.message for record in caplog.records] == told
-    caplog.clear()  # or the test fails (conftest.py)
+    caplog.clear()  # otherwise the test fails (conftest.py)
 
 
 def test_launches_are_predicted_from_their_plans() -> None:
-    """As they are timed; no more layers than are needed to reach a limit."""
+    """The prediction equals the timed result, and covers only the layers needed to reach a limit."""
     model, backend = of_kind("dilated"), SimulatedBackend("trn2")
     config = config_of("float32", INFO, LaunchOptions())
     together = NetworkLaunches(model, "float32", config, 50_000, 2, has_layer_times=True)

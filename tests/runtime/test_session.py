@@ -1,4 +1,4 @@
-"""Networks on the simulator against the golden model, and how times add up."""
+"""Networks on the simulator, compared with the golden model, and sums of times."""
 
 from collections.abc import Iterator
 
@@ -157,9 +157,9 @@ def test_a_time_is_computed_once_for_a_shape(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(simulator.Run, "latency_us", property(counting))
     running = session(FEATURES, batch_size=4)
     running.run(inputs(FEATURES, 12))
-    assert len(set(map(id, asked))) == 7  # one a launch of a batch, none for the second and third batch
+    assert len(set(map(id, asked))) == 7  # one for each launch of a batch, none for the second and third batch
     running.run(inputs(FEATURES, 13))
-    assert len(set(map(id, asked))) == 14  # a batch of one is another shape
+    assert len(set(map(id, asked))) == 14  # a batch of one has a different shape
 
 
 def test_batches_are_taken_one_at_a_time_and_progress_is_told() -> None:
@@ -210,7 +210,7 @@ def test_overflow_is_told() -> None:
 def test_an_overflow_to_infinity_alone_is_told(sign: int) -> None:
     network = Network("n", FeatureInput(4), (Dense("d", 4, 2),), (), Output("values"))
     tensors = {"d.weight": np.full((4, 2), sign, np.float32), "d.bias": np.zeros(2, np.float32)}
-    x = np.full((1, 4), 6e4, np.float32)  # 240,000 is beyond float16, and no difference of infinities
+    x = np.full((1, 4), 6e4, np.float32)  # 240,000 overflows float16; no difference of infinities is computed
     for per in ("network", "layer"):
         ran = Session(Model(network, tensors, {}), SimulatedBackend("trn2"), "float16", 1, LaunchOptions(per))
         with pytest.raises(OverflowedError, match="not finite in float16"):
@@ -218,7 +218,7 @@ def test_an_overflow_to_infinity_alone_is_told(sign: int) -> None:
 
 
 class Stopped:
-    """A backend whose launches take as long as it is told to."""
+    """A backend with prescribed launch times."""
 
     info = BackendInfo("sim", "trn2", "predicted", "predicted")
 

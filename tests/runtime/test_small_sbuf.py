@@ -1,4 +1,4 @@
-"""Networks whose values SBUF cannot hold: in bands of rows and by way of HBM, against ONNX Runtime."""
+"""Networks whose values do not fit in SBUF, in bands of rows and through HBM, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from trninfer.runtime.tolerances import network_tolerance
 
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
-# Of networks with gates, means and batch norms in bands of rows, and values in HBM.
+# Networks with gates, averages and batch norms in bands of rows, and values in HBM.
 SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (446,)]
 SEEDS += [pytest.param(seed, marks=pytest.mark.by_hand) for seed in (15, 29, 438)]
 
 
 @pytest.fixture
 def small_sbuf(monkeypatch: pytest.MonkeyPatch, one_launch: None) -> Iterator[None]:
-    """28 KiB of a partition, of which convolutions from HBM fill at most 10 at a time."""
+    """Limit SBUF to 28 KiB per partition, of which convolutions from HBM may use 10 at a time."""
     monkeypatch.setattr(LoweringConfig, "budget_bytes", 28 * 1024)
     for module in (stream_input, assign_memory):
         monkeypatch.setattr(module, "GROUP_BYTES", 10 * 1024)

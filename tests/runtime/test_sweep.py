@@ -1,4 +1,4 @@
-"""Points of a sweep: throughputs, what bounds them, cores that share HBM, and the best within a limit."""
+"""Points of a sweep: throughput, bottlenecks, cores that share HBM, and the best point within a limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_point_adds_its_rows_up() -> None:
     assert (made.total_us, made.us_per_input, made.times_floor) == (40.0, 5.0, 2.5)
     assert made.inputs_per_second == pytest.approx(8 / 40e-6)
     assert made.sbuf_peak_bytes == 700
-    assert made.bound_by == "dma"  # 20 of 40 us, though two rows wait for the Tensor Engine
+    assert made.bound_by == "dma"  # 20 of 40 us, although two rows wait for the Tensor Engine
     assert made.cores is made.within_limit is None and not made.best
 
 
@@ -41,7 +41,7 @@ def test_cores_each_have_batches_of_their_own() -> None:
 
 
 def test_cores_share_a_stack_of_hbm_as_far_as_there_are_so_many() -> None:
-    """Two cores of a trn2 have a stack; the DMA engines of one alone cannot take all that it gives."""
+    """Two cores of a trn2 share a stack; the DMA engines of one cannot use its full bandwidth."""
     assert shared_hbm("trn2", 1)["dma_sustained"] == machine("trn2").dma_sustained
     for cores in (2, 8):
         assert shared_hbm("trn2", cores)["dma_sustained"] == machine("trn2").hbm_stack_rate / 2
@@ -50,7 +50,7 @@ def test_cores_share_a_stack_of_hbm_as_far_as_there_are_so_many() -> None:
 
 def test_the_best_of_each_network_target_and_dtype() -> None:
     points = [
-        point(1, 10), point(4, 20), point(8, 50),  # 100,000, 200,000 and 160,000 a second
+        point(1, 10), point(4, 20), point(8, 50),  # 100,000, 200,000 and 160,000 per second
         point(1, 50, "b"), point(1, 40, target="trn1"), point(1, 30, dtype="bfloat16"),
     ]  # fmt: skip
     found = marked(points, None)

@@ -1,4 +1,4 @@
-"""Times added up over batches."""
+"""Sums of times over batches."""
 
 import pytest
 from hypothesis import given

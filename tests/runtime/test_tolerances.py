@@ -1,4 +1,4 @@
-"""The table of what answers may be off by."""
+"""The table of allowed errors."""
 
 import pytest
 from trninfer.runtime.tolerances import DTYPES, SOURCES, kernel_tolerance, network_tolerance

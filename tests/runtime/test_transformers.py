@@ -1,4 +1,4 @@
-"""Random transformers against ONNX Runtime: heads, tokens, channels, batches and dtypes."""
+"""Random transformers, compared with ONNX Runtime: heads, tokens, channels, batches and dtypes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def linear(chain: Chain, channels: int, read: str) -> str:
 
 
 def attention(chain: Chain, heads: int, channels: int, tokens: int) -> None:
-    """Queries, keys and values by head, the softmax of their scores, and a linear layer."""
+    """Return queries, keys and values by head, the softmax of their scores, and a linear layer."""
     read = chain.value
     parts = []
     for _ in range(3):
@@ -49,7 +49,7 @@ def attention(chain: Chain, heads: int, channels: int, tokens: int) -> None:
 
 
 def transformer(heads: int, channels: int, rows: int, columns: int) -> Chain:
-    """A patch embedding with a mean, positions, a block of attention, a linear block, and a norm."""
+    """Return a patch embedding with a mean, positions, an attention block, a linear block, and a norm."""
     chain = Chain(3, rows, columns, seed=channels)
     tokens = rows * columns
     chain.add("Conv", chain.weight(channels, 3, 1, 1), chain.constant(np.full(channels, 5.0)))

@@ -1,4 +1,4 @@
-"""What --verify calls equal, a near-tie and wrong."""
+"""The criteria of --verify: equal, near-tie and wrong."""
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,7 @@ IDENTITY = Model(NETWORK, {"d.weight": np.eye(3, dtype=np.float32), "d.bias": np
 
 
 def verify(x: list[list[float]], change: list[list[float]], dtype: str = "float32") -> Verification:
-    """The verdict on probabilities that differ from the golden ones by `change`."""
+    """Return the verdict on probabilities that differ from the golden ones by `change`."""
     rows = np.array(x, np.float32)
     verifier = Verifier(IDENTITY, dtype)
     found = run_network(NETWORK, IDENTITY.tensors, rows).probabilities + np.array(change, np.float32)
@@ -58,7 +58,7 @@ def test_values_may_differ_in_proportion_and_have_no_class() -> None:
 
 
 def test_values_left_of_sums_that_cancel_may_be_off_by_roundings_of_what_was_summed() -> None:
-    """100 x - 100 y, of x and y that are nearly the same: what bfloat16 gives is off by a rounding of 100."""
+    """100 x - 100 y with nearly equal x and y: the result in bfloat16 is off by a rounding of 100."""
     layers = (Dense("a", 2, 2), Dense("b", 2, 1))
     tensors = {"a.weight": np.eye(2, dtype=np.float32) * 100, "a.bias": np.zeros(2, np.float32)}
     tensors |= {"b.weight": np.array([[1], [-1]], np.float32), "b.bias": np.zeros(1, np.float32)}

@@ -1,4 +1,4 @@
-"""The NeuronCore that most tests run on."""
+"""The NeuronCore on which most tests run."""
 
 import pytest
 from nki_tensors import on

@@ -69,8 +69,8 @@ def test_channels_that_are_padded_before_the_first_weights_are_not_counted(opset
 
 @pytest.mark.parametrize("kind", ["conv", "norm", "keras", "shape first", "pad"])
 def test_channels_that_are_not_fixed_follow_from_the_first_weights(kind: str, tmp_path: Path) -> None:
-    """As Hugging Face's exporter names the axes: batch_size, num_channels, height, width. ViT reads the batch size
-    before the picture."""
+    """Hugging Face's exporter names the axes batch_size, num_channels, height, width. ViT reads the batch size before
+    the picture."""
     chain = Chain("num_channels", "height", "width")
     shape = chain.add("Shape", end=1) if kind == "shape first" else ""
     chain.value = "x"
@@ -107,7 +107,7 @@ def test_features_that_are_not_fixed(op: str, shape: list[str], tmp_path: Path) 
     else:
         chain.add("MatMul", chain.weight(6, 3))
     if len(shape) == 1 and op != "MatMul":
-        return  # Gemm takes matrices
+        return  # Gemm requires matrices
     assert checked(chain.model(), tmp_path).network.input == FeatureInput(6)
 
 

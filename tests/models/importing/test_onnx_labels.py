@@ -1,4 +1,4 @@
-"""Names of classes that an ONNX file holds."""
+"""Class names stored in an ONNX file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chain(count: int = 3) -> Chain:
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("names", "{0: 'cat', 1: 'dog', 2: 'fish'}"),  # as Ultralytics writes it
+        ("names", "{0: 'cat', 1: 'dog', 2: 'fish'}"),  # as written by Ultralytics
         ("labels", json.dumps(["cat", "dog", "fish"])),
         ("classes", "cat, dog, fish"),
         ("id2label", json.dumps({"0": "cat", "1": "dog", "2": "fish"})),
@@ -67,7 +67,7 @@ def test_scikit_learns_classes(attribute: str, values: list, expected: tuple[str
 
 @pytest.mark.parametrize("words", [False, True])
 def test_the_list_that_an_answer_is_picked_from(words: bool, tmp_path: Path) -> None:
-    """skl2onnx: the index of the largest chooses one of the classes."""
+    """skl2onnx: the index of the largest score selects one of the classes."""
     made = chain()
     scores = made.value
     if words:
@@ -83,19 +83,19 @@ def test_the_list_that_an_answer_is_picked_from(words: bool, tmp_path: Path) -> 
 
 
 def test_the_answer_names_the_classes_that_its_parts_number(tmp_path: Path) -> None:
-    """scikit-learn's ensembles: the estimators learn the numbers of the classes."""
+    """scikit-learn's ensembles: the estimators learn class indices."""
     made = chain()
     for attribute, values in (("classlabels_ints", [0, 1, 2]), ("classlabels_strings", ["a", "b", "c"])):
         numbers = {"coefficients": made.random.standard_normal(9).tolist(), "intercepts": [0.0] * 3}
         made.add("LinearClassifier", outputs=2, domain="ai.onnx.ml", **{attribute: values}, **numbers)
-        made.value += "'"  # the scores, which come second
+        made.value += "'"  # the scores, which are the second output
     model = made.model()
     model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
     assert checked(model, tmp_path).network.labels == ("a", "b", "c")
 
 
 def test_chances_with_names_are_classes(tmp_path: Path) -> None:
-    """Naive Bayes ends in an exponential, and its classes are in the file."""
+    """Naive Bayes ends in an exponential, and the file contains its classes."""
     made = chain()
     made.add("Exp")
     model = made.model()

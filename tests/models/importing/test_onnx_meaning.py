@@ -1,4 +1,4 @@
-"""Meaning of an output: classes, probabilities or values, from the layer that it ends in."""
+"""The kind of an output (classes, probabilities or values), derived from the last layer."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_embeddings_of_length_one_are_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 4, 16)])
 def test_an_image_of_sigmoids_is_values(shape: tuple[int, int, int], tmp_path: Path) -> None:
-    """An autoencoder: an image from an image, as one or as a row of as many numbers."""
+    """An autoencoder: the output is an image, or a row with as many numbers."""
     chain = Chain(*shape)
     chain.add("Conv", chain.weight(4, 1, 2, 2), strides=[2, 2])
     chain.add("ConvTranspose", chain.weight(4, 1, 2, 2), strides=[2, 2])
@@ -138,7 +138,7 @@ RAW, CHANCE, PROBABILITIES, VALUES = (
 
 @pytest.fixture
 def importer() -> Importer:
-    """Two heads, of 4 and of 5 numbers, on one trunk."""
+    """Return an importer with two heads, of 4 and 5 numbers, on a shared trunk."""
     importer = importer_of(6)
     for name, source, size in (("trunk", "input", 3), ("head", "trunk", 4), ("other", "trunk", 5)):
         weight = np.ones((importer.builder.shapes[source][0], size))
@@ -153,9 +153,9 @@ def importer() -> Importer:
         ((("a", "head", RAW), ("b", "other", CHANCE)), "ba"),
         ((("a", "head", CHANCE), ("b", "other", PROBABILITIES)), "ba"),
         ((("a", "head", RAW), ("b", "other", RAW)), "ab"),  # as in the file
-        ((("a", "head", RAW), ("logits", "other", RAW)), ("logits", "a")),  # by its name
+        ((("a", "head", RAW), ("logits", "other", RAW)), ("logits", "a")),  # preferred because of its name
         ((("BoxLoc", "head", RAW), ("b", "other", RAW)), ("b", "BoxLoc")),
-        ((("a", "trunk", RAW), ("b", "other", RAW)), "ba"),  # one that the other is computed from
+        ((("a", "trunk", RAW), ("b", "other", RAW)), "ba"),  # the other output is computed from it
         ((("a", "trunk", PROBABILITIES), ("b", "other", RAW)), "ab"),
     ],
 )

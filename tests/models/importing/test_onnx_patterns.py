@@ -1,4 +1,4 @@
-"""Operations that exporters spell out in several nodes are recognised, and nothing else is."""
+"""Operations that exporters spell out in several nodes are recognised, and similar ones are not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_softplus_as_pytorch_spells_it_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("axis", "square"), [(-1, "Pow"), (1, "Mul")])
 def test_layer_normalisation_that_is_spelled_out(axis: int, square: str, tmp_path: Path) -> None:
-    """Over the channels: the last axis, as PyTorch wrote it before opset 17, or the first."""
+    """Over the channels: the last axis, as PyTorch exported it before opset 17, or the first."""
     chain = Chain(5, 4, 3)
     chain.conv((5, 6), (1, 1))
     if axis == -1:
@@ -138,7 +138,7 @@ def test_a_group_becomes_one_node_in_the_place_of_its_last() -> None:
         {"y": "Mul one times"},
         {"plus": "Add half erf"},
         {"scaled": "Div root x"},
-        {"scaled": "Div z root"},  # of another value
+        {"scaled": "Div z root"},  # of a different value
         {"times": "Mul z plus"},
         {"plus": "Sub one erf"},
     ],
@@ -205,10 +205,10 @@ def test_a_norm_is_one_node_over_its_axis(changes: dict) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"variance": ("ReduceMean squares", {"axes": (1,)})},  # over another axis than the mean
+        {"variance": ("ReduceMean squares", {"axes": (1,)})},  # over a different axis than the mean
         {"variance": ("ReduceMean squares", {"axes": (-1,), "keepdims": 0})},
         {"mean": ("ReduceMean x", {"axes": (1, 2)}), "variance": ("ReduceMean squares", {"axes": (1, 2)})},
-        {"mean": ("ReduceMean z", {"axes": (-1,)})},  # of something else
+        {"mean": ("ReduceMean z", {"axes": (-1,)})},  # of a different value
         {"squares": ("Pow centred three", {})},
         {"squares": ("Mul centred x", {})},
         {"divided": ("Div x root", {})},

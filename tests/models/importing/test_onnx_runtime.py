@@ -1,4 +1,4 @@
-"""The comparison with ONNX Runtime is of bounded size."""
+"""The comparison with ONNX Runtime has bounded cost."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_fewer_examples_of_what_takes_long(tmp_path: Path, monkeypatch: pytest.M
     for most, examples in ((16 * work, 16), (15 * work, 3), (2 * work, 1)):
         monkeypatch.setattr(onnx_runtime, "EXAMPLES", ((16, most), (3, most)))
         assert compared(image(), tmp_path).examples == examples
-    assert compared(image(), tmp_path, 2).examples == 2  # the batch of the file
+    assert compared(image(), tmp_path, 2).examples == 2  # the batch size of the file
 
 
 @pytest.mark.parametrize(("share", "noted"), [(3e-6, False), (4e-4, True)])
@@ -103,7 +103,7 @@ def test_scores_are_compared_before_the_softmax(tmp_path: Path, monkeypatch: pyt
 def test_numbers_are_compared_before_a_function_that_saturates(
     op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A classifier that is sure of "no" is right, and a wrong one is found."""
+    """A classifier that is certain of "no" passes, and an incorrect one is detected."""
     chain = Chain(6)
     chain.gemm(6, 1)
     chain.add("Mul", chain.constant(0.01))
@@ -120,7 +120,7 @@ def test_numbers_are_compared_before_a_function_that_saturates(
 def test_finite_numbers_beside_infinities_are_compared(
     infinity: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One infinite output of the file does not hide that the others differ."""
+    """An infinite output in the file does not hide differences in the others."""
     chain = Chain(6)
     chain.gemm(6, 4)
     chain.add("Pad", chain.constant([0, 0, 0, 1]), chain.constant(infinity))
@@ -150,7 +150,7 @@ def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypa
 
 @pytest.fixture
 def large_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every weight is a large one."""
+    """Treat every weight as large."""
     monkeypatch.setattr(onnx_tensors, "LARGE", 1)
     monkeypatch.setattr(onnx_tensors, "MANY", 1)
 
@@ -159,7 +159,8 @@ def large_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(channels=st.lists(st.integers(1, 9), max_size=3), features=st.lists(st.integers(1, 9), min_size=1, max_size=3))
 def test_large_weights_are_inputs_of_the_file(channels: list[int], features: list[int], tmp_path: Path) -> None:
-    """Random convolutions and dense layers: ONNX Runtime's answers are those of the file with its weights."""
+    """Random convolutions and dense layers: ONNX Runtime's answers are the same as for the file that contains its
+    weights."""
     chain, width = Chain(2, 9, 9, seed=sum(features)), 2
     for count in channels:
         chain.conv((width, count), pads=[1, 1, 1, 1])
@@ -191,7 +192,7 @@ def test_wrong_large_weights_are_found(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("large_weights")
 @pytest.mark.parametrize("are_listed", [False, True])
 def test_a_part_of_a_file_with_large_weights(are_listed: bool, tmp_path: Path) -> None:
-    """Cut away behind the first dense layer; old files list weights as inputs."""
+    """The graph is cut after the first dense layer; old files list weights as inputs."""
     chain = Chain(6)
     chain.gemm(6, 4)
     inner = chain.value
@@ -209,7 +210,7 @@ def test_weights_stay_in_a_file_that_has_few(tmp_path: Path) -> None:
 
 
 def test_small_weights_beside_a_file_whose_large_ones_are_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As torch.export writes vit_b_32: all weights in a file beside it."""
+    """As torch.export writes vit_b_32: all weights are in an external file."""
     monkeypatch.setattr(onnx_tensors, "LARGE", 4096)
     monkeypatch.setattr(onnx_tensors, "MANY", 4096)
     chain = Chain(40)

@@ -1,4 +1,4 @@
-"""Scales and zero points of whole numbers that enter a graph or leave it."""
+"""Scales and zero points of quantised integers at the inputs and outputs of a graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trninfer.models.inputs import ImageInput
 
 
 def quantized(dtype: type, outputs: bool, rearranged: bool = False) -> Chain:
-    """A convolution as TFLite files become ONNX: whole numbers in and out, each with scale and zero point."""
+    """Return a convolution as converted from TFLite: integers in and out, each with a scale and a zero point."""
     chain = Chain(3, 6, 6)
     number = TensorProto.UINT8 if dtype is np.uint8 else TensorProto.INT8
     chain.inputs[0] = helper.make_tensor_value_info("x", number, [1, 6, 6, 3] if rearranged else ["b", 3, 6, 6])
@@ -78,7 +78,7 @@ CONSTANTS = {
             [node("Transpose", "x", "a"), node("MaxPool", "a", "b"), node("QLinearConv", "b s z w t z t z")],
             Scale(0.5, 3),
         ),
-        ([node("com.microsoft.QLinearAdd", "w t z x s z t z")], Scale(0.5, 3)),  # as the second of two
+        ([node("com.microsoft.QLinearAdd", "w t z x s z t z")], Scale(0.5, 3)),  # as the second of two operands
         ([node("QLinearMatMul", "x s z w t z t z")], Scale(0.5, 3)),
         ([node("com.microsoft.QLinearConcat", "t z w t z x s z")], Scale(0.5, 3)),
         ([node("Cast", "x", "a"), node("DequantizeLinear", "a s z")], None),
@@ -119,10 +119,11 @@ def test_a_scale_that_is_not_one_number(inputs: str) -> None:
 
 def test_whole_numbers_as_what_they_stand_for() -> None:
     given = Scale(0.5, 130).dequantize(np.array([0, 130, 255], np.uint8))
-    assert given.dtype == np.float32 and given.tolist() == [-65.0, 0.0, 62.5]  # no wrapping around in uint8
+    assert given.dtype == np.float32 and given.tolist() == [-65.0, 0.0, 62.5]  # no overflow in uint8
 
 
-# The inputs of each operator as ONNX and ONNX Runtime document them: data x with s and z, the output with t and z.
+# The inputs of each operator as documented by ONNX and ONNX Runtime: data x with scale s and zero point z, the output
+# with t and z.
 SIGNATURES = {
     "QLinearConv": "x s z w t z t z bias",
     "QLinearMatMul": "x s z w t z t z",

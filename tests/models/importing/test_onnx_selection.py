@@ -1,4 +1,4 @@
-"""The table of all boxes is found in graphs that select some of them, by scores or by overlaps."""
+"""The table of all boxes is found in graphs that select boxes by scores or overlaps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trninfer.models.importing.onnx_selection import outputs_before_selection
 
 
 def graph(lines: str, *outputs: str) -> Graph:
-    """Make a graph of lines such as "a, b = Split x"."""
+    """Build a graph from lines such as "a, b = Split x"."""
     nodes = []
     for number, line in enumerate(lines.strip().splitlines()):
         made, (op, *read) = line.split("=")[0], line.split("=")[1].split()
@@ -64,7 +64,7 @@ def test_several_selected_outputs_have_the_same_rows() -> None:
 
 @pytest.mark.parametrize("width", [7, 6])
 def test_a_graph_that_suppresses_boxes_is_imported_up_to_their_table(width: int, tmp_path: Path) -> None:
-    """As end-to-end exports of YOLOv5 and v7 do; other rows cannot be imported without their suppression."""
+    """As in end-to-end exports of YOLOv5 and v7; other rows cannot be imported without suppression."""
     chain = Chain(3, 32, 32)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
     levels = []

@@ -1,4 +1,4 @@
-"""Memory of ONNX files, found before they are decoded."""
+"""The memory that ONNX files need, determined before they are decoded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-NUMBERS = field(7, b"\1" * (30 << 20)) + b"\x10\x07"  # int64_data, and that it is of 64 bits
+NUMBERS = field(7, b"\1" * (30 << 20)) + b"\x10\x07"  # int64_data, and its data type (int64)
 GRAPHS = {
     "nodes": b"\x0a\x00" * (4 << 20),
     "numbers of 64 bits": b"\x0a\x00" + field(5, NUMBERS),
@@ -56,7 +56,7 @@ def test_small_files_of_many_messages_are_refused_before_they_are_decoded(tmp_pa
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "bomb.onnx")]
     said, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert "bomb.onnx: it" in said and any(word in said for word in ("more than", "are allowed", "exceeds the limit"))
-    assert int(peak) >> 10 < 700  # MiB of this process alone; getrusage counts what the tests took before it began
+    assert int(peak) >> 10 < 700  # MiB of this process only; getrusage includes memory of earlier tests
 
 
 def test_what_a_model_takes_is_bounded_by_its_fields() -> None:

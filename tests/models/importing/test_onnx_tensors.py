@@ -1,4 +1,4 @@
-"""Tensors of an ONNX file, inside it and in files beside it."""
+"""Tensors of an ONNX file, stored inside it or in external files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trninfer.models.importing.onnx_tensors import MAX_RANK, TensorReader, Unkno
 
 
 def save_external(folder: Path, location: str = "weights.bin") -> Path:
-    """A dense layer whose weight is in a file of its own."""
+    """Save a dense layer whose weight is in an external file."""
     chain = Chain(6)
     chain.gemm(6, 4)
     model = chain.model()
@@ -114,7 +114,7 @@ def test_values_of_every_type_and_shape(dtype: np.dtype, external: bool, tmp_pat
 
 
 def place(tensor: TensorProto, **where: str) -> TensorProto:
-    """The tensor with its values in a file."""
+    """Return the tensor with its values in an external file."""
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in where.items():
@@ -127,7 +127,7 @@ def place(tensor: TensorProto, **where: str) -> TensorProto:
     [
         ({"offset": "-1"}, "its offset or length in 'raw.bin' is not a number"),
         ({"offset": "1e3"}, "its offset or length in 'raw.bin' is not a number"),
-        ({"offset": "\u0663"}, "its offset or length in 'raw.bin' is not a number"),  # a digit, but not of ASCII
+        ({"offset": "\u0663"}, "its offset or length in 'raw.bin' is not a number"),  # a digit, but not ASCII
         ({"length": "9" * 20}, "its offset or length in 'raw.bin' is not a number"),
         ({"length": "20"}, r"20 bytes do not match its shape \[2, 3\]"),
         ({"offset": "1"}, "'raw.bin' is too short for this tensor"),

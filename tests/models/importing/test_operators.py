@@ -1,4 +1,4 @@
-"""Whole graphs of several operators, layouts and outputs, against ONNX Runtime."""
+"""Whole graphs with several operators, layouts and outputs, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from trninfer.models.layers import LayerNorm, Transpose
 
 
 def test_keras_puts_channels_last(tmp_path: Path) -> None:
-    """As tf2onnx writes a small Keras network: no Transpose is left, and the factors of channels are in the weights."""
+    """As tf2onnx converts a small Keras network: all Transposes are removed, and channel-wise factors are folded into
+    the weights."""
     chain = Chain(9, 7, 3)
     chain.add("Transpose", perm=[0, 3, 1, 2])
     chain.conv((3, 5))
@@ -151,7 +152,7 @@ def test_pixels_are_not_normalised_twice(numbers: float, range_: tuple[int, int]
 
 @pytest.mark.parametrize("opset", [7, 9, 11, 13, 18, 21, 22])
 def test_opsets(opset: int, tmp_path: Path) -> None:
-    """What moved from attributes to inputs over the years."""
+    """Parameters that changed from attributes to inputs in later opsets."""
     chain = Chain(4, 6, 6)
     chain.conv((4, 4), (1, 1))
     if opset < 11:

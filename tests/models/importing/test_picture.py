@@ -1,4 +1,4 @@
-"""The input of an imported network: numbers of a channel in the order in which it reads them."""
+"""The input of an imported network: channel-wise numbers in the order of its channels."""
 
 import pytest
 from trninfer.models.errors import ModelError
@@ -16,7 +16,7 @@ def photo(**options: object) -> ImageInput:
 
 @pytest.mark.parametrize(("order", "step"), [(None, 1), ("rgb", 1), ("bgr", -1)])
 def test_colours_come_in_the_order_that_is_asked_for(order: str | None, step: int) -> None:
-    """The usual numbers turn around with the colours; given ones are in the network's own order."""
+    """The default numbers are reversed with the colours; specified ones are in the network's own order."""
     found = photo(channel_order=order)
     assert found.channel_order == (order or "rgb")
     assert (found.mean, found.std) == (IMAGENET_MEAN[::step], IMAGENET_STD[::step])

@@ -1,4 +1,4 @@
-"""Pictures and classes as Hugging Face's and timm's files beside a network have them."""
+"""Pictures and classes as described by Hugging Face's and timm's files beside a network."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_labels_and_where_files_are_looked_for(tmp_path: Path) -> None:
     assert named.network.labels == ("cat", "dog", "fish")
     assert import_network(path, labels=tuple("abc")).network.labels == tuple("abc")
     assert import_network(network(folder, classes=4)).network.labels == tuple("0123")
-    write(folder / "preprocessor_config.json", VIT)  # beside the file: then the folder above is not looked at
+    write(folder / "preprocessor_config.json", VIT)  # beside the file, so the parent folder is not examined
     assert import_network(network(folder)).network.labels == tuple("012")
 
 

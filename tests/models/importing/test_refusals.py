@@ -1,4 +1,4 @@
-"""What an import refuses: all that stands in the way, by node and operator, in one line."""
+"""Rejected imports: one line lists all unsupported parts by node and operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trninfer.models.importing import ImportOptions, import_network, onnx_file
 
 
 def image_then(build) -> Chain:
-    """An image of 3x8x8, then a 3x3 convolution to 4 channels, then what `build` adds."""
+    """Return an image of 3x8x8, a 3x3 convolution to 4 channels, and the nodes that `build` adds."""
     chain = Chain(3, 8, 8)
     chain.conv((3, 4), pads=[1] * 4)
     build(chain)
@@ -144,7 +144,7 @@ def test_the_graph_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_small_files_that_ask_for_much(tmp_path: Path) -> None:
-    """What is bounded: outputs, constants that are worked out, memory of layers, multiply-accumulates."""
+    """The limits on outputs, evaluated constants, memory of layers, and multiply-accumulates."""
     path = tmp_path / "m.onnx"
     wide = Chain(1 << 23)
     wide.add("Relu")
@@ -173,7 +173,7 @@ def test_small_files_that_ask_for_much(tmp_path: Path) -> None:
 def test_what_onnx_runtime_rejects_is_refused_unless_told(tmp_path: Path) -> None:
     chain = Chain(3, 8, 8)
     chain.conv((3, 4))
-    chain.add("Relu", limit=6)  # an attribute that it has not
+    chain.add("Relu", limit=6)  # an unknown attribute
     chain.add("GlobalAveragePool")
     path = chain.save(tmp_path)
     with pytest.raises(ModelError, match=r"ONNX Runtime failed: .*; --unchecked skips this check"):

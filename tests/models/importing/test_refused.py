@@ -1,4 +1,4 @@
-"""Files of networks that are not read are refused with the line that converts them."""
+"""Unsupported network files are rejected with a command that converts them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_refusals(make, says: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["net.pt", 'it\'s "one".pt'])
 def test_the_lines_are_lines_of_a_shell(name: str, tmp_path: Path) -> None:
-    """Each `python -c` of a message parses, in the shell and in Python."""
+    """Every `python -c` in a message is valid in the shell and in Python."""
     with pytest.raises(ModelError) as error:
         import_network(archive(tmp_path / name, "a/data.pkl"))
     lines = re.findall(r"python -c .*?(?=, or a whole network|, with the network's own)", str(error.value))

@@ -1,7 +1,7 @@
-"""Attention as exporters write it, against ONNX Runtime.
+"""Attention as written by exporters, compared with ONNX Runtime.
 
-The nodes are those of PyTorch 2.13's scaled_dot_product_attention by both exporters, of Ultralytics 8.4's C2PSA
-(yolo11n), and of timm's swin_tiny, pvt_v2_b0, efficientvit_b0 and gcresnet33ts.
+The nodes are copied from PyTorch 2.13's scaled_dot_product_attention by both exporters, Ultralytics 8.4's C2PSA
+(yolo11n), and timm's swin_tiny, pvt_v2_b0, efficientvit_b0 and gcresnet33ts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def attentions(imported: Imported) -> list[Attention]:
 
 
 def heads_of(chain: Chain, tokens: int, features: int, heads: int, bias: bool = True) -> list[str]:
-    """Queries, keys and values, [batch, heads, tokens, features], as timm's Attention exports them."""
+    """Return queries, keys and values, [batch, heads, tokens, features], as exported from timm's Attention."""
     chain.add("MatMul", chain.weight(features, 3 * features))
     if bias:
         chain.add("Add", chain.weight(3 * features))
@@ -34,14 +34,14 @@ def heads_of(chain: Chain, tokens: int, features: int, heads: int, bias: bool = 
 
 
 def merged(chain: Chain, tokens: int, features: int) -> None:
-    """The heads side by side again, and a projection."""
+    """Concatenate the heads, and append a projection."""
     chain.add("Transpose", perm=[0, 2, 1, 3])
     chain.add("Reshape", chain.constant([-1, tokens, features]))
     chain.add("MatMul", chain.weight(features, features))
 
 
 def scaled_dot_product(chain: Chain, q: str, k: str, v: str, *masks: str) -> None:
-    """As torch.onnx decomposes it: the square root of the scale on both queries and keys."""
+    """As torch.onnx decomposes it: queries and keys are each multiplied by the square root of the scale."""
     root = chain.constant(0.6)
     queries = chain.add("Mul", root, first=q)
     keys = chain.add("Mul", root, first=chain.add("Transpose", perm=[0, 1, 3, 2], first=k))
@@ -54,7 +54,7 @@ def scaled_dot_product(chain: Chain, q: str, k: str, v: str, *masks: str) -> Non
 
 @pytest.mark.parametrize("heads", [1, 2, 3])
 def test_as_torch_decomposes_it(heads: int, tmp_path: Path) -> None:
-    """The scales are in the attention, and each operand is a convolution of its own."""
+    """The attention contains the scales, and each operand is a separate convolution."""
     chain = Chain(5, 12)
     scaled_dot_product(chain, *heads_of(chain, 5, 12, heads))
     merged(chain, 5, 12)
@@ -80,7 +80,7 @@ def test_keys_transposed_by_way_of_three_axes(tmp_path: Path) -> None:
 
 
 def test_of_pixels_as_ultralytics_writes_it(tmp_path: Path) -> None:
-    """C2PSA's attention: queries, keys and values by head, values on the left, and a depthwise filter beside it."""
+    """C2PSA's attention: queries, keys and values by head, values on the left, and a parallel depthwise filter."""
     chain = Chain(3, 4, 6)
     chain.conv((3, 32), (1, 1))
     stem = chain.value
@@ -104,7 +104,7 @@ def test_of_pixels_as_ultralytics_writes_it(tmp_path: Path) -> None:
 
 
 def windows(chain: Chain, masked: bool, shape: tuple[int, ...] = (4, 6, 8)) -> None:
-    """Windows of 2x3 pixels of an image with channels last, as timm's Swin transformer partitions it."""
+    """Return windows of 2x3 pixels of a channels-last image, as partitioned by timm's Swin transformer."""
     high, wide, features = shape
     chain.add("Reshape", chain.constant([1, high // 2, 2, wide // 3, 3, features]))
     chain.add("Transpose", perm=[0, 1, 3, 2, 4, 5])
@@ -153,7 +153,7 @@ def test_masks_by_where(tmp_path: Path) -> None:
 
 
 def test_fewer_keys_than_queries(tmp_path: Path) -> None:
-    """Spatial reduction (PVT, SegFormer): keys and values are of a smaller image."""
+    """Spatial reduction (PVT, SegFormer): keys and values come from a smaller image."""
     chain = Chain(3, 4, 6)
     chain.conv((3, 8), (1, 1))
     image = chain.value
@@ -187,7 +187,7 @@ def test_einsum_of_two_values(tmp_path: Path) -> None:
 
 
 def test_linear_attention(tmp_path: Path) -> None:
-    """Keys times values first, as EfficientViT multiplies them."""
+    """Keys are multiplied by values first, as in EfficientViT."""
     chain = Chain(5, 12)
     q, k, v = heads_of(chain, 5, 12, 3)
     q, k = chain.add("Relu", first=q), chain.add("Relu", first=k)
@@ -199,7 +199,7 @@ def test_linear_attention(tmp_path: Path) -> None:
 
 
 def test_global_context(tmp_path: Path) -> None:
-    """The mean of all pixels by weights, as timm's gcresnet multiplies them."""
+    """The weighted mean of all pixels, as in timm's gcresnet."""
     chain = Chain(6, 3, 4)
     image = chain.value
     chain.conv((6, 1), (1, 1))
@@ -230,7 +230,7 @@ def test_products_that_other_steps_read(op: str, tmp_path: Path) -> None:
 
 
 def test_a_product_of_few_queries_is_computed_transposed(tmp_path: Path) -> None:
-    """The identity is of two tokens then, and not of six."""
+    """The identity then has the size of two tokens instead of six."""
     chain = Chain(6, 12)
     q, k, _ = heads_of(chain, 6, 12, 3)
     few = chain.add("Slice", *(chain.constant([number]) for number in (1, 3, 2)), first=q)
@@ -281,7 +281,7 @@ def test_talking_heads(tmp_path: Path) -> None:
 
 
 def test_a_bias_that_depends_on_queries(tmp_path: Path) -> None:
-    """Decomposed relative positions, as in Segment Anything: a matrix for each row, and one for each column."""
+    """Decomposed relative positions, as in Segment Anything: one matrix for each row, and one for each column."""
     chain = Chain(6, 12)
     q, k, v = heads_of(chain, 6, 12, 3)
     by_place = chain.add("Reshape", chain.constant([3, 2, 3, 4]), first=q)
@@ -313,7 +313,7 @@ def test_keys_that_all_heads_share(tmp_path: Path) -> None:
 
 
 def test_as_torch_export_guards_rows_without_keys(tmp_path: Path) -> None:
-    """A Where of IsNaN behind the softmax, which chooses nothing; and a temperature of each head."""
+    """A Where of IsNaN after the softmax, which has no effect, and a temperature for each head."""
     chain = Chain(5, 12)
     q, k, v = heads_of(chain, 5, 12, 3)
     chain.add("MatMul", chain.add("Transpose", perm=[0, 1, 3, 2], first=k), first=q)
@@ -328,7 +328,7 @@ def test_as_torch_export_guards_rows_without_keys(tmp_path: Path) -> None:
 
 
 def test_a_mean_of_tokens_by_weights(tmp_path: Path) -> None:
-    """As global context has it: one query, whose scores are the softmax of a mask over all pixels."""
+    """As in global context: one query, whose scores are the softmax of a mask over all pixels."""
     chain = Chain(6, 4, 5)
     chain.conv((6, 6), (1, 1))
     x = chain.value

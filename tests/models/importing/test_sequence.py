@@ -1,4 +1,4 @@
-"""Sequences of layers for files without a graph: each step against NumPy, and what does not fit."""
+"""Sequences of layers for files without a graph: each step compared with NumPy, and invalid sequences."""
 
 from __future__ import annotations
 

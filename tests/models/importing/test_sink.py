@@ -1,4 +1,5 @@
-"""Normalisation behind activations goes into what reads it: the answers stay, and nothing is left of it."""
+"""Normalisation after an activation is folded into the layers that read it, completely and without changing the
+answers."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def normalize(chain: Chain, channels: int, least: float = 0.3) -> None:
 
 
 def keras(seed: int, channels: int, kernel: int, padding: int, pool: str, activation: str, least: float) -> Chain:
-    """Two convolutions in Keras's order, and a dense layer."""
+    """Return two convolutions in Keras's order, and a dense layer."""
     chain = Chain(3, 13, 12, seed=seed)
     read = 3
     for _ in range(2):
@@ -61,12 +62,12 @@ def test_answers_stay(seed, channels, kernel, padding, pool, activation, least, 
 def test_nothing_is_left_of_positive_scales(padding: int, pool: str, tmp_path: Path) -> None:
     imported = assert_imports(keras(0, 8, 3, padding, pool, "Sigmoid", 0.3), tmp_path)
     kept = [layer for layer in imported.network.layers if isinstance(layer, Affine)]
-    # an average is of zeros around the channel that is one, so the map stays before the convolution that pads
+    # an average includes zeros around the channel of ones, so the map stays before the convolution with padding
     assert len(kept) == (1 if padding and pool == "AveragePool" else 0)
 
 
 def test_zeros_around_an_image_are_not_of_the_map(tmp_path: Path) -> None:
-    """One more channel, which is one inside the image."""
+    """An additional channel is one inside the image."""
     imported = assert_imports(keras(3, 8, 3, 1, "", "Sigmoid", 0.3), tmp_path)
     first, second = (layer for layer in imported.network.layers if isinstance(layer, Conv2d))
     assert (first.out_channels, second.in_channels, second.out_channels) == (9, 9, 8)
@@ -75,7 +76,7 @@ def test_zeros_around_an_image_are_not_of_the_map(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pool", ["", "MaxPool", "AveragePool"])
 @pytest.mark.parametrize("least", [0.3, -1.0])
 def test_a_map_behind_relu_changes_its_bounds(pool: str, least: float, tmp_path: Path) -> None:
-    """No channel is added, and nothing but the convolution is left in a launch."""
+    """No channel is added, and the launch contains only the convolution."""
     imported = assert_imports(keras(0, 8, 3, 1, pool, "Relu", least), tmp_path)
     assert {layer.out_channels for layer in imported.network.layers if isinstance(layer, Conv2d)} == {8}
     model = Model(imported.network, imported.tensors, {})

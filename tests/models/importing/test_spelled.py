@@ -1,4 +1,4 @@
-"""State dicts whose layers the user spells: `--layers`."""
+"""State dicts whose layers the user specifies: `--layers`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_sequence_that_the_user_spells(tmp_path: Path) -> None:
     tensors = spelled_tensors()
     imported = import_network(save(tensors, tmp_path), options=ImportOptions(layers=STEPS))
     network = imported.network
-    assert network.input.shape == (1, 14, 14)  # the least side that leaves 3x3 pixels
+    assert network.input.shape == (1, 14, 14)  # the smallest side that leaves 3x3 pixels
     assert [type(layer) for layer in network.layers] == [Conv2d, Conv2d, Flatten, Dense, Softmax]
     assert network.output == Output("classes", "log_softmax")
     x = np.random.default_rng(5).standard_normal((2, 1, 14, 14), np.float32)

@@ -1,4 +1,4 @@
-"""Layers whose axes of one are repeated along those axes, bit by bit."""
+"""Layers that repeat axes of size one, compared bit by bit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_more_pixels_than_a_window_has() -> None:
 
 
 def test_one_feature_is_repeated_over_others(tmp_path: Path) -> None:
-    """A duelling network: the value of a state, and what each action adds to the mean of all."""
+    """A duelling network: the value of a state, and the advantage of each action over the mean."""
     chain = Chain(7)
     chain.gemm(7, 5)
     advantages = chain.value

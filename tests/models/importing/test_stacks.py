@@ -1,4 +1,4 @@
-"""Stacks of convolutions: their maps, gates and slices are computed part by part, and the answers stay."""
+"""Stacks of convolutions: maps, gates and slices are computed for each part separately, with the same answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Mixed(Chain):
     """Layers of MixNet."""
 
     def convs(self, parts: list[tuple[int, int]], kernels: list[int], groups: list[int]) -> list[str]:
-        """Convolve slices of the value: (input and output channels), filter sizes and groups of each."""
+        """Convolve slices of the value: (input and output channels), and the filter size and groups of each."""
         read, found, first = self.value, [], 0
         for (inputs, outputs), kernel, own in zip(parts, kernels, groups, strict=True):
             bounds = [self.constant(np.array([number], np.int64)) for number in (first, first + inputs, 1)]
@@ -55,7 +55,7 @@ class Mixed(Chain):
 
 
 def mixnet(seed: int, sizes: list[int], kernels: list[int], projections: int) -> Chain:
-    """Two blocks; the depthwise filters of the second read other slices than the first."""
+    """Return two blocks; the depthwise filters of the second read different slices than those of the first."""
     chain = Mixed(3, 9, 8, seed=seed)
     chain.conv((3, 16), (3, 3), pads=[1] * 4)
     read, total = 16, sum(sizes)
@@ -102,14 +102,15 @@ def test_answers_stay(seed: int, case: tuple[list[int], list[int], int], tmp_pat
 
 
 def test_layers_read_the_parts(tmp_path: Path) -> None:
-    """Each filter and each projection reads one part; only the first slices, of a value that is no stack, are left."""
+    """Each filter and each projection reads one part; only the first slices, of a value that is not a stack, remain."""
     network = assert_imports(mixnet(0, [70, 70], [3, 5], 2), tmp_path).network
     kept = [layer.inputs[0] for layer in network.layers if isinstance(layer, ChannelSlice)]
     assert len(kept) == 4 and len(set(kept)) == 2
     products = [layer for layer in network.layers if isinstance(layer, Combine) and layer.operation == "multiply"]
     assert len(products) == 4
     projections = [layer for layer in network.layers if isinstance(layer, Conv2d) and layer.in_channels == 140]
-    assert [layer.out_channels for layer in projections if layer.kernel_size == (1, 1)].count(16) == 2  # of both halves
+    # from both halves
+    assert [layer.out_channels for layer in projections if layer.kernel_size == (1, 1)].count(16) == 2
 
 
 def test_parts_that_others_read_keep_their_values(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_a_stack_of_grouped_convolutions(kernel: int, groups: int, tmp_path: Pat
 
 
 def test_stacks_of_depthwise_convolutions_stay(tmp_path: Path) -> None:
-    """CoaT: filters of several sizes, without a map behind them."""
+    """CoaT: filters of several sizes, without a map after them."""
     chain = Mixed(3, 6, 5)
     chain.conv((3, 12), (1, 1))
     chain.stack(chain.convs([(4, 4), (8, 8)], [3, 5], [4, 8]))

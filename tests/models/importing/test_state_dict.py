@@ -1,4 +1,4 @@
-"""State dicts as networks: VGGs by torchvision's and timm's names, and perceptrons, against ONNX Runtime."""
+"""State dicts as networks: VGGs with the names of torchvision and timm, and perceptrons, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BLOCKS = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3,
 
 
 def vgg(name: str, normalized: bool, side: int = 1, width: int = 2, classes: int = 5, seed: int = 0) -> Tensors:
-    """A narrow VGG by torchvision's names; its last image is `side` x `side`."""
+    """Return a narrow VGG with torchvision's names; its last image is `side` x `side`."""
     random = np.random.default_rng(seed)
     tensors: Tensors = {}
 
@@ -67,7 +67,7 @@ def vgg(name: str, normalized: bool, side: int = 1, width: int = 2, classes: int
 
 
 def as_timm(tensors: Tensors, side: int) -> Tensors:
-    """The same network by timm's names: its dense layers are convolutions."""
+    """Return the same network with timm's names, in which the dense layers are convolutions."""
     names = {"classifier.0": "pre_logits.fc1", "classifier.3": "pre_logits.fc2", "classifier.6": "head.fc"}
     renamed: Tensors = {}
     for name, tensor in tensors.items():
@@ -81,7 +81,7 @@ def as_timm(tensors: Tensors, side: int) -> Tensors:
 
 
 def reference(name: str, tensors: Tensors, x: np.ndarray) -> np.ndarray:
-    """Probabilities from ONNX Runtime: the network as the paper has it, batch normalization not folded."""
+    """Return probabilities from ONNX Runtime for the network as published, without folding batch normalization."""
     nodes: list[Any] = []
     value = "x"
 
@@ -150,7 +150,7 @@ def test_a_vgg_of_the_real_proportions_reads_224_pixels_as_torchvision_does(tmp_
 
 
 def test_one_dense_layer_and_half_precision(tmp_path: Path) -> None:
-    """As networks for small images have it; bfloat16 is read as it is stored."""
+    """As in networks for small images; bfloat16 is read without conversion."""
     tensors = vgg("vgg16", True)
     for name in [name for name in tensors if name.startswith("classifier")]:
         del tensors[name]

@@ -1,4 +1,4 @@
-"""Numbers on a view and two views combined, as NumPy and ONNX broadcast them."""
+"""Operations on a view and numbers, or on two views, which broadcast as in NumPy and ONNX."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_one_value_is_repeated_over_another(op, shape, pooled, others, turned: b
     x = chain.add("Abs")
     small = chain.add("ReduceMean", chain.constant(sorted(pooled)), first=x)
     large = chain.add("ReduceMax", chain.constant(sorted(others)), first=x) if others else x
-    small = chain.add("Add", chain.constant(0.3), first=small)  # nothing near zero is divided by
+    small = chain.add("Add", chain.constant(0.3), first=small)  # avoids division by numbers near zero
     large = chain.add("Add", chain.constant(0.2), first=large)
     pair = (small, large) if turned else (large, small)
     chain.add(op, pair[1], first=pair[0])
@@ -44,7 +44,7 @@ def test_one_value_is_repeated_over_another(op, shape, pooled, others, turned: b
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (4, 1), (3, 1, 1), (3, 4, 5), (1, 3, 1, 1), (1, 1, 3, 1, 5)])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
 def test_numbers_broadcast_over_a_view(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
-    """In the layer's own order of axes, and turned: the numbers then belong to other axes."""
+    """In the layer's own order of axes, and transposed, where the numbers belong to different axes."""
     importer = importer_of(3, 4, 5)
     view, x = importer.views["x"].permuted(order), X.transpose(0, *(axis + 1 for axis in order))
     full = (1,) * (len(shape) - 3) + x.shape[1:]
@@ -105,7 +105,7 @@ def test_a_clip_to_nothing(low: float, high: float) -> None:
 )
 @pytest.mark.parametrize("swapped", [False, True])
 def test_two_views_in_different_orders_of_their_axes(operation: str, function, swapped: bool) -> None:
-    """A square image and its transpose: swapped operands and swapped axes both show."""
+    """The image is square, so its transpose reveals swapped operands and swapped axes."""
     importer, x = importer_of(3, 4, 4), np.abs(numbers(3, 4, 4)) + 0.5
     view = importer.views["x"]
     pair, arrays = (view, view.permuted((0, 2, 1))), (x, x.transpose(0, 1, 3, 2))
@@ -118,12 +118,12 @@ def test_two_views_in_different_orders_of_their_axes(operation: str, function, s
 @pytest.mark.parametrize(("operation", "function"), [("subtract", np.subtract), ("divide", np.divide)])
 @pytest.mark.parametrize("wide", [(1, 4, 5), (3, 1, 1), (3, 4, 5)])
 def test_a_smaller_view_first(operation: str, function, wide: tuple[int, ...]) -> None:
-    """What is computed the other way round has its sign or its fraction turned again."""
+    """If the operands are swapped, the sign or the fraction is inverted afterwards."""
     importer, x = importer_of(1, 1, 1), np.abs(numbers(1, 1, 1)) + 0.5
     large = steps.affine_view(
         importer, importer.views["x"], np.arange(1.0, 1 + np.prod(wide)).reshape(wide), np.ones(1)
     )
-    assert large.shape == wide  # numbers that are wider than a view repeat it
+    assert large.shape == wide  # numbers with more entries than a view repeat it
     made = steps.combine_views(importer, operation, importer.views["x"], large)
     expected = function(x, x * np.arange(1.0, 1 + np.prod(wide)).reshape(wide) + 1)
     np.testing.assert_allclose(value_of(importer, made, x), expected, rtol=1e-5)
@@ -143,7 +143,7 @@ def test_views_are_widened_along_axes_of_one() -> None:
     made = steps.widen(importer, importer.views["x"].reshaped((3, 1, 1, 1), True), (3, 2, 5, 7))
     x = numbers(3, 1, 1)
     np.testing.assert_array_equal(value_of(importer, made, x), np.broadcast_to(x[..., None], (2, 3, 2, 5, 7)))
-    importer = importer_of(3, 1, 1)  # axes that stay of one count with their neighbours
+    importer = importer_of(3, 1, 1)  # axes that still have size one, as do their neighbours
     made = steps.widen(importer, importer.views["x"].reshaped((3, 1, 1, 1, 1), True), (3, 1, 5, 1, 7))
     expected = np.broadcast_to(x[:, :, :, :, None, None], (2, 3, 1, 5, 1, 7))
     np.testing.assert_array_equal(value_of(importer, made, x), expected)

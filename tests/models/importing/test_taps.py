@@ -1,4 +1,4 @@
-"""Filters lose the taps that are padding everywhere, and compute the same."""
+"""Filters lose the taps that always read padding, and compute the same."""
 
 from __future__ import annotations
 

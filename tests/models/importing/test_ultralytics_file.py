@@ -1,4 +1,4 @@
-"""Tests of the metadata that Ultralytics' exporter writes (engine/exporter.py, `metadata`, of 8.4)."""
+"""The metadata written by Ultralytics' exporter (engine/exporter.py, `metadata`, version 8.4)."""
 
 import dataclasses
 
@@ -44,7 +44,7 @@ def test_boxes_that_the_graph_selects_by_their_overlaps():
     assert nms.selects_boxes and not nms.is_end_to_end
     rows = dataclasses.replace(nms, has_all_rows=True).boxes.head()
     assert (rows.code, rows.suppress, rows.ended) == ("centre", True, False)
-    assert nms.boxes.fields["ended"]  # if the rows before are not found
+    assert nms.boxes.fields["ended"]  # if the rows before suppression are not found
     for args in ("{'nms': None}", "{'nms': 'yes'}", "[1]", "((("):
         assert not read(args=args).selects_boxes
     assert not read(end2end="True", head="RTDETRDecoder").selects_boxes

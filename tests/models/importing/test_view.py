@@ -1,4 +1,4 @@
-"""Views against NumPy: reshapes and transposes of an array whose numbers say where they are in memory."""
+"""Views, compared with NumPy: reshapes and transposes of an array whose numbers are their positions in memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHAPES = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4).map(
 
 
 def numbers_of(view: View) -> np.ndarray:
-    """Places in memory in the logical order of a view, by the strides of its factors alone."""
+    """Return the memory positions in the logical order of a view, using only the strides of its factors."""
     factors = [factor for axis in view.axes for factor in axis]
     grids = np.meshgrid(*(np.arange(f.extent) * f.stride for f in factors), indexing="ij") if factors else [np.zeros(1)]
     return sum(grids).reshape(view.shape).astype(int)
 
 
 def shapes_of(size: int) -> list[tuple[int, ...]]:
-    """Shapes of one to three axes."""
+    """Draw shapes with one to three axes."""
     pairs = [(size // side, side) for side in range(1, size + 1) if size % side == 0]
     even = [(rest // 2, side) for rest, side in pairs if rest % 2 == 0]
     return [(size,), *pairs, *((2, *pair) for pair in even), *((pair[0], 2, pair[1]) for pair in even)]
@@ -39,7 +39,7 @@ def test_any_reshapes_and_transposes_are_those_of_numpy(data: st.DataObject, sha
             target = data.draw(st.sampled_from(shapes_of(array.size)))
             try:
                 view = view.reshaped(target, True)
-            except ModelError as error:  # of some transposed axes
+            except ModelError as error:  # for some transposed axes
                 assert str(list(target)) in str(error) and not np.array_equal(array.ravel(), np.arange(array.size))
                 continue
             array = array.reshape(target)
@@ -70,7 +70,7 @@ def test_a_transposed_axis_is_not_split_across_its_factors() -> None:
     ("shape", "turned", "order"),
     [
         ((2, 3, 5), (2, 0, 1), (1, 2, 0)),
-        ((3, 1, 5), (2, 1, 0), (1, 2, 0)),  # the axis of one comes before the known axis that follows it
+        ((3, 1, 5), (2, 1, 0), (1, 2, 0)),  # the axis of size one precedes the known axis that follows it
         ((1, 3, 5), (1, 2, 0), (0, 1, 2)),
         ((1, 1), (0, 1), (0, 1)),
     ],
@@ -78,7 +78,7 @@ def test_a_transposed_axis_is_not_split_across_its_factors() -> None:
 def test_the_order_in_memory(shape: tuple[int, ...], turned: tuple[int, ...], order: tuple[int, ...]) -> None:
     view = View.of("layer", shape).permuted(turned)
     assert view.order() == order
-    assert view.permuted(order).arrangement() is None  # so lie the numbers
+    assert view.permuted(order).arrangement() is None  # the numbers are already in this order
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Activations against ONNX Runtime."""
+"""Activations, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from onnx_layer import TOLERANCE, normal, run_onnx
 from trninfer.models.layers.activation import ACTIVATION_PARAMETERS, PRelu, activate
 
-# Our name -> ONNX's, with its attributes from our parameters.
+# Name -> ONNX's name, with its attributes computed from the parameters.
 ONNX_ACTIVATIONS = {
     "relu": ("Relu", {}),
     "gelu": ("Gelu", {}),
@@ -51,7 +51,8 @@ def test_activations(activation: str) -> None:
 
 def test_silu_and_clip() -> None:
     x = np.linspace(-30, 30, 1001).astype(np.float32)
-    expected = x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64)))  # ONNX Runtime's sigmoid cuts small ones off
+    # ONNX Runtime's sigmoid flushes small results to zero
+    expected = x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64)))
     np.testing.assert_allclose(activate(x, "silu"), expected, rtol=2e-6, atol=1e-12)
     limits = np.array(0, np.float32), np.array(6, np.float32)
     np.testing.assert_array_equal(activate(x, "clip", (0.0, 6.0)), run_onnx("Clip", x, *limits))
@@ -73,7 +74,8 @@ def test_activations_over_their_whole_range(activation: str) -> None:
 
 
 def test_gelu_keeps_its_precision_far_below_zero() -> None:
-    # x/2 * erfc(-x / sqrt 2) at -8 by a table of erfc to 40 digits: erfc(5.6568542494923802) = 1.2441921148543569e-15
+    # x/2 * erfc(-x / sqrt 2) at -8, using a table of erfc with 40 digits: erfc(5.6568542494923802) =
+    # 1.2441921148543569e-15
     result = activate(np.array([-8.0], np.float32), "gelu")
     np.testing.assert_allclose(result, [-4 * 1.2441921148543569e-15], rtol=1e-6)
 

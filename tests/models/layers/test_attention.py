@@ -1,4 +1,4 @@
-"""Attention against ONNX Runtime's products and softmax, and its checks."""
+"""Attention, compared with ONNX Runtime's products and softmax, and its checks."""
 
 from __future__ import annotations
 

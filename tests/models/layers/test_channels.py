@@ -1,4 +1,4 @@
-"""Channels concatenated, selected and reordered."""
+"""Concatenated, selected and reordered channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions against ONNX Runtime, and the shapes that they give."""
+"""Convolutions, compared with ONNX Runtime, and their output shapes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_conv2d_of_any_geometry(groups, widths, depthwise, image, kernel, stride
     inputs, outputs = (1, 1) if depthwise else widths
     layer = Conv2d(
         "c", groups * inputs, groups * outputs, kernel, padding, 1, "identity", stride, dilation, groups
-    )  # a depthwise one has as many groups as channels
+    )  # a depthwise convolution has as many groups as channels
     x, bias = normal(1, 2, groups * inputs, *image), normal(2, groups * outputs)
     w = normal(3, groups * outputs, inputs, *kernel, scale=1 / math.sqrt(inputs * kernel[0] * kernel[1]))
     try:
         shape = layer.output_shape(x.shape[1:])
     except ModelError:
-        return  # the filters do not fit into the image
+        return  # the filters do not fit in the image
     attributes = {"strides": stride, "dilations": dilation, "pads": padding, "group": groups}
     expected = run_onnx("Conv", x, w, bias, **attributes)
     result = layer.run({"weight": w, "bias": bias}, x)

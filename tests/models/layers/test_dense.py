@@ -1,4 +1,4 @@
-"""Dense layers against ONNX Runtime."""
+"""Dense layers, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two layers combined, and a scale and shift per channel."""
+"""Combinations of two layers, and a channel-wise scale and shift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of layer has all its pieces."""
+"""Every kind of layer has all the required functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisation against ONNX Runtime."""
+"""Normalisation, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

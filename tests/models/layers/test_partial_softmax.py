@@ -1,4 +1,4 @@
-"""Softmax over runs of channels and over rows, against ONNX Runtime."""
+"""Softmax over runs of channels and over rows, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class of each pixel against ONNX Runtime."""
+"""The class of each pixel, compared with ONNX Runtime."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Pooling of any geometry against ONNX Runtime."""
+"""Pooling of any geometry, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in another shape or order of axes."""
+"""Reshaping, and permuting axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm against ONNX Runtime."""
+"""Softmax and its logarithm, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

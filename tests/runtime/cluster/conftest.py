@@ -1,4 +1,4 @@
-"""A Ray cluster of nodes on this machine, for all tests of this folder; its workers import the stand-ins."""
+"""A local Ray cluster with several nodes, for all tests in this folder; its workers import the stand-ins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared_runs import STAND_INS
 VARIABLES = {
     "PYTHONPATH": os.pathsep.join(filter(None, [str(STAND_INS), os.environ.get("PYTHONPATH")])),
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the loopback address alone
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # use only the loopback address
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "4",
@@ -24,7 +24,7 @@ NODE = {"object_store_memory": 80 << 20, "include_dashboard": False}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head without CPUs, and two nodes with two each; this process is connected to it."""
+    """Start a head without CPUs and two nodes with two CPUs each, and connect this process."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in VARIABLES.items():
             patch.setenv(name, value)

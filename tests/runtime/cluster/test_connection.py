@@ -1,4 +1,4 @@
-"""A connection to a cluster: what is told when there is none."""
+"""Connecting to a cluster, and the messages if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray, the package: what is told where it is missing."""
+"""The package Ray, and the messages if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches over Ray's actors on two nodes: what they answer, and what happens when workers, nodes or inputs fail."""
+"""Batches on Ray actors on two nodes: results, and failures of workers, nodes and inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ModuleNotFoundError: No module named 'trninfer'"""
 
 
 def parent(process: int) -> int:
-    """The process that started one."""
+    """Return the parent process."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -121,7 +121,7 @@ def test_a_cluster_without_room_is_told(shared, monkeypatch) -> None:
         assert first.info == second.info
         monkeypatch.setattr("trninfer.runtime.workers.shared_session.START_SECONDS", 1.0)
         with pytest.raises(WorkerDied, match="the cluster has no free resources"), shared(workers=1, backend="neuron"):
-            pass  # of the cluster's two cores none is left
+            pass  # both cores of the cluster are in use
 
 
 @pytest.mark.parametrize(

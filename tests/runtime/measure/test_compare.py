@@ -1,4 +1,4 @@
-"""The chip beside the simulator, with backends that stand in for both."""
+"""Comparing the chip with the simulator, with stand-ins for both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[3] / "benchmarks" / "data" / "latency-kernels.csv"
 
 
 class Chip:
-    """Computes on the simulator; `disturb` changes what a kernel gives."""
+    """Computes on the simulator; `disturb` modifies the outputs of kernels."""
 
     info = BackendInfo("neuron", "trn2", "measured", "measured, host round trip")
 
@@ -58,7 +58,7 @@ X = np.random.default_rng(1).standard_normal((20, 6)).astype(np.float32)
 def test_equal_backends_agree_and_times_stand_side_by_side(model) -> None:
     comparison = compare_backends(model, X, Chip(), Simulator(), batch_size=8)
     assert comparison.passed
-    # batches of 8, 8 and 4: the two of 8 are one row a step
+    # batches of 8, 8 and 4: the two of 8 share one row per step
     assert [(row.name, row.kernel, row.shapes[0]) for row in comparison.rows] == [
         ("dense.transpose", "transpose", (8, 6)),
         ("dense.matmul", "matmul_fully_optimized", (6, 8)),
@@ -116,7 +116,7 @@ def test_the_largest_error_of_equal_launches_counts(model) -> None:
     ("actual", "expected", "error"),
     [
         ([1.0, 2.0], [1.0, 2.5], 0.5 / 2.5),
-        ([0.0], [0.25], 0.25),  # small outputs are judged as if of magnitude 1
+        ([0.0], [0.25], 0.25),  # small outputs are compared as if their magnitude were 1
         ([np.inf, 1.0], [np.inf, 1.0], 0.0),
         ([np.nan, 1.0], [np.nan, 1.0], 0.0),
         ([np.nan], [1.0], np.inf),

@@ -1,4 +1,4 @@
-"""Convolutions in float8_e4m3 by themselves: their reference is their kernel's, and planes are contracted in twos."""
+"""Separate convolutions in float8_e4m3: their reference is their kernel's, and planes are contracted in pairs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_tiles_are_contracted_in_twos_then_taps(cin: int, k: int, planes: int, m
     monkeypatch.setattr("trninfer.kernels.convolution.sums.doubled", counted)
     case = float8_case("conv2d", shape_of(cin=cin, cout=64, h=8, w=8, k=k))
     run_kernel("conv2d", case, SimulatedBackend("trn2"), EIGHT_BITS)
-    assert calls and len(calls) % (2 * planes) == 0 and min(calls) > 0  # the last piece may be cut in two
+    assert calls and len(calls) % (2 * planes) == 0 and min(calls) > 0  # the last piece may be split in two
 
 
 def test_a_wrong_plane_or_scale_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Single kernels, timed and checked: every case's reference is its kernel's."""
+"""Single kernels, timed and checked: the reference of each case is that of its kernel."""
 
 import pytest
 from trninfer.runtime.measure.kernel_bench import run_kernel, time_kernel

@@ -1,4 +1,4 @@
-"""Kernels at a shape: what is understood, and what is refused."""
+"""Kernels at a given shape: valid and invalid descriptions."""
 
 import pytest
 from trninfer.runtime.measure.kernel_cases import ShapeError, kernel_case

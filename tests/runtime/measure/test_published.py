@@ -1,4 +1,4 @@
-"""Published kernels: where their sources are, and predictions of a source as it is found in a checkout."""
+"""Published kernels: the locations of their sources, and predictions from a checkout."""
 
 import hashlib
 import sys
@@ -22,7 +22,7 @@ from trninfer.runtime.measure.published import (
 from trninfer.runtime.measure.suites import THEIRS, load_suite, run_suite, suite_names
 from trninfer.simulator import TensorSpec, run
 
-# In the dialect of the courses: instructions return tiles.
+# In the dialect of the courses, instructions return tiles.
 SOURCE = """\
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
@@ -44,7 +44,7 @@ def added(a, b):
 
 @pytest.fixture
 def kernel(tmp_path) -> PublishedKernel:
-    """A kernel whose source is in a checkout below tmp_path."""
+    """Return a kernel whose source is in a checkout below tmp_path."""
     made = replace(
         published_kernels()[0],
         repository="someone/homework",

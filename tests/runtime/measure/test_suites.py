@@ -1,4 +1,4 @@
-"""The published suites: what is in them, and that our kernels run on their cases."""
+"""The published suites: their contents, and that our kernels run on their cases."""
 
 import pytest
 from trninfer import simulator

@@ -1,4 +1,4 @@
-"""Opening the chip's backend: which way it takes, what it sets before, and what is told where something is missing."""
+"""Opening the chip's backend: the choice of the way, the environment it sets, and the messages about missing parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trninfer.runtime.neuron import environment
 
 @pytest.fixture(params=[environment.TORCHNEURON, environment.NRT])
 def machine(request, monkeypatch, tmp_path) -> pytest.MonkeyPatch:
-    """A machine on which everything is there, for either way."""
+    """Simulate a machine with everything that either way requires."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", request.param)
 
 
@@ -28,12 +28,12 @@ def torch_machine(monkeypatch, tmp_path) -> pytest.MonkeyPatch:
 
 def test_opening_prepares_the_environment(machine, tmp_path) -> None:
     backend = neuron.open_neuron_backend(warn=pytest.fail)
-    assert backend.info.target == "trn2"  # of the instance that neuron-ls tells
+    assert backend.info.target == "trn2"  # the target of the instance that neuron-ls reports
     assert os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn2"
     assert os.environ["NEURON_RT_NUM_CORES"] == "1" and os.environ["NEURON_LOGICAL_NC_CONFIG"] == "1"
     launch = backend.launch(kernels.transpose, np.ones((30, 40), np.float32))
     assert (tmp_path / "cache" / "locks").is_dir()
-    assert launch.time.hbm_bytes == 2 * 30 * 40 * 4  # counted by the simulator: read once, written once
+    assert launch.time.hbm_bytes == 2 * 30 * 40 * 4  # counted by the simulator: each is read or written once
 
 
 def test_versions_that_trninfer_was_not_written_for_are_a_warning(torch_machine) -> None:

@@ -1,4 +1,4 @@
-"""Compiling without executing, by stand-ins for the internal modules of AWS's nki, with AWS's estimate and BIRSim."""
+"""Compiling without executing, with stand-ins for the internal modules of AWS's nki, with AWS's estimate and BIRSim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: whole entries or none, whatever happens."""
+"""The cache of compiled kernels contains complete entries or none."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_failed_write_leaves_nothing(cache, warnings, tmp_path) -> None:
         assert slot.store(fill_the_disk) is None
     assert warnings == [f"compiled kernels are not cached: {tmp_path / 'cache'}: No space left on device"]
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["locks"]
-    with cache.hold(MATERIAL) as slot:  # it is told once, and nothing is tried again
+    with cache.hold(MATERIAL) as slot:  # reported once, and never retried
         assert slot.find() is None and slot.store(write) is None
     assert len(warnings) == 1
 

@@ -1,4 +1,4 @@
-"""Kernels compiled for a chip that is not here: NEFFs by a stand-in for AWS's nki, answers by the simulator."""
+"""Kernels compiled without a chip: a stand-in for AWS's nki compiles NEFFs, and the simulator computes answers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_what_is_launched_is_compiled_once_and_computed_here(backend: CompileOnl
     )  # fmt: skip
     assert os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn3"
     for _ in range(2):
-        backend.prepare(kernels.transpose, X)  # begins before its turn, once
+        backend.prepare(kernels.transpose, X)  # begins early, and only once
     with pytest.raises(KernelError):
         backend.launch(kernels.transpose, X[:, :, None])
-    backend.prepare(kernels.bias_activation, X, X[:1], activation="clip", parameters=[1.0])  # which `launch` refuses
+    backend.prepare(kernels.bias_activation, X, X[:1], activation="clip", parameters=[1.0])  # rejected by `launch`
     launch = backend.launch(kernels.transpose, X)
     np.testing.assert_array_equal(launch.outputs[0], X.T)
     simulated = SimulatedBackend("trn3")

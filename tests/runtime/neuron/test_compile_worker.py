@@ -37,7 +37,7 @@ def test_operands_are_zeros_of_any_dtype(name: str, dtype: type) -> None:
 def test_a_kernel_is_compiled_where_its_neff_is_there(
     fault: str, status: int, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its execution may fail: no core may be free beside the one in use."""
+    """Its execution may fail, for example because the only core is in use."""
     forget_variables(monkeypatch)
     use_packages(monkeypatch, environment.NRT)
     prepare_environment("trn2", True, os.environ)

@@ -1,4 +1,5 @@
-"""Common part of the ways to the chip: compiled, cached and timed once, on a way that computes on the simulator."""
+"""The shared part of both ways to the chip: compiling, caching and timing once, tested with a way that computes on the
+simulator."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 class Way(CompiledKernels):
-    """Compiles to a file with the job's label; a call takes 1, 2, 3, ... us. `fault` is raised at a step."""
+    """Compiles to a file with the job's label; calls take 1, 2, 3, ... us. `fault` is raised at a given step."""
 
     way = "test"
 
@@ -96,7 +97,7 @@ def test_a_kernel_is_compiled_and_timed_once_for_its_shapes_and_arguments(option
     way = Way(options())
     for _ in range(2):
         np.testing.assert_array_equal(way.launch(kernels.transpose, X).outputs[0], X.T)
-    assert way.steps == ["compile", "load", "call", "call", "call", "call"]  # a launch, two timed, a launch
+    assert way.steps == ["compile", "load", "call", "call", "call", "call"]  # one launch, two timed calls, one launch
     way.launch(kernels.transpose, X.T.copy())
     way.launch(kernels.bias_activation, X, X[:1], activation="relu")
     way.launch(kernels.bias_activation, X, X[:1], activation="gelu")
@@ -128,14 +129,14 @@ def test_what_cannot_be_loaded_is_compiled_anew(options, notes: list[str]) -> No
     lost = Way(options(), **{"load cached": RuntimeError("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity")})
     with pytest.raises(DeviceLost, match="NRT_EXEC_HW_ERR_NC_UE"):
         lost.launch(kernels.transpose, X)
-    Way(options()).launch(kernels.transpose, X)  # which a lost chip says nothing about
+    Way(options()).launch(kernels.transpose, X)  # a lost chip does not affect it
 
 
 @pytest.mark.parametrize(("warmup", "iterations", "calls", "median"), [(0, 1, 2, 2.0), (1, 3, 4, 3.0), (3, 4, 7, 5.5)])
 def test_times_are_of_the_calls_after_the_warm_up(
     options, warmup: int, iterations: int, calls: int, median: float
 ) -> None:
-    """The first call, whose outputs are returned, is the first of the warm-up."""
+    """The first call, whose outputs are returned, is the first warm-up call."""
     way = Way(options(warmup=warmup, iterations=iterations))
     time = way.launch(kernels.transpose, X).time
     assert way.steps.count("call") == calls
@@ -217,7 +218,7 @@ def test_a_kernel_is_walked_for_its_results_and_its_counts() -> None:
     ("way", "hows"), [("torchneuron", ["alone", "front end of NKI 0.6"]), ("nki.runtime", ["front end of NKI 0.6"])]
 )
 def test_a_refused_kernel_is_compiled_in_other_ways(way: str, hows: list[str], options, monkeypatch) -> None:
-    """To learn what refuses it: here the front end of NKI 0.6 does not, and what else there is does."""
+    """To find out what rejects it: here, everything except the front end of NKI 0.6 does."""
     program = (
         "import os, pathlib, sys\n"
         "if os.environ.get('NKI_COMPILER_FRONTEND') != 'custom': sys.exit('error: [NCC_X] no')\n"

@@ -1,4 +1,4 @@
-"""A process that keeps tensors: its messages, its end, and what arrays on it are then."""
+"""A process that keeps tensors: its messages, its end, and the arrays on it afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Device]:
-    """A process for tests that leave it as it was."""
+    """Share a process among tests that leave it unchanged."""
     opened = tensor_device(STAND_IN="here")
     yield opened
     opened.close()
@@ -113,7 +113,7 @@ def test_what_an_ended_process_held_is_gone(device: Device) -> None:
     assert not held.is_there and not device.holds(first)
     with pytest.raises(DeviceLost, match="a result was on a NeuronCore whose process has ended"):
         np.asarray(held)
-    assert device.start() == first + 1  # a new one, in which nothing is freed that is not its own
+    assert device.start() == first + 1  # a new process, which frees only its own tensors
     device.put(X)
     device.free(held.tensor, first)
     assert device.ask("seen")["seen"] == ["put"] and not held.is_there
@@ -154,10 +154,10 @@ def test_the_commands_of_both_ways() -> None:
 
 
 def test_compilers_run_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intermediate files of neuronx-cc do not end up where the user is."""
+    """Intermediate files of neuronx-cc are not written to the current folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     device = Device([sys.executable, "-c", "import os; open('left', 'w'); os._exit(3)"], "a library")
-    assert not list(tmp_path.iterdir())  # made when the process starts
+    assert not list(tmp_path.iterdir())  # created when the process starts
     with pytest.raises(DeviceLost):
         device.hello()
     (folder,) = tmp_path.iterdir()

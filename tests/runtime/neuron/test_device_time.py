@@ -1,4 +1,4 @@
-"""Profiles of the device, by a stand-in for neuron-explorer."""
+"""Profiles of the device, with a stand-in for neuron-explorer."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_no_tool(neff: Path, monkeypatch) -> None:
 
 
 def test_the_neff_of_a_trace_has_its_number(tmp_path: Path) -> None:
-    """Cached NEFFs of other kernels are in the same folder, and larger ones among them."""
+    """The same folder contains cached NEFFs of other kernels, some of them larger."""
     with pytest.raises(DeviceTimingError, match="wrote 0 NTFFs"):
         find_profile(tmp_path)
     (tmp_path / "session").mkdir()

@@ -1,4 +1,4 @@
-"""What is found of AWS Neuron, from made-up installations."""
+"""Detecting AWS Neuron in simulated installations."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ PLACEHOLDER = "WRONG PACKAGE. Please install the package from Neuron Repository 
 
 
 def install(folder: Path, name: str, version: str, description: str = "A real package.") -> None:
-    """A distribution's metadata, and a module that must not be imported."""
+    """Install a distribution's metadata, and a module that must not be imported."""
     information = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     information.mkdir()
     (information / "METADATA").write_text(
@@ -68,7 +68,8 @@ def test_versions_that_will_do(site: Path) -> None:
     install(site, "neuronx-cc", "2.27.8089.0+8ab9f450")
     install(site, "torch-neuronx", "2.9.0.2.15.32035")
     assert states() == {"nki": "ready", "neuronx-cc": "older", "torch-neuronx": "too old"}
-    assert environment.find_way() == environment.Way("nki.runtime", ())  # the other product of that name is none
+    # the other product with that name does not count
+    assert environment.find_way() == environment.Way("nki.runtime", ())
 
 
 def test_versions_of_a_real_machine_are_used_and_told(site: Path) -> None:
@@ -81,7 +82,7 @@ def test_versions_of_a_real_machine_are_used_and_told(site: Path) -> None:
 
 
 def test_the_bounds_of_the_extras_admit_real_versions_and_no_placeholder() -> None:
-    """As pip reads them: a development version is admitted where a bound names one."""
+    """They are read as by pip: a development version is allowed if a bound names one."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     found = {}

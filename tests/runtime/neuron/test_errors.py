@@ -1,4 +1,4 @@
-"""Which line of a long message a user gets."""
+"""The line of a long message that is shown to the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to a process that compiles, and which arguments AWS's packages would take for others."""
+"""The job for a compiling process, and arguments that AWS's packages would misinterpret."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_arguments_that_are_fine() -> None:
         ([1], "contains a list; only numbers, strings, tuples"),
         ({"a": 1}, "contains a dict"),
         (np.int64(1), "contains a int64, which would be treated as a tensor"),
-        (np.float64(1), "which would be treated as a tensor"),  # a float too
+        (np.float64(1), "which would be treated as a tensor"),  # also a float
         (np.zeros(3), "contains a ndarray, which would be treated as a tensor"),
         (LikeATensor((1,), "float32"), "contains a LikeATensor, which would be treated as a tensor"),
         (Loose("a"), "contains a Loose, which is not frozen"),

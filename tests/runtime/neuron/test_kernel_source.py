@@ -1,4 +1,4 @@
-"""A kernel's name, module and digest, found by its identity."""
+"""A kernel's name, module and digest, determined by its identity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERNELS = Path(kernels.__file__).parent
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module of the user's with a kernel that is also known by another name."""
+    """Import a user's module with a kernel that has a second name."""
     module = ModuleType("users_kernels")
     module.__file__ = str(tmp_path / "users_kernels.py")
     (tmp_path / "users_kernels.py").write_text("def mine(): ...\n")
@@ -31,7 +31,8 @@ def test_a_kernel_of_ours_keeps_its_name_where_others_import_it(own: ModuleType)
     source = find_source(kernels.transpose)
     assert (source.name, source.module) == ("transpose", "trninfer.kernels.transpose")
     assert source.file == str(KERNELS / "transpose.py")
-    assert source.digest == kernels_digest() == find_source(kernels.argmax).digest  # kernels call each other
+    # kernels call each other, so all sources are included
+    assert source.digest == kernels_digest() == find_source(kernels.argmax).digest
 
 
 def test_the_digest_of_a_users_kernel_covers_its_file_and_all_of_ours(own: ModuleType) -> None:

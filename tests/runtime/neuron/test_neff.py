@@ -1,4 +1,4 @@
-"""A NEFF from a process of its own: what it leaves, what it says where it fails, and what is told of a NEFF."""
+"""Compiling a NEFF in a separate process: its files, its errors, and the NEFF's metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEGIN = (
 
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Compile by a program that stands in for the compiler's process."""
+    """Compile with a stand-in for the compiler's process."""
 
     def compile_by(program: str, limit: float = 60.0, **variables: str) -> CompiledNeff:
         command = [sys.executable, "-S", "-E", "-c", BEGIN + program]

@@ -1,4 +1,4 @@
-"""The second way to the chip, by a stand-in for AWS's nki that checks every call."""
+"""The second way to the chip, with a stand-in for AWS's nki that checks every call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Processes that are started find the stand-ins, and there is a Neuron device."""
+    """Make child processes find the stand-ins, and simulate a Neuron device."""
     forget_variables(monkeypatch)
     use_packages(monkeypatch, environment.NRT)
     prepare_environment("trn2", True, os.environ)
@@ -44,7 +44,7 @@ def notes() -> list[str]:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that tests share, since each compilation takes a process."""
+    """Return a cache that tests share, since each compilation requires a process."""
     return tmp_path_factory.mktemp("compiled")
 
 
@@ -73,7 +73,7 @@ def test_results_stay_on_the_device_and_are_operands_as_they_are(chip, notes, co
     backend = make(notes, compiled)
     first = backend.launch(kernels.transpose, matrix(5, 7)).outputs[0]
     assert isinstance(first, DeviceArray) and (first.shape, first.dtype, len(first)) == ((7, 5), np.float32, 7)
-    again = backend.launch(kernels.transpose, matrix(5, 7) + 1).outputs[0]  # into memory of its own
+    again = backend.launch(kernels.transpose, matrix(5, 7) + 1).outputs[0]  # uses separate memory
     back = backend.launch(kernels.transpose, first).outputs[0]
     np.testing.assert_array_equal(np.asarray(back), matrix(5, 7))
     np.testing.assert_array_equal(np.asarray(again), (matrix(5, 7) + 1).T)
@@ -106,7 +106,7 @@ def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, 
     model = residual_network(32, 8)
     x = np.random.default_rng(5).standard_normal((6, 3, 32, 32)).astype(np.float32)
     golden = run_network(model.network, model.tensors, x).probabilities
-    for _ in range(2):  # the second time from the cache
+    for _ in range(2):  # the second run uses the cache
         backend = make(notes, tmp_path, warmup=0, iterations=1)
         session = Session(model, backend, "float32", 2, LaunchOptions(instructions=instructions))
         np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
@@ -115,7 +115,7 @@ def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, 
         asked.clear()
         np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
         written = [size for operation, size in asked if operation in ("put", "write")]
-        filled = 2 * x[:2].nbytes  # four pictures, with zeros around, as the plan may want them
+        filled = 2 * x[:2].nbytes  # four pictures with zeros around them, as the plan may require
         launches = 3  # of two pictures
         assert len(written) == launches and all(filled / 2 <= size < 1.5 * filled for size in written), "nothing else"
         assert sum(operation == "read" for operation, _ in asked) == launches * 2  # scores and classes
@@ -124,7 +124,7 @@ def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, 
 @pytest.mark.parametrize("told", ["dtypes", "void"])
 @pytest.mark.parametrize("launches", ["network", "layer"])
 def test_tensors_have_the_shape_and_dtype_that_the_model_tells(chip, notes, compiled, told, launches) -> None:
-    """As nrtpy checks them, and in whatever words; an asynchronous queue of the user's is not for this process."""
+    """With nrtpy's rules, whatever the wording; the process ignores the user's asynchronous queue."""
     chip.setenv("STAND_IN_NRT", told)
     chip.setenv("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "8")
     model = load_model("digits-ffnn")
@@ -148,7 +148,7 @@ def test_times_on_the_device(chip, notes, compiled) -> None:
 
 @pytest.fixture
 def explorer(chip) -> None:
-    """neuron-explorer is there."""
+    """Simulate an installed neuron-explorer."""
     use_tools(chip)
 
 
@@ -199,7 +199,8 @@ def test_a_mean_is_told_as_one(chip, notes, compiled) -> None:
 )
 def test_a_fault_at_each_step_is_one_line(chip, notes, compiled, tmp_path, fault, kind, status, told) -> None:
     chip.setenv("STAND_IN_NRT", fault)
-    folder = tmp_path if fault in ("load", "sizes", "type") else compiled  # what cannot be loaded leaves the cache
+    # a file that cannot be loaded is removed from the cache
+    folder = tmp_path if fault in ("load", "sizes", "type") else compiled
     with pytest.raises(kind, match=told) as caught:
         np.asarray(make(notes, folder).launch(kernels.transpose, matrix(5, 7)).outputs[0])
     assert exit_status(caught.value) == status and "\n" not in str(caught.value)

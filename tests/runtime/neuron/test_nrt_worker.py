@@ -1,4 +1,4 @@
-"""The program that runs NEFFs, in this process: its messages, tensors and views, on a stand-in for nki.runtime."""
+"""The program that runs NEFFs, run in this process: its messages, tensors and views, on a stand-in for nki.runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class Tensor:
-    """A tensor of nki.runtime; `made` are those there are."""
+    """A tensor of nki.runtime; `made` lists the existing ones."""
 
     made: list[Tensor] = []  # noqa: RUF012
 
@@ -44,7 +44,7 @@ def info(shape: tuple[int, ...], itemsize: int, **more: Any) -> SimpleNamespace:
 
 
 class Doubling:
-    """A model that doubles `x`, whose result it tells as bytes of another shape."""
+    """A model that doubles `x`, and declares its result as bytes of a different shape."""
 
     input_tensors_info = {"x": info((2, 3), 4, dtype="float32")}  # noqa: RUF012
     output_tensors_info = {"y": info((6,), 4, dtype="|V4"), "z": info((1,), 2, dtype="bfloat16")}  # noqa: RUF012
@@ -75,7 +75,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def asked(*messages: tuple[dict[str, Any], bytes]) -> list[tuple[dict[str, Any], bytes]]:
-    """The answers to messages, each with the bytes that follow it."""
+    """Return the answers to messages, each with the bytes that follow it."""
     requests, answers = io.BytesIO(), io.BytesIO()
     for fields, data in messages:
         requests.write(json.dumps({**fields, "bytes": len(data)}).encode() + b"\n" + data)
@@ -115,7 +115,7 @@ def test_a_model_is_loaded_and_run_on_tensors_that_stay() -> None:
     assert len(ran["us"]) == 3 and len(again["us"]) == 1 and all(us >= 0 for us in ran["us"])
     np.testing.assert_array_equal(np.frombuffer(values, np.float32), 2 * X)
     np.testing.assert_array_equal(np.frombuffer(more, np.float32), 2 * (X + 1))
-    assert [tensor.shape for tensor in Tensor.made] == [(6,), (6,), (2, 3), (6,)]  # a view of each for both runs
+    assert [tensor.shape for tensor in Tensor.made] == [(6,), (6,), (2, 3), (6,)]  # one view for each of the two runs
 
 
 def test_times_on_the_device_are_microseconds() -> None:
@@ -159,7 +159,7 @@ def test_a_tensor_that_is_freed_takes_its_views_along() -> None:
     core.run(1, {"x": 2}, {"y": 3})
     assert core._views.keys() == {2, 3}
     core.free(2)
-    core.free(2)  # as a finalizer may
+    core.free(2)  # as in a finalizer
     assert core._views.keys() == {3} and list(core._tensors) == [3]
 
 
@@ -174,4 +174,4 @@ def test_dtypes_that_a_model_tells() -> None:
     assert stated_type(info((2, 3), 4, dtype=np.float32)) == np.float32
     assert stated_type(info((2, 3), 2, dtype="bfloat16")) == BFLOAT16
     for none in (info((2, 3), 4), info((2, 3), 4, dtype="float16"), info((2, 3), 4, dtype="float24")):
-        assert stated_type(none) is None  # nothing, another size, no dtype
+        assert stated_type(none) is None  # nothing, a different size, or no dtype

@@ -1,4 +1,4 @@
-"""Operands on a NeuronCore: uploaded once where nobody may write to them, and gone with the process that held them."""
+"""Operands on a NeuronCore: read-only ones are uploaded once, and are lost with the process that held them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trninfer.runtime.simulated import SimulatedBackend
 
 
 class Way(OnDevice):
-    """Computes on the simulator with operands and results that a process keeps."""
+    """Computes on the simulator; a process keeps the operands and results."""
 
     way = "test"
     error: Exception | None = None
@@ -63,7 +63,7 @@ def way(monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
 
 
 def seen(way: Way) -> list[str]:
-    """The messages since the last call of this."""
+    """Return the messages since the last call."""
     found = way._device.ask("seen")["seen"]
     last = max((place for place, operation in enumerate(found) if operation == "seen"), default=-1)
     return [operation for operation in found[last + 1 :] if operation != "free"]
@@ -80,7 +80,7 @@ def test_what_nobody_writes_to_is_uploaded_once_and_the_rest_has_a_place(way: Wa
     for number, expected in enumerate((["put", "put", *run, "write", *run], ["write", *run], ["write", *run])):
         x = matrix(4, 6) + number
         (out,) = way.launch(kernels.bias_activation, x, bias, activation="relu").outputs
-        assert seen(way) == expected  # the first launch is timed, too
+        assert seen(way) == expected  # the first launch is also timed
         np.testing.assert_array_equal(np.asarray(out), np.maximum(x + bias, 0))
         seen(way)
     assert way.compiled == 1

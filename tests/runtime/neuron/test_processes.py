@@ -1,4 +1,4 @@
-"""Processes with a limit, and what they start."""
+"""Processes with limits, and their children."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_running(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """True if a process ends within some seconds."""
+    """Return True if a process ends within a few seconds."""
     deadline = time.monotonic() + 5
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.01)

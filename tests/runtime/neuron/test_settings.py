@@ -1,4 +1,4 @@
-"""Settings that compiled kernels depend on, and the folder in which TorchNeuron keeps them."""
+"""The settings on which compiled kernels depend, and TorchNeuron's cache folder for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine tells about its NeuronCores, by a stand-in for neuron-ls."""
+"""The machine's NeuronCores, with a stand-in for neuron-ls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def neuron_ls(monkeypatch) -> None:
 
 @pytest.fixture
 def bare(monkeypatch, tmp_path) -> None:
-    """A machine without any of it."""
+    """Simulate a machine without any of it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(neuron_system, "TOOLS_FOLDER", tmp_path)
     monkeypatch.setattr(neuron_system, "LIBRARY_FOLDER", tmp_path)
@@ -57,7 +57,7 @@ def test_targets_of_instances(monkeypatch, instance, target) -> None:
 
 
 def test_cores_are_counted_as_physical_ones(neuron_ls) -> None:
-    assert visible_cores() == tuple(range(16))  # two devices of four logical cores of two
+    assert visible_cores() == tuple(range(16))  # two devices with four logical cores of two NeuronCores
     assert visible_cores(2) == tuple(range(8))  # ids count the cores of the process
     assert pick_cores(8, 2) == tuple(range(8))
     with pytest.raises(BackendUnavailable, match=r"^9 NeuronCores were requested, but only 8 are visible"):
@@ -108,7 +108,7 @@ def test_packages_of_the_system(bare, monkeypatch, tmp_path, manager, format_opt
             'printf "aws-neuronx-tools 2.33.38.0\\naws-neuronx-dkms\\n";; esac\n'
         )
         (tmp_path / name).chmod(0o755)
-    assert system_packages() == ("aws-neuronx-tools 2.33.38.0",)  # the other is known, and not installed
+    assert system_packages() == ("aws-neuronx-tools 2.33.38.0",)  # the other package is known but not installed
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_cores_that_cannot_be_read(text) -> None:
 
 
 def test_environment_on_trn2() -> None:
-    variables = {"NKI_SIMULATOR": "1"}  # with which AWS's nki would run kernels on its simulator
+    variables = {"NKI_SIMULATOR": "1"}  # AWS's nki would then run kernels on its simulator
     prepare_environment("trn2", True, variables)
     assert variables == {
         "NEURON_RT_STOCHASTIC_ROUNDING_EN": "0",

@@ -1,4 +1,4 @@
-"""The first way to the chip, by stand-ins for torch, torch_neuronx and nki that check every call."""
+"""The first way to the chip, with stand-ins for torch, torch_neuronx and nki that check every call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
 
 
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The messages to the process, each with the bytes that go along, as they are sent."""
+    """Record the messages to the process, each with the bytes that accompany it."""
     asked: list[tuple[str, int]] = []
     ask = Device.ask
 
@@ -114,7 +114,7 @@ def test_a_network_and_its_weights_stay_on_the_device(chip, notes, tmp_path, ins
     asked.clear()
     np.testing.assert_allclose(session.run(x).probabilities, golden, atol=1e-5)
     written = [size for operation, size in asked if operation in ("put", "write")]
-    filled = 2 * x[:2].nbytes  # four pictures, with zeros around, as the plan may want them
+    filled = 2 * x[:2].nbytes  # four pictures with zeros around them, as the plan may require
     launches = 3  # of two pictures
     assert len(written) == launches and all(filled / 2 <= size < 1.5 * filled for size in written), "nothing else"
     assert sum(operation == "read" for operation, _ in asked) == launches * 2  # scores and classes
@@ -149,7 +149,7 @@ def test_the_clock_runs_until_the_device_is_idle(chip, notes) -> None:
 def test_times_on_the_device(chip, notes, tmp_path) -> None:
     use_tools(chip)
     timed = make(notes, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
-    assert (timed.device_us, timed.device_us_p99) == (pytest.approx(17.0), None)  # as the profile says
+    assert (timed.device_us, timed.device_us_p99) == (pytest.approx(17.0), None)  # from the profile
     assert timed.device_by == "torch.profiler"
     chip.setenv("STAND_IN_PROFILER", "refuse")
     timed = make(notes, tmp_path, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
@@ -184,7 +184,7 @@ def test_what_is_gone_is_freed(chip, notes) -> None:
     for _ in range(3):
         backend.launch(kernels.transpose, matrix(5, 7))
         gc.collect()
-    assert sent.count("run") - sent.count("free") == 1 and sent.count("put") == 1  # the last result is there yet
+    assert sent.count("run") - sent.count("free") == 1 and sent.count("put") == 1  # only the last result still exists
 
 
 def test_a_second_process_says_that_torchneuron_has_it(chip, notes, tmp_path) -> None:
@@ -195,7 +195,7 @@ def test_a_second_process_says_that_torchneuron_has_it(chip, notes, tmp_path) ->
     assert any("has been compiled before; TorchNeuron may take it" in note for note in notes)
     assert not any("not cached" in note for note in notes)
     (folder,) = (tmp_path / "torchneuron").iterdir()
-    assert len(list(folder.rglob("*.neff"))) == 1  # in a folder of these versions and settings
+    assert len(list(folder.rglob("*.neff"))) == 1  # in a folder for these versions and settings
     chip.setenv("NEURON_CC_FLAGS", "-O1")
     make(notes, tmp_path).launch(kernels.transpose, matrix(3, 4))
     assert len(list((tmp_path / "torchneuron").iterdir())) == 2
@@ -208,7 +208,7 @@ def test_folders_of_the_user_are_kept(chip, notes, tmp_path) -> None:
 
 
 def test_arguments_with_the_same_hash_are_two_kernels(chip, notes) -> None:
-    """hash(-1.0) == hash(-2.0): a key of hashes would take the second for the first."""
+    """hash(-1.0) == hash(-2.0): with a key of hashes, the second would be mistaken for the first."""
     backend = make(notes)
     x = np.full((1, 8), -5, np.float32)
     for lowest in (-1.0, -2.0, -1.0):

@@ -1,6 +1,7 @@
 """The process on the NeuronCore with the real PyTorch, whose device `neuron` is a stand-in in Python.
 
-What torch_site pretends is here PyTorch's own: tensors from buffers, copies to and from the device, views, dtypes.
+Parts simulated in torch_site are PyTorch's own here: tensors from buffers, copies to and from the device, views,
+dtypes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def test_a_kernel_in_each_dtype(backend, dtype) -> None:
     np.testing.assert_array_equal(np.asarray(result), a.T)
     viewed = backend.launch(kernels.transpose, result.reshape((5, 7))).outputs[0]
     np.testing.assert_array_equal(np.asarray(viewed), a.T.reshape(5, 7).T)
-    written = backend.launch(kernels.transpose, a + dtype(1)).outputs[0]  # into the tensor of the first
+    written = backend.launch(kernels.transpose, a + dtype(1)).outputs[0]  # into the first tensor
     np.testing.assert_array_equal(np.asarray(written), (a + dtype(1)).T)
 
 

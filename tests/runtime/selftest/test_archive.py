@@ -49,7 +49,7 @@ def test_kernels_are_predicted_again_beside_what_the_archive_has(tmp_path: Path)
 
 def test_one_run_is_a_document_of_its_own_and_other_shapes_are_left_out(tmp_path: Path) -> None:
     run = run_of(ESTIMATED, MEASURED)
-    run["kernels"][0]["shapes"] = [[1, 2]]  # of an earlier version
+    run["kernels"][0]["shapes"] = [[1, 2]]  # from an earlier version
     (found,) = compare_archive(write_archive(tmp_path / "a.zip", run))
     assert isinstance(found, ComparedKernel) and found.kernel == "argmax"
 

@@ -18,7 +18,7 @@ KERNELS = set(kernels.__all__) - {"kernel", "use_nki"}
 
 
 def test_every_kernel_is_checked_at_each_size() -> None:
-    """Of those that run in any dtype: 8 bits are refused."""
+    """Kernels that run in any dtype; 8 bits are rejected."""
     checked = KERNELS - {"fused_conv2d_float8"}
     for size in SIZES:
         assert {check.kernel for check in checks(DTYPES["float32"]) if check.size == size} == checked
@@ -32,7 +32,7 @@ def test_every_body_of_an_operation_is_checked() -> None:
         if check.kernel == "run_network"
         for operation in check.parameters["program"].operations
     }
-    # Packed rows are decisions about whole networks; resident values time others.
+    # Packed rows depend on decisions about whole networks; resident values time other operations.
     assert {kind.__name__ for kind in set(BODIES) - bodies} == {"RowFoldPool", "Placeholder"}
 
 
@@ -43,7 +43,7 @@ def test_what_failed_on_a_chip_comes_first() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_every_operand_of_a_check_is_read(dtype: str) -> None:
-    """The compiler drops an operand that no instruction reads, and then the launch has one too many."""
+    """The compiler drops an operand that no instruction reads, so the launch would have one too many."""
     for check in checks(DTYPES[dtype]):
         specs = [TensorSpec(array.shape, array.dtype.name) for array in check.arrays]
         named = {name: TensorSpec(array.shape, array.dtype.name) for name, array in check.named.items()}

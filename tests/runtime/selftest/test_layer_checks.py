@@ -1,4 +1,4 @@
-"""Layers of the self-test: every kind that is a launch of its own, at a small and an odd size."""
+"""Layers of the self-test: every kind that can be launched separately, at a small and an odd size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trninfer.models import layers
 from trninfer.models.layers import LAYER_KINDS
 from trninfer.runtime.selftest.layer_checks import LayerCase, cases
 
-# Chains of single kernels, which the self-test checks as such, or no operation at all.
+# Chains of single kernels, which the self-test checks separately, or layers without an operation.
 ELSEWHERE = {"dense", "flatten"}
 SMALL, ODD = (list(cases(number)) for number in (0, 1))
 
@@ -36,7 +36,7 @@ def test_odd_sizes_are_beyond_the_partitions_and_no_multiple_of_them() -> None:
 
 
 def test_data_is_above_zero_where_the_reference_has_no_other_answer() -> None:
-    """The reference itself, on numbers of both signs, tells which layers need them."""
+    """The reference, evaluated on numbers of both signs, shows which layers need positive data."""
     random = np.random.default_rng(0)
     for case in SMALL:
         tensors = {name.split(".")[1]: np.ones(shape, np.float32) for name, shape in case.layer.tensor_shapes().items()}

@@ -1,4 +1,4 @@
-"""Running the checks: what is wrong is found, the others go on, and a chip that is lost for good ends it."""
+"""Running the checks: failures are detected, the other checks continue, and a lost chip ends the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trninfer.simulator.machine.errors import ReportedOnChipWarning
 
 
 class Spoiling:
-    """The simulator, which does `what` with the outputs of kernels whose name begins as told."""
+    """The simulator, with `what` applied to the outputs of kernels whose names begin with a prefix."""
 
     def __init__(self, name: str, what) -> None:
         self._backend = open_simulated_backend("trn2")
@@ -63,8 +63,8 @@ def test_the_simulator_passes(dtype: str, target: str) -> None:
         warnings.simplefilter("always")
         outcomes = list(check_kernels(backend, dtype, None))
     reported = {Path(each.filename).name for each in caught if each.category is ReportedOnChipWarning}
-    allowed = {"psum_sums.py", "rule_breakers.py"}  # which ask the chip
-    if target == "trn1":  # copies with a bias (issue 1296, of trn1), which NKI 0.7 no longer serves
+    allowed = {"psum_sums.py", "rule_breakers.py"}  # they ask the chip
+    if target == "trn1":  # copies with a bias (issue 1296, on trn1), which NKI 0.7 no longer supports
         allowed |= {"activation_functions.py", "normalization.py", "group_normalization.py"}
     assert reported <= allowed
     assert [outcome for outcome in outcomes if outcome.status != OK] == []
@@ -98,7 +98,7 @@ def test_a_chip_that_is_lost_again_and_again_is_lost_for_good(monkeypatch) -> No
     monkeypatch.setattr("trninfer.runtime.selftest.run.checks", lambda dtype: islice(checks(dtype), 5))
     monkeypatch.setattr("trninfer.runtime.selftest.run.Recovery.MAX_LOSSES", 2)
     found = check_kernels(Spoiling("psum_within", lose_each), "float32", None)
-    assert [outcome.status for outcome in found] == [OK, FAILED, OK, FAILED, OK]  # two losses, not in a row
+    assert [outcome.status for outcome in found] == [OK, FAILED, OK, FAILED, OK]  # two losses, not consecutive
     monkeypatch.setattr("trninfer.runtime.selftest.run.Recovery.MAX_LOSSES", 1)
     found = check_kernels(Spoiling("psum_within", lose_each), "float32", None)
     assert [next(found).status for _ in range(2)] == [OK, FAILED]
@@ -121,7 +121,7 @@ def test_a_bundled_network() -> None:
 def test_classes_whose_scores_are_near_each_other_may_be_either() -> None:
     scores = np.array([[0.5, 0.499, 0.001], [0.5, 0.499, 0.001], [0.1, 0.2, 0.7]])
     expected = np.array([0, 0, 2], np.int32)
-    found = np.array([1, 2, 3], np.int32)  # a near-tie; another class; none at all
+    found = np.array([1, 2, 3], np.int32)  # a near-tie, a different class, and none
     np.testing.assert_array_equal(_settled(found, expected, scores, 1e-2), [1, 0, 2])
     np.testing.assert_array_equal(_settled(found, expected, scores, 1e-4), expected)
 

@@ -1,4 +1,4 @@
-"""Workers of these tests import the stand-ins for backends."""
+"""Workers in these tests import the stand-ins for backends."""
 
 from __future__ import annotations
 

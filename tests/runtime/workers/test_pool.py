@@ -18,7 +18,7 @@ RULES = PoolRules(workers=1, max_batch=4, max_delay=0.05, timeout=5.0)
 
 
 class Echo:
-    """Answers with what it is sent, but for words that say otherwise."""
+    """Answers with its input, unless the input is a command."""
 
     def __init__(self, seen: list[list[Any]], hold: threading.Event | None = None) -> None:
         self._seen = seen
@@ -51,7 +51,7 @@ class Echo:
 
 
 class Notes:
-    """An observer that keeps everything."""
+    """An observer that records everything."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -76,7 +76,8 @@ def run(
     rules: PoolRules = RULES,
     start: Callable[[int], Any] | None = None,
 ) -> tuple[Any, list[list[Any]], Notes, list[Exception]]:
-    """What `work` returns with a pool that runs, the batches that its workers saw, the notes and the failures."""
+    """Return the result of `work` with a running pool, the batches its workers received, the notes, and the
+    failures."""
     seen: list[list[Any]] = []
     notes, failures = Notes(), []
 
@@ -112,7 +113,7 @@ def test_one_input_waits_for_others_only_so_long() -> None:
     waited, seen, _, _ = run(work)
     assert seen == [["alone"]] and RULES.max_delay <= waited < 5
     _, seen, _, _ = run(lambda pool: gathered(pool, 1, 2), PoolRules(1, 1, 30.0, 5.0))
-    assert seen == [[1], [2]]  # a full batch waits for nobody
+    assert seen == [[1], [2]]  # a full batch does not wait
 
 
 def test_what_cannot_be_used_has_its_error_and_the_others_their_results() -> None:
@@ -148,7 +149,7 @@ def test_what_nobody_waits_for_any_more_loses_its_place() -> None:
 
     async def work(pool: WorkerPool) -> Any:
         first = pool.submit("first")
-        await asyncio.sleep(0.1)  # a worker has it by now
+        await asyncio.sleep(0.1)  # a worker has received it by now
         gone, last = pool.submit("gone"), pool.submit("last")
         assert pool.waiting == 2
         gone.cancel()
@@ -191,7 +192,7 @@ def test_several_workers_share_the_work() -> None:
             await asyncio.sleep(0.001)
         both = [pool.submit(1), pool.submit(2)]
         await asyncio.sleep(0.2)
-        assert pool.waiting == 0 and not seen  # each is with a worker
+        assert pool.waiting == 0 and not seen  # each has been passed to a worker
         hold.set()
         return await asyncio.gather(*both)
 
@@ -314,7 +315,7 @@ def test_a_run_goes_on_with_the_worker_that_it_has(monkeypatch: pytest.MonkeyPat
     async def work(pool: WorkerPool) -> list[Any]:
         results = []
         while len(weak) < 6:
-            results += await asyncio.wait_for(gathered(pool, *range(4)), 60)  # it stopped for good
+            results += await asyncio.wait_for(gathered(pool, *range(4)), 60)  # the pool has stopped permanently
         return results
 
     results, _, _, failures = run(work, FOR_RUN, start)

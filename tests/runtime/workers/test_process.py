@@ -1,4 +1,4 @@
-"""A worker in a process of its own."""
+"""A worker in a separate process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_answers_as_a_session_does_and_fills_batches_up(feature_model: Path) 
             assert sum(time.latency_us for time in answer.times) == pytest.approx(padded.total_us)
         with pytest.raises(OverflowedError, match="not finite"):
             process.ask(np.full((1, 6), np.inf, np.float32))
-        assert process.ask(rows[:1]).size == 1  # an error of an input is none of the process
+        assert process.ask(rows[:1]).size == 1  # an error of one input does not affect the process
     finally:
         process.close()
 
@@ -64,7 +64,7 @@ def test_a_message_that_the_process_cannot_read_is_an_error_there(monkeypatch: p
     exec("class Message: pass", here.__dict__)
     monkeypatch.setitem(sys.modules, here.__name__, here)
     process = WorkerProcess(Worker)
-    guard = threading.Timer(30, process.kill)  # it waited forever
+    guard = threading.Timer(30, process.kill)  # it used to wait forever
     guard.start()
     try:
         with pytest.raises(WorkerFault, match="No module named 'a_module_of_this_process_alone'"):
@@ -77,7 +77,7 @@ def test_a_message_that_the_process_cannot_read_is_an_error_there(monkeypatch: p
 
 
 class Parent:
-    """A worker that starts a child process, which inherits its open files, and replies with the id of the child."""
+    """A worker that starts a child process, which inherits its open files, and replies with the child's ID."""
 
     def begin(self, setup: object) -> Reply:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -91,12 +91,12 @@ def test_a_message_to_a_killed_process_ends_although_its_children_live(monkeypat
     process = WorkerProcess(importlib.import_module("test_process").Parent)
     child = process.ask(None)
     process.kill()
-    guard = threading.Timer(30, os.kill, (child, signal.SIGKILL))  # the pipe was never read, nor closed
+    guard = threading.Timer(30, os.kill, (child, signal.SIGKILL))  # the pipe was neither read nor closed
     guard.start()
     try:
         with pytest.raises(WorkerEnded, match="signal 9"):
             process.ask(bytes(1 << 20))
-        os.kill(child, signal.SIGKILL)  # raises if the guard had to end it
+        os.kill(child, signal.SIGKILL)  # raises an error if the guard had to end it
     finally:
         guard.cancel()
         process.close()
@@ -133,7 +133,7 @@ process = WorkerProcess(Worker)
 process.ask(None)
 """
     done = subprocess.run([sys.executable, "-c", program.format(folder=str(tmp_path))], capture_output=True, text=True)
-    assert "WorkerFault" in done.stderr  # None is no setup, which it said and lived on
+    assert "WorkerFault" in done.stderr  # None is not a valid setup; the process used to continue after reporting it
     assert not (tmp_path / "ran").exists()
 
 

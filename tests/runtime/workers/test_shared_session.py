@@ -1,4 +1,4 @@
-"""Batches over processes of this machine: what they answer, and what happens when workers or inputs fail."""
+"""Batches on local processes: results, and failures of workers and inputs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_no_more_workers_than_batches_and_no_more_batches_than_the_window(shared
             taken.append(number)
             most = max(most, len(taken) - len(given))
             x = inputs(2)
-            x[0, 0] = SLOW if number < 8 else 1.0  # until the second worker is there
+            x[0, 0] = SLOW if number < 8 else 1.0  # until the second worker is ready
             yield x
 
     with shared(2) as session:
@@ -174,7 +174,7 @@ def test_nobody_wants_more(shared) -> None:
             break
         began = time.monotonic()
         assert_same(collect(session, split_batches(inputs(9), 4)), run_alone(inputs(9), 4))
-    assert time.monotonic() - began < 30 and warnings == []  # 190 batches of 0.3 s were given up
+    assert time.monotonic() - began < 30 and warnings == []  # 190 batches of 0.3 s were abandoned
 
 
 def test_workers_prepare_what_they_are_sent(shared) -> None:
@@ -205,7 +205,7 @@ def test_no_thread_and_no_process_is_left(shared) -> None:
     with shared(2) as session:
         collect(session, split_batches(inputs(20), 2))
         processes = session.processes()
-    assert threading.active_count() <= before + 2  # the pool's own, which wait for nothing
+    assert threading.active_count() <= before + 2  # the pool's own idle threads
     for process in processes:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)

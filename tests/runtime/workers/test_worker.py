@@ -1,4 +1,4 @@
-"""What runs in a worker, here in this process."""
+"""The code that runs in a worker, run in this process."""
 
 from __future__ import annotations
 

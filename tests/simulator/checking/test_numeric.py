@@ -1,4 +1,4 @@
-"""The numeric sanitizer finds faults that are put into kernels, one at a time, and none if there is none."""
+"""The numeric sanitizer detects faults injected into kernels one at a time, and reports none otherwise."""
 
 import nki
 import nki.isa as nisa
@@ -75,7 +75,7 @@ def findings(kernel, *arguments, **options):
 
 
 def at(value, kind=np.float32):
-    """Ones, but for one element."""
+    """Return an array of ones, except for one element."""
     found = np.ones((128, 64), kind)
     found[3, 5] = value
     return found
@@ -108,7 +108,7 @@ def test_a_planted_fault_is_found_with_its_value_and_line(kind, kernel, argument
     "kernel, arguments",
     [
         (activated, (X, nl.exp, nl.bfloat16)),
-        (activated, (at(np.nan), nl.sqrt, nl.float32)),  # the caller's own
+        (activated, (at(np.nan), nl.sqrt, nl.float32)),  # passed by the caller
         (activated, (at(np.inf), nl.copy, nl.float16)),
         (scaled, (at(65519.0), 1.0, nl.float16)),  # rounds to 65504
         (scaled, (at(127.4), 1.0, nl.int8)),
@@ -160,7 +160,7 @@ def counted(offset, dtype):
         ((1 << 24) - 32, nl.float32, ["inexact"]),
         (-(1 << 25), nl.float32, ["inexact"]),
         ((1 << 24) - 32, nl.int32, []),
-        (1000, nl.bfloat16, []),  # rounds, as every number into 16 bits
+        (1000, nl.bfloat16, []),  # rounds like any number stored in 16 bits
     ],
 )
 def test_counting_beyond_what_a_float_counts(offset, dtype, found):

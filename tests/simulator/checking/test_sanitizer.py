@@ -1,4 +1,4 @@
-"""The sanitizer finds faults that are put into kernels of ours, one at a time, and none if there is none."""
+"""The sanitizer detects faults injected into our kernels one at a time, and reports none otherwise."""
 
 from collections import Counter
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ def spec(*shape):
 
 @nki.jit
 def exchanged(a):
-    """Each core writes a half of a shared tensor and adds the other's, in pieces, three times."""
+    """Each core writes half of a shared tensor and adds the other half, in pieces, three times."""
     rank = nl.program_id(0)
     out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
     for turn in range(a.shape[0]):
@@ -57,7 +57,7 @@ def launch(case):
 
 
 class Injection:
-    """Calls of nki functions are counted; `fault(name, number, original, args)` may stand in for one of them."""
+    """Counts the calls of nki functions; `fault(name, number, original, args)` may replace one of them."""
 
     def __init__(self, fault=None):
         self.fault = fault
@@ -81,7 +81,7 @@ class Injection:
 
 @contextmanager
 def injected(injection):
-    """Kernels call through the injection."""
+    """Make kernels call nki functions through the injection."""
     names = ("dma_copy", "nc_matmul", "tensor_tensor", "tensor_scalar", "activation", "core_barrier")
     kept = [(nisa, name, getattr(nisa, name)) for name in names] + [(nl, "ndarray", nl.ndarray)]
     for module, name, original in kept:
@@ -98,7 +98,7 @@ def operand(args, kwargs, position, name):
 
 
 def at(number, change):
-    """A fault at the call of that number: change(injection, original, args, kwargs)."""
+    """Return a fault that applies change(injection, original, args, kwargs) to the call with that number."""
 
     def fault(injection, current, original, args, kwargs):
         return change(injection, original, args, kwargs) if current == number else original(*args, **kwargs)
@@ -111,7 +111,7 @@ def left_out(injection, original, args, kwargs):
 
 
 def too_late(injection, original, args, kwargs):
-    """Done after the next instruction."""
+    """Delay a call until after the next instruction."""
     injection.delayed.append((original, args, kwargs))
 
 
@@ -120,7 +120,7 @@ def flag_turned(injection, original, args, kwargs):
 
 
 def cut_short(injection, original, args, kwargs):
-    """Both operands of a matmul without their last partition."""
+    """Remove the last partition of both operands of a matmul."""
     rows = kwargs["stationary"].shape[0] - 1
     pieces = {name: kwargs[name].slice(0, 0, rows) for name in ("stationary", "moving")}
     return original(*args, **{**kwargs, **pieces})
@@ -134,13 +134,13 @@ def moved_onto(address):
 
 
 def takes(args, kwargs, tensor):
-    """Whether a call takes the tensor as an input."""
+    """Return True if a call has the tensor as an input."""
     inputs = [*args[1:], *[value for name, value in kwargs.items() if name != "dst"]]
     return any(isinstance(value, nl.NkiTensor) and value.access.overlaps(tensor.access) for value in inputs)
 
 
 def faults():
-    """(case, what, fault) of every fault that is one whatever the kernel does around it."""
+    """Yield (case, what, fault) for every fault that is incorrect in any context of the kernel."""
     for case in CASES:
         injection = Injection()
         with injected(injection):
@@ -149,7 +149,7 @@ def faults():
         for number, (name, args, kwargs) in enumerate(injection.calls):
             if name == "ndarray" and kwargs.get("address") is not None:
                 if placed is not None and placed[0] == number - 1 and placed[2] == 0:
-                    yield case, "address", at(number, moved_onto(placed[1]))  # the second operand onto the first
+                    yield case, "address", at(number, moved_onto(placed[1]))  # moves the second operand onto the first
                 placed = (number, kwargs["address"], 0 if placed is None or placed[2] == 2 else placed[2] + 1)
             elif name == "nc_matmul":
                 if "accumulate" in kwargs:
@@ -162,7 +162,7 @@ def faults():
             elif name != "ndarray":
                 dst = operand(args, kwargs, 0, "dst")
                 if takes(args, kwargs, dst):
-                    continue  # in place: without it the tile holds what it held before
+                    continue  # in place: without it, the tile keeps its previous contents
                 yield case, "left out", at(number, left_out)
                 following = next((call for call in injection.calls[number + 1 :] if call[0] != "ndarray"), None)
                 if following is not None and takes(*following[1:], dst):
@@ -179,7 +179,7 @@ def test_at_least_99_of_100_injected_faults_are_found():
                 findings = launch(case).findings
             seen = bool(findings)
             assert all(finding.kind in KINDS and finding.line and finding.bytes > 0 for finding in findings)
-        except NkiValidationError:  # a limit of the machine, or a deadlock: told even without the sanitizer
+        except NkiValidationError:  # a limit of the machine or a deadlock, which is reported even without the sanitizer
             seen = True
         found[what] += seen
         if not seen:
@@ -229,7 +229,7 @@ def test_what_is_returned_unwritten_is_told():
 
 @nki.jit
 def sums_in_one_tile(a, told=False):
-    """a.T @ a for each of a's blocks, one after the other in one tile of PSUM."""
+    """Compute a.T @ a for each of a's blocks, one after the other, in one tile of PSUM."""
     out = nl.ndarray((a.shape[0], a.shape[2], a.shape[2]), nl.float32, nl.shared_hbm)
     total = nl.ndarray(out.shape[1:], nl.float32, nl.psum)
     for block in range(a.shape[0]):
@@ -282,7 +282,7 @@ def test_a_cleared_tile_may_be_written_over_and_a_result_thrown_away():
 
 @nki.jit
 def forgetful(a, how):
-    """Write a tile that the way `how` reads, or does not."""
+    """Write a tile, and read it in the way that `how` names, or not at all."""
     out, tile = nl.ndarray((128, 8), a.dtype, nl.shared_hbm), nl.load(a)
     other, total = nl.ndarray((128, 8), nl.float32), nl.ndarray((128, 1), nl.float32)
     if how == "fill":
@@ -319,7 +319,7 @@ def test_the_sanitizer_changes_neither_values_nor_times(functional):
 
 @nki.jit
 def turned_by_a_part_of_the_identity(a):
-    """The transpose of a few rows, as a product with as much of the identity."""
+    """Transpose a few rows by a product with a slice of the identity."""
     rows, columns = a.shape
     identity = nl.shared_identity_matrix(128, dtype=a.dtype)
     tile, result = nl.ndarray(a.shape, a.dtype), nl.ndarray((columns, rows), nl.float32)
@@ -339,7 +339,7 @@ def test_a_part_of_the_identity_is_an_identity():
 
 @nki.jit
 def moved_by_a_part_of_a_shifted_identity(a):
-    """A few rows, as a product with rows of an identity matrix between zeros."""
+    """Move a few rows by a product with rows of an identity matrix between zeros."""
     rows = a.shape[0]
     shifted, tile = nl.ndarray((128, 384), a.dtype), nl.ndarray(a.shape, a.dtype)
     nisa.memset(shifted, 0.0)

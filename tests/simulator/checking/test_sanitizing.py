@@ -1,4 +1,4 @@
-"""Which checks a launch is looked through for, and by whom they are chosen."""
+"""The selection of the checks that are run on a launch."""
 
 import nki
 import nki.isa as nisa
@@ -40,7 +40,7 @@ def test_the_innermost_choice_holds():
 
 @nki.jit
 def faulty(a):
-    """Reads what was never written, and divides by zero."""
+    """Read uninitialised memory, and divide by zero."""
     tile, other = nl.load(a), nl.ndarray(a.shape, a.dtype)
     nisa.reciprocal(tile, tile)
     out = nl.ndarray((2, *a.shape), a.dtype, nl.shared_hbm)
@@ -50,7 +50,7 @@ def faulty(a):
 
 
 def checks_that_found(launches):
-    """The checks of each launch that the observers see."""
+    """Return the checks of each launch that the observers see."""
     seen = []
 
     def observe(run, shapes):

@@ -1,4 +1,4 @@
-"""The Vector Engine's accumulators, against NumPy."""
+"""The Vector Engine's accumulators, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl

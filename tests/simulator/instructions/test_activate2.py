@@ -1,4 +1,4 @@
-"""activate2, against NumPy."""
+"""activate2, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -1,4 +1,4 @@
-"""Barriers and exchanges of tiles between two cores: what arrives, what is refused, what they take."""
+"""Barriers and exchanges of tiles between two cores: results, invalid calls, and times."""
 
 import nki
 import nki.isa as nisa
@@ -15,7 +15,7 @@ from trninfer.simulator.timing.constants import machine
 
 @nki.jit
 def swapped(a, pipe=0, dma=nisa.dma_engine.dma):
-    """Each core sends its tile to the other by both ways; out = mine + sent + read."""
+    """Each core sends its tile to the other in both ways; out = mine + sent + read."""
     rank = nl.program_id(0)
     out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
     shared = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
@@ -44,7 +44,7 @@ def test_cores_exchange_tiles_and_read_what_the_other_wrote(partitions, free, fu
 
 @nki.jit
 def combined(a, op, region):
-    """Each core combines its tile with that of the other, in SBUF or in private HBM."""
+    """Each core combines its tile with the other's, in SBUF or in private HBM."""
     rank = nl.program_id(0)
     out, tile = nl.ndarray(a.shape, a.dtype, nl.shared_hbm), nl.load(a[rank])
     mine, both = nl.ndarray(tile.shape, a.dtype, region), nl.ndarray(tile.shape, a.dtype, region)
@@ -117,7 +117,7 @@ def test_gpsimd_moves_256_elements_of_a_partition(columns, is_taken):
 
 
 def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_told():
-    """nki-library's bwmm_shard_on_I has one, where the documentation has data in shared HBM."""
+    """nki-library's bwmm_shard_on_I uses one, although the documentation requires data in shared HBM."""
 
     @nki.jit
     def kernel(a):
@@ -161,7 +161,7 @@ def test_gpsimds_own_dma_engines_do_not_wait_for_loads_on_their_way():
         loaded = [nl.ndarray(w.shape[1:], w.dtype) for _ in range(count)]
         for i, tile in enumerate(
             loaded
-        ):  # of 4 us each, on their way when `mine` is there; GpSimd makes no descriptors
+        ):  # of 4 us each, in flight when `mine` is ready; GpSimd generates no descriptors
             nisa.dma_copy(tile, w[i], dge_mode=nisa.dge_mode.hwdge)
         received = nl.ndarray(mine.shape, mine.dtype)
         nisa.sendrecv(mine, received, 1 - rank, 1 - rank, 0, dma)

@@ -1,4 +1,4 @@
-"""The machine's limits: each error names the instruction, the operand, what came and what is allowed."""
+"""The machine's limits: each error names the instruction, the operand, the actual value and what is allowed."""
 
 import warnings
 
@@ -191,7 +191,8 @@ def test_five_dimensions_and_no_more_reach_an_engine():
         np.testing.assert_array_equal(out.values, values[..., 0].transpose(0, 4, 3, 2, 1))
 
 
-# Partitions that an operand may start at, by how many it has (trainium_inferentia2_arch.rst, start_partition).
+# Partitions at which an operand may start, by its number of partitions (trainium_inferentia2_arch.rst,
+# start_partition).
 @pytest.mark.parametrize("count", [1, 32, 33, 64, 65, 128])
 @pytest.mark.parametrize("start", [0, 1, 16, 31, 32, 64, 96])
 def test_operands_start_at_a_quadrant_or_a_half(start, count):
@@ -234,7 +235,7 @@ def wide(columns, dtype=nl.uint8):
     [
         lambda: wide(65535),
         lambda: wide(100000)[:, 0:65535],
-        lambda: wide(90000).reshape((2, 3, 30000)),  # joined it is too long, as it is not
+        lambda: wide(90000).reshape((2, 3, 30000)),  # too long if joined, but not as it is
         lambda: wide(80000).reshape((2, 2, 40000))[:, :, 0:1].reshape((2, 2, 1))[:, 0:1],
         lambda: wide(65534)[:, 0:65534:32767],
     ],
@@ -260,7 +261,7 @@ def test_patterns_beyond_16_bits_are_refused(core, view):
 
 
 def test_views_of_more_than_five_dimensions_are_refused_in_hbm_too(core):
-    """nki-language-guide.rst, "Tensor Values". Dimensions that step on where another ends count as one."""
+    """nki-language-guide.rst, "Tensor Values". Contiguous dimensions count as one."""
     many = (2, 3, 2, 3, 2, 3)
     there = nl.ndarray(many, nl.float32, nl.shared_hbm)
     nisa.dma_copy(nl.ndarray(many, nl.float32, nl.shared_hbm), there)
@@ -271,7 +272,7 @@ def test_views_of_more_than_five_dimensions_are_refused_in_hbm_too(core):
 
 @pytest.mark.parametrize("size,shift,told", [(128, 0, False), (128, 64, True), (64, 32, False)])
 def test_tensors_read_together_start_at_one_partition(core, size, shift, told):
-    """A tile of 128 partitions lies at 0; one of 64 may be placed to suit."""
+    """A tile of 128 partitions starts at 0; one with 64 may be placed to match."""
     low, high = new((size, 8)), new((size, 8))
     parts = low[0:32], high[shift : shift + 32]
     with warnings.catch_warnings(record=True) as caught:
@@ -295,7 +296,7 @@ def test_a_tensor_in_psum_is_read_beside_any_partition(core):
 
 
 def after_idle():
-    """A sum that goes on after an instruction that may have changed it."""
+    """Continue a sum after an instruction that may have changed it."""
     data, total = tile(normal(4, 8)), new((4, 1))
     nisa.tensor_scalar_reduce(new((4, 8)), data, nl.add, 1.0, nl.add)
     nisa.select_reduce(new((4, 8)), new((4, 8), nl.uint8), data, 0.0)

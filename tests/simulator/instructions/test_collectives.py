@@ -1,4 +1,4 @@
-"""Collectives on several ranks, against NumPy; what is refused, and ranks that wait in vain."""
+"""Collectives on several ranks, compared with NumPy; invalid calls, and ranks that wait in vain."""
 
 import ml_dtypes
 import nki
@@ -34,7 +34,7 @@ def empty(shape, x):
 
 
 def own(x, buffer=nl.private_hbm):
-    """A copy of an input that a collective may read."""
+    """Return a copy of an input that a collective may read."""
     copied = nl.ndarray(x.shape, x.dtype, buffer=buffer)
     nisa.dma_copy(dst=copied, src=x)
     return copied
@@ -84,7 +84,7 @@ def permuted(x, pairs):
 
 @nki.jit
 def ring_sum(x, groups, size, rows):
-    """What all ranks hold, by way of a ring, and whose each part is."""
+    """Compute the sum over all ranks with a ring, and the owner of each part."""
     total, ids = empty(x.shape, x), empty((size, 1), rows)
     part = nl.load(x)
     held = nl.load(x)
@@ -145,7 +145,7 @@ def test_all_to_all_exchanges_parts_and_permutes_follow_pairs():
     for rank in range(4):
         np.testing.assert_array_equal(found[rank], np.stack([a[rank] for (a,) in given_]))
     found = outputs(permuted, given_, pairs=((0, 1), (1, 0), (3, 2)))
-    for rank, source in enumerate((1, 0, 3, 3)):  # 3 is no target
+    for rank, source in enumerate((1, 0, 3, 3)):  # 3 is not a target
         np.testing.assert_array_equal(found[rank], given_[source][0])
 
 
@@ -242,7 +242,8 @@ def test_what_a_collective_does_not_take_is_said(call, message):
 
 
 def test_operands_of_all_reduce_are_in_private_hbm_on_one_core(monkeypatch):
-    """The page of 2.33: srcs always, dsts unless the environment says otherwise; none mixes two memories."""
+    """The documentation of 2.33: sources always, destinations unless the environment specifies otherwise; memories
+    cannot be mixed."""
 
     def call(sources, targets):
         @nki.jit
@@ -284,7 +285,7 @@ def test_a_collective_returns_an_instruction_for_others_to_wait_for():
     def kernel(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
         first = ncc.all_reduce([own(x)], [out], group((0,)), nl.add)
-        second = ncc.collective_permute([out], [own(x)], [(1, 2)])  # not of this rank
+        second = ncc.collective_permute([out], [own(x)], [(1, 2)])  # does not involve this rank
         nisa.dma_copy(dst=own(x), src=x).depends_on(first, second)
         return own(out, nl.shared_hbm)
 

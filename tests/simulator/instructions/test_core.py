@@ -1,4 +1,4 @@
-"""Instructions belong in a kernel; what they check and cost is found once for operands of one form."""
+"""Instructions can be issued only in a kernel; checks and costs are computed once for operands of the same form."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,5 @@
-"""What instructions declare: all of them do, of every parameter, and what lies outside of a declaration is refused."""
+"""Declarations of instructions: every instruction declares every parameter, and calls that violate a declaration are
+rejected."""
 
 import inspect
 import re
@@ -36,14 +37,15 @@ from trninfer.simulator.nki.api import table
 from trninfer.simulator.tensors.tensor import NkiTensor
 from trninfer.simulator.timing.costs import Costs
 
-NO_INSTRUCTIONS = {"get_nc_version", "get_nc_sub_version", "register_alloc"}  # functions that issue nothing themselves
+# functions that issue no instruction themselves
+NO_INSTRUCTIONS = {"get_nc_version", "get_nc_sub_version", "register_alloc"}
 ENTRIES = {f["name"]: f for f in table()["functions"] if f["module"] == "nki.isa" and f["kind"] == "function"}
 TENSORS = (Tile, OneElement)
 FIRST = {target.generation: target.name for target in TARGETS.values()}
 
 
 def target_of(declaration: Declaration) -> str:
-    """The first target that has an instruction, trn2 where all have."""
+    """Return trn2 or, if it lacks an instruction, the first target that has it."""
     return FIRST[max(declaration.generation, 3)]
 
 
@@ -88,15 +90,15 @@ def test_what_is_declared_is_allowed(name):
         getattr(nisa, name)(**operands)
         issued = core.program[before]
         assert issued.engine in declaration.engines
-        if name != "activation_reduce":  # which is an activation
+        if name != "activation_reduce":  # it is an activation
             assert issued.op == name
 
 
-# What lies outside of a declaration
+# Calls that violate a declaration
 
 
 class Violation(NamedTuple):
-    """An operand, what is drawn for it on a NeuronCore, and what the message must say."""
+    """An operand, a strategy for it on a NeuronCore, and the expected message."""
 
     operand: str
     drawn: Callable[[Any], Any]
@@ -104,7 +106,7 @@ class Violation(NamedTuple):
 
 
 def shaped(tensor: NkiTensor, shape: Any = None, dtype: str | None = None, buffer: Any = None) -> NkiTensor:
-    """A new tensor like another but for what is given."""
+    """Return a tensor like another one, except for the given properties."""
     return nl.ndarray(shape or tensor.shape, dtype or tensor.dtype, buffer or tensor.buffer)
 
 
@@ -114,7 +116,7 @@ def other_dtype(draw: Any, tensor: NkiTensor, allowed: Any) -> NkiTensor:
 
 
 def of_tile(name: str, tile: Tile, given: NkiTensor) -> Iterator[Violation]:
-    """What a tile cannot be."""
+    """Invalid values of a tile."""
     rows, columns = given.shape[0], given.free_size
     yield Violation(name, lambda draw: draw(st.sampled_from([np.ones((4, 4)), "x"])), f"{name} must be a")
     elsewhere = [region for region in (nl.sbuf, nl.psum, nl.shared_hbm) if region not in tile.buffers]
@@ -149,7 +151,7 @@ def of_tile(name: str, tile: Tile, given: NkiTensor) -> Iterator[Violation]:
 
 
 def of_scalar(name: str, scalar: Scalar) -> Iterator[Violation]:
-    """What a number or a column cannot be."""
+    """Invalid values of a number or a column."""
     yield Violation(name, lambda draw: draw(st.sampled_from(["1", [1.0], (2,)])), f"{name} must be a number or an NkiT")
     columns = st.integers(2, 8)
     yield Violation(name, lambda draw: new((16, draw(columns))), f"{name} .* one element for each of the 16 partitions")
@@ -165,7 +167,7 @@ def of_scalar(name: str, scalar: Scalar) -> Iterator[Violation]:
 
 
 def of_operator(name: str, operator: Operator) -> Iterator[Violation]:
-    """Operators beyond those allowed."""
+    """Operators that are not allowed."""
     wrong = [o.name for o in ALU.values() if o.generation == 2 and not _is_allowed(operator, o)]
     if wrong:
         yield Violation(name, lambda draw: getattr(nl, draw(st.sampled_from(wrong))), f"{name}(=nl.| must be nl.)")
@@ -187,7 +189,7 @@ def of_engine(declaration: Declaration) -> Iterator[Violation]:
 
 
 def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
-    """Every way out of an instruction's declaration, by one operand."""
+    """All violations of an instruction's declaration by one operand."""
     declaration = DECLARATIONS[name]
     for operand, kind in declaration.operands.items():
         value = operands.get(operand)

@@ -1,4 +1,4 @@
-"""Scalars of NKI 0.7: loaded, computed with, used as addresses, stored."""
+"""Device scalars of NKI 0.7: loading, arithmetic, use as addresses, and storing."""
 
 import nki.isa as nisa
 import nki.language as nl

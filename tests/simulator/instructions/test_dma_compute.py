@@ -1,4 +1,4 @@
-"""Sums that DMA makes on the way."""
+"""Reductions performed by DMA."""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -1,9 +1,10 @@
-"""Every instruction at odd sizes and in every dtype of its documentation, against the documentation's words in NumPy.
+"""Every instruction at odd sizes and in every documented dtype, compared with a NumPy implementation of the
+documentation.
 
-The words of nki/api/nki/isa/__init__.py and nki/api/nki.api.shared.rst (aws-neuron-sdk): an engine casts what it reads
-to float32, computes in float32, and casts to the dtype of dst; bit operators, and copies within one dtype, move bits.
-Casts round to nearest even, those to integers saturate (release notes of NKI 0.6); narrow floats are ml_dtypes'
-(nki/guides/nki_simulator.rst). What no word tells is not tested: NaN as an integer, float8 in uint8.
+According to nki/api/nki/isa/__init__.py and nki/api/nki.api.shared.rst (aws-neuron-sdk), an engine casts its inputs to
+float32, computes in float32, and casts to the dtype of dst; bit operators, and copies within one dtype, move bits.
+Casts round to nearest even, and casts to integers saturate (release notes of NKI 0.6); narrow floats are those of
+ml_dtypes (nki/guides/nki_simulator.rst). Undocumented cases are not tested: NaN as an integer, float8 in uint8.
 """
 
 import itertools
@@ -24,7 +25,7 @@ EDGES += [np.inf, -np.inf]
 
 
 def same(got, expected, what=""):
-    """Equal to the sign of zero, and NaN where NaN is."""
+    """Check equality, including the sign of zero and the positions of NaN."""
     np.testing.assert_array_equal(got, expected, err_msg=str(what))
     if expected.dtype.kind == "f":
         where = expected == 0
@@ -84,7 +85,7 @@ UNARY = {"abs": np.abs, "square": np.square, "relu": lambda a: np.maximum(a, np.
 
 
 def arithmetic(name, *operands):
-    """float32 in, float32 out."""
+    """Compute in float32 and return float32."""
     function = BINARY.get(name) or UNARY[name]
     return np.asarray(function(*[np.asarray(x).astype(np.float32) for x in operands]), np.float32)
 
@@ -121,7 +122,7 @@ def test_operators_of_one_operand(core, name):
 
 
 def test_int32_is_exact_on_gpsimd_alone(core):
-    """Integers beyond 2**24 go through float32 on every other way."""
+    """All other engines convert integers beyond 2**24 through float32."""
     a = np.array([[2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31), 123456789, 7]], np.int32)
     b = np.array([[2, 5, -1, 1, -987654321, 3]], np.int32)
     wide = {"add": a.astype(np.int64) + b, "subtract": a.astype(np.int64) - b, "multiply": a.astype(np.int64) * b}
@@ -141,7 +142,7 @@ def test_int32_is_exact_on_gpsimd_alone(core):
 
 
 def bits(name, a, b, dtype):
-    """A bit operator on Python's integers; shifts are logical."""
+    """Apply a bit operator to Python integers; shifts are logical."""
     width, mask = np.iinfo(dtype).bits, (1 << np.iinfo(dtype).bits) - 1
     functions = {
         "bitwise_and": lambda x, y: x & y,

@@ -1,4 +1,4 @@
-"""Gathers and shuffles, against NumPy."""
+"""Gathers and shuffles, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl

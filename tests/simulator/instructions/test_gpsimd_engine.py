@@ -1,4 +1,4 @@
-"""Patterns that GpSimd counts, against their definition."""
+"""Patterns computed by GpSimd, compared with their definition."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Moves of rows whose numbers are in memory, against NumPy; rows that are not there are an error or skipped."""
+"""Moves of rows whose indices are in memory, compared with NumPy; missing rows are an error or are skipped."""
 
 import nki
 import nki.isa as nisa

@@ -1,4 +1,4 @@
-"""nc_matmul: accumulation, modes, tiles of the array and what each target takes."""
+"""nc_matmul: accumulation, modes, tiles of the array, and the operands that each target supports."""
 
 import warnings
 
@@ -81,7 +81,7 @@ def test_accumulating_onto_what_another_instruction_wrote_is_a_warning_before_tr
 
 
 def test_a_new_tensor_at_an_old_address_begins_a_new_sum():
-    """ "First write overwrites, subsequent writes accumulate", a tensor at a time."""
+    """ "First write overwrites, subsequent writes accumulate", for each tensor separately."""
     a, b = normal(128, 128), normal(128, 128, seed=1)
     with on():
         for _ in range(3):
@@ -90,7 +90,7 @@ def test_a_new_tensor_at_an_old_address_begins_a_new_sum():
             np.testing.assert_allclose(p.values, a.T @ b, rtol=1e-4, atol=1e-4)
         nisa.nc_matmul(p, tile(a), tile(b))
         np.testing.assert_allclose(p.values, 2 * (a.T @ b), rtol=1e-4, atol=1e-4)
-        again = psum((128, 128), address=(0, 0))  # the same memory, which a matmul began
+        again = psum((128, 128), address=(0, 0))  # the same memory, to which a matmul has written
         nisa.nc_matmul(again, tile(a), tile(b), accumulate=True)
         np.testing.assert_allclose(p.values, 3 * (a.T @ b), rtol=1e-4, atol=1e-4)
 
@@ -100,7 +100,7 @@ def test_a_new_tensor_at_an_old_address_begins_a_new_sum():
     addressed=st.booleans(),
 )
 def test_overlapping_regions_accumulate_where_a_matmul_wrote(parts, addressed):
-    """The convolution pattern: views that overlap, also with steps, each element on its own."""
+    """The convolution pattern: overlapping and strided views, with each element tracked separately."""
     a, b = normal(3, 5), normal(3, 12, seed=1)
     product = a.T @ b
     expected, touched = np.zeros((5, 50), np.float32), np.zeros(50, bool)
@@ -164,7 +164,7 @@ def test_bfloat16_results_are_rounded_at_each_accumulation_on_trn3():
         total = psum((1, 1), nl.bfloat16)
         for step in steps:
             nisa.nc_matmul(total, tile(ones), tile(ones * step))
-        assert total.values.item() == 256.0  # each 1 is lost to rounding; the sum of all three is 258
+        assert total.values.item() == 256.0  # each 1 is lost in rounding; the sum of all three is 258
 
 
 def test_trn3_takes_twice_the_columns_into_bfloat16():

@@ -1,4 +1,5 @@
-"""Calls of instructions for a value they do not return: what changed is told, other errors stay as they were."""
+"""Calls of instructions for a value that they no longer return: the message states the change, and other errors stay
+the same."""
 
 import nki
 import nki.isa as nisa

@@ -1,4 +1,5 @@
-"""Dtypes that operands may have by nki/api/nki/isa/__init__.py (aws-neuron-sdk); every other is refused with a line."""
+"""Dtypes that operands may have according to nki/api/nki/isa/__init__.py (aws-neuron-sdk); others are rejected with one
+line."""
 
 import itertools
 
@@ -168,7 +169,7 @@ def test_dtypes_are_taken_or_refused_as_documented(core, case):
 
 
 def test_matmuls_of_every_pair_of_dtypes(core):
-    """float32 goes with float32 alone; products are those of the values, summed in float32."""
+    """float32 can be combined only with float32; products are exact, and summed in float32."""
     for left, right in itertools.product(DTYPES, DTYPES):
         wide = {"float32", "tfloat32"}
         if {left, right} <= MATMUL or {left, right} <= wide:

@@ -1,4 +1,5 @@
-"""Wrong operands, as AWS's documentation has them wrong: each gets one line that says what came and what is allowed."""
+"""Invalid operands according to AWS's documentation: each is rejected with one line that states the actual and the
+allowed values."""
 
 import nki.isa as nisa
 import nki.language as nl

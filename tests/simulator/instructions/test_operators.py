@@ -1,4 +1,4 @@
-"""Operators whose meaning the documentation spells out."""
+"""Operators whose meaning the documentation defines."""
 
 import math
 import warnings
@@ -19,7 +19,7 @@ def test_magnitudes_compare_and_signed_values_come_back():
         larger, smaller = new((1, 4)), new((1, 4))
         nisa.tensor_tensor(larger, tile(x), tile(y), nl.abs_max)
         nisa.tensor_tensor(smaller, tile(x), tile(y), nl.abs_min)
-        np.testing.assert_array_equal(larger.values, [[-5, -1, -4, -3]])  # the second of equals
+        np.testing.assert_array_equal(larger.values, [[-5, -1, -4, -3]])  # the second of equal elements
         np.testing.assert_array_equal(smaller.values, [[3, -1, 2, 1]])
     with on("trn2"), pytest.raises(NkiValidationError, match=r"nl\.abs_max requires NeuronCore-v4"):
         nisa.tensor_scalar(new((1, 4)), tile(x), nl.abs_max, 1.0)
@@ -31,7 +31,8 @@ def test_sin_extrapolates_a_cubic_beyond_pi():
         out = new((1, 4))
         with pytest.warns(UndefinedOnChipWarning, match="for -pi to pi"):
             nisa.activation(out, nl.sin, tile(x))
-        np.testing.assert_allclose(out.values[0, :2], [27.65, -27.65], atol=5e-3)  # the figure of nki-act-func
+        # the numbers in the documentation of nki-act-func
+        np.testing.assert_allclose(out.values[0, :2], [27.65, -27.65], atol=5e-3)
         np.testing.assert_allclose(out.values[0, 2:], np.sin(x[0, 2:]), rtol=1e-6)
 
 

@@ -1,4 +1,5 @@
-"""Instructions that write what they have yet to read, against an engine that moves one element after the other."""
+"""Instructions that overwrite elements before reading them, compared with an engine that moves one element at a
+time."""
 
 import warnings
 
@@ -29,7 +30,7 @@ def tile_of(columns):
         lambda t: nisa.tensor_copy(t[:, 0:8].reshape((4, 2, 4)), t[:, 0:8].reshape((4, 4, 2)).permute((0, 2, 1))),
         lambda t: nisa.activation(t[:, 4:8], nl.relu, t[:, 0:8:2]),
         lambda t: nisa.tensor_reduce(t[:, 4:8], nl.add, t[:, 0:8].reshape((4, 4, 2)), axis=2),
-        lambda t: nisa.dma_copy(t[:, 0:8], t[:, 1:9]),  # queues move pieces in no order
+        lambda t: nisa.dma_copy(t[:, 0:8], t[:, 1:9]),  # queues move pieces in arbitrary order
     ],
 )
 def test_what_is_overtaken_is_told_once_a_line(instruction):
@@ -49,7 +50,7 @@ def test_what_is_overtaken_is_told_once_a_line(instruction):
         lambda t: nisa.tensor_copy(t[:, 0:8], t[:, 1:9]),  # reads run ahead of writes
         lambda t: nisa.tensor_copy(t[:, 0:8:2], t[:, 1:8:2]),
         lambda t: nisa.tensor_reduce(t[:, 0:1], nl.add, t, axis=1),
-        lambda t: nisa.tensor_scalar(t, t, nl.add, t[:, 3:4]),  # a column of operands is read first
+        lambda t: nisa.tensor_scalar(t, t, nl.add, t[:, 3:4]),  # a column operand is read first
         lambda t: nisa.dma_copy(t[:, 0:8], t[:, 8:16]),
     ],
 )
@@ -65,7 +66,7 @@ def test_what_is_read_in_time_is_not_told(instruction, recwarn):
     count=st.integers(1, 6),
 )
 def test_the_rule_is_what_a_stream_would_compute(starts, steps, count):
-    """Told exactly where moving element after element gives another result than moving all at once."""
+    """A warning appears exactly if moving element by element differs from moving all elements at once."""
     (to, start), (stride, step) = starts, steps
     values = np.arange(25.0, dtype=np.float32)
     written, read = slice(to, to + stride * count, stride), slice(start, start + step * count, step)

@@ -1,4 +1,4 @@
-"""Random numbers repeat, and have the distribution that is documented."""
+"""Random numbers are reproducible and have the documented distribution."""
 
 import nki.isa as nisa
 import nki.language as nl

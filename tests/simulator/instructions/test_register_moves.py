@@ -1,4 +1,4 @@
-"""Registers are loaded, moved and stored."""
+"""Loading, moving and storing registers."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -26,7 +26,7 @@ def test_registers_move_load_and_store(core):
 
 
 def test_one_number_on_chip_may_have_one_dimension(core):
-    """The examples of nisa.register_load and register_store; on chip it is [1, 1] all the same."""
+    """The examples of nisa.register_load and register_store; on the chip it is still [1, 1]."""
     bound, register = nl.ones([1], dtype=nl.int32, buffer=nl.sbuf), nisa.register_alloc()
     nisa.register_load(register, bound)
     result = nl.ndarray([1], dtype=nl.int32, buffer=nl.sbuf)

@@ -1,5 +1,5 @@
-"""Rules that are reported and not documented: what breaks them warns in a kind of its own, and what AWS's kernels do in
-the same place does not."""
+"""Rules that are reported but undocumented: violations cause a separate kind of warning, and AWS's kernels in similar
+situations do not."""
 
 import warnings
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("core")
 
 
 def told(break_it):
-    """What a rule says of some instructions, by its first words."""
+    """Return a rule's messages about some instructions, by their first words."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         break_it()
@@ -69,7 +69,7 @@ def test_output_rows_of_a_transpose_are_multiples_of_32_bytes(columns, taken, is
     assert [f"rows of {2 * columns} bytes" in message for message in messages] == [True] * is_told
 
 
-# Words of PSUM
+# PSUM words
 
 
 @pytest.mark.parametrize("rows", [1, 3, 127])
@@ -82,7 +82,7 @@ def test_a_16_bit_transpose_ends_with_a_word(rows):
 
 def test_words_count_where_rows_join_and_where_they_do_not():
     bank, data = psum(4, 6, 3, dtype=NARROW), sbuf(4, 6, 3, dtype=NARROW)
-    assert told(lambda: nisa.tensor_copy(bank, data)) == []  # 18 in a row
+    assert told(lambda: nisa.tensor_copy(bank, data)) == []  # 18 consecutive ones
     assert len(told(lambda: nisa.tensor_copy(bank[:, :, 0:2], data[:, :, 0:2]))) == 1  # two of every three
     whole, some = psum(4, 6, 4, dtype=NARROW), sbuf(4, 6, 4, dtype=NARROW)
     assert told(lambda: nisa.tensor_copy(whole[:, :, 0:2], some[:, :, 0:2])) == []
@@ -144,7 +144,7 @@ def multiply(dst, adds):
 
 
 def in_turn(first, second):
-    """Two terms of two sums, in turn."""
+    """Two terms of two sums, interleaved."""
     for term in range(2):
         multiply(first, term > 0)
         multiply(second, term > 0)
@@ -190,7 +190,7 @@ def test_a_sum_may_grow_in_parts_of_itself():
 
 
 def test_a_sum_that_is_not_told_whether_it_adds_is_the_compilers():
-    """nki-library's attention_bwd sets a bank to zero and lets four sums grow in it in turn."""
+    """nki-library's attention_bwd sets a bank to zero and accumulates four sums in it alternately."""
     bank = psum(4, 8)
     nisa.memset(bank, 0.0)
 
@@ -209,7 +209,7 @@ def test_the_checks_of_the_self_test(kernel, warns):
     assert bool(found) is warns
 
 
-# Threads of aws-neuron-sdk
+# Issues in aws-neuron-sdk
 
 
 def test_a_copy_with_a_bias_warns():

@@ -1,4 +1,4 @@
-"""scalar_tensor_tensor with a reduction (NKI 0.7), against NumPy."""
+"""scalar_tensor_tensor with a reduction (NKI 0.7), compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -30,7 +30,7 @@ def test_the_accumulators_go_on(core):
     nisa.scalar_tensor_tensor(*terms, reduce_op=nl.add)
     nisa.scalar_tensor_tensor(*terms, reduce_cmd=nisa.reduce_cmd.reduce, reduce_op=nl.add, reduce_res=total)
     assert (total.values == 48).all()
-    nisa.scalar_tensor_tensor(*terms)  # without a reduce_op they stay as they are
+    nisa.scalar_tensor_tensor(*terms)  # without a reduce_op they stay unchanged
     nisa.scalar_tensor_tensor(*terms, reduce_cmd=nisa.reduce_cmd.reduce, reduce_op=nl.add, reduce_res=total)
     assert (total.values == 72).all()
 

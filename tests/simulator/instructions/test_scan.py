@@ -1,4 +1,4 @@
-"""Running results, against NumPy."""
+"""Scans, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl

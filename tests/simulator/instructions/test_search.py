@@ -1,4 +1,4 @@
-"""topk, nonzero_with_count, sequence_bounds, against NumPy."""
+"""topk, nonzero_with_count and sequence_bounds, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -12,7 +12,8 @@ from trninfer.simulator import NkiValidationError
 
 @given(groups=st.integers(1, 2), n=st.integers(8, 60), ordered=st.booleans(), data=st.data())
 def test_topk(groups, n, ordered, data):
-    """Result j of a group lies at partition j % 16, column j // 16, as its elements do (nki.isa.topk of SDK 2.33)."""
+    """Result j of a group is at partition j % 16, column j // 16, like the group's elements (nki.isa.topk of SDK
+    2.33)."""
     count = data.draw(st.integers(1, n))
     columns, used = -(-n // 16), -(-count // 16)
     with on():

@@ -1,4 +1,4 @@
-"""Selections, against NumPy."""
+"""Selections, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -28,7 +28,7 @@ def test_tensor_copy_predicated(free, dtype, reverse):
         assert np.array_equal(dst.values, copied)
         nisa.tensor_copy_predicated(dst, 0.5, mask, reverse)
         assert np.array_equal(dst.values, np.where((mask.values != 0) ^ reverse, np.float32(0.5), copied))
-        whole = tile(bits(9, free), nl.int8)  # an int goes into any integer dtype
+        whole = tile(bits(9, free), nl.int8)  # a Python int fits any integer dtype
         nisa.tensor_copy_predicated(whole, 7, mask, reverse_pred=True)
         assert (whole.values[mask.values == 0] == 7).all()
 

@@ -1,4 +1,4 @@
-"""Statistics and reductions over partitions, against NumPy."""
+"""Statistics and reductions over partitions, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -1,4 +1,4 @@
-"""The Tensor Engine against NumPy: products and transposes."""
+"""The Tensor Engine, compared with NumPy: products and transposes."""
 
 import ml_dtypes
 import nki.isa as nisa
@@ -27,7 +27,7 @@ def test_matmul_contracts_over_partitions(k, m, n, dtype):
         psum = nl.ndarray((m, n), nl.float32, nl.psum)
         nisa.nc_matmul(psum, a, b)
         np.testing.assert_allclose(psum.values, a.values.T @ b.values, rtol=1e-4, atol=1e-4)
-        nisa.nc_matmul(psum, a, b)  # accumulate=None: the second adds
+        nisa.nc_matmul(psum, a, b)  # accumulate=None: the second call adds
         np.testing.assert_allclose(psum.values, 2 * (a.values.T @ b.values), rtol=1e-4, atol=1e-4)
         nisa.nc_matmul(psum, a, b, accumulate=False)
         np.testing.assert_allclose(psum.values, a.values.T @ b.values, rtol=1e-4, atol=1e-4)

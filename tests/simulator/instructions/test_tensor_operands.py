@@ -1,4 +1,4 @@
-"""What operands that are tensors may be, in the words of the documentation and of the messages."""
+"""Constraints on tensor operands, as worded in the documentation and in messages."""
 
 import nki.isa as nisa
 import nki.language as nl

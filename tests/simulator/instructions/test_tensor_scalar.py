@@ -1,4 +1,4 @@
-"""A tensor and scalars or columns, one operator after the other."""
+"""A tensor and scalars or columns, with one operator after the other."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -85,7 +85,7 @@ def test_bits_are_those_of_the_integers(core):
 
 @pytest.mark.parametrize("low", [0.25, "column"])
 def test_bounds_are_those_of_numpy(core, low):
-    """As two numbers, in one pass, and as a column and a number."""
+    """As two numbers in one pass, and as a column and a number."""
     x, column = uniform(4, 6), uniform(4, 1, low=-1, high=0.5, seed=2)
     lower = column if low == "column" else np.float32(low)
     out = new((4, 6))

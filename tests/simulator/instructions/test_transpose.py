@@ -1,4 +1,4 @@
-"""Transposes, against NumPy."""
+"""Transposes, compared with NumPy."""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -1,4 +1,4 @@
-"""Copies, operators and reductions against NumPy; in every dtype and at odd sizes: test_every_instruction.py."""
+"""Copies, operators and reductions, compared with NumPy; test_every_instruction.py covers every dtype and odd sizes."""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -1,4 +1,4 @@
-"""Configurations of nki.jit, and the cores that the environment asks for."""
+"""Configurations of nki.jit, and the number of cores requested by the environment."""
 
 import nki
 import nki.language as nl

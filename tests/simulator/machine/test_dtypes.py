@@ -1,4 +1,4 @@
-"""Rounding, saturation and uninitialised memory are the chip's."""
+"""Rounding, saturation and uninitialised memory behave as on the chip."""
 
 import ml_dtypes
 import nki
@@ -26,7 +26,8 @@ def test_floats_round_as_the_true_type_does(name, values):
 
 @pytest.mark.parametrize(("name", "dropped"), [("bfloat16", 16), ("float16", 13), ("tfloat32", 13)])
 def test_ties_round_to_even(name, dropped):
-    """Halfway between two neighbours, the one with an even last bit: down, up, and up into the next power of two."""
+    """A number halfway between two neighbours rounds to the one with an even last bit: down, up, and up to the next
+    power of two."""
     last = np.uint32(1 << dropped)
     low = np.array([0x3F800000, 0x3F800000 + last, 0x40000000 - last, 0xC0400000, 0xC0400000 + last], np.uint32)
     down = low.view(np.float32)

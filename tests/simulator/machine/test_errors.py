@@ -1,4 +1,4 @@
-"""Errors that are also those of Python that a caller may catch, and the check that raises one."""
+"""Errors that are also Python's built-in errors, so that callers can catch them, and the check that raises one."""
 
 import traceback
 
@@ -53,7 +53,7 @@ def frames_of(kernel):
 def test_a_broken_rule_ends_at_the_kernels_line_and_other_errors_where_they_are(monkeypatch):
     assert frames_of(copy_wrongly) == ["frames_of", "copy_wrongly"]
     assert frames_of(divide_by_nothing) == ["frames_of", "divide_by_nothing"]
-    monkeypatch.setattr(launch, "predict", lambda core: 1 // 0)  # a fault of the simulator's own
+    monkeypatch.setattr(launch, "predict", lambda core: 1 // 0)  # a bug in the simulator
     assert frames_of(lambda a: None)[0] == "frames_of" and len(frames_of(lambda a: None)) > 1
 
 

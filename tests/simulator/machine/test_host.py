@@ -1,4 +1,4 @@
-"""BLAS has one thread while a kernel runs, and the caller's number of them afterwards."""
+"""BLAS uses one thread while a kernel runs, and the caller's number of threads afterwards."""
 
 import gc
 import threading
@@ -23,7 +23,7 @@ def threads():
 
 @pytest.fixture
 def several():
-    """More than one thread to begin with, as NumPy has where no variable says otherwise."""
+    """Start with more than one thread, as NumPy does if no variable specifies the number."""
     with threadpool_limits(limits=2, user_api="blas"):
         yield
 
@@ -78,7 +78,7 @@ def test_it_is_off_inside_alone():
         assert not gc.isenabled()
         with uncollected():
             assert not gc.isenabled()
-        assert not gc.isenabled()  # the inner one did not turn it on again
+        assert not gc.isenabled()  # the inner run did not enable it again
     assert gc.isenabled()
 
 

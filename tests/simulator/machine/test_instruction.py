@@ -1,4 +1,4 @@
-"""Rectangles of memory that instructions touch, against their bytes; what an instruction waits for."""
+"""Memory rectangles that instructions access, compared with their bytes; dependencies of instructions."""
 
 import nki.isa as nisa
 import pytest
@@ -15,7 +15,7 @@ STEPS = st.sampled_from([(0, 0), (8, 2), (8, 4), (12, 4)])
 
 @st.composite
 def accesses(draw, pitch):
-    """Some rows by some bytes of a memory of 8 rows; or of every `step` bytes the first `run`."""
+    """Draw some rows and bytes of a memory with 8 rows, or the first `run` of every `step` bytes."""
     row, byte = draw(st.integers(0, 6)), draw(st.integers(0, pitch - 5))
     row_end, byte_end = draw(st.integers(row + 1, 8)), draw(st.integers(byte + 1, pitch))
     step, run = draw(STEPS) if byte_end - byte > 12 else (0, 0)
@@ -23,7 +23,7 @@ def accesses(draw, pitch):
 
 
 def bytes_of(access):
-    """Its bytes, from the start of the storage."""
+    """Return the accessed bytes, relative to the start of the storage."""
     columns = range(access.byte, access.byte_end)
     if access.step:
         columns = [each for each in columns if (each - access.byte) % access.step < access.run]
@@ -32,7 +32,7 @@ def bytes_of(access):
 
 @given(accesses(pitch=40), accesses(pitch=40))
 def test_rectangles_of_one_pitch_overlap_where_they_share_a_byte(a, b):
-    """Never missed; of two combs that step alike not claimed either where their teeth are apart."""
+    """An overlap is never missed; none is reported for two combs with the same step and disjoint teeth."""
     shared = bool(bytes_of(a) & bytes_of(b))
     assert a.overlaps(b) == b.overlaps(a)
     assert a.overlaps(b) or not shared

@@ -1,4 +1,4 @@
-"""Memory: capacity, chosen addresses, and what reads as never written."""
+"""Memory: capacity, explicit addresses, and uninitialised contents."""
 
 import ml_dtypes
 import nki
@@ -78,5 +78,5 @@ def test_addresses_are_bytes_in_sbuf_and_banks_in_psum():
         for byte in (2, 4, 1024, 2047, 4098):
             with pytest.raises(NkiValidationError, match=f"at byte {byte} of PSUM; allowed: multiples of 2048, where"):
                 nl.ndarray((4, 4), nl.bfloat16, nl.psum, address=(0, byte))
-        bank = nl.ndarray((128, 1024), nl.bfloat16, nl.psum, address=(0, 3 * 2048))  # the example of the guide
+        bank = nl.ndarray((128, 1024), nl.bfloat16, nl.psum, address=(0, 3 * 2048))  # the example from the guide
         assert bank.storage.base == 3 * nl.tile_size.psum_bank_fmax_bytes

@@ -1,4 +1,4 @@
-"""Classes that kernels use, as nki-language-guide.rst ("Class Support") has them."""
+"""Classes that kernels use, as described in nki-language-guide.rst ("Class Support")."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def test_the_guides_class_with_and_without_the_decorator(kind):
     c = kind(1)
     c.toggle()
     assert (c.x, c.y) == (1, True) and c != kind(2, True)
-    assert kind().x is None and kind().y is False  # what is not given and has no default is None
+    assert kind().x is None and kind().y is False  # a missing argument without a default is None
 
 
 def test_equality_that_a_class_does_not_define_is_warned_of():
@@ -46,7 +46,7 @@ def test_equality_that_a_class_does_not_define_is_warned_of():
 
 
 def test_fields_by_assignment_before_fields_without_a_default():
-    """nki-library declares so: no annotation, or no default after one that has it."""
+    """nki-library declares fields this way: no annotation, or no default after a field with one."""
 
     @dataclass
     class Section(nl.NKIObject):
@@ -108,6 +108,6 @@ def test_a_parameter_whose_fields_change_is_no_launch_seen_before():
         return out
 
     a, factor = np.ones((2, 2), np.float32), Factor(2.0)
-    for value in (2.0, 3.0, 4.0, 5.0):  # from the third launch on a known one would be replayed
+    for value in (2.0, 3.0, 4.0, 5.0):  # from the third launch on, a known launch would be replayed
         factor.value = value
         assert simulator.run(scale, a, factor=factor, pure=True).outputs[0][0, 0] == value

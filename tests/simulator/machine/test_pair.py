@@ -1,4 +1,4 @@
-"""Two NeuronCores as one logical core: what they share, where they meet, what they say when they do not."""
+"""Two NeuronCores as one logical core: shared memory, synchronisation, and errors if they do not synchronise."""
 
 import warnings
 
@@ -15,7 +15,7 @@ from trninfer.simulator.timing.constants import machine
 
 @nki.jit
 def reciprocals(a):
-    """The example of nki/get-started/about/lnc.rst: a tile a core, or both on one."""
+    """The example in nki/get-started/about/lnc.rst: one tile per core, or both on one."""
     out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
     for i in [nl.program_id(0)] if nl.num_programs() > 1 else range(2):
         tile = nl.load(a[i])
@@ -67,7 +67,7 @@ def test_each_turn_of_a_loop_makes_its_own_shared_tensor():
 
 @nki.jit
 def unmatched(a, first, second):
-    """Each core runs the instructions named for it."""
+    """Each core runs the instructions listed for it."""
     rank = nl.program_id(0)
     shared, other = nl.ndarray((4, 4), nl.float32, nl.shared_hbm), nl.ndarray((4, 4), nl.float32, nl.shared_hbm)
     src, dst = nl.zeros((4, 4), nl.float32), nl.ndarray((4, 4), nl.float32)

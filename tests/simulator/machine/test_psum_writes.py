@@ -1,4 +1,4 @@
-"""Last writers of the elements of a PSUM tensor, against a note for each element."""
+"""Last writers of the elements of a PSUM tensor, compared with a record for each element."""
 
 import nki.isa as nisa
 import numpy as np
@@ -14,14 +14,14 @@ ROWS, COLUMNS = 6, 24
 
 @st.composite
 def slices(draw):
-    """Rows, columns and a step of the columns."""
+    """Draw rows, columns and a column step."""
     row, column = draw(st.integers(0, ROWS - 1)), draw(st.integers(0, COLUMNS - 1))
     rows, columns = slice(row, draw(st.integers(row + 1, ROWS))), draw(st.integers(column + 1, COLUMNS))
     return rows, slice(column, columns, draw(st.sampled_from([1, 1, 2, 3])))
 
 
 def expected(marks):
-    """The last writers of some elements: 0 nobody, 1 another instruction, 2 a matmul."""
+    """Return the last writers of some elements: 0 for none, 1 for another instruction, 2 for a matmul."""
     if not marks.any():
         return Written.nothing
     by_matmul = marks == 2
@@ -56,7 +56,7 @@ def test_views_of_other_shapes_are_the_same_elements():
 
 @pytest.mark.parametrize("by_matmul", [False, True])
 def test_elements_between_those_that_were_written_are_not(by_matmul):
-    """Odd columns beside even ones."""
+    """Odd columns next to even ones."""
     with on():
         tensor, known = psum((4, 16)), PsumWrites()
         known.note(tensor[:, 0:16:2], by_matmul)
@@ -77,7 +77,7 @@ def test_sums_of_odd_columns_begin_beside_those_of_even_ones(target):
 
 
 def test_the_taps_of_a_convolution_change_nothing():
-    """Parts of what the first one wrote, however many, are not remembered."""
+    """Writes inside the first one are not recorded, however many there are."""
     with on():
         tensor, known = psum((128, 512)), PsumWrites()
         known.note(tensor, by_matmul=True)

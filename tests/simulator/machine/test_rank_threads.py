@@ -1,4 +1,4 @@
-"""A thread for each rank."""
+"""Threads for ranks, one each."""
 
 import threading
 
@@ -6,7 +6,7 @@ from trninfer.simulator.machine.rank_threads import Stopped, run_in_threads
 
 
 def test_each_rank_runs_once_and_all_at_the_same_time():
-    """They meet at a barrier, which none of them would pass alone, and have ended afterwards."""
+    """They meet at a barrier, which none could pass alone, and have ended afterwards."""
     together, seen = threading.Barrier(5, timeout=30), []
 
     def on(rank):

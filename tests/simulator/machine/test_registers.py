@@ -1,4 +1,4 @@
-"""What Python may do with registers and scalars."""
+"""Operations that Python allows on registers and scalars."""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -1,4 +1,4 @@
-"""Who is shown the values that instructions write."""
+"""Observers of the values that instructions write."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -9,7 +9,7 @@ from trninfer.simulator.machine.watching import watchers, watching
 
 
 class Noted:
-    """Keeps what it is shown."""
+    """Records the values it is shown."""
 
     def __init__(self):
         self.written_values = []

@@ -1,4 +1,4 @@
-"""Where ranks meet: who gets what, in which order, and ranks that come with something else or never."""
+"""Meetings of ranks: results, order, and ranks that pass something else or never arrive."""
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +35,7 @@ def test_groups_have_an_order_and_do_not_hear_of_each_other():
 
 
 def test_one_rank_runs_at_a_time():
-    """A rank runs until it must wait: nothing of another comes between."""
+    """A rank runs until it must wait, without interleaving."""
     world, steps = World(3), []
 
     def program(rank):
@@ -76,7 +76,7 @@ def test_ranks_that_wait_in_vain_are_named(program, message):
 
 
 def test_an_error_of_one_rank_ends_all():
-    """And it is that error that comes out, not what it does to the others."""
+    """That error is raised, rather than its effects on other ranks."""
     world, ended = World(3), []
 
     def program(rank):
@@ -84,7 +84,7 @@ def test_an_error_of_one_rank_ends_all():
             raise ValueError("no luck")
         try:
             world.meet(rank, (0, 1, 2), bring("sum", rank))
-        except Exception:  # a kernel's own
+        except Exception:  # written by the kernel's author
             ended.append(rank)
 
     with pytest.raises(ValueError, match="no luck"):

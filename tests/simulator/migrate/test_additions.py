@@ -1,4 +1,4 @@
-"""Helpers and imports that a migrated file gets: what it lacks, where it belongs, and nothing else."""
+"""Helpers and imports added to a migrated file: only the missing ones, in the right place."""
 
 import ast
 

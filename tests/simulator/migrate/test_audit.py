@@ -1,4 +1,4 @@
-"""A migrated file lacks nothing of its source: losses that are planted in the migration are refused."""
+"""A migrated file lacks nothing of its source: losses injected into the migration are rejected."""
 
 import ast
 
@@ -20,7 +20,7 @@ HOST = KERNEL + "def run(kernel, *args):\n    y = nki.baremetal(kernel)(*args)\n
 
 
 def missing(old, new):
-    """What the audit says of two texts, "" where nothing is missing."""
+    """Return the audit's message about two texts, or "" if nothing is missing."""
     try:
         refuse_losses(ast.parse(old), ast.parse(new))
     except LossError as error:
@@ -50,7 +50,7 @@ def test_what_is_missing_is_found(part, loss):
 
 
 def test_a_loss_of_a_rewriter_refuses_the_file(monkeypatch):
-    """The fault of an earlier version, planted: nki.baremetal(kernel)(*args) became args."""
+    """Injects a bug of an earlier version: nki.baremetal(kernel)(*args) became args."""
     right = host.Host.leave_Call
 
     def wrong(self, old, new):

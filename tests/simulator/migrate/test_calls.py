@@ -1,4 +1,4 @@
-"""Calls in expressions, by what is called: NKI's modules, methods, functions of the file."""
+"""Calls in expressions, by callee: NKI's modules, methods, and functions of the file."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def kernel(a):
 
 
 def test_functions_of_the_file_are_given_and_return_tiles():
-    """The subtraction is one of tiles only where it is known that the function returns one."""
+    """The subtraction is one of tiles only if the function is known to return a tile."""
     migration = migrate_source(FILE)
     assert migration.is_whole and "nl.subtract(scaled(x, 3.0, like=y), 1.0)" in migration.text
     space = {"__name__": "migrated"}
@@ -68,7 +68,7 @@ def test_functions_of_the_file_are_given_and_return_tiles():
 
 
 def test_what_a_function_is_given_by_position_or_by_name_is_known_in_it():
-    """A DMA, which stores, does not read PSUM."""
+    """A store is a DMA, which cannot read PSUM."""
     for call in ("keep(out, p)", "keep(out, product=p)"):
         text = FIRST + "def keep(out, product):\n    nl.store(out, product)\n\n\n@nki.jit\ndef kernel(a, out):\n"
         text += f"    x = nl.load(a)\n    p = nisa.nc_matmul(x, x)\n    {call}\n"
@@ -98,7 +98,7 @@ def kernel(a):
 
 
 def test_results_of_functions_are_described_without_names_of_theirs():
-    """The dtype of `half` is that of `A`, which `kernel` does not know."""
+    """The dtype of `half` is that of `A`, which is unknown in `kernel`."""
     migration = migrate_source(RETURNED)
     assert "dtype=half.dtype" in migration.text
     space: dict = {}

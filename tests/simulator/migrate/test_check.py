@@ -1,4 +1,5 @@
-"""Running a migrated file: comparisons are counted, failures and errors told with their line. A run takes 0.7 s."""
+"""Running a migrated file: comparisons are counted, and failures and errors are reported with their lines. A run takes
+0.7 s."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Instructions that returned tiles, migrated: they write what NumPy computes to a tile of the right shape and dtype."""
+"""Migrated instructions that used to return tiles: they write NumPy's result to a tile of the right shape and dtype."""
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +15,7 @@ LOADED = "x = nl.load(a)\nc = nisa.tensor_copy(x[:, 0:1])"
 
 
 def scanned(a, b):
-    """state = a * state + b, from 0, along the columns."""
+    """Compute state = a * state + b, from 0, along the columns."""
     states = [np.zeros(len(a), np.float32)]
     for j in range(a.shape[1]):
         states.append(a[:, j] * states[-1] + b[:, j])
@@ -70,7 +70,7 @@ def test_products_and_transposes():
     cases = [
         ("nisa.nc_matmul(x, x[:, 0:5])", A.T @ A[:, :5]),
         ("nisa.nc_transpose(x)", A.T),
-        ("nisa.nc_transpose(nisa.nc_transpose(x))", A),  # the Tensor Engine does not read PSUM
+        ("nisa.nc_transpose(nisa.nc_transpose(x))", A),  # the Tensor Engine cannot read PSUM
         ("nisa.nc_transpose(x, dtype=nl.bfloat16)", A.T.astype(ml_dtypes.bfloat16).astype(np.float32)),
     ]
     found = computed_each([(call, expected.shape) for call, expected in cases], "x = nl.load(a)", A)
@@ -164,7 +164,7 @@ def test_what_is_left_to_the_author():
 
 
 def test_a_product_of_what_is_in_psum_copies_it_first():
-    """The first compiler did: students' kernels multiply by what nc_transpose returned."""
+    """As the first compiler did: students' kernels multiply by the result of nc_transpose."""
     body = """
         x = nl.load(a)
         turned = nisa.nc_transpose(x)

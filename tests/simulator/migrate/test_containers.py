@@ -1,4 +1,4 @@
-"""Tiles in lists and dictionaries, unpacked, in match statements: arithmetic on them is that of tiles."""
+"""Arithmetic on tiles in lists and dictionaries, in unpacking, and in match statements."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_several_targets_of_which_one_is_part_of_a_tile_are_noted():
 
 
 def test_slices_from_containers_lambdas_and_functions():
-    """An index that is a slice stays one: it is not widened to a slice of one element."""
+    """An index that is a slice is not widened to a slice of one element."""
     body = """
         out = nl.ndarray((4, 6), dtype=a.dtype, buffer=nl.shared_hbm)
         pair = lambda n: slice(2 * n, 2 * n + 2)

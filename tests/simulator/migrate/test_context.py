@@ -1,4 +1,4 @@
-"""Places of nodes in a source, and what is known of a function while it is migrated."""
+"""Positions of nodes in a source, and the facts known about a function during its migration."""
 
 import ast
 import textwrap
@@ -16,7 +16,7 @@ from trninfer.simulator.migrate.sums import Sum
 
 @pytest.mark.parametrize("text", ["add(a, b[0 : n])", "größe + add(ä, 'ü')", "(\n    add(a,\n        'é', b)\n)", "x"])
 def test_the_text_of_a_node_is_found_in_its_source(text):
-    """Python gives columns in bytes of UTF-8, texts have characters."""
+    """Python gives columns in UTF-8 bytes, whereas texts are indexed by characters."""
     source, tree = Source(text), ast.parse(text, mode="eval").body
     for node in ast.walk(tree):
         if isinstance(node, ast.expr):
@@ -65,7 +65,7 @@ def test_a_part_of_a_tensor_has_its_memory_and_no_blocks():
 
 
 def test_a_name_that_one_branch_binds_keeps_its_value():
-    """As in `if pooled: i = nl.mgrid[...]`, and `i` read below another `if pooled:`."""
+    """As in `if pooled: i = nl.mgrid[...]`, where `i` is read below another `if pooled:`."""
     tile = Tensor("sbuf", "nl.float32", ("4", "4"))
     assert joined({"n": None, "x": tile}, {"n": None}) == {"n": None, "x": tile}
     text = """

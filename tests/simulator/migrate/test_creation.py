@@ -1,4 +1,4 @@
-"""Calls that make tensors: their memories, shapes, block dimensions and values."""
+"""Calls that create tensors: their memories, shapes, block dimensions and values."""
 
 import numpy as np
 import pytest
@@ -40,13 +40,13 @@ def test_tensors():
 
 
 def test_a_name_in_a_loop_is_left_out():
-    """Each turn would give it again."""
+    """Each iteration would use the same name again."""
     text = migrated("for i in range(4):\n    x = nl.zeros((n, 4), nl.int8, name='x')", "n")
     assert text == "for i in range(4):\n    x = nl.zeros((n, 4), dtype=nl.int8, buffer=nl.sbuf)"
 
 
 def test_an_accumulator_is_not_cleared():
-    """The first product that a region of PSUM gets overwrites it."""
+    """The first product in a region of PSUM overwrites it."""
     for made, new in (
         ("nl.zeros((128, 4), nl.float32, buffer=nl.psum)", "nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)"),
         (

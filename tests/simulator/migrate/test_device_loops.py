@@ -1,4 +1,4 @@
-"""Loops of the device, which become calls of nl.fori_loop and nl.while_loop."""
+"""Device loops, which become calls of nl.fori_loop and nl.while_loop."""
 
 import ast
 
@@ -69,7 +69,7 @@ def test_what_no_function_can_do():
 
 
 def carried(*lines):
-    """The names that the loop in the first line is refused for."""
+    """Return the names because of which the loop in the first line is rejected."""
     tree = ast.parse("def f(a, n):\n" + "".join(f"    {line}\n" for line in lines))
     ctx = Context(Names(tree), Notes(), {}, registers={"r"})
     try:

@@ -1,4 +1,4 @@
-"""Expressions: what means the same stays to the letter, index arrays and masks become parts of subscripts."""
+"""Expressions: those with the same meaning stay identical, and index arrays and masks become parts of subscripts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The kernel of the first page for kernel authors: what is said there of it is so."""
+"""The kernel on the first page for kernel authors: the statements about it are true."""
 
 import re
 from pathlib import Path

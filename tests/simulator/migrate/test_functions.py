@@ -31,7 +31,7 @@ def test_functions_with_nki():
 
 
 def test_index_arrays_around_a_kernel_are_those_of_the_kernel():
-    """A function that defines a kernel and runs it: its index arrays are rewritten with the kernel."""
+    """A function defines a kernel and runs it; its index arrays are rewritten together with the kernel."""
     text = (
         "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n\n\n"
         "def bench(a):\n    i = nl.arange(8)[:, None]\n    j = nl.arange(4)[None, :]\n\n    @nki.benchmark(warmup=1)\n"

@@ -1,4 +1,4 @@
-"""Launch grids: programs that ran one after the other become turns of a loop in the kernel."""
+"""Launch grids: programs that ran sequentially become iterations of a loop in the kernel."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_the_size_of_the_grid_is_its_argument():
 
 
 def test_a_launch_on_cores_is_refused():
-    """kernel[2] through a name that the migration does not know would run one program on each core."""
+    """If the migration does not know the name, kernel[2] would run one program on each core."""
     text = migrate_kernel(BODY).text + "\nrun = lambda k, a: k[2](a)\n"
     space = {"__name__": "grid"}
     exec(compile(text, "<grid>", "exec"), space)

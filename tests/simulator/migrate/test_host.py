@@ -18,7 +18,7 @@ KERNEL = FIRST + (
 
 
 def host(line):
-    """A line behind two kernels, of which the first loops over its programs now."""
+    """Return a line after two kernels, the first of which now loops over its programs."""
     migration = migrate_source(KERNEL + line + "\n")
     return migration.text.split("\n\n\n")[-1].strip("\n"), migration.notes
 

@@ -1,4 +1,4 @@
-"""Imports, decorators and annotations of earlier NKIs."""
+"""Imports, decorators and annotations of earlier NKI versions."""
 
 import ast
 

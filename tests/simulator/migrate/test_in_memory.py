@@ -1,4 +1,4 @@
-"""Scripts of older dialects, and the modules beside them, migrated in memory."""
+"""Scripts in older dialects, and the modules beside them, migrated in memory."""
 
 import importlib
 import linecache
@@ -45,7 +45,7 @@ def test_modules_are_migrated_where_they_are_imported(folder):
     assert np.array_equal(module.doubled(ones), 2 * ones)
     assert told == ["kernels_of_old.py: an older NKI dialect, migrated in memory (`trninfer migrate` writes it)"]
     assert (folder / "kernels_of_old.py").read_text() == KERNELS
-    assert hasattr(logging, "OFF")  # which the package of older versions adds
+    assert hasattr(logging, "OFF")  # added by the package of older versions
     name = module.failing.__code__.co_filename
     assert "import nki\n" in linecache.getlines(name)
 

@@ -1,4 +1,4 @@
-"""Index arrays and masks, held against the arrays of NumPy that they stand for."""
+"""Index arrays and masks, compared with the NumPy arrays that they represent."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def worth(number):
 
 
 def array(index):
-    """The index array as NumPy would have it."""
+    """Return the index array as NumPy would compute it."""
     shape = [worth(index.axes[at].count) if at in index.axes else 1 for at in range(-index.rank, 0)]
     found = np.full(shape, worth(index.base))
     for at, axis in index.axes.items():
@@ -51,7 +51,7 @@ def test_arithmetic_is_that_of_arrays(first, second, base):
     np.testing.assert_array_equal(array(found), R * worth(first) + C * worth(second) + worth(base))
     np.testing.assert_array_equal(array(found + ROWS), array(found) + R)
     assert (found + ROWS).rank == 2
-    assert found + arange(Sum(0), Sum(4)) is None  # 4 positions along an axis that has 9
+    assert found + arange(Sum(0), Sum(4)) is None  # 4 positions along an axis with 9
 
 
 @given(st.integers(0, 3), st.integers(1, 3), NUMBERS)
@@ -66,7 +66,7 @@ CONDITION = st.tuples(st.sampled_from([-2, -1]), st.sampled_from([-3, -2, -1, 1,
 
 @given(st.lists(CONDITION, min_size=1, max_size=3))
 def test_a_mask_leaves_a_rectangle(conditions):
-    """Conditions factor * position + base <= 0, of which all must hold."""
+    """Conditions factor * position + base <= 0, all of which must hold."""
     mask, expected = Mask(()), np.ones((COUNTS[-2], COUNTS[-1]), bool)
     for at, factor, base in conditions:
         index = {-2: ROWS, -1: COLUMNS}[at].scaled(Sum(factor)) + Index(base)

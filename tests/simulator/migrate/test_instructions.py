@@ -1,4 +1,4 @@
-"""The table of the first NKI's instructions, and the operands of a call under its mask."""
+"""The table of the first NKI's instructions, and the masked operands of a call."""
 
 import ast
 
@@ -71,7 +71,7 @@ def test_operands_under_masks():
         "y = nisa.tensor_copy(x, mask=None)": made + copy,
         "y = nisa.tensor_copy(x, mask=n > 1)": made + f"if n > 1:\n    {copy}",
         "y = nisa.tensor_copy(x, mask=n)": made + f"if (n is None or n):\n    {copy}",
-        "y = nisa.tensor_copy(x, mask=i < n)": made + copy,  # what is left out of a fresh tile was undefined
+        "y = nisa.tensor_copy(x, mask=i < n)": made + copy,  # masked-out elements of a new tile were undefined
         "x[i, j] = nisa.tensor_copy(x[i, j + 1], mask=(i < n) & (j >= 2))": (
             "nisa.tensor_copy(dst=x[0 : min(4, n), 2:6], src=x[0 : min(4, n), 3:7])"
         ),
@@ -89,7 +89,7 @@ def test_operands_under_masks():
 
 @pytest.mark.parametrize("n", [1, 3, 4, 7, 12])
 def test_a_mask_may_leave_nothing_in_a_turn_of_a_loop(n):
-    """A slice to a negative end would begin from the tile's end."""
+    """A slice with a negative end would count from the tile's end."""
     body = f"""
         out = nl.ndarray((4, 6), dtype=a.dtype, buffer=nl.shared_hbm)
         rows = nl.ndarray((12, 6), dtype=a.dtype, buffer=nl.shared_hbm)

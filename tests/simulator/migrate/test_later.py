@@ -1,4 +1,4 @@
-"""Calls of NKI 0.2 to 0.6: arguments that were renamed or removed, integers for members of enumerations."""
+"""Calls of NKI 0.2 to 0.6: renamed or removed arguments, and integers instead of enum members."""
 
 import nki.isa as nisa
 import pytest

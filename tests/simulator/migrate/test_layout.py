@@ -1,4 +1,4 @@
-"""Long lines of generated code: broken at the arguments, with the same meaning."""
+"""Long lines of generated code are broken at the arguments, without changing their meaning."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Bounds of a migration: depth, time, and a stack that is deep enough for what is allowed."""
+"""Limits of a migration: depth, time, and a stack that is deep enough for the allowed depth."""
 
 import ast
 import time

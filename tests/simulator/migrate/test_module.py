@@ -1,4 +1,4 @@
-"""Migration of a file: what is rewritten, what stays as it was, what is left to the author."""
+"""Migration of a file: rewritten, unchanged, and unsupported statements."""
 
 import ast
 
@@ -84,7 +84,7 @@ def test_blocks_of_all_kinds():
 
 
 def test_functions_are_told_of_each_other_in_any_order():
-    """What a function returns is seen below the functions that call it, of which one mentions nothing of NKI."""
+    """Functions may call ones that are defined later, and one of them does not mention NKI."""
     text = FIRST + (
         "@nki.jit(mode='trace')\ndef none(a):\n    return a\n\n\n"
         "@nki.jit(mode='trace')\ndef kernel(a):\n    return first(a) + 1.0\n\n\n"

@@ -1,4 +1,4 @@
-"""nl.load and nl.store of the first NKI: with masks, of vectors, of tiles in PSUM."""
+"""nl.load and nl.store of the first NKI: with masks, for vectors, and for tiles in PSUM."""
 
 import numpy as np
 import pytest

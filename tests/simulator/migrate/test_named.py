@@ -1,4 +1,4 @@
-"""Products and ranges that have a name before they are used."""
+"""Products and ranges that are named before they are used."""
 
 import ast
 

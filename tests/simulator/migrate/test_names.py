@@ -1,4 +1,4 @@
-"""The meaning of a file's names, under whatever aliases it imports them."""
+"""The meaning of a file's names, for any import aliases."""
 
 import ast
 

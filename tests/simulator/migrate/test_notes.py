@@ -1,4 +1,4 @@
-"""What a migration says of the lines of a file."""
+"""The notes of a migration on the lines of a file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The trees of libcst and ast of a file, statement by statement."""
+"""Pairing the libcst and ast trees of a file, statement by statement."""
 
 import ast
 
@@ -48,7 +48,7 @@ def test_each_statement_has_its_own():
     found = paired(cst.parse_module(TEXT), tree)
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     assert len(found) == len(statements) and set(map(id, found.values())) == set(map(id, statements))
-    kinds = {"Del": "Delete"}  # of libcst, where ast has another name
+    kinds = {"Del": "Delete"}  # libcst's name -> the different name in ast
     for node, statement in found.items():
         name = type(node).__name__
         assert kinds.get(name, name) == type(statement).__name__.removeprefix("Async")

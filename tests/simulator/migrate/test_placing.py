@@ -1,4 +1,4 @@
-"""Tiles that begin at any partition, predicates of any dtype, numbers that are stored, and outputs left in SBUF."""
+"""Tiles that begin at any partition, predicates of any dtype, stored numbers, and outputs left in SBUF."""
 
 import numpy as np
 import pytest
@@ -130,7 +130,7 @@ def test_a_file_without_imports_is_taken_for_an_excerpt():
 
 
 def test_a_mask_on_columns_of_an_operand_is_none_on_those_of_statistics():
-    """The last part has two columns: the statistics are six numbers all the same."""
+    """The last part has two columns, but there are still six statistics."""
     body = """
     out = nl.ndarray((8, 12), dtype=nl.float32, buffer=nl.shared_hbm)
     x = nl.load(a)
@@ -152,7 +152,7 @@ def test_a_mask_on_columns_of_an_operand_is_none_on_those_of_statistics():
 
 
 def test_axes_of_one_position_are_no_dimensions_of_tiles():
-    """As in AWS's example of a root mean square: the sum is along the columns, axis 1 of two."""
+    """As in AWS's root-mean-square example: the sum is along the columns, axis 1 of two."""
     body = """
     out = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.shared_hbm)
     p, one, f = nl.mgrid[0:8, 0:1, 0:4]

@@ -1,4 +1,4 @@
-"""Tiles that are made before a loop: in the loop where each turn writes them anew, before it where it does not."""
+"""Tiles created before a loop move into the loop if each iteration overwrites them, and stay otherwise."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LOOP = "for i in nl.sequential_range(8):\n"
 
 
 def loop_of(body, head=FIRST):
-    """The depth of the statement that makes `t` in the migrated kernel, and the lines it is noted for."""
+    """Return the depth of the statement that creates `t` in the migrated kernel, and the lines of the notes on it."""
     migration = migrate_kernel(body, "a, b, n", head)
     (line,) = [line for line in migration.text.splitlines() if line.lstrip().startswith("t = ")]
     notes = [

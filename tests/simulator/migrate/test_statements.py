@@ -1,4 +1,4 @@
-"""Statements: assignments to names and parts of tiles, sums in place, and what nothing is left of."""
+"""Statements: assignments to names and parts of tiles, in-place sums, and statements that are removed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sums of source text: they are worth what Python makes of the expressions that they are of."""
+"""Sums as source text have the same values as the Python expressions."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ EXPRESSIONS = st.recursive(ATOMS, compound, max_leaves=6)
 
 
 def value(text):
-    """The value of an expression; None of one that has none, such as a shift by -2."""
+    """Return the value of an expression, or None if it is invalid, such as a shift by -2."""
     try:
         return eval(text, {"max": max}, dict(NAMES))
     except (ValueError, ZeroDivisionError):

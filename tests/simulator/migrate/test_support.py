@@ -1,4 +1,4 @@
-"""The helpers of migrated files, run on the simulator and held against NumPy."""
+"""The helpers of migrated files, run on the simulator and compared with NumPy."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Functions of tiles, operators of Python on tiles and methods, migrated and held against NumPy."""
+"""Functions of tiles, Python operators on tiles, and methods, migrated and compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_a_mask_leaves_columns_out_of_a_reduction():
     before = "i, j = nl.mgrid[0:4, 0:6]\nx = nl.load(a[i, j])\nn = 4"
     compare([("nl.sum(x[i, j], axis=1, mask=j < n)", A[:, :4].sum(1, keepdims=True))], before, A)
     text = migrated_each(["y = nl.max(x[i, j], axis=1, mask=(i < n) & (j < 3))"], before + "\n")
-    assert text == ["y = nl.max(x[0:4, 0:3], axis=1)"]  # rows that are left out were undefined
+    assert text == ["y = nl.max(x[0:4, 0:3], axis=1)"]  # masked-out rows were undefined
 
 
 def test_methods_of_tiles():
@@ -134,7 +134,7 @@ def test_texts():
         "y = n * 2 + 1": "y = n * 2 + 1",
         "y = x.shape[0] * 2": "y = x.shape[0] * 2",
         "y = nl.where(x, f, x)": "y = nl.where(x, f, x)",
-        "y = nl.rsqrt(p)": "y = nl.rsqrt(nl.copy(p))",  # GpSimd, which computes it, has no path to PSUM
+        "y = nl.rsqrt(p)": "y = nl.rsqrt(nl.copy(p))",  # GpSimd, which computes it, cannot read PSUM
         "y = nl.matmul(x, f[:, 0:5], transpose_x=True).reshape((6, 5))": (
             "y = nl.matmul(x, f[:, 0:5], transpose_x=True).reshape((6, 5))"
         ),

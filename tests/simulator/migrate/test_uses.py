@@ -1,4 +1,4 @@
-"""What a function's source tells of its names before it is migrated."""
+"""Facts about a function's names, collected from its source before it is migrated."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Subscripts with index arrays and masks: the slices and access patterns that replace them take the same elements."""
+"""Subscripts with index arrays and masks: the slices and access patterns that replace them select the same elements."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ SHAPE = ("12", "20")
 
 
 def grid(*extents):
-    """Index arrays of a grid, as nl.mgrid makes them."""
+    """Return the index arrays of a grid, as created by nl.mgrid."""
     return [
         arange(Sum(0), Sum(extent)).placed(tuple(at == each for each in range(len(extents))))
         for at, extent in enumerate(extents)

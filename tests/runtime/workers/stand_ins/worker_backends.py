@@ -1,5 +1,5 @@
-"""Backends that workers open in tests: the simulator computes, times are made up. In a module of its own, which the
-workers' processes import."""
+"""Backends for workers in tests: the simulator computes, and times are prescribed. They are in a separate module that
+the workers' processes import."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from trninfer.runtime.backend import BackendInfo, BackendUnavailable, KernelError, LaunchResult, LaunchTime
 
-# What the first number of a batch makes happen; see PlainBackend.
+# The effects of the first number of a batch; see PlainBackend.
 KILL, REFUSE, LOSE, FAULT, SLOW, KILL_ONCE = -1.0, -2.0, -3.0, -4.0, -5.0, -6.0
 FILL, FILL_ONCE = -7.0, -8.0
 
 
 class PlainBackend:
-    """Computes; every launch takes 2 us. A row whose first number is special makes something happen."""
+    """Computes on the simulator; every launch takes 2 us. A special first number in a row triggers an effect."""
 
     info = BackendInfo("sim", "trn2", "predicted", "predicted, by nobody")
 
@@ -48,7 +48,7 @@ class PlainBackend:
         return LaunchResult((), LaunchTime(2.0, 3.0, None, None, 10, 100))
 
     def _is_first(self, mark: str) -> bool:
-        """Whether this happens for the first time, in any process that has the folder."""
+        """Return True for the first call in any process that uses the folder."""
         try:
             if self._folder is not None:
                 (self._folder / mark).mkdir()
@@ -58,7 +58,7 @@ class PlainBackend:
 
 
 def fill_memory() -> None:
-    """Take memory until there is no more: of this process, which may have 256 MiB beside what it has."""
+    """Allocate memory until none is left, after limiting this process to 256 MiB more than it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + (256 << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -81,7 +81,7 @@ def open_and_die(*, progress, warn):
 
 
 def double_or_refuse(sources):
-    """Prepares inputs: rows twice as large; a source that is a text cannot be used."""
+    """Prepare inputs by doubling rows; reject strings."""
     rows = [2 * source for source in sources if not isinstance(source, str)]
     failures = {position: source for position, source in enumerate(sources) if isinstance(source, str)}
     return np.array(rows, np.float32).reshape(-1, 6), failures

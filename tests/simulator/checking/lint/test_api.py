@@ -1,4 +1,4 @@
-"""The API as the checker has it: names, calls that fit a signature, and what is said of others."""
+"""The checker's API: names, calls that match a signature, and messages about others."""
 
 import ast
 

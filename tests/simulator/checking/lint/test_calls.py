@@ -1,4 +1,4 @@
-"""The NKI API in a function: names, calls, operators, and memories that the engines have a path to."""
+"""Uses of the NKI API in a function: names, calls, operators, and memories accessible to engines."""
 
 import pytest
 from linted_functions import HEAD, reported, scope_of

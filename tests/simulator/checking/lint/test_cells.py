@@ -1,4 +1,4 @@
-"""Code cells as Python: magics are strings, and are put back."""
+"""Code cells as Python: magics become strings and are restored."""
 
 import ast
 

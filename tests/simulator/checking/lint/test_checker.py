@@ -1,4 +1,4 @@
-"""Which functions the checker looks at."""
+"""The functions that the checker examines."""
 
 import os
 import textwrap

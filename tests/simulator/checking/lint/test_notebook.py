@@ -1,4 +1,4 @@
-"""Notebooks: findings name the cell and the line in it."""
+"""Notebooks: findings name the cell and its line."""
 
 import json
 

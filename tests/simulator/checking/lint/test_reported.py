@@ -1,4 +1,4 @@
-"""Rules that no page of AWS states: sums that grow in turn, halves of words, names of tensors."""
+"""Rules without documentation by AWS: interleaved accumulation, accesses to half words, and names of tensors."""
 
 import pytest
 from linted_functions import HEAD, reported, scope_of, write_files
@@ -21,11 +21,11 @@ def found(body, before=""):
         ("4", ":, i", "k > 0", True),
         ("512", ":, i * 128 : i * 128 + 128", "not k", True),
         ("4 * 128", ":, nl.ds(i * 128, 128)", "k > 0", True),
-        ("513", ":, nl.ds(i * 128, 128)", "k > 0", False),  # which are in several banks
+        ("513", ":, nl.ds(i * 128, 128)", "k > 0", False),  # in several banks
         ("n", ":, i : i + 1", "k > 0", True),
         ("n", ":, nl.ds(i * 128, 128)", "k > 0", False),
         ("4", ":, 0:1", "k > 0", False),  # the same sum
-        ("4", ":, i : i + 1", "i > 0", False),  # the terms are the inner loop
+        ("4", ":, i : i + 1", "i > 0", False),  # the inner loop iterates over the terms
         ("4", ":, i : i + 1", "n > 0", False),
         ("4, 128", ":, i, :", "k > 0", True),
         ("4, 512", ":, i, :", "k > 0", False),

@@ -1,4 +1,4 @@
-"""The checker on kernels that break one rule each, and on clean ones."""
+"""The checker on kernels that each break one rule, and on valid ones."""
 
 import ast
 import textwrap
@@ -28,7 +28,7 @@ def kernel(a, n=4, mode="relu", table=None):
 '''
 
 
-# The tile of the lines is of float32 and [128, 512], whatever an instruction takes.
+# The tile in these lines is float32 [128, 512], whatever the instruction accepts.
 OF_THE_TILE = frozenset({"operand-dtype", "operand-size"})
 
 
@@ -38,11 +38,11 @@ def findings_of(text: str, rule: str = "") -> list[tuple[int, str]]:
 
 
 def marked(text: str, rule: str) -> list[tuple[int, str]]:
-    """The lines of a source that end in the mark `# <-`, as findings of a rule."""
+    """Return the lines that end in the mark `# <-` as findings of a rule."""
     return [(number, rule) for number, line in enumerate(text.splitlines(), 1) if line.endswith("# <-")]
 
 
-# Lines inside an otherwise clean kernel. The line that breaks the rule ends in `# <-`.
+# Lines inserted into a valid kernel. The line that breaks the rule ends in `# <-`.
 BROKEN_LINES = [
     ("index-range", "print(tile[0:128, 512])  # <-"),
     ("access-pattern", "print(tile.ap([[512, 128], [1, 4]], scalar_offset=n, vector_offset=n))  # <-"),

@@ -1,4 +1,4 @@
-"""The meaning of names in a function, and where findings about it go."""
+"""The meaning of names in a function, and the positions of findings."""
 
 import ast
 import textwrap
@@ -45,7 +45,7 @@ def node(text):
         ("paths.join", "os.path.join"),
         ("json.loads", "json.loads"),
         ("len", "builtins.len"),
-        ("nisa.iota", None),  # a parameter of the function around
+        ("nisa.iota", None),  # a parameter of the enclosing function
         ("add", None),
         ("a.shape", None),
         ("each", None),

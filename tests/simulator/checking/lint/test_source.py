@@ -1,4 +1,4 @@
-"""Files as the checker sees them: what their names are bound to, where imports lead, and what is no Python."""
+"""Files as seen by the checker: name bindings, resolved imports, and invalid Python."""
 
 import ast
 from pathlib import Path

@@ -7,7 +7,7 @@ from trninfer.simulator.checking.lint import check_source
 simulator.install()
 
 LINES = [
-    # statement, part of the message ("" if it is legal)
+    # statement, part of the message ("" if it is valid)
     ("t[128:129, 0:4]", "128:129 of dimension 0 must lie in 0:128"),
     ("t[0:64, 0:65]", "0:65 of dimension 1 must lie in 0:64"),
     ("t[0:64, 32:16]", "32:16 of dimension 1"),

@@ -1,4 +1,4 @@
-"""What local names of a function hold: tensors by their memory and dtype, and numbers of the device."""
+"""The values of local names in a function: tensors with their memory and dtype, and device scalars."""
 
 import ast
 
@@ -99,7 +99,8 @@ def test_names(lines, expected):
 
 
 def test_names_that_lead_to_each_other_are_each_looked_at_once():
-    """With each path to a name followed anew, the first takes 2 to the power of 300 steps, the second 12 factorial."""
+    """If every path to a name were followed separately, the first case would take 2 to the power of 300 steps, the
+    second 12 factorial."""
     chain = "a0 = nl.zeros((1,), nl.float32)\n" + "".join(f" a{i} = a{i - 1}; a{i} = a{i - 1}\n" for i in range(1, 300))
     mutual = "".join(f" a{i} = nl.zeros_like(a{j})\n" for i in range(12) for j in range(12))
     begin = "import nki\nimport nki.language as nl\n@nki.jit\ndef k(a):\n"

@@ -1,4 +1,4 @@
-"""What tracing makes of Python: values of the device in its control flow, what is read once, dtypes and equality."""
+"""Tracing Python: device values in control flow, iterators that are read once, dtypes and equality."""
 
 import pytest
 from linted_functions import reported

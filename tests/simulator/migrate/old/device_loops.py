@@ -1,4 +1,4 @@
-"""Loops of the device and names of NKI 0.2 to 0.6."""
+"""Device loops and names of NKI 0.2 to 0.6."""
 
 import nki
 import nki.isa as nisa
@@ -19,7 +19,7 @@ def doubled_often(a, times):
 
 @nki.jit
 def until_zero(a, count):
-    """Add 1 until the register is zero, which an instruction in the loop counts down."""
+    """Add 1 until the register, which an instruction in the loop decrements, is zero."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     t = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     left = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)

@@ -1,4 +1,4 @@
-"""Index arrays, masks and operators on tiles, of the first NKI."""
+"""Index arrays, masks and operators on tiles, in the first NKI."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
@@ -8,7 +8,7 @@ import numpy as np
 
 @nki.jit
 def affine(a, b, scale):
-    # rows in tiles of 128, the last of which a mask cuts
+    # tiles of 128 rows, the last of which is masked
     rows, columns = a.shape
     out = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
     r = nl.arange(128)[:, None]
@@ -16,7 +16,7 @@ def affine(a, b, scale):
     for i in nl.affine_range((rows + 127) // 128):
         inside = i * 128 + r < rows
         x = nl.load(a[i * 128 + r, c], mask=inside)
-        y = nl.load(b[i * 128 + r, c], mask=(i * 128 + r < rows))  # the same mask, written out
+        y = nl.load(b[i * 128 + r, c], mask=(i * 128 + r < rows))  # the same mask, spelled out
         z = nl.exp(x * scale) + y / 2 - 1.0
         nl.store(out[i * 128 + r, c], value=z, mask=inside)
     return out
@@ -37,7 +37,7 @@ def instructions(a):
 
 @nki.jit
 def columns_apart(a):
-    """Every second column of each row, backwards pairs kept: out[p, i, j] = a[p, 4 * i + 2 * j + 1]."""
+    """Gather every second column of each row: out[p, i, j] = a[p, 4 * i + 2 * j + 1]."""
     out = nl.ndarray((64, 8, 2), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.load(a)
     p, i, j = nl.mgrid[0:64, 0:8, 0:2]

@@ -1,4 +1,4 @@
-"""A kernel with the imports of today, of which some instructions are still called for their tiles."""
+"""A kernel with current imports that still calls some instructions for their tiles."""
 
 import nki
 import nki.isa as nisa
@@ -12,7 +12,7 @@ def mixed(a):
     tile = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
-    nisa.tensor_scalar(tile, tile, nl.add, 1.0)  # as today, by position
+    nisa.tensor_scalar(tile, tile, nl.add, 1.0)  # in the current form, with positional arguments
     doubled = nisa.tensor_scalar(tile, nl.multiply, 2.0)
     squares = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(squares, tile, tile)

@@ -1,4 +1,4 @@
-"""Matrix products and transposes, of the first NKI."""
+"""Matrix products and transposes, in the first NKI."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
@@ -8,7 +8,7 @@ import numpy as np
 
 @nki.jit
 def matmul(lhs_t, rhs):
-    """lhs_t.T @ rhs, in tiles of 128 x 128 x 512."""
+    """Compute lhs_t.T @ rhs in tiles of 128 x 128 x 512."""
     k, m = lhs_t.shape
     _, n = rhs.shape
     out = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.shared_hbm)
@@ -25,7 +25,7 @@ def matmul(lhs_t, rhs):
 
 @nki.jit
 def matmul_of_odd_sizes(lhs, rhs):
-    """lhs @ rhs of up to 128 x 128 x 512 elements, by index arrays and masks."""
+    """Compute lhs @ rhs of up to 128 x 128 x 512 elements with index arrays and masks."""
     (m, k), (_, n) = lhs.shape, rhs.shape
     out = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.shared_hbm)
     im, ik = nl.mgrid[0:128, 0:128]
@@ -42,7 +42,7 @@ def matmul_of_odd_sizes(lhs, rhs):
 
 @nki.jit
 def transposed(a):
-    """a.T in bfloat16, of odd sizes too."""
+    """Compute a.T in bfloat16, also for odd sizes."""
     rows, columns = a.shape
     out = nl.ndarray((columns, rows), dtype=nl.bfloat16, buffer=nl.shared_hbm)
     tile = nl.load(a)

@@ -1,4 +1,4 @@
-"""Launch grids, gathers and loops that reduce, of the first NKI."""
+"""Launch grids, gathers and reducing loops, in the first NKI."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
@@ -8,7 +8,7 @@ import numpy as np
 
 @nki.jit
 def added_by_programs(a, b):
-    """a + b, a tile of 128 x 256 to a program."""
+    """Compute a + b, with one tile of 128 x 256 per program."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     row = nl.program_id(0) * 128 + nl.arange(128)[:, None]
     column = nl.program_id(1) * 256 + nl.arange(256)[None, :]
@@ -23,7 +23,7 @@ def added(a, b):
 
 @nki.jit
 def rows_taken(table, numbers):
-    """table[numbers], for up to 128 numbers."""
+    """Return table[numbers] for up to 128 numbers."""
     count = numbers.shape[0]
     out = nl.ndarray((count, table.shape[1]), dtype=table.dtype, buffer=nl.shared_hbm)
     which = nl.load(numbers[nl.arange(count)[:, None]])
@@ -34,7 +34,7 @@ def rows_taken(table, numbers):
 
 @nki.jit
 def positions(rows):
-    """p * 10 + j, and the largest over rows of tiles by a loop that reduces."""
+    """Compute p * 10 + j, and the maximum over rows of tiles in a reducing loop."""
     out = nl.ndarray((rows, 4), dtype=nl.int32, buffer=nl.shared_hbm)
     p, j = nl.arange(rows)[:, None], nl.arange(4)[None, :]
     nl.store(out[p, j], nisa.iota(p * 10 + j, dtype=nl.int32))

@@ -1,4 +1,4 @@
-"""Block dimensions, reductions and a causal mask, of the first NKI."""
+"""Block dimensions, reductions and a causal mask, in the first NKI."""
 
 import numpy as np
 from neuronxcc import nki
@@ -33,7 +33,7 @@ def causal_softmax(scores):
 
 @nki.jit
 def even_blocks_only(a):
-    """Masks that are conditions of Python: blocks of an even number are doubled, the others stay."""
+    """Double the blocks with even numbers, using masks that are Python conditions; the others stay unchanged."""
     rows, columns = a.shape
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     for i in nl.affine_range(rows // 128):

@@ -1,17 +1,17 @@
-"""Stands in for AWS's nki 0.7: a kernel called with NumPy arrays is compiled and executed by itself, one called with
-tensors on `neuron` by torch-neuronx; the NeuronCore simulator computes.
+"""A stand-in for AWS's nki 0.7: kernels called with NumPy arrays are compiled and executed, and kernels called with
+tensors on `neuron` go through torch-neuronx; the NeuronCore simulator computes the results.
 
-Arguments are bound as AWS's own files bind them: nki/framework/kernel.py (`Kernel`, which way a call goes),
-nki/framework/compiled.py (with arrays), torch_neuronx/nki_hop.py (with tensors) and torch_neuronx/nki_kernel.py (the
-key of compiled kernels). Beside them (aws-neuron-sdk): nki/api/generated/nki.jit for `jit` and LNC;
-neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for NKI_ARTIFACTS_DIR, read at import, and kernel.neff. The NEFF is a
-line of JSON that the stand-in of the runtime reads.
+Arguments are bound as in AWS's files: nki/framework/kernel.py (`Kernel`, which selects the way),
+nki/framework/compiled.py (for arrays), torch_neuronx/nki_hop.py (for tensors) and torch_neuronx/nki_kernel.py (the key
+of compiled kernels). Other sources (aws-neuron-sdk): nki/api/generated/nki.jit for `jit` and LNC;
+neuron-runtime/nrtpy/nrtpy-troubleshooting.rst for NKI_ARTIFACTS_DIR, which is read at import, and kernel.neff. The NEFF
+is a line of JSON that the stand-in for the runtime reads.
 
-STAND_IN_NKI makes it fail: "compile" (no NEFF), "assert" (an assertion without a message), "taken" (the core is), "lnc"
-(the compiler has another), "execute" (after the NEFF), "two" (NEFFs), "slow" (it takes long), "crash" (the compiler
-takes the process with it), "cpu" (torch-neuronx falls back), "lost" and "oob" (at the execution), "shape" and "dtype"
-(of results, other than they should be). With "large:N" only launches of at most N instructions compile.
-STAND_IN_NKI_LOG names a file that gets a line for each compilation.
+STAND_IN_NKI injects a fault: "compile" (no NEFF), "assert" (an assertion without a message), "taken" (the core is in
+use), "lnc" (the compiler uses another value), "execute" (fails after writing the NEFF), "two" (two NEFFs), "slow"
+(compilation takes long), "crash" (the compiler ends the process), "cpu" (torch-neuronx falls back), "lost" and "oob"
+(at execution), "shape" and "dtype" (wrong results). With "large:N", only launches of at most N instructions compile.
+STAND_IN_NKI_LOG names a file to which each compilation appends a line.
 """
 
 import base64
@@ -36,9 +36,9 @@ from trninfer.simulator.machine.errors import ReportedOnChipWarning
 __version__ = "0.7.0"
 _ARTIFACTS = os.environ.get("NKI_ARTIFACTS_DIR")
 _FAULT = os.environ.get("STAND_IN_NKI", "")
-warnings.simplefilter("ignore", ReportedOnChipWarning)  # neither compiler nor chip says it
+warnings.simplefilter("ignore", ReportedOnChipWarning)  # the compiler and the chip do not report it
 _DTYPES = ("float32", "bfloat16", "float16", "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool")
-_compiled = {}  # by torch-neuronx: what its key stands for
+_compiled = {}  # compiled by torch-neuronx: key -> the arguments it represents
 
 
 def _compile(kernel, forms, parameters) -> None:
@@ -55,7 +55,7 @@ def _compile(kernel, forms, parameters) -> None:
         raise RuntimeError("[NCC_EVRF066] NKI kernel 'f' is configured with LNC=1, but neuronx-cc is using LNC=2.")
     if _FAULT == "assert":
         assert not forms
-    if _FAULT == "taken":  # as the runtime prints it, and what is raised
+    if _FAULT == "taken":  # as printed by the runtime, and as raised
         print("ERROR NRT: Logical Neuron Core(s) not available - Requested:lnc0-lnc0 Available:0 (cores busy, ret=-16)")
         raise RuntimeError("nrt_init failed")
     if _FAULT == "slow":
@@ -71,7 +71,7 @@ def _compile(kernel, forms, parameters) -> None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """nki/framework/kernel.py: a frozen record of the function and of how it is compiled."""
+    """nki/framework/kernel.py: a frozen record of the function and its compilation options."""
 
     func: Callable
     lnc: int = 1
@@ -104,7 +104,8 @@ class Kernel:
         return cls(self.func, **{**own, **kwargs})
 
     def _standalone(self, arguments, parameters):
-        """nki/framework/compiled.py: bound by the signature, without defaults; a list has a value for each rank."""
+        """nki/framework/compiled.py: arguments are bound to the signature, without defaults; a list contains a value
+        for each rank."""
         inputs = inspect.signature(self.func).bind(*arguments, **parameters).arguments
         if any(isinstance(value, list) for value in inputs.values()):
             raise RuntimeError("Tensors in multi-rank execution must be passed as lists")
@@ -132,8 +133,8 @@ class Kernel:
         return returned
 
     def _on_neuron(self, arguments, parameters):
-        """torch_neuronx/nki_hop.py, NKIHOPCaller: names are zipped with the positional arguments, what is missing is a
-        default (KeyError if there is none), and whatever is no tensor is a constant of the compiled kernel."""
+        """torch_neuronx/nki_hop.py, NKIHOPCaller: names are zipped with the positional arguments, missing ones get
+        defaults (KeyError if there is none), and anything except tensors is a constant of the compiled kernel."""
         import torch
         import torch_neuronx
         from torch.profiler import profile
@@ -165,7 +166,7 @@ class Kernel:
             raise RuntimeError("nrt_execute failed\nNRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity")
         if _FAULT == "oob":
             raise RuntimeError("NRT Error NRT_EXEC_OOB(1006): Failed to execute model")
-        torch.neuron.synchronize()  # what is given may be the result of an earlier kernel
+        torch.neuron.synchronize()  # an argument may be the result of an earlier kernel
         if getattr(profile, "running", None) is not None:
             profile.running.calls += 1
         arrays = {name: torch_neuronx.array_of(tensor) for name, tensor in tensors.items()}
@@ -182,8 +183,8 @@ def _is_on_neuron(value) -> bool:
 
 
 def _trace(kernel, arrays, constants):
-    """Run a kernel on the simulator: what it returns, and the names of the operands that some instruction reads. The
-    compiler drops the others; STAND_IN_NKI_LOG tells of them."""
+    """Run a kernel on the simulator, and return its result and the names of the operands that some instruction reads.
+    The compiler drops the others; STAND_IN_NKI_LOG records them."""
     read = set()
 
     def traced(**operands):

@@ -1,3 +1,3 @@
-"""Of the stand-in for nki: the simulator's language."""
+"""Part of the stand-in for nki: the simulator's language."""
 
 from trninfer.simulator.nki.language import *  # noqa: F403

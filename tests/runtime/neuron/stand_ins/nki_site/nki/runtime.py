@@ -1,12 +1,12 @@
-"""Stands in for nki.runtime: SpikeModel and SpikeTensor over the simulator, checking every call.
+"""A stand-in for nki.runtime: SpikeModel and SpikeTensor on the simulator, checking every call.
 
-They are called as nki/compiler/ncc_driver.py calls them; the rest is documented under other names: aws-neuron-sdk,
-neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes); that tensors of another
-shape or dtype than the model tells are refused: aws-neuron/nkipy, spike_model.py.
-The NEFF is what the stand-in for nki wrote. STAND_IN_NRT makes it fail: "load", "run", "busy", "oob", "trace",
-"events", "die" (also "die:KERNEL"), "stuck:KERNEL" (and all that come after it), "hang", "sizes", "type" (an output of
-another), "read", "short" (what is read), "library" (a shared library is missing). "mean" has a benchmark tell its mean
-alone, "dtypes" and "void" tell dtypes as nkipy's does, the latter of outputs as bytes.
+They are called as in nki/compiler/ncc_driver.py; the rest is documented under other names: aws-neuron-sdk,
+neuron-runtime/nrtpy/model.rst, tensor.rst, errors.rst, nrtpy-troubleshooting.rst (void dtypes); tensors whose shape or
+dtype differs from the model's are rejected as in aws-neuron/nkipy, spike_model.py. It reads the NEFF that the stand-in
+for nki wrote. STAND_IN_NRT injects a fault: "load", "run", "busy", "oob", "trace", "events", "die" (also "die:KERNEL"),
+"stuck:KERNEL" (and all later kernels), "hang", "sizes", "type" (of an output), "read", "short" (reads), "library" (a
+shared library is missing). With "mean", a benchmark reports only its mean; with "dtypes" and "void", dtypes are
+reported as in nkipy, with "void" for outputs as bytes.
 """
 
 import base64
@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 _FAULT = os.environ.get("STAND_IN_NRT", "")
-_stuck = []  # after a fault that every later execution of this process has too
+_stuck = []  # after a fault that affects all later executions in this process
 if _FAULT == "library":
     raise OSError("libnrt.so.1: cannot open shared object file: No such file or directory")
 
@@ -37,7 +37,7 @@ class NrtError(RuntimeError):
 
 
 def _kernel(neff):
-    """The kernel that a NEFF was made of, on the simulator."""
+    """Return the kernel of a NEFF, on the simulator."""
     from trninfer import kernels, simulator
 
     kernels.use_nki("neuron")
@@ -102,7 +102,7 @@ class SpikeModel:
         info = {
             way: {
                 name: _info(way, shape, _dtype(dtype))
-                for name, shape, dtype in reversed(model._neff[way])  # in no order
+                for name, shape, dtype in reversed(model._neff[way])  # in arbitrary order
             }
             for way in ("inputs", "outputs")
         }

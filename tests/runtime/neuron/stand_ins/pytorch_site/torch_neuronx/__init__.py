@@ -1,7 +1,8 @@
-"""Stands in for torch_neuronx on the real PyTorch: the device `neuron` in Python, for copies and views alone.
+"""A stand-in for torch_neuronx with the real PyTorch: the device `neuron`, implemented in Python, for copies and views
+only.
 
-Any other operator on the device is PyTorch's own NotImplementedError. As in torch_site, a kernel's results are there
-once the device has come to them.
+Any other operator on the device raises PyTorch's own NotImplementedError. As in torch_site, the results of a kernel are
+available once the device has finished it.
 """
 
 import ml_dtypes
@@ -70,13 +71,13 @@ def dtype_of(tensor) -> str:
 
 
 def array_of(tensor) -> np.ndarray:
-    """The values of a tensor on the device, for the stand-in of nki."""
+    """Return the values of a tensor on the device, for the stand-in for nki."""
     dtype = np.dtype(ml_dtypes.bfloat16) if dtype_of(tensor) == "bfloat16" else np.dtype(dtype_of(tensor))
     return tensor.raw.reshape([-1]).view(torch.uint8).numpy().view(dtype).reshape(tuple(tensor.shape))
 
 
 def later(array: np.ndarray):
-    """A tensor whose values are there once the device has come to them."""
+    """Return a tensor whose values are available once the device has computed them."""
     raw = torch.empty(array.shape, dtype=getattr(torch, array.dtype.name))
     torch.neuron.queue.append(lambda: raw.reshape([-1]).view(torch.uint8).copy_(_bytes(array)))
     return NeuronTensor(raw)

@@ -1,9 +1,10 @@
-"""Stands in for PyTorch with the device `neuron`, where trninfer touches it: tensors over NumPy, copies, the clock.
+"""A stand-in for the parts of PyTorch with the device `neuron` that trninfer uses: tensors over NumPy, copies, and the
+clock.
 
-As strict as PyTorch and as the device: a tensor on `neuron` can be copied, moved and viewed, and nothing else; NumPy
-sees none, and no bfloat16; a buffer must be writable. The device is asynchronous: what a kernel wrote is there for the
-host after `torch.neuron.synchronize()` or a copy. STAND_IN_TORCH makes it fail: "cpu" (the accelerator is another),
-"stays" (tensors stay on the CPU), "library" (a shared library is missing), "copy" (the device is lost at a copy).
+It is as strict as PyTorch and the device: a tensor on `neuron` can only be copied, moved and viewed; NumPy cannot
+access it or any bfloat16 tensor; buffers must be writable. The device is asynchronous: the host sees the results of a
+kernel after `torch.neuron.synchronize()` or a copy. STAND_IN_TORCH injects a fault: "cpu" (a different accelerator),
+"stays" (tensors stay on the CPU), "library" (a shared library is missing), "copy" (the device is lost during a copy).
 """
 
 import os
@@ -47,7 +48,7 @@ class device:  # noqa: N801 (PyTorch's name)
 
 
 class Tensor:
-    """`pending` is the work of the device that must be over before the host sees the values."""
+    """`pending` is the work that the device must finish before the host sees the values."""
 
     def __init__(self, array: np.ndarray, where: str = "cpu") -> None:
         self._array = array
@@ -130,14 +131,14 @@ def _current_accelerator():
 
 
 class _Neuron:
-    """torch.neuron. `queue` has what the device is still to do."""
+    """torch.neuron. `queue` contains the work that the device has not finished."""
 
     def __init__(self) -> None:
         self.queue: list = []
 
     def synchronize(self) -> None:
         while self.queue:
-            time.sleep(float(os.environ.get("STAND_IN_SECONDS", "0")))  # of the device's work
+            time.sleep(float(os.environ.get("STAND_IN_SECONDS", "0")))  # time for the device's work
             self.queue.pop(0)()
 
 

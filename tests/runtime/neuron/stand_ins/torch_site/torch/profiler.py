@@ -1,5 +1,6 @@
-"""Of the stand-in for PyTorch: `profile` with a NeuronConfig writes the NEFF and NTFF of what ran (how-to-profile-
-pytorch). STAND_IN_PROFILER makes it fail: "refuse" (HBM is short), "nothing" (no files), "two" (NTFFs)."""
+"""Part of the stand-in for PyTorch: `profile` with a NeuronConfig writes the NEFF and NTFF of the executed kernels
+(how-to-profile-pytorch). STAND_IN_PROFILER injects a fault: "refuse" (not enough HBM), "nothing" (no files), "two" (two
+NTFFs)."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Stands in for torch_neuronx, which needs nki (quickstart-nki-kernel). What a call of a kernel does is nki's."""
+"""A stand-in for torch_neuronx, which requires nki (quickstart-nki-kernel). The stand-in for nki implements the calls
+of kernels."""
 
 import os
 
@@ -14,12 +15,12 @@ def dtype_of(tensor) -> str:
 
 
 def array_of(tensor) -> np.ndarray:
-    """The values of a tensor on the device, for the stand-in of nki."""
+    """Return the values of a tensor on the device, for the stand-in for nki."""
     return tensor._array
 
 
 def later(array: np.ndarray):
-    """A tensor whose values are there once the device has come to them."""
+    """Return a tensor whose values are available once the device has computed them."""
     tensor = torch.Tensor(np.zeros_like(array), "cpu" if os.environ.get("STAND_IN_NKI") == "cpu" else "neuron:0")
 
     def arrive() -> None:

@@ -1,4 +1,5 @@
-"""Of the stand-in for torch_neuronx: what tools/neuron-explorer/how-to-profile-pytorch has of NeuronConfig."""
+"""Part of the stand-in for torch_neuronx: NeuronConfig, as documented in
+tools/neuron-explorer/how-to-profile-pytorch."""
 
 from dataclasses import dataclass
 from enum import Enum

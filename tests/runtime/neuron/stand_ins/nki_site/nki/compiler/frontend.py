@@ -1,4 +1,4 @@
-"""Of the stand-in for nki: nki/compiler/frontend.py, as far as nki/framework/compiled.py asks it."""
+"""Part of the stand-in for nki: the parts of nki/compiler/frontend.py that nki/framework/compiled.py uses."""
 
 import os
 

@@ -1,4 +1,5 @@
-"""Of the stand-in for nki: nki/compiler/ncc_driver.py, by the simulator. Its estimate is made up of the prediction."""
+"""Part of the stand-in for nki: nki/compiler/ncc_driver.py, using the simulator. Its estimate is derived from the
+prediction."""
 
 import os
 from dataclasses import dataclass, replace
@@ -26,10 +27,10 @@ class CompileOptions:
 
 
 def make_nir(kernel, inputs, compile_opts):
-    """NirResult, with what the compiler estimates where it is asked: half as long again as the simulator's prediction.
+    """Return NirResult with the compiler's estimate if requested: 1.5 times the simulator's prediction.
 
-    That it estimates nothing unasked is the worst that the source allows: whoever reads `total_time_ns` in public asks
-    by `emit_predicted_latency`.
+    The source allows it to estimate nothing unless requested, which is the worst case: public code that reads
+    `total_time_ns` requests it with `emit_predicted_latency`.
     """
     estimates = compile_opts.emit_predicted_latency and FAULT != "silent"
     if FAULT == "optimized" and compile_opts.nki_opt_pipeline_options:

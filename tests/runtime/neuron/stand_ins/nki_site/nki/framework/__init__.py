@@ -1,1 +1,1 @@
-"""Of the stand-in for nki: the package framework."""
+"""Part of the stand-in for nki: the package framework."""

@@ -1,7 +1,7 @@
-"""Of the stand-in for nki: nki/framework/compiled.py. A StandaloneKernel compiles, and then calls its executor.
+"""Part of the stand-in for nki: nki/framework/compiled.py. A StandaloneKernel compiles, and then calls its executor.
 
-STAND_IN_NKI_INTERNALS: "none" (a wheel without them), "nir" (StandaloneKernel takes no executor), "birsim" (BIRSim
-fails), "silent" (no estimate), "optimized" (an estimate with all optimizations of the pipeline alone).
+STAND_IN_NKI_INTERNALS: "none" (a wheel without them), "nir" (StandaloneKernel accepts no executor), "birsim" (BIRSim
+fails), "silent" (no estimate), "optimized" (an estimate only with all optimizations of the pipeline).
 """
 
 import inspect
