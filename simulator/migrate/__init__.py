@@ -22,8 +22,8 @@ import warnings
 from ..machine.syntax import parse
 from .audit import LossError
 from .limits import LimitError, refuse_deep, with_deep_stack
-from .module import Migration, Migrator
-from .notes import CANNOT, CHECK, MigrationError, Note
+from .module import Migrator
+from .notes import CANNOT, CHECK, Migration, MigrationError, Note
 
 __all__ = ["CANNOT", "CHECK", "LimitError", "LossError", "Migration", "MigrationError", "Note", "migrate_source"]
 

@@ -286,29 +286,36 @@ def matmul(
     sides = _matmul_clips(clips, whole, dst is None)
     left, right = (_in_sbuf(ex, operands.view(node, side)) for node, side in zip((stationary, moving), sides))
     note_start(ex.ctx, left.tensor, right.tensor)
-    options = ""
-    transposes = False
-    for option, node in given.items():
-        if option in ("stationary", "moving"):
-            continue
-        value = ex.rewrite(node).text
-        if option == "perf_mode" and "double_row" in value:
-            value = f"{ex.ctx.nisa}.matmul_perf_mode.double_row"
-        transposes |= option == "is_transpose" and value == "True"
-        if value not in ("False", "None", "()"):
-            options += f", {option}={value}"
+    options = _matmul_options(ex, given)
     if dst is None:
-        doubled = "double_row" in options and not any(view.full is not None and len(view.full) < 3 for view in whole)
-        first = 2 if doubled else 1  # double rows are a separate dimension
-        columns = _columns(ex, whole[0], first)
-        columns = (f"{whole[0].text}.shape[{first}]",) if columns[0].startswith("*") else columns
-        shape = (_product(columns), *_columns(ex, whole[1], first))
-        dtype = dtype_of(right) if transposes else f"{ex.ctx.nl}.float32"
-        made = allocate(ex.ctx, ex, shape_text(shape), dtype, "psum")
-        dst = View(made.text, made.tensor or Tensor(), shape, shape)
+        dst = _matmul_tile(ex, whole, dtype_of(right), options)
     call = f"{ex.ctx.nisa}.nc_matmul(dst={dst.text}, stationary={left.text}, moving={right.text}{accumulate}{options})"
     emit_call(ex.ctx, operands, call)
     return Result(dst.text, dst.tensor)
+
+
+def _matmul_options(ex: Expressions, given: dict[str, ast.expr]) -> str:
+    """Return the options of a matmul that are not the defaults."""
+    options = ""
+    for option, node in given.items():
+        value = ex.rewrite(node).text
+        if option == "perf_mode" and "double_row" in value:
+            value = f"{ex.ctx.nisa}.matmul_perf_mode.double_row"
+        if option not in ("stationary", "moving") and value not in ("False", "None", "()"):
+            options += f", {option}={value}"
+    return options
+
+
+def _matmul_tile(ex: Expressions, whole: tuple[View, View], dtype: str, options: str) -> View:
+    """Allocate the result of a matmul in PSUM. A transpose keeps the `dtype` of its operand."""
+    doubled = "double_row" in options and not any(view.full is not None and len(view.full) < 3 for view in whole)
+    first = 2 if doubled else 1  # double rows are a separate dimension
+    columns = _columns(ex, whole[0], first)
+    columns = (f"{whole[0].text}.shape[{first}]",) if columns[0].startswith("*") else columns
+    shape = (_product(columns), *_columns(ex, whole[1], first))
+    dtype = dtype if ", is_transpose=True" in options else f"{ex.ctx.nl}.float32"
+    made = allocate(ex.ctx, ex, shape_text(shape), dtype, "psum")
+    return View(made.text, made.tensor or Tensor(), shape, shape)
 
 
 def _in_sbuf(ex: Expressions, view: View) -> View:

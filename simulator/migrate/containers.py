@@ -13,31 +13,26 @@ def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str,
 
     The loop may iterate over `tiles`, enumerate(tiles), zip(tiles, ...), tiles.values() or tiles.items().
     """
-    if isinstance(iterated, ast.Name):
-        known = ctx.scope.get(iterated.id)
-        if isinstance(known, Container) and known.windows and isinstance(target, ast.Name):
-            return {target.id: Window()}
-        if isinstance(known, Container) and known.element is not None and isinstance(target, ast.Name):
-            return {target.id: replace(known.element, dtype=f"{target.id}.dtype", shape=None)}
-        return {}
-    if not isinstance(iterated, ast.Call):
-        return {}
-    function, arguments = iterated.func, iterated.args
     pair = target.elts if isinstance(target, ast.Tuple) else []
-    if isinstance(function, ast.Attribute) and function.attr == "values":
-        return elements_of(target, function.value, ctx)
-    if isinstance(function, ast.Attribute) and function.attr == "items" and len(pair) == 2:
-        return elements_of(pair[1], function.value, ctx)
-    called = function.id if isinstance(function, ast.Name) else ""
-    if called in ("reversed", "list", "tuple") and len(arguments) == 1:
-        return elements_of(target, arguments[0], ctx)
-    if called == "enumerate" and len(pair) == 2 and arguments:
-        return elements_of(pair[1], arguments[0], ctx)
-    found: dict[str, Tensor | Window] = {}
-    if called == "zip" and len(pair) == len(arguments):
-        for each, argument in zip(pair, arguments):
-            found.update(elements_of(each, argument, ctx))
-    return found
+    match iterated:
+        case ast.Name(id=container) if isinstance(target, ast.Name):
+            known = ctx.scope.get(container)
+            if isinstance(known, Container) and known.windows:
+                return {target.id: Window()}
+            if isinstance(known, Container) and known.element is not None:
+                return {target.id: replace(known.element, dtype=f"{target.id}.dtype", shape=None)}
+        case ast.Call(func=ast.Attribute(value=inner, attr="values")):
+            return elements_of(target, inner, ctx)
+        case ast.Call(func=ast.Attribute(value=inner, attr="items")) if len(pair) == 2:
+            return elements_of(pair[1], inner, ctx)
+        case ast.Call(func=ast.Name(id="reversed" | "list" | "tuple"), args=[inner]):
+            return elements_of(target, inner, ctx)
+        case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]) if len(pair) == 2:
+            return elements_of(pair[1], inner, ctx)
+        case ast.Call(func=ast.Name(id="zip"), args=arguments) if len(pair) == len(arguments):
+            found = [elements_of(each, argument, ctx) for each, argument in zip(pair, arguments)]
+            return {name: element for elements in found for name, element in elements.items()}
+    return {}
 
 
 def unpacked(target: ast.Tuple | ast.List, container: Container) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ import ast
 
 from .context import Result, Tensor
 from .expressions import Expressions
-from .instructions import keywords_of
+from .instructions import keywords_of, shape_text
 from .later import REGIONS
 from .notes import CHECK, CannotError
 
@@ -43,35 +43,29 @@ def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     if op.endswith("_like"):
         return _like(ex, op, given)
     region, placed = _region(ex, given.get("buffer"))
-    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else ""
-    extents, blocks = _extents(ex, given["shape"])
-    value = ex.rewrite(given["fill_value"]).text if op == "full" else VALUES.get(op)
     if placed:
         ex.ctx.add(
             CHECK, f"the compiler chooses the place of the tensor instead of buffer={ast.unparse(given['buffer'])}"
         )
     kind = "hbm" if region.endswith("hbm") else region
-    blocks = 0 if kind == "hbm" else blocks
-    if blocks:
-        return _blocks(ex, extents, blocks, dtype, kind, value)
-    shape = ex.rewrite(given["shape"]).text if extents is None else None
-    if extents is not None:
-        if kind != "hbm" and len(extents) == 1:
-            extents = [*extents, "1"]
-        shape = f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
-    tensor = Tensor(kind, dtype, tuple(extents) if extents is not None else None)
-    function = "ndarray" if op == "empty" else op
-    if kind == "psum" and op == "zeros" and ex.target in ex.ctx.accumulators:
-        function = "ndarray"  # the first matmul overwrites the tile
-    arguments = [str(shape)]
-    if function == "full":
-        arguments.append(str(value))
+    is_accumulator = kind == "psum" and ex.target in ex.ctx.accumulators  # the first matmul overwrites it
+    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else ""
+    extents, blocks = _extents(ex, given["shape"])
+    value = ex.rewrite(given["fill_value"]).text if op == "full" else VALUES.get(op)
+    if blocks and extents is not None and kind != "hbm":
+        return _blocks(ex, extents, blocks, dtype, kind, None if is_accumulator else value)
+    if extents is not None and len(extents) == 1 and kind != "hbm":
+        extents = [*extents, "1"]
+    shape = tuple(extents) if extents is not None else None
+    arguments = [shape_text(shape) if shape is not None else ex.rewrite(given["shape"]).text]
+    arguments += [str(value)] if op == "full" else []
     arguments += [f"dtype={dtype}"] if dtype else []
     arguments.append(f"buffer={ex.ctx.nl}.{region}")
     named = given.get("name")
     if isinstance(named, ast.Constant) and named.value and not ex.ctx.in_loop:
         arguments.append(f"name={ex.ctx.source.of(named)}")
-    return Result(f"{ex.ctx.nl}.{function}({', '.join(arguments)})", tensor)
+    function = "ndarray" if op == "empty" or (op == "zeros" and is_accumulator) else op
+    return Result(f"{ex.ctx.nl}.{function}({', '.join(arguments)})", Tensor(kind, dtype, shape))
 
 
 def _like(ex: Expressions, op: str, given: dict[str, ast.expr]) -> Result:
@@ -128,16 +122,12 @@ def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:
     return extents, blocks
 
 
-def _blocks(
-    ex: Expressions, extents: list[str] | None, blocks: int, dtype: str, region: str, value: str | None
-) -> Result:
-    assert extents is not None
+def _blocks(ex: Expressions, extents: list[str], blocks: int, dtype: str, region: str, value: str | None) -> Result:
+    """Return a dictionary of tiles, each filled with `value` if given."""
     inner = extents[blocks:]
     if len(inner) == 1:
         inner = [*inner, "1"]
     tile = ", ".join(inner)
-    helper = ex.ctx.needs("TileBlocks")
-    cleared = region == "psum" and ex.target in ex.ctx.accumulators  # the first matmul overwrites the tile
-    filled = f", value={value}" if value is not None and not cleared else ""
-    text = f"{helper}({blocks}, ({tile}), {dtype}, {ex.ctx.nl}.{region}{filled})"
+    filled = f", value={value}" if value is not None else ""
+    text = f"{ex.ctx.needs('TileBlocks')}({blocks}, ({tile}), {dtype}, {ex.ctx.nl}.{region}{filled})"
     return Result(text, Tensor(region, dtype, tuple(inner), blocks))

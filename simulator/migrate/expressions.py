@@ -44,38 +44,40 @@ class Expressions:
 
     def _rewritten(self, node: ast.expr) -> Result:
         if isinstance(node, ast.Name):
-            own = self.ctx.names.dtype(node) if not self._host else None
-            value = self.ctx.scope.get(node.id)
-            if isinstance(value, Ambiguous):
-                raise CannotError(f"{node.id}: an index array must not differ between branches or iterations")
-            return Result(own or node.id, value)
+            return self._name(node)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
         if isinstance(node, ast.Subscript):
             return self._subscript(node)
         if isinstance(node, ast.Call):
-            found = self._call(self, node, self.ctx.names.dotted(node.func))
-            return found or self.generic(node)
+            return self._call(self, node, self.ctx.names.dotted(node.func)) or self.generic(node)
         if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
-            found = self._index(node) or self._operate(self, node)
-            return found or self.generic(node)
+            return self._index(node) or self._operate(self, node) or self.generic(node)
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            found = self._inside(node, "a comprehension or lambda")
-            element = node.body if isinstance(node, ast.Lambda) else getattr(node, "elt", getattr(node, "value", None))
-            known = self._known.get(id(element))
-            if known is not None and isinstance(known[1].value, Window):
-                return Result(found.text, Container(windows=True))
-            if known is None or known[1].tensor is None or isinstance(node, ast.Lambda):
-                return found
-            return Result(found.text, Container(known[1].tensor))
-        if isinstance(node, ast.IfExp) and self._mentions(node, Index):
-            found = self._either(node)
-            if found is not None:
-                return found
+            return self._comprehension(node)
         if isinstance(node, (ast.IfExp, ast.BoolOp)):
-            return self._inside(node, "a conditional expression")
+            chosen = self._either(node) if isinstance(node, ast.IfExp) and self._mentions(node, Index) else None
+            return chosen or self._inside(node, "a conditional expression")
         found = self.generic(node)
         return Result(found.text, self._container(node)) if isinstance(node, DISPLAYS) else found
+
+    def _name(self, node: ast.Name) -> Result:
+        value = self.ctx.scope.get(node.id)
+        if isinstance(value, Ambiguous):
+            raise CannotError(f"{node.id}: an index array must not differ between branches or iterations")
+        return Result((None if self._host else self.ctx.names.dtype(node)) or node.id, value)
+
+    def _comprehension(self, node: ast.expr) -> Result:
+        """Rewrite a comprehension or a lambda. The result is a container if its elements are tensors or slices."""
+        found = self._inside(node, "a comprehension or lambda")
+        element = node.body if isinstance(node, ast.Lambda) else getattr(node, "elt", getattr(node, "value", None))
+        known = self._known.get(id(element))
+        value = known[1].value if known is not None else None
+        if isinstance(value, Window):
+            return Result(found.text, Container(windows=True))
+        if isinstance(value, Tensor) and not isinstance(node, ast.Lambda):
+            return Result(found.text, Container(value))
+        return found
 
     def _container(self, node: ast.expr) -> Container:
         """Describe the contents of a list, tuple, set or dictionary whose elements have already been rewritten."""
@@ -212,9 +214,7 @@ class Expressions:
         """Rewrite one element of a subscript."""
         if isinstance(node, ast.Slice):
             parts = [self.rewrite(part).text if part is not None else "" for part in (node.lower, node.upper)]
-            text = ":".join(parts)
-            if any(part and not (part.isidentifier() or part.isdigit()) for part in parts) and all(parts):
-                text = " : ".join(parts)
+            text = slice_text(*parts) if all(parts) else ":".join(parts)
             if node.step is not None:
                 text += f":{self.rewrite(node.step).text}"
             return Element(text, is_slice=True)
@@ -265,25 +265,24 @@ class Expressions:
             return None
         left, right = self.rewrite(node.left), self.rewrite(node.right)
         if isinstance(left.value, Mask) or isinstance(right.value, Mask):
-            masks = [self._as_mask(side) for side in (node.left, node.right)]
-            if isinstance(node.op, ast.BitAnd) and masks[0] is not None and masks[1] is not None:
-                return Result("", masks[0] & masks[1])
-            raise CannotError(f"{self.ctx.source.of(node)}: masks may be combined only with &")
+            return self._both(node)
         if not isinstance(left.value, Index) and not isinstance(right.value, Index):
             return None
         a, b = as_index(left), as_index(right)
         if a is None or b is None:
             raise CannotError(f"{self.ctx.source.of(node)}: an index array cannot be combined with a tensor")
-        found = None
-        if isinstance(node.op, ast.Add):
-            found = a + b
-        elif isinstance(node.op, ast.Sub):
-            found = a + b.scaled(Sum(-1))
-        elif isinstance(node.op, ast.Mult) and not (a.axes and b.axes):
-            found = a.scaled(b.base) if a.axes else b.scaled(a.base)
+        apply = AFFINE.get(type(node.op))
+        found = apply(a, b) if apply is not None else None
         if found is None:
             raise CannotError(f"{self.ctx.source.of(node)}: not an affine index")
         return Result("", found)
+
+    def _both(self, node: ast.BinOp) -> Result:
+        """Rewrite `a & b` for masks."""
+        a, b = self._as_mask(node.left), self._as_mask(node.right)
+        if not isinstance(node.op, ast.BitAnd) or a is None or b is None:
+            raise CannotError(f"{self.ctx.source.of(node)}: masks may be combined only with &")
+        return Result("", a & b)
 
     def _either(self, node: ast.IfExp) -> Result | None:
         """Rewrite `a if condition else b` for index arrays over the same axes."""
@@ -343,7 +342,7 @@ class Expressions:
 
     def _at_most_zero(self, node: ast.Compare, operator: ast.cmpop, left: Index, right: Index) -> Iterator[Index]:
         """Yield the indices that are at most zero where a comparison holds."""
-        ahead, behind = left + right.scaled(Sum(-1)), right + left.scaled(Sum(-1))
+        ahead, behind = left - right, right - left
         if ahead is None or behind is None:
             raise CannotError(f"{self.ctx.source.of(node)}: index arrays of different sizes")
         one = Index(Sum(1))
@@ -361,6 +360,7 @@ class Expressions:
 
 
 DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set)
+AFFINE = {ast.Add: Index.__add__, ast.Sub: Index.__sub__, ast.Mult: Index.__mul__}
 INDEX_FUNCTIONS = frozenset({"nki.language.arange", "nki.language.mgrid"})
 GRID_AXES = {"p": 0, "x": 2, "y": 1, "z": 0}
 NUMBERS = {"nki.language.fp32.min": "-3.4028235e38", "nki.language.fp32.max": "3.4028235e38"}

@@ -95,29 +95,36 @@ class Host(cst.CSTTransformer):
 
     def leave_Call(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:  # noqa: N802
         dotted = self._dotted(original.func)
-        for each in original.args:
-            if isinstance(each.value, cst.Subscript) and self._dotted(each.value.value) in TENSOR_TYPES:
-                shown = dotted_of(each.value.value)
-                self._notes.add(self._line, CANNOT, f"{shown}[...] as an argument: pass an array, such as np.zeros")
+        self._note_tensor_types(original)
         has_grid = bool(updated.args) and isinstance(updated.args[0].value, cst.Subscript)
         if dotted == "nki.simulate_kernel" and (has_grid or not self._keep_runners):
             return self._simulation(updated)
-        if not self._keep_runners:
-            if dotted in RUNNERS:
-                return self._run(dotted, updated)
-            maker = self._dotted(original.func.func) if isinstance(original.func, cst.Call) else ""
-            if maker in RUNNERS and _kernel_of(original.func) is None and _kernel_of(updated) is not None:
-                return self._run(maker, updated)  # nki.benchmark(warmup=5)(kernel)
+        runner = "" if self._keep_runners else self._runner(dotted, original, updated)
+        if runner:
+            return self._run(runner, updated)
         is_partial = dotted == "functools.partial" and bool(updated.args)
         if dotted == "nki.jit" or (is_partial and self._dotted(updated.args[0].value) == "nki.jit"):
-            kept = [a for a in updated.args if a.keyword is None or a.keyword.value not in OLD_OPTIONS]
-            if len(kept) < len(updated.args):
-                last = [each.with_changes(comma=cst.MaybeSentinel.DEFAULT) for each in kept[-1:]]
-                return updated.with_changes(args=[*kept[:-1], *last])
+            return _without_old_options(updated)
         if isinstance(updated.func, cst.Subscript):
             launched = self._launched(updated.func, updated.args)
             return updated if launched.deep_equals(updated) else launched
         return updated
+
+    def _note_tensor_types(self, call: cst.Call) -> None:
+        """Add a note for arguments such as `nt.tensor[128, 512]`, which NKI 0.7 does not have."""
+        for argument in call.args:
+            if isinstance(argument.value, cst.Subscript) and self._dotted(argument.value.value) in TENSOR_TYPES:
+                shown = dotted_of(argument.value.value)
+                self._notes.add(self._line, CANNOT, f"{shown}[...] as an argument: pass an array, such as np.zeros")
+
+    def _runner(self, dotted: str, original: cst.Call, updated: cst.Call) -> str:
+        """Return the entry point that a call uses, as in `nki.benchmark(kernel)` and `nki.benchmark(warmup=5)(kernel)`,
+        or "" if it uses none."""
+        if dotted in RUNNERS:
+            return dotted
+        maker = self._dotted(original.func.func) if isinstance(original.func, cst.Call) else ""
+        is_made = maker in RUNNERS and _kernel_of(original.func) is None and _kernel_of(updated) is not None
+        return maker if is_made else ""
 
     def _simulation(self, call: cst.Call) -> cst.Call:
         """Rewrite `nki.simulate_kernel(kernel, a)` to `nki.simulate(kernel)(a)`."""
@@ -200,6 +207,15 @@ def _kernel_of(call: cst.BaseExpression) -> cst.BaseExpression | None:
         if named and not argument.star:
             return argument.value
     return None
+
+
+def _without_old_options(call: cst.Call) -> cst.Call:
+    """Return a call of nki.jit without the options that NKI 0.7 does not have."""
+    kept = [a for a in call.args if a.keyword is None or a.keyword.value not in OLD_OPTIONS]
+    if len(kept) == len(call.args):
+        return call
+    last = [each.with_changes(comma=cst.MaybeSentinel.DEFAULT) for each in kept[-1:]]
+    return call.with_changes(args=[*kept[:-1], *last])
 
 
 def _simulated(kernel: cst.BaseExpression) -> cst.Call:

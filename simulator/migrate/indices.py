@@ -42,6 +42,14 @@ class Index:
             axes[at] = Axis(axis.factor + known.factor, axis.count) if known else axis
         return Index(self.base + other.base, axes, max(self.rank, other.rank))
 
+    def __sub__(self, other: Index) -> Index | None:
+        return self + other.scaled(Sum(-1))
+
+    def __mul__(self, other: Index) -> Index | None:
+        if self.axes and other.axes:
+            return None
+        return self.scaled(other.base) if self.axes else other.scaled(self.base)
+
     def scaled(self, factor: Sum) -> Index:
         axes = {at: Axis(axis.factor * factor, axis.count) for at, axis in self.axes.items()}
         return Index(self.base * factor, axes, self.rank)

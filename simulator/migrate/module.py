@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
@@ -22,26 +21,13 @@ from .layout import enclosed, in_place_of
 from .limits import Deadline
 from .named import named_products, whole_axes
 from .names import Names, stored
-from .notes import CANNOT, CHECK, MARK, CannotError, Note, Notes, reason_of
+from .notes import CANNOT, CHECK, MARK, CannotError, Migration, Notes, reason_of
 from .pairing import paired
 from .renaming import made_in_loops
 from .statements import Statements
 from .uses import accumulators_of, ranks_of, registers_of, tensor_uses
 
 PASSES = 3  # maximum number of passes; each pass uses the arguments and results of functions found by earlier ones
-
-
-@dataclass(frozen=True)
-class Migration:
-    """A migrated file: its text, and notes on changes and unsupported constructs, with the lines of the old file."""
-
-    text: str
-    notes: tuple[Note, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """Return True if nothing must be rewritten by hand."""
-        return not any(note.kind == CANNOT for note in self.notes)
 
 
 class Migrator:
@@ -187,27 +173,34 @@ class Migrator:
         lines: list[str | cst.BaseSmallStatement] = []
         changed = False
         for small in node.body:
-            tree = self._pairs[small]
-            ctx.line = tree.lineno
-            try:
-                found = ctx.statements.migrate(tree)
-                used = stored([tree]) & self._needed if found == [] else set()
-                if used:
-                    raise CannotError(f"{', '.join(sorted(used))} is used other than as an index")
-                parse("\n".join(found or ()))  # raises SyntaxError if the migration produced invalid Python
-            except Exception as error:  # a statement that fails in any way must be rewritten by hand
-                reason = reason_of(error)
-                self._failed.add(ctx.function.name if ctx.function else "")
-                ctx.add(CANNOT, reason)
-                lines.append(f"{MARK}{reason}")
-                found, changed = None, True
-            if found == [] and ctx.keeps:
-                found = None
-            if found == [] and not ctx.statements.is_absorbed:
-                raise LossError(tree.lineno, f"nothing remains of `{ctx.source.of(tree)}`")
+            found = self._migrated(small, ctx)
             changed |= found is not None
             lines += found if found is not None else [small]
         return self._replaced(node, lines) if changed else [node]
+
+    def _migrated(self, small: cst.BaseSmallStatement, ctx: Context) -> Sequence[str | cst.BaseSmallStatement] | None:
+        """Return the replacement of a statement in a function, or None if it is unchanged.
+
+        If the migration fails in any way, the statement is kept, with a note that it must be rewritten by hand.
+        """
+        tree = self._pairs[small]
+        ctx.line = tree.lineno
+        try:
+            found = ctx.statements.migrate(tree)
+            used = stored([tree]) & self._needed if found == [] else set()
+            if used:
+                raise CannotError(f"{', '.join(sorted(used))} is used other than as an index")
+            parse("\n".join(found or ()))  # raises SyntaxError if the migration produced invalid Python
+        except Exception as error:
+            reason = reason_of(error)
+            self._failed.add(ctx.function.name if ctx.function else "")
+            ctx.add(CANNOT, reason)
+            return [f"{MARK}{reason}", small]
+        if found == [] and ctx.keeps:
+            return None
+        if found == [] and not ctx.statements.is_absorbed:
+            raise LossError(tree.lineno, f"nothing remains of `{ctx.source.of(tree)}`")
+        return found
 
     def _is_alias(self, node: cst.SimpleStatementLine) -> bool:
         """Return True for a top-level alias of a removed name, such as `nki_jit = nki.trace`."""

@@ -55,3 +55,16 @@ class Notes:
         note = Note(line, kind, message)
         if note not in self.notes:
             self.notes.append(note)
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A migrated file: its text, and notes on changes and unsupported constructs, with the lines of the old file."""
+
+    text: str
+    notes: tuple[Note, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True if nothing must be rewritten by hand."""
+        return not any(note.kind == CANNOT for note in self.notes)

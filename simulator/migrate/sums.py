@@ -58,12 +58,9 @@ class Sum:
             if factor == -1:  # a leading minus would only apply to the first factor: -(a // 2) is not -a // 2
                 shown = _factor(term, of_sum=bool(text))
             text += f"{' - ' if factor < 0 else ' + '}{shown}" if text else f"{'-' if factor < 0 else ''}{shown}"
-        if self.number or not text:
-            if text:
-                text += f" {'-' if self.number < 0 else '+'} {abs(self.number)}"
-            else:
-                text = str(self.number)
-        return text
+        if not text or not self.number:
+            return text or str(self.number)
+        return f"{text} {'-' if self.number < 0 else '+'} {abs(self.number)}"
 
     @property
     def atom(self) -> str:
@@ -81,21 +78,19 @@ def _factor(text: str, of_sum: bool = False) -> str:
 
 
 def _parse(node: ast.expr) -> Sum:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return Sum(node.value)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_parse(node.operand)
-    if isinstance(node, ast.BinOp):
-        left, right = node.left, node.right
-        if isinstance(node.op, ast.Add):
-            return _parse(left) + _parse(right)
-        if isinstance(node.op, ast.Sub):
-            return _parse(left) - _parse(right)
-        if isinstance(node.op, ast.Mult):
-            a, b = _parse(left), _parse(right)
-            if a.is_number and b.is_number:
-                return a * b
-            if (a.is_number or b.is_number) and len(a.terms) + len(b.terms) > 1:
+    match node:
+        case ast.Constant(value=number) if type(number) is int:
+            return Sum(number)
+        case ast.UnaryOp(op=ast.USub()):
+            return -_parse(node.operand)
+        case ast.BinOp(op=ast.Add()):
+            return _parse(node.left) + _parse(node.right)
+        case ast.BinOp(op=ast.Sub()):
+            return _parse(node.left) - _parse(node.right)
+        case ast.BinOp(op=ast.Mult()):
+            a, b = _parse(node.left), _parse(node.right)
+            is_scaled = (a.is_number or b.is_number) and len(a.terms) + len(b.terms) > 1
+            if is_scaled or (a.is_number and b.is_number):
                 return a * b
     text = ast.unparse(node)
     tight = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant))

@@ -80,13 +80,22 @@ def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) 
         return _unary(ex, call, "copy" if op == "static_cast" else op)
     if op in REDUCING:
         return _reduction(ex, call, op)
-    if op in ("matmul", "transpose", "broadcast_to", "where", "expand_dims", "gather_flattened", "rms_norm"):
+    if op in PARAMETERS:
         return _other(ex, call, op)
     if op in ("loop_reduce", "all_reduce", "atomic_rmw"):
         raise CannotError(f"nl.{op}: {GONE[op]}")
     return None
 
 
+PARAMETERS = {
+    "matmul": ("x", "y", "transpose_x"),
+    "transpose": ("x",),
+    "broadcast_to": ("x", "shape"),
+    "where": ("condition", "x", "y"),
+    "expand_dims": ("x", "axis"),
+    "gather_flattened": ("data", "indices"),
+    "rms_norm": ("x", "w", "axis", "n", "epsilon"),
+}
 GONE = {
     "loop_reduce": "assign its result to a tile in a statement of its own, t[...] = nl.loop_reduce(...)",
     "all_reduce": "use nki.collectives.all_reduce",
@@ -207,21 +216,18 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     numbers = [e.value for e in axes if isinstance(e, ast.Constant) and isinstance(e.value, int)]
     text = view.text
     axis_text = ex.rewrite(axis).text if axis is not None else "1"
-    result: tuple[str, ...] | None = None
+    shape: tuple[str, ...] | None = None
     if view.full is not None and numbers and len(numbers) == len(axes):
         rank = len(view.full)
         reduced = sorted(number % rank for number in numbers)
         left = [at for at in range(rank) if at not in reduced]
-        if op == "softmax":
-            result = view.full
-        else:
-            result = _reduced_shape(view.full, reduced, left, "keepdims" in given)
-            if not _are_last(reduced, rank):
-                text = f"{view.text}.permute({tuple(left + reduced)})"
-                axis_text = str(tuple(range(len(left), rank)))
+        shape = view.full if op == "softmax" else _reduced_shape(view.full, reduced, left, "keepdims" in given)
+        if op != "softmax" and not _are_last(reduced, rank):
+            text = f"{view.text}.permute({tuple(left + reduced)})"
+            axis_text = str(tuple(range(len(left), rank)))
     options = _options(ex, given, "dtype", "keepdims")
     dtype = ex.rewrite(given["dtype"]).text if "dtype" in given and not is_none(given["dtype"]) else view.tensor.dtype
-    return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, result))
+    return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, shape))
 
 
 def _reduced_shape(shape: tuple[str, ...], reduced: list[int], left: list[int], keeps: bool) -> tuple[str, ...]:
@@ -238,44 +244,34 @@ def _are_last(axes: list[int], rank: int) -> bool:
 
 
 def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    orders = {
-        "matmul": ("x", "y", "transpose_x"),
-        "transpose": ("x",),
-        "broadcast_to": ("x", "shape"),
-        "where": ("condition", "x", "y"),
-        "expand_dims": ("x", "axis"),
-        "gather_flattened": ("data", "indices"),
-        "rms_norm": ("x", "w", "axis", "n", "epsilon"),
-    }
-    given = keywords_of(call, orders[op])
-    for each in orders[op][:2] if op != "broadcast_to" or "src" not in given else ("src", "shape"):
+    given = keywords_of(call, PARAMETERS[op])
+    for each in PARAMETERS[op][:2] if op != "broadcast_to" or "src" not in given else ("src", "shape"):
         given[each]  # refuses a call that lacks it
     mask = given.pop("mask", None)
     if mask is not None and op in ("matmul", "gather_flattened", "rms_norm") and Operands(ex, mask).clips:
         raise CannotError(f"nl.{op} does not accept a mask: slice its operands instead")
     if op == "where":
         return _where(ex, given)
+    if op == "broadcast_to":
+        return _broadcast(ex, ex.rewrite(given["src" if "src" in given else "x"]), given["shape"])
     results = {each: ex.rewrite(node) for each, node in given.items()}
     first = next(iter(results.values())).tensor or Tensor()
-    if op == "broadcast_to" and "src" in results:
-        results = {"x": results["src"], **{each: r for each, r in results.items() if each != "src"}}
     if op in ("matmul", "transpose"):
-        for each in ("x", "y"):
-            tensor = results[each].tensor if each in results else None
-            if tensor is not None and tensor.region == "psum":
-                results[each] = Result(f"{ex.ctx.nl}.copy({results[each].text})", tensor)
-    arguments = ", ".join(
-        result.text if each in ("x", "y") else f"{each}={result.text}" for each, result in results.items()
-    )
-    text = f"{ex.ctx.nl}.{op}({arguments})"
+        results.update({each: _outside_psum(ex, results[each]) for each in ("x", "y") if each in results})
+    arguments = [result.text if each in ("x", "y") else f"{each}={result.text}" for each, result in results.items()]
+    tensor = Tensor("sbuf", first.dtype)
     if op == "matmul":
-        return Result(text, Tensor("psum", f"{ex.ctx.nl}.float32", _matmul_shape(results)))
-    if op == "transpose":
-        shape = tuple(reversed(first.shape)) if first.shape is not None and len(first.shape) == 2 else None
-        return Result(text, Tensor("psum", first.dtype, shape))
-    if op == "broadcast_to":
-        return _broadcast(ex, results["x"], given["shape"])
-    return Result(text, Tensor("sbuf", first.dtype))
+        tensor = Tensor("psum", f"{ex.ctx.nl}.float32", _matmul_shape(results))
+    elif op == "transpose":
+        shape = first.shape if first.shape is not None and len(first.shape) == 2 else None
+        tensor = Tensor("psum", first.dtype, shape[::-1] if shape is not None else None)
+    return Result(f"{ex.ctx.nl}.{op}({', '.join(arguments)})", tensor)
+
+
+def _outside_psum(ex: Expressions, operand: Result) -> Result:
+    """Return an operand of the Tensor Engine, which cannot read PSUM."""
+    is_in_psum = operand.tensor is not None and operand.tensor.region == "psum"
+    return Result(f"{ex.ctx.nl}.copy({operand.text})", operand.tensor) if is_in_psum else operand
 
 
 def _broadcast(ex: Expressions, tile: Result, shape: ast.expr) -> Result:

@@ -9,6 +9,9 @@ from types import MappingProxyType
 from .indices import Index, without_unit_axes
 from .names import Names
 
+OF_TENSORS = frozenset({"shape", "dtype", "reshape", "broadcast_to", "ap", "permute", "select"})
+MOVES = frozenset({"nki.language.load", "nki.language.store", "nki.language.load_transpose2d"})
+
 
 def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
     """Return the names that a function uses as tensors.
@@ -17,19 +20,15 @@ def tensor_uses(tree: ast.FunctionDef, names: Names) -> dict[str, set[str]]:
     """
     found: dict[str, set[str]] = {"hbm of": set()}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.attr in ("shape", "dtype", "reshape", "broadcast_to", "ap", "permute", "select"):
-                found.setdefault(node.value.id, set())
-        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-            if isinstance(node.slice, (ast.Tuple, ast.Slice)):
-                found.setdefault(node.value.id, set())
-        elif isinstance(node, ast.Call):
-            dotted = names.dotted(node.func)
-            if dotted in ("nki.language.load", "nki.language.store", "nki.language.load_transpose2d") and node.args:
-                base = node.args[0].value if isinstance(node.args[0], ast.Subscript) else node.args[0]
-                if isinstance(base, ast.Name):
-                    found.setdefault(base.id, set())
-                    found["hbm of"].add(base.id)
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute in OF_TENSORS:
+                found.setdefault(name, set())
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple() | ast.Slice()):
+                found.setdefault(name, set())
+            case ast.Call(args=[ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)), *_]):
+                if names.dotted(node.func) in MOVES:
+                    found.setdefault(name, set())
+                    found["hbm of"].add(name)
     return found
 
 
@@ -38,13 +37,15 @@ def ranks_of(tree: ast.FunctionDef) -> dict[str, int]:
     found: dict[str, int] = {}
     exact: dict[str, int] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Tuple):
-            if not any(isinstance(e, ast.Constant) and e.value in (Ellipsis, None) for e in node.slice.elts):
-                found[node.value.id] = max(found.get(node.value.id, 0), len(node.slice.elts))
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
-            value = node.value
-            if isinstance(value, ast.Attribute) and value.attr == "shape" and isinstance(value.value, ast.Name):
-                exact[value.value.id] = len(node.targets[0].elts)
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=parts)):
+                if not any(isinstance(part, ast.Constant) and part.value in (Ellipsis, None) for part in parts):
+                    found[name] = max(found.get(name, 0), len(parts))
+            case ast.Assign(
+                targets=[ast.Tuple(elts=parts) | ast.List(elts=parts), *_],
+                value=ast.Attribute(value=ast.Name(id=name), attr="shape"),
+            ):
+                exact[name] = len(parts)
     return {**found, **exact}
 
 
@@ -56,19 +57,17 @@ def accumulators_of(
     other: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign):
-            base = node.target
+            base: ast.expr = node.target
             while isinstance(base, (ast.Subscript, ast.Attribute)):
-                base = base.value  # type: ignore[assignment]
-            if not isinstance(base, ast.Name):
-                continue
+                base = base.value
             value = products.get(node, node.value)
             dotted = names.dotted(value.func) if isinstance(value, ast.Call) else ""
-            product = dotted in ("nki.isa.nc_matmul", "nki.language.matmul") and isinstance(node.op, ast.Add)
-            (added if product else other).add(base.id)
+            is_product = dotted in ("nki.isa.nc_matmul", "nki.language.matmul") and isinstance(node.op, ast.Add)
+            if isinstance(base, ast.Name):
+                (added if is_product else other).add(base.id)
         elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-                    other.add(target.value.id)
+            tiles = [target.value for target in node.targets if isinstance(target, ast.Subscript)]
+            other |= {tile.id for tile in tiles if isinstance(tile, ast.Name)}
     return added - other
 
 

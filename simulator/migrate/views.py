@@ -134,26 +134,17 @@ def _one(text: str) -> str:
 
 
 def _basic_shape(elements: list[Element], keys: list[str], tensor: Tensor) -> tuple[str, ...] | None:
+    """Return the shape that a subscript of slices and numbers selects, or None if it is unknown."""
     if tensor.shape is None and tensor.rank != len(keys):
         return None  # the tensor may have more dimensions
-    shape = []
+    known, shape = tensor.shape or (), []
     for position, key in enumerate(keys):
-        if key == "..." or (key == ":" and tensor.shape is None):
+        extent = known[position] if key == ":" and position < len(known) else _extent(key)
+        if extent is not None:
+            shape.append(extent)
+        elif elements[position].is_slice or key in (":", "..."):
             return None
-        if key == ":" and tensor.shape is not None:
-            if position >= len(tensor.shape):
-                return None
-            shape.append(tensor.shape[position])
-            continue
-        extent = _extent(key)
-        if extent is None:
-            if elements[position].is_slice:
-                return None
-            continue
-        shape.append(extent)
-    if tensor.shape is not None:
-        shape.extend(tensor.shape[len(keys) :])
-    return tuple(shape)
+    return (*shape, *known[len(keys) :])
 
 
 def _extent(key: str) -> str | None:
@@ -241,15 +232,13 @@ def _pattern(text: str, tensor: Tensor, indices: list[Index], rank: int) -> str:
     """Return the subscript as an explicit access pattern on the tensor."""
     pairs: list[str] = []
     for at in range(-rank, 0):
-        step = Sum(0)
-        count = Sum(1)
-        for dimension, index in enumerate(indices):
-            axis = index.axes.get(at)
-            if axis is not None:
-                if axis.factor.is_number and axis.factor.number < 0:
-                    raise CannotError("an index cannot count down: strides of access patterns cannot be negative")
-                step = step + Sum(0, {f"{text}.strides[{dimension}]": 1}) * axis.factor
-                count = axis.count
+        axes = {dimension: index.axes[at] for dimension, index in enumerate(indices) if at in index.axes}
+        if any(axis.factor.is_number and axis.factor.number < 0 for axis in axes.values()):
+            raise CannotError("an index cannot count down: strides of access patterns cannot be negative")
+        step, count = Sum(0), Sum(1)
+        for dimension, axis in axes.items():
+            step = step + Sum(0, {f"{text}.strides[{dimension}]": 1}) * axis.factor
+            count = axis.count
         if step == Sum(0) and count != Sum(1) and not pairs and tensor.region in ("sbuf", "psum"):
             raise CannotError(
                 "one partition is read as several: copy it to all partitions with nl.broadcast_to(t, shape)"
