@@ -338,10 +338,10 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         map_is_last=is_channels_last(outputs[0], source.input),
     )
     comparison = _compare(imported_graph, options.unchecked)
-    if comparison.skipped and walk.importer.has_stacks and not options.unchecked:
+    if comparison.skipped and walk.importer.doubt and not options.unchecked:
         raise ModelError(
-            f"its axes stack the inputs of a batch of {source.batch}, so it must be compared with ONNX Runtime, but "
-            f"{comparison.skipped}; export the network for a batch of one, or use --unchecked"
+            f"{walk.importer.doubt}, so it must be compared with ONNX Runtime, but {comparison.skipped}; export the "
+            "network for a batch of one, or use --unchecked"
         )
     values = comparison.outputs[0] if comparison.outputs else None
     if options.output_kind is None and are_classes(outputs[0], values, notes):

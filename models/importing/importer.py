@@ -24,6 +24,8 @@ MOVES_AXES = (
     "Unsqueeze",
 )  # they determine `View.place` themselves
 
+MIXES = "mixes the inputs of a batch"  # text of a note
+
 
 class Importer:
     """Access to the inputs and outputs of operators. The methods raise ModelError for unsupported values."""
@@ -44,7 +46,7 @@ class Importer:
         self.wanted = wanted  # names of the values that are read
         self.batch = batch or 1  # size of the batch axis, or 1 if it is not fixed
         self.is_open = batch is None  # True if the file does not fix the size of the batch axis
-        self.has_stacks = False  # True if axes of the file stack the inputs of a fixed batch
+        self.doubt = ""  # why the import is accepted only if it is compared with ONNX Runtime
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to compute values, not scores
@@ -117,7 +119,8 @@ class Importer:
         if position < len(node.outputs) and node.outputs[position]:
             if isinstance(value, View) and self.stacks_batch(value) and node.op not in MOVES_AXES:
                 value = self._stacked_alike(node, value)
-            self.has_stacks |= isinstance(value, View) and self.stacks_batch(value)
+            if isinstance(value, View) and self.stacks_batch(value):
+                self.doubt = f"its axes stack the inputs of a batch of {self.batch}"
             target: dict[str, View] | dict[str, np.ndarray] = self.views if isinstance(value, View) else self.constants
             target[node.outputs[position]] = value  # type: ignore[assignment]
 
@@ -201,7 +204,7 @@ class Importer:
 
     def own_batch(self, view: View, node: Node) -> View:
         """Return the view of `single`, and add a note that the node mixes the inputs of a batch in the file."""
-        self.note(f"{node} mixes the inputs of a batch; each input is computed as a separate batch")
+        self.note(f"{node} {MIXES}; each input is computed as a separate batch")
         return self.single(view)
 
     def describe(self, view: View) -> str:

@@ -15,6 +15,7 @@ from ..golden import OutputRun, run_network
 from ..inputs import ImageInput, PartInput, SeveralInputs
 from ..layers import Softmax
 from ..network import Network
+from .importer import MIXES
 from .onnx_cut import Cut
 from .onnx_file import Graph, cut
 from .onnx_functions import MISSING
@@ -30,6 +31,7 @@ AT_ONCE = 1 << 24  # maximum number of elements per run, if it contains more tha
 LEAST_COMPARED = 1e-6  # smaller values may be rounding errors
 LEAST = 1 << 10  # minimum number of elements assumed per layer and example
 MAX_RANDOM = 1 << 22  # number of random elements generated for an input; longer inputs repeat them
+TOGETHER = 3  # number of inputs in a batch that a file of an open batch is run with
 KEPT = 3  # number of examples whose outputs are kept
 EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # (number of examples, maximum number of multiply-accumulates)
 
@@ -119,9 +121,10 @@ def _values_to_compare(
 def compare(imported: ImportedGraph) -> Comparison:
     """Run the golden model and ONNX Runtime on the same random inputs; raise RejectedError if the latter rejects it.
 
-    ONNX Runtime runs the file itself, or its imported part, with the batch size of the file. Large weights are passed
-    as inputs if there are many of them (onnx_tensors.py). If an output ends in a softmax, a sigmoid or a tanh, the
-    values before it are compared, because saturated values would hide differences.
+    ONNX Runtime runs the file itself, or its imported part, with the batch size of the file. If the file leaves it
+    open, this is 1, and a larger batch must compute the same outputs. Large weights are passed as inputs if there are
+    many of them (onnx_tensors.py). If an output ends in a softmax, a sigmoid or a tanh, the values before it are
+    compared, because saturated values would hide differences.
     """
     try:
         import onnxruntime  # noqa: F401  # type: ignore[import-untyped, unused-ignore]
@@ -133,11 +136,18 @@ def compare(imported: ImportedGraph) -> Comparison:
         return Comparison(reason)
     count = -(-_affordable(imported.network) // batch) * batch
     generator = np.random.default_rng(0)
-    arrays = [_random(part, count, generator) for part in imported.source.parts]
+    is_open = imported.source.fixed_batch is None and not any(MIXES in note for note in imported.notes)
+    together = TOGETHER if is_open and not _too_large(imported.network, TOGETHER) else 1
+    examples = [_random(part, max(count, together), generator) for part in imported.source.parts]
+    arrays = [array[:count] for array in examples]
     squeezed = squeezed_outputs(imported.network)
     before = [_before_answer(imported, squeezed, name) for name in imported.names]
     network = without_squeezing(imported.network, _left_out(imported, squeezed, before))
-    expected = _run_file(imported, arrays, [value_name or name for value_name, name in zip(before, imported.names)])
+    file = _File(imported, [value_name or name for value_name, name in zip(before, imported.names)])
+    batches = file.run_all(examples, batch)
+    if together > 1:
+        _check_separate(imported, file, [array[:together] for array in examples], batches[:together])
+    expected = [_rows(values, batch)[:count] for values in zip(*batches)]
     inputs = _network_input(imported, arrays)
     step = max(1, AT_ONCE // _numbers(imported.network))
     with np.errstate(all="ignore"):  # overflows show up as differences
@@ -197,32 +207,71 @@ def _model_to_run(imported: ImportedGraph, names: Sequence[str]) -> str | bytes:
     return str(imported.path) if graph.stripped is None else graph.stripped.message
 
 
-def _run_file(imported: ImportedGraph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
-    """Return the values `names` computed by the file for all examples, each of shape [count, size]."""
-    import onnxruntime
+class _File:
+    """A file, or its imported part, opened by ONNX Runtime to compute the values `names`."""
 
-    graph, parts = imported.graph, imported.source.parts
-    options = onnxruntime.SessionOptions()
-    # Without this option, products of uint8 and int8 saturate at 16 bits on x86 processors that lack VNNI.
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    options.log_severity_level = 4  # errors are raised as exceptions anyway
+    def __init__(self, imported: ImportedGraph, names: Sequence[str]) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        # Without this option, products of uint8 and int8 saturate at 16 bits on x86 processors that lack VNNI.
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        options.log_severity_level = 4  # errors are raised as exceptions anyway
+        try:
+            model = _model_to_run(imported, names)
+            if isinstance(model, bytes):  # small weights may still be in external files
+                folder = str(imported.path.resolve().parent)
+                options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's exceptions have no common base class
+            raise _rejected(error) from None
+        input_names = {value.name for value in self._session.get_inputs()}
+        stripped = imported.graph.stripped.names if imported.graph.stripped is not None else ()
+        self._lent = {name: imported.graph.constants[name] for name in stripped if name in input_names}
+        self._parts, self._names = imported.source.parts, list(names)
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the values computed for one batch, which contains all examples in `arrays`."""
+        fed = self._lent | {part.name: _as_read(part, array) for part, array in zip(self._parts, arrays)}
+        try:
+            return list(map(np.asarray, self._session.run(self._names, fed)))
+        except Exception as error:
+            raise _rejected(error) from None
+
+    def run_all(self, arrays: Sequence[np.ndarray], batch: int) -> list[list[np.ndarray]]:
+        """Return the values computed for each batch of `batch` examples."""
+        starts = range(0, len(arrays[0]), batch)
+        return [self.run([array[first : first + batch] for array in arrays]) for first in starts]
+
+
+def _rejected(error: Exception) -> RejectedError:
+    return RejectedError(f"ONNX Runtime failed: {' '.join(str(error).split())[:200]}")
+
+
+def _check_separate(
+    imported: ImportedGraph, file: _File, arrays: Sequence[np.ndarray], separate: Sequence[Sequence[np.ndarray]]
+) -> None:
+    """Raise RejectedError if a file of an open batch computes other outputs for a batch than for each of its inputs.
+
+    `arrays` contains the inputs of the batch, and `separate` the values computed for each of them alone. A file that
+    cannot run a batch, such as one with fixed reshapes, is accepted.
+    """
     try:
-        model = _model_to_run(imported, names)
-        if isinstance(model, bytes):  # small weights may still be in external files
-            folder = str(imported.path.resolve().parent)
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        input_names = {value.name for value in session.get_inputs()}
-        stripped = graph.stripped.names if graph.stripped is not None else ()
-        lent = {name: graph.constants[name] for name in stripped if name in input_names}
-        batch, results = imported.source.batch, []
-        for first in range(0, len(arrays[0]), batch):
-            examples = (array[first : first + batch] for array in arrays)
-            fed = lent | {part.name: _as_read(part, array) for part, array in zip(parts, examples)}
-            results.append(list(map(np.asarray, session.run(list(names), fed))))
-    except Exception as error:  # ONNX Runtime's exceptions have no common base class
-        raise RejectedError(f"ONNX Runtime failed: {' '.join(str(error).split())[:200]}") from None
-    return [_rows([values[number] for values in results], batch) for number in range(len(names))]
+        together = file.run(arrays)
+    except RejectedError:
+        return
+    for value, *alone in zip(together, *separate):
+        shapes = {(len(alone), *other.shape[1:]) for other in alone if len(other.shape) and len(other) == 1}
+        if {value.shape} != shapes or value.dtype.kind != "f":
+            continue
+        expected = np.concatenate(alone).astype(np.float32)
+        largest = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+        allowed = _tolerance(imported) * largest
+        if not np.allclose(value.astype(np.float32), expected, rtol=0.0, atol=allowed, equal_nan=True):
+            raise RejectedError(
+                f"in a batch of {len(alone)}, ONNX Runtime computes other outputs for an input than for that input "
+                "alone, so the file mixes the inputs of a batch or depends on its size; export it for a batch of one"
+            )
 
 
 def _as_read(part: SourcePart, examples: np.ndarray) -> np.ndarray:
@@ -289,15 +338,19 @@ def _affordable(network: Network) -> int:
     return next((count for count, most in EXAMPLES if count * work <= most), 1)
 
 
+def _tolerance(imported: ImportedGraph) -> float:
+    """Return the maximum difference from the file, relative to the largest output."""
+    if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):
+        return WHOLE_TOLERANCE
+    return TOLERANCES.get(imported.source.parts[0].dtype.name, 1e-3)
+
+
 def _difference(imported: ImportedGraph, number: int, result: np.ndarray, expected: np.ndarray) -> Comparison:
     """Compare one output of the network, [count, size], with the corresponding output of the file.
 
     Infinities of the file, such as those of a mask, may be large numbers in the network.
     """
-    dtype = imported.source.parts[0].dtype
-    tolerance = TOLERANCES.get(dtype.name, 1e-3)
-    if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):
-        tolerance = WHOLE_TOLERANCE
+    tolerance = _tolerance(imported)
     if result.shape != expected.shape:
         return Comparison("", math.inf, 0.0, tolerance, len(result))
     if expected.dtype.kind in "iu":

@@ -29,8 +29,10 @@ def _indices(importer: Importer, node: Node) -> np.ndarray:
     indices = constant_indices(importer, node)
     if text(node, "reduction", "none") != "none":
         raise ModelError("its reduction is not supported")
-    if importer.is_open and importer.data(node).batched and node.inputs[1] in importer.literals:
-        raise ModelError("assigns to the first input of a batch of any size; export the network for a batch of one")
+    if importer.is_open and importer.data(node).batched:
+        if node.inputs[1] in importer.literals:
+            raise ModelError("assigns to the first input of a batch of any size; export the network for a batch of one")
+        importer.doubt = "its assignments to a batch of any size may leave out some of its inputs"
     return indices
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from onnx_chain import Chain
+from trninfer.models.errors import ModelError
 from trninfer.models.importing import Comparison, ImportOptions, import_network, onnx_file, onnx_runtime, onnx_tensors
 
 
@@ -220,3 +221,50 @@ def test_small_weights_beside_a_file_whose_large_ones_are_lent(tmp_path: Path, m
     onnx.save_model(chain.model(), str(path), save_as_external_data=True, location="n.data", size_threshold=0)
     imported = import_network(path)
     assert imported.comparison.passed and not imported.comparison.skipped
+
+
+def assigning(to: slice) -> Chain:
+    """The graph of x[to] = sigmoid(x)[to], in which the indices are computed from the size of an open batch."""
+    chain = Chain(4, 5, 6)
+    changed = chain.add("Sigmoid")
+    count = chain.add("Gather", chain.constant(0), first=chain.add("Shape", first="x"), axis=0)
+    entries = chain.add("Range", count, chain.constant(1), first=chain.constant(0))
+    bounds = [chain.constant([bound]) for bound in (0, to.stop or 100)]
+    entries = chain.add("Slice", *bounds, first=entries)
+    changed = chain.add("Slice", *bounds, first=changed)
+    chain.add("ScatterND", chain.add("Unsqueeze", chain.constant([-1]), first=entries), changed, first="x")
+    chain.add("Flatten")
+    chain.gemm(120, 3)
+    return chain
+
+
+def test_outputs_that_depend_on_the_other_inputs_of_a_batch_are_refused(tmp_path: Path) -> None:
+    """PyTorch's newer exporter writes x[:1] = y in this way; for a batch of one, it assigns to all inputs."""
+    compared(assigning(slice(None)), tmp_path)
+    with pytest.raises(ModelError, match="in a batch of 3, ONNX Runtime computes other outputs for an input"):
+        compared(assigning(slice(1)), tmp_path)
+
+
+def test_assignments_to_an_open_batch_must_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_runtime, "MAX_ELEMENTS", 1)
+    with pytest.raises(ModelError, match="may leave out some of its inputs, so it must be compared with ONNX Runtime"):
+        compared(assigning(slice(1)), tmp_path)
+
+
+@pytest.mark.parametrize("shape", [[1, 8], [1, -1], [-1, 4, 2]])
+def test_files_that_reshape_to_a_single_input_are_accepted(shape: list[int], tmp_path: Path) -> None:
+    """ONNX Runtime cannot run them in batches, or their outputs cannot be divided among the inputs."""
+    chain = Chain(8)
+    chain.gemm(8, 8)
+    chain.add("Reshape", chain.constant(shape))
+    chain.add("Relu")
+    assert compared(chain, tmp_path).passed
+
+
+def test_large_networks_are_not_run_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_runtime, "MAX_WORK", 2 * 14 * 14 * 8 * 27)
+    sizes = []
+    real = onnx_runtime._File.run
+    monkeypatch.setattr(onnx_runtime._File, "run", lambda file, x: sizes.append(len(x[0])) or real(file, x))
+    assert compared(image(), tmp_path).passed
+    assert set(sizes) == {1}
