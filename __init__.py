@@ -32,11 +32,13 @@ if getattr(sys, "argv", [])[:1] == ["-m"]:  # `python -m` locates this package; 
     forget_current_folder(__name__)
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from .version import __version__
 
+TYPE_CHECKING = False  # importing `typing` takes milliseconds, in which Ctrl-C would end with a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import simulator
     from .api.answers import Answers
     from .api.benchmarks import Benchmark, bench
@@ -113,7 +115,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name == "simulator":
         return import_module(".simulator", __name__)
     for home, names in _HOMES.items():

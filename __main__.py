@@ -23,8 +23,8 @@ def _check_memory() -> None:
 
 def main() -> None:
     """Run the command line of this process and exit with its status, even if it is interrupted during imports."""
-    _check_memory()
     try:
+        _check_memory()
         from .app.main import main as run
 
         run()

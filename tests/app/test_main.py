@@ -235,7 +235,7 @@ def test_completion(process) -> None:
         assert process(env=asked).communicate()[0].decode().split() == [expected]
 
 
-@pytest.mark.parametrize("module", ["typer", "trninfer.app.main", "trninfer.app.options"])
+@pytest.mark.parametrize("module", ["resource", "typer", "trninfer.app.main", "trninfer.app.options"])
 def test_an_interruption_while_it_loads_is_no_traceback(module) -> None:
     code = f"""
 import builtins, sys
@@ -252,6 +252,18 @@ main()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "trninfer: interrupted\n")
+
+
+def test_hardly_anything_is_loaded_before_interruptions_are_caught() -> None:
+    """Ctrl-C before that ends with Python's traceback; only the interpreter's own start remains."""
+    code = """
+import importlib, sys
+before = set(sys.modules)
+from trninfer.__main__ import main
+print(*sorted(name for name in set(sys.modules) - before if not name.startswith("trninfer")))
+"""
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
+    assert loaded == []
 
 
 def test_an_interruption_of_executed_text_is_a_status_and_no_signal(tmp_path) -> None:
