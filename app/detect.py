@@ -11,7 +11,7 @@ import typer
 
 from .errors import UsageError
 from .option_groups import fraction, takes_options, whole
-from .options import ModelOption, fail_under_option
+from .options import FORMAT_HELP, ModelOption, fail_under_option
 from .picture_paths import PicturePaths
 from .picture_task import Sizes, TaskOptions, answer_pictures
 
@@ -73,10 +73,7 @@ class DetectOptions(TaskOptions):
 
     form: Annotated[
         Literal["table", "json", "csv", "ndjson", "coco"],
-        typer.Option(
-            "--format",
-            help="Format of the report. With formats other than table, nothing else is written to standard output.",
-        ),
+        typer.Option("--format", help=FORMAT_HELP),
     ] = "table"  # type: ignore[assignment]  # coco instead of parquet
     confidence: Annotated[
         float,

@@ -11,6 +11,7 @@ import typer
 
 from . import options
 from .errors import UsageError
+from .option_groups import format_of
 from .output import check_output
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _ArchiveOption = Annotated[
 
 
 def doctor(
-    form: options.FormatOption = "table",
+    form: options.FormatOption = None,  # type: ignore[assignment]  # see `format_of`
     output: options.OutputOption = None,
     selftest: _SelftestOption = False,
     compile_only: _CompileOnlyOption = False,
@@ -96,6 +97,7 @@ def doctor(
         NEURON_PLATFORM_TARGET_OVERRIDE=trn1 trninfer doctor
     """
     check_output(output)
+    form = form or format_of(output, options.FormatOption)
     if not selftest:
         _check_selftest_only(archive, target, compile_timeout, compile_only)
         _print_checks(_checks(), form, output)

@@ -10,6 +10,7 @@ import typer
 from . import options
 from .completion import complete_model
 from .errors import UsageError
+from .option_groups import format_of
 
 
 def models(
@@ -26,7 +27,7 @@ def models(
             show_default=False,
         ),
     ] = None,
-    form: options.FormatOption = "table",
+    form: options.FormatOption = None,  # type: ignore[assignment]  # see `format_of`
     output: options.OutputOption = None,
 ) -> None:
     """List the bundled models with their inputs, their sizes, and their accuracy on held-out data.
@@ -49,6 +50,7 @@ def models(
     from .output import check_output
 
     check_output(output)
+    form = form or format_of(output, options.FormatOption)
     if action is not None:
         from .show_model import show_model
 

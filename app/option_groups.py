@@ -9,11 +9,24 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
 from .text import parse_number
+
+FORM = "form"  # field of --format, whose default depends on --output
+_SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet"}
+
+
+def format_of(output: Path | None, kind: Any) -> Any:
+    """Return the format of a report for which no --format was given: the one of the file's suffix if the option has it,
+    otherwise a table. `kind` is the annotation of the option."""
+    form = _SUFFIXES.get(output.suffix.lower(), "") if output is not None else ""
+    while get_origin(kind) is not Literal:
+        kind = get_args(kind)[0]
+    return form if form in get_args(kind) else "table"
 
 
 def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
@@ -43,8 +56,9 @@ def fraction(text: str | float) -> float:
 def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Convert a function with dataclass parameters to a typer command with one parameter per field.
 
-    If several groups share a field, the first group receives the option; the others receive their defaults. The help
-    text is passed separately because it would be much longer than the function.
+    If several groups share a field, the first group receives the option; the others receive their defaults. Without
+    --format, the suffix of --output determines the format. The help text is passed separately because it would be much
+    longer than the function.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
@@ -53,6 +67,8 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
 
         @functools.wraps(command)
         def call(**values: Any) -> None:
+            if FORM in values and values[FORM] is None:
+                values[FORM] = format_of(values["output"], call.__annotations__[FORM])
             for name, (kind, options) in groups.items():
                 if kind is not None:
                     values[name] = kind(**{option.name: values.pop(option.name) for option in options})
@@ -93,9 +109,10 @@ def _annotation(hint: Any) -> Any:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass of options with their defaults."""
+    """Return the fields of a dataclass of options with their defaults on the command line."""
     empty = inspect.Parameter.empty  # the field is required
-    return {field.name: empty if field.default is MISSING else field.default for field in fields(kind)}
+    defaults = {field.name: empty if field.default is MISSING else field.default for field in fields(kind)}
+    return {**defaults, FORM: None} if FORM in defaults else defaults
 
 
 def seconds(least: float, most: float) -> Any:

@@ -113,8 +113,11 @@ CompileTimeoutOption = Annotated[
         help="On the chip: time limit for compiling a launch, before smaller launches are tried. [default: 1800]",
     ),
 ]
-_FORMAT_HELP = "Format of the report. With formats other than table, nothing else is written to standard output."
-FormatOption = Annotated[Format, typer.Option("--format", help=_FORMAT_HELP)]
+FORMAT_HELP = (
+    "Format of the report. With formats other than table, nothing else is written to standard output. [default: the "
+    "format of the suffix of --output, such as .csv, or else table]"
+)
+FormatOption = Annotated[Format, typer.Option("--format", help=FORMAT_HELP)]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
@@ -192,7 +195,7 @@ class RunOptions:
         ),
     ] = False
     compile_timeout: CompileTimeoutOption = None
-    form: Annotated[ReportFormat, typer.Option("--format", help=_FORMAT_HELP)] = "table"
+    form: Annotated[ReportFormat, typer.Option("--format", help=FORMAT_HELP)] = "table"
     csv_safe: Annotated[
         bool,
         typer.Option(
@@ -246,14 +249,7 @@ class RunOptions:
 class AnswerOptions(RunOptions):
     """Additional options of commands that make predictions."""
 
-    form: Annotated[
-        LabelFormat,
-        typer.Option(
-            "--format",
-            help="Format of the report. With formats other than table, nothing else is written to standard output; "
-            "parquet requires --output.",
-        ),
-    ] = "table"  # type: ignore[assignment]  # one more format than for other commands
+    form: Annotated[LabelFormat, typer.Option("--format", help=FORMAT_HELP)] = "table"  # type: ignore[assignment]
     top_k: Annotated[
         int | None,
         typer.Option(

@@ -10,7 +10,7 @@ import typer
 
 from .errors import UsageError
 from .option_groups import takes_options
-from .options import ModelOption, fail_under_option
+from .options import FORMAT_HELP, ModelOption, fail_under_option
 from .picture_paths import PicturePaths
 from .picture_task import Sizes, TaskOptions, answer_pictures
 
@@ -62,13 +62,7 @@ Examples:
 class SegmentOptions(TaskOptions):
     """Options of `segment` except those that specify its pictures."""
 
-    form: Annotated[
-        Literal["table", "json", "csv", "ndjson"],
-        typer.Option(
-            "--format",
-            help="Format of the report. With formats other than table, nothing else is written to standard output.",
-        ),
-    ] = "table"
+    form: Annotated[Literal["table", "json", "csv", "ndjson"], typer.Option("--format", help=FORMAT_HELP)] = "table"
     save: Annotated[
         Path | None,
         typer.Option("--save", metavar="DIR", help="Write the map of each picture, and an overlay, to this folder."),

@@ -31,7 +31,10 @@ def read_finished(
     """
     allowed = ("ndjson",) if identity["command"] in ("detect", "segment") else ("csv", "ndjson")
     if form not in allowed:  # CSV contains neither pictures without boxes nor masks
-        raise UsageError(f"--resume: {path} is complete, and only {' and '.join(allowed)} reports can be extended")
+        raise UsageError(
+            f"--resume: {path} exists, but only {' and '.join(allowed)} reports can be extended, not --format {form}; "
+            "use another --output"
+        )
     records = _csv_records(path, identity, change) if form == "csv" else _ndjson_records(path, identity)
     try:
         for number, record in records:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from pathlib import Path
+from typing import Annotated, Literal, get_args
 
 import pytest
 import typer
 from trninfer.app.main import open_app
-from trninfer.app.option_groups import takes_options, whole
+from trninfer.app.option_groups import format_of, takes_options, whole
+from trninfer.app.options import AnswerFormat, FormatOption, LabelFormat
 
 Name = Annotated[str | None, typer.Option("--name")]
 
@@ -73,3 +75,41 @@ def test_a_word_that_is_none_of_the_words(cli, option) -> None:
     outcome = cli("bench", option, "sideways")
     assert outcome.status == 2 and len(outcome.err.splitlines()) == 1
     assert outcome.err.startswith(f"trninfer: Invalid value for '{option}': 'sideways' is not one of")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "form"),
+    [
+        ("a.csv", FormatOption, "csv"),
+        ("a.b.JSON", FormatOption, "json"),
+        ("a.jsonl", Literal["table", "ndjson"], "ndjson"),
+        ("a.parquet", LabelFormat, "parquet"),
+        ("a.json", AnswerFormat, "json"),
+        ("a.parquet", FormatOption, "table"),
+        ("csv", FormatOption, "table"),
+        ("a.txt", FormatOption, "table"),
+        (None, FormatOption, "table"),
+    ],
+)
+def test_the_suffix_of_a_file_determines_the_format(name: str | None, kind: object, form: str) -> None:
+    assert format_of(None if name is None else Path(name), kind) == form
+
+
+def test_each_command_writes_the_format_of_the_suffix(cli, tmp_path, feature_model) -> None:
+    """A table in a file called .csv would be taken for answers that --resume can extend."""
+    (tmp_path / "x.csv").write_text("1,2,3,4,5,6\n")
+    answers = ("ffnn", "--data", tmp_path / "x.csv", "--model", feature_model, "--quiet")
+    for words in (answers, ("models",), ("bench", "--model", feature_model), ("doctor",)):
+        for suffix, first in ((".csv", ","), (".ndjson", "{"), (".json", "{"), (".md", "")):
+            target = tmp_path / f"answers{suffix}"
+            outcome = cli(*words, "--output", target)
+            assert outcome.status == 0 and first in target.read_text().splitlines()[0], outcome.err
+        cli(*words, "--output", tmp_path / "table.csv", "--format", "table")
+        assert "," not in (tmp_path / "table.csv").read_text().splitlines()[0]
+    outcome = cli(*answers, "--output", tmp_path / "table.csv", "--resume")
+    assert outcome.status == 2 and "table.csv: not a csv report" in outcome.err
+    outcome = cli(*answers, "--output", tmp_path / "table.csv", "--resume", "--format", "table")
+    assert outcome.status == 2 and "reports can be extended, not --format table" in outcome.err
+    target = tmp_path / "answers.csv"
+    before = cli(*answers, "--output", target), target.read_text()
+    assert cli(*answers, "--output", target, "--resume").status == 0 and target.read_text() == before[1]

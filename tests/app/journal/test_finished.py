@@ -83,7 +83,7 @@ def test_cells_for_spreadsheets_are_read_as_they_were(tmp_path: Path) -> None:
         ("ndjson", "{\n", "line 1 is not an answer of this model"),
         ("ndjson", "[" * 100_000 + "\n", "line 1 is not an answer of this model"),
         ("ndjson", '{"type": "summary", "dtype": "float16"}\n', "were computed with dtype float16, not float32"),
-        ("json", "{}", "is complete, and only csv and ndjson reports can be extended"),
+        ("json", "{}", "reports can be extended, not --format json"),
         ("parquet", "", "only csv and ndjson"),
     ],
 )
