@@ -1,4 +1,4 @@
-"""Another Python of our own: what it searches for modules."""
+"""Starting another Python: where it searches for modules."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ def test_a_child_imports_nothing_of_the_current_folder(tmp_path) -> None:
     set_traps(tmp_path)
     command = child_python.python_command(compile_worker.__name__, "main")
     done = subprocess.run(command, cwd=tmp_path, input=b"no job", capture_output=True)
-    assert b"JSONDecodeError" in done.stderr  # it came as far as reading its job
+    assert b"JSONDecodeError" in done.stderr  # it was able to read its job
     assert sprung(tmp_path) == []
 
 

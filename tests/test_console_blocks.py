@@ -1,6 +1,7 @@
-"""Every console block of every page, run from an empty folder; what a test cannot run is named here with its reason.
+"""Every console block of every page, run from an empty folder; blocks that cannot be run are listed here with the
+reason.
 
-Tutorials' generated blocks are run by tests/tools/test_tutorials.py.
+tests/tools/test_tutorials.py runs the generated blocks of the tutorials.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from console_blocks import ROOT, Command, Folder, Written, find_pages, read_step
 from trninfer.app.main import open_app
 from typer.main import get_command
 
-NOT_RUN = {  # what a command, or a part of one between `&&`, begins with or contains: what it needs
+NOT_RUN = {  # the beginning or content of a command, or of a part of one between `&&`: what it requires
     r"pip install|python -m pip|venv\b|git clone|yolo export": "a network",
     r"apt-get|sudo |wget |\. /etc/os-release|\| sudo|echo \"deb": "root and a network",
     r"(?:source|export) .*/(?:bin|aws)|torch_neuronx|--(backend neuron|compare-backends)|--compile-only": "a chip",
@@ -31,11 +32,11 @@ NOT_RUN = {  # what a command, or a part of one between `&&`, begins with or con
     r"tools\.digits": "the fonts that drew the held-out pictures: tests/tools/digits",
     r"predicted\.json|heldout|digits\.json": "files that a command above wrote, which is not run",
 }
-STATUS = {  # commands that report that something is wrong, as their page says
+STATUS = {  # commands that report a failure, as stated on their page
     "trninfer migrate --check --output new/ softmax.py": 1,
     "trninfer simulate --lines 0 --sanitize=numeric softmax.py": 1,
 }
-# The benches, the self-test and the imports of the reference, and pages that run the self-test too.
+# Benchmarks, the self-test, imports in the reference, and pages that also run the self-test.
 BY_HAND = {"docs/chip.md", "docs/commands.md:9", "docs/commands.md:14", "docs/commands.md:19", "docs/tutorial-chip.md"}
 _INLINE = re.compile(r"`(trninfer [a-z][^`]*)`")
 
@@ -56,7 +57,7 @@ def read_commands() -> list[Command]:
 
 
 def read_runs() -> dict[str, list[Command | Written]]:
-    """Return the steps that run in one folder, by page; each block of the reference is of its own."""
+    """Return the steps that run in one folder, by page; each block of the reference runs separately."""
     runs: dict[str, list[Command | Written]] = {}
     for page in find_pages():
         for step in read_steps(page):
@@ -74,7 +75,7 @@ CASES = [
 
 
 def without_figures(text: str) -> str:
-    """Return a text with its figures masked, which change with the clock."""
+    """Return a text without the numbers that change with the timing model."""
     return re.sub(r"\s+", " ", re.sub(r"-{2,}|[\d.,]+", "0", text)).strip()
 
 
@@ -105,7 +106,7 @@ def test_a_reason_that_no_command_has_is_not_listed():
 
 
 def test_commands_of_all_pages_have_the_options_that_pages_give_them():
-    """Also of the commands that are not run, and of those within sentences."""
+    """Includes commands that are not run, and those within sentences."""
     known = get_command(open_app()).commands
     found = [(page.name, line) for page in find_pages() for line in _INLINE.findall(page.read_text(encoding="utf-8"))]
     found += [(command.page, command.line) for command in read_commands()]
@@ -113,7 +114,7 @@ def test_commands_of_all_pages_have_the_options_that_pages_give_them():
     for page, line in found:
         for words in re.findall(r"(?:^|&& |\| )trninfer (.*?)(?=$| && | \|)", line):
             name, *options = re.sub(r"""['"`\\]""", "", words).split()
-            if name == "simulate":  # options behind FILE are the script's
+            if name == "simulate":  # options after FILE belong to the script
                 options = [*takewhile(lambda word: not word.endswith(".py"), options)]
             given = {word.partition("=")[0] for word in options if word.startswith("--")}
             allowed = {option for parameter in known[name].params for option in parameter.opts} | {"--help"}

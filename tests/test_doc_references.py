@@ -1,4 +1,4 @@
-"""Sentences of the docs refer to options, constants, classes and folders that exist."""
+"""The docs refer only to existing options, constants, classes and folders."""
 
 import re
 from pathlib import Path

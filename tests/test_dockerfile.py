@@ -1,4 +1,4 @@
-"""The Dockerfile by the rules of hadolint that concern it, since no Docker daemon runs in CI."""
+"""The Dockerfile, checked with the relevant rules of hadolint, since no Docker daemon runs in CI."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SHELLS = ("RUN",)
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """(instruction, arguments) of each line that is one, with continued lines joined."""
+    """Return (instruction, arguments) of each instruction, with continued lines joined."""
     joined = re.sub(r"\\\n", " ", text)
     lines = [line.strip() for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return [(line.split(maxsplit=1)[0].upper(), line.split(maxsplit=1)[1]) for line in lines]
 
 
 def faults(text: str, root: Path) -> Iterator[str]:
-    """The rules that are broken (https://github.com/hadolint/hadolint, rules DL...)."""
+    """Return the violated rules (https://github.com/hadolint/hadolint, rules DL...)."""
     stages: list[str] = []
     user, folder = "root", ""
     for name, arguments in instructions(text):
@@ -86,7 +86,7 @@ def test_faults_are_found(line: str, rule: str) -> None:
 
 
 def test_probes_of_the_docs_are_addresses_of_the_server() -> None:
-    """The paths in docs/serving.md's examples are those of the server, and need no token."""
+    """The paths in the examples of docs/serving.md exist on the server and need no token."""
     pytest.importorskip("fastapi")
     from trninfer.inference.serving.gate import OPEN_TO_ALL
 

@@ -1,4 +1,4 @@
-"""A clone may have any name, such as `trninfer-main`, which is no name of a Python package."""
+"""A clone may have any name, such as `trninfer-main`, which is not a valid package name."""
 
 import subprocess
 import sys

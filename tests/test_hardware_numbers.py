@@ -1,4 +1,5 @@
-"""One description of the chip: `simulator/machine/chip.py` and `simulator/timing/` alone state its sizes and rates."""
+"""A single description of the chip: only `simulator/machine/chip.py` and `simulator/timing/` state its sizes and
+rates."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ CLOCKS = {ghz for chip in TARGETS.values() for ghz in (chip.tensor_ghz, chip.vec
 RATES = {constant.value for values in TABLE.values() for constant in values if constant.unit == "B/ns"}
 NUMBERS: set[float] = {*SIZES, *CLOCKS, *(clock * 1e9 for clock in CLOCKS), *RATES}
 
-# Numbers that are equal to one of the chip's and are none of them: (file, number), and what they are.
+# Numbers that happen to equal one of the chip's: (file, number), and their meaning.
 OTHERS = {
     ("kernels/bias_activation.py", 2048): "elements of a chunk, chosen for the DMAs in flight",
     ("kernels/convolution/forms.py", 2048): "products of a partition that are made at a time",
@@ -60,7 +61,8 @@ _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def value_of(node: ast.expr) -> float | None:
-    """The number that an expression of numbers alone is, as in `24 * 1024 * 1024`; None for any other."""
+    """Return the value of an expression that contains only numbers, such as `24 * 1024 * 1024`, or None for other
+    expressions."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) in (int, float) else None  # type: ignore[return-value]
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
@@ -70,7 +72,7 @@ def value_of(node: ast.expr) -> float | None:
 
 
 def numbers_in(tree: ast.AST) -> Iterator[tuple[int, float]]:
-    """(line, number) of each expression of numbers, of the whole expression only."""
+    """Return (line, number) of each numeric expression, for the whole expression only."""
     for child in ast.iter_child_nodes(tree):
         number = value_of(child) if isinstance(child, ast.expr) else None
         if number is None:
@@ -81,7 +83,7 @@ def numbers_in(tree: ast.AST) -> Iterator[tuple[int, float]]:
 
 @cache
 def found() -> list[tuple[str, int, float]]:
-    """(file, line, number) of each number of the chip's outside its description."""
+    """Return (file, line, number) of each number of the chip outside of its description."""
     paths = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
     named = [(path, path.relative_to(ROOT).as_posix()) for path in paths]
     numbers = ((name, *each) for path, name in named for each in numbers_in(tree_of(path)))

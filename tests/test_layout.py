@@ -1,4 +1,5 @@
-"""The house, read from the imports and the sources themselves: which folder may import which, how long things are."""
+"""The architecture, checked from imports and sources: allowed imports between folders, and sizes of files and
+functions."""
 
 from __future__ import annotations
 
@@ -13,24 +14,24 @@ from source_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# What each folder may import of ours, beside itself: those below it. Where files are named, only those.
+# The folders that each folder may import, besides itself: those below it. If files are listed, only those.
 CHIP = "simulator/machine/chip.py"
 ATOMIC = "simulator/machine/atomic_file.py"
-PLAIN = {"kernels/program.py", "kernels/tiling/packing.py"}  # data and arithmetic, which import no nki
+PLAIN = {"kernels/program.py", "kernels/tiling/packing.py"}  # data and arithmetic, which do not import nki
 ARROWS = {
     "api": {"app", "inference", "runtime", "models"},
     "app": {"inference", "runtime", "models", "simulator"},
     "inference": {"runtime", "models"},
     "runtime": {"lowering", "models", "kernels", "simulator"},
     "lowering": {"models", "kernels", "simulator"},
-    "models": {*PLAIN, CHIP, ATOMIC},  # the geometry of packed weights, and how files are replaced
-    "kernels": {"simulator"},  # only nki_source.py, which settles which nki the others get
+    "models": {*PLAIN, CHIP, ATOMIC},  # the geometry of packed weights, and atomic writing
+    "kernels": {"simulator"},  # only nki_source.py, which selects the nki for the other files
     "simulator": set(),
 }
 SHARED = {"version.py", "child_python.py"}
 MAX_FILE = 400
 MAX_FUNCTION = 60
-# Of cases, one a line; of a public function's arguments, with what each means.
+# For tables of cases, one per line, and for documented arguments of public functions.
 LISTS = {
     "tools/digits/make_samples.py make_pictures",
     "benchmarks/benchmark_kernels.py cases",
@@ -39,13 +40,14 @@ LISTS = {
 
 
 def sources() -> list[Path]:
-    """The files of the package, without tests and what is beside it."""
+    """Return the files of the package, without tests, tools and benchmarks."""
     return sorted(path for folder in ARROWS for path in (ROOT / folder).rglob("*.py"))
 
 
 @cache
 def imports_of(path: Path, runtime_only: bool = False) -> frozenset[Path]:
-    """The files of ours that a file imports; with `runtime_only`, when it is itself imported."""
+    """Return the files of the package that a file imports; with `runtime_only`, only imports executed when it is itself
+    imported."""
     return frozenset(_each_import(path, runtime_only))
 
 
@@ -68,14 +70,14 @@ def _each_import(path: Path, runtime_only: bool) -> Iterator[Path]:
 
 
 def _is_deferred(node: ast.AST) -> bool:
-    """Whether what is in it does not run when the file is imported: functions, and what only type checkers read."""
+    """Return True if the contents do not run when the file is imported: functions, and code for type checkers only."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
 
 
 def _file(module: Path) -> Path | None:
-    """The file of a module; None if there is none, as for a name within one."""
+    """Return the file of a module, or None if there is none, as for a name within a module."""
     for file in (module.with_suffix(".py"), module / "__init__.py"):
         if file.is_file():
             return file
@@ -118,7 +120,8 @@ def test_kernels_know_the_simulator_in_one_file_only() -> None:
 
 @pytest.mark.parametrize("name", sorted(PLAIN))
 def test_what_the_host_shares_with_kernels_knows_no_nki(name: str) -> None:
-    """Neither a file that the host reads before a backend is chosen, nor what that imports of the kernels' folder."""
+    """This applies to files that the host reads before a backend is chosen, and to the kernel files that they
+    import."""
     seen, left = set(), [ROOT / name]
     while left:
         path = left.pop()
@@ -137,7 +140,7 @@ def test_no_circle_between_files() -> None:
 
 @pytest.mark.parametrize("folder", list(ARROWS))
 def test_no_circle_between_rooms_of_a_folder(folder: str) -> None:
-    """A room is a folder within; the files at the root of `folder` are rooms of their own, one each."""
+    """A room is a subfolder; each file at the root of `folder` is a separate room."""
 
     def room(path: Path) -> Path:
         parts = path.relative_to(ROOT / folder).parts
@@ -156,7 +159,7 @@ def test_the_simulators_root_is_its_public_face() -> None:
 
 
 def find_circle(graph: dict[Path, set[Path]]) -> list[Path] | None:
-    """Nodes that lead to each other in turn; None if there are none."""
+    """Return nodes that form a circle, or None if there is none."""
     done: set[Path] = set()
 
     def visit(node: Path, trail: list[Path]) -> list[Path] | None:
@@ -197,7 +200,7 @@ def test_functions_fit_a_screen() -> None:
 
 
 def all_sources() -> list[Path]:
-    """The package, and the tools and benchmarks beside it."""
+    """Return the files of the package, the tools and the benchmarks."""
     beside = [path for folder in ("tools", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     return [*sources(), *beside, *ROOT.glob("*.py")]
 

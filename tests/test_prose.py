@@ -1,4 +1,5 @@
-"""Docstrings are plain English: functions begin with a verb, predicates with True if, types with a noun (style)."""
+"""Docstrings are plain English: those of functions begin with a verb, of predicates with "True if", of types with a
+noun."""
 
 from __future__ import annotations
 
@@ -11,20 +12,18 @@ from source_trees import nodes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("api", "app", "inference", "runtime", "lowering", "models", "kernels", "simulator", "tools", "benchmarks")
-INDIRECT = re.compile(
-    r"(What|Whether|How|Of|Where|Which|Who|Whose|When|Why)\b"
-)  # a clause, where a noun or verb belongs
+INDIRECT = re.compile(r"(What|Whether|How|Of|Where|Which|Who|Whose|When|Why)\b")  # a clause instead of a noun or verb
 STILTED = re.compile(r"\b(so many|told apart|what is there|(is|are|was|were|be) told|no more than|stands in)\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def sources() -> list[Path]:
-    """The product's code, with tools and benchmarks."""
+    """Return the code of the product, the tools and the benchmarks."""
     return sorted([*ROOT.glob("*.py"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))])
 
 
 def indirect(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The first lines of docstrings that begin with an indirect question."""
+    """Return the first lines of docstrings that begin with an indirect question."""
     for node in nodes:
         text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
         if text and INDIRECT.match(text):

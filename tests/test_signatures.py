@@ -1,4 +1,4 @@
-"""Functions take at most six parameters, or a record; calls name their arguments where there are seven or more."""
+"""Functions have at most six parameters, or a record; calls with seven or more arguments use keywords."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("api", "app", "inference", "runtime", "lowering", "models", "kernels", "simulator")
 MOST = 6
 FUNCTIONS = json.loads((ROOT / "simulator/nki/api.json").read_text(encoding="utf-8"))["functions"]
-NKI = {  # by the folder that they are in: their signatures are AWS's
+NKI = {  # by folder: their signatures are AWS's
     "simulator/instructions": {entry["name"] for entry in FUNCTIONS if entry["module"] == "nki.isa"}
     | {entry["name"] for entry in FUNCTIONS if entry["module"] == "nki.collectives"},
     "simulator/nki": {entry["name"] for entry in FUNCTIONS if entry["module"] == "nki.language"},
@@ -41,13 +41,13 @@ LONGER = {
 }
 # Calls with as many positional arguments as they have operands, items or axes.
 VARIADIC = {"element", "core.settle", "core.perform", "partial", "self._pool.submit", "fitted", "reshape", "transpose"}
-# Records made for every instruction or DMA, where keywords take 1 us.
+# Records created for every instruction or DMA, for which keywords would take 1 us.
 FREQUENT = {"simulator/instructions/core.py Instruction", "simulator/timing/schedule.py Phases"}
 
 
 @cache
 def sources() -> list[tuple[str, ast.Module]]:
-    """Path and syntax tree of each file of the product."""
+    """Yield the path and syntax tree of each file of the product."""
     paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
     return [(path.relative_to(ROOT).as_posix(), tree_of(path)) for path in paths]
 
@@ -59,7 +59,7 @@ def count_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def is_fixed(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """True of functions of NKI, and of kernels, whose parameters are the arguments of a launch."""
+    """Return True for functions of NKI, and for kernels, whose parameters are the arguments of a launch."""
     decorators = {ast.unparse(decorator) for decorator in function.decorator_list}
     return "nki.jit" in decorators or function.name in NKI.get(path.rpartition("/")[0], ())
 

@@ -1,4 +1,4 @@
-"""What type checkers see of an installed trninfer: mypy on a file of two lines, from an editable install."""
+"""Type checking with an installed trninfer: mypy on a file of two lines, with an editable install."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(*command: object, **environment: str) -> str:
 
 @pytest.mark.slow
 def test_mypy_reads_the_types_of_an_editable_install(tmp_path: Path) -> None:
-    """The install is of a copy, since setuptools writes its links beside the sources."""
+    """A copy is installed, since setuptools writes its links beside the sources."""
     pytest.importorskip("setuptools", minversion="77")
     copy, user = tmp_path / "copy", tmp_path / "user.py"
     names = [
@@ -58,7 +58,8 @@ def test_mypy_reads_the_types_of_an_editable_install(tmp_path: Path) -> None:
 
 
 def test_the_wheel_has_the_marker_and_the_docs_the_setting() -> None:
-    """PEP 561's marker is in the package's data; docs and CONTRIBUTING name the mode that checkers understand."""
+    """The package data contain the marker of PEP 561; the docs and CONTRIBUTING name the mode that type checkers
+    understand."""
     assert '"py.typed"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8") and (ROOT / "py.typed").exists()
     for page in ("docs/python.md", "CONTRIBUTING.md"):
         assert "editable_mode=strict" in (ROOT / page).read_text(encoding="utf-8"), page

@@ -1,4 +1,4 @@
-"""The command that runs a script on the simulator; what scripts find and show is in test_script.py."""
+"""The command that runs a script on the simulator; test_script.py tests the environment of scripts."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ print(copied(np.ones((4, 3), np.float32)).sum())
 
 
 def test_a_line_for_each_launch_goes_to_standard_error(tmp_path):
-    """As a command of its own."""
+    """Run as a separate command."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "trninfer.simulator", "script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

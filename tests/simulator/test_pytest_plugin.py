@@ -1,4 +1,4 @@
-"""The pytest plugin, as a project that tests its kernels with it sees it."""
+"""The pytest plugin, used by a project that tests its kernels."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-ALONE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # where trninfer is installed, the plugin loads itself
+ALONE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # if trninfer is installed, the plugin loads itself
 TESTS = """
 import nki
 import nki.isa as nisa
@@ -121,4 +121,4 @@ def test_a_kernel_that_becomes_slower_than_its_baseline_fails_by_line_and_resour
     told = pytest_in(tmp_path, "--nki-simulator")
     assert re.search(r"on trn2, [\d.]+ us in the baseline \(\+", told) and "critical path: scalar +" in told
     assert re.search(r"test_kernels.py:\d+ \+[\d.]+ us \(scalar .*new on the critical path\): nisa.activation", told)
-    assert "dma_copy(dst=tile" not in told  # a line that moved, and takes as long as before
+    assert "dma_copy(dst=tile" not in told  # the line moved, but takes as long as before

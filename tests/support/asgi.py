@@ -11,21 +11,21 @@ from typing import Any
 
 @dataclass
 class Response:
-    """What an application answered."""
+    """The response of an application."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON."""
+        """Return the body as JSON."""
         return json.loads(self.body)
 
 
 def scope_of(
     path: str, method: str = "GET", headers: Iterable[tuple[str, str]] = (), query: str = ""
 ) -> dict[str, Any]:
-    """A request as servers hand it on."""
+    """Return a request as servers pass it on."""
     return {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
@@ -35,7 +35,8 @@ def scope_of(
 
 
 def receiver(*parts: bytes, ends: bool = True) -> Any:
-    """What hands on a body in parts, and then waits for the client to go away: at once where it does not end."""
+    """Return a function that passes on a body in parts and then waits for the client to disconnect, which happens at
+    once if the body is incomplete."""
     messages = [
         {"type": "http.request", "body": part, "more_body": not ends or number < len(parts)}
         for number, part in enumerate(parts, 1)
@@ -52,7 +53,7 @@ def receiver(*parts: bytes, ends: bool = True) -> Any:
 
 
 def ask(app: Any, path: str, *parts: bytes, headers: Iterable[tuple[str, str]] = (), query: str = "") -> Response:
-    """Ask an application; `POST` where there is a body."""
+    """Send a request to an application, with POST if there is a body."""
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Random small ONNX networks, for the test that each picture of a batch gets its own answer."""
+"""Random small ONNX networks for the test that each picture of a batch gets its own answer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CHANNELS = (4, 5, 8, 12, 16, 24, 32, 40, 64)
 
 
 class RandomNetwork:
-    """A network drawn from a seed: convolutions, pools, sums, gates and resizes of images of odd and even sizes.
+    """A network drawn from a seed: convolutions, pools, sums, gates and resizes of images with odd and even sizes.
 
-    `saved` writes it as an ONNX file with a symbolic batch; `shape` is (C, H, W) of its input, `words` its layers in
-    order, for the message of a test that fails. The image has a side of [least, most) and up to 3 more columns.
+    `saved` writes it as an ONNX file with a symbolic batch; `shape` is the input's (C, H, W), and `words` lists the
+    layers for the message of a failing test. The image has a side in [least, most) and up to 3 more columns.
     """
 
     def __init__(self, seed: int, least: int = 5, most: int = 49) -> None:
@@ -53,7 +53,7 @@ class RandomNetwork:
         return path
 
     def _conv(self, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
-        """A convolution whose outputs have about the spread of its inputs."""
+        """Add a convolution that roughly preserves the spread of its input."""
         chain, each = self._chain, self._channels // groups
         padding = kernel // 2 if self._random.random() < 0.8 or min(self._high, self._wide) < kernel else 0
         scale = 1.4 / (each * kernel * kernel) ** 0.5
@@ -77,7 +77,7 @@ class RandomNetwork:
         self._activate()
 
     def _depthwise(self) -> None:
-        """A depthwise convolution, of an expansion more often than not."""
+        """Add a depthwise convolution, usually of an expansion."""
         if self._random.random() < 0.7:
             self._conv(int(self._random.integers(3, 201)), 1)
             self._activate()
@@ -96,7 +96,7 @@ class RandomNetwork:
         self.words.append(f"{kind} {window}")
 
     def _resize(self) -> None:
-        """Twice as large, or half as large where that is a whole number, by one of ONNX's ways; or mirrored around."""
+        """Resize by two, or by a half if that gives integers, in one of ONNX's modes; or add mirrored padding."""
         sides = (self._high, self._wide)
         way = str(self._random.choice(["nearest", "linear", "cubic", "reflect"]))
         if way == "reflect":
@@ -121,7 +121,7 @@ class RandomNetwork:
         self._activate()
 
     def _normalize(self) -> None:
-        """A normalisation behind an activation, as Keras's order has it; some of its scales may be below 0."""
+        """Add a normalisation after an activation, as in Keras's order; some of its scales may be negative."""
         chain, channels = self._chain, self._channels
         least = float(self._random.choice([-1.0, 0.2, 0.2]))
         scale = chain.constant(self._random.uniform(least, 1.5, channels))
@@ -131,7 +131,8 @@ class RandomNetwork:
         self.words.append(f"batch norm from {least:g}")
 
     def _star(self) -> None:
-        """A depthwise convolution, a product of two expansions, a depthwise one again and a sum, as in StarNet."""
+        """Add StarNet's block: a depthwise convolution, a product of two expansions, another depthwise convolution, and
+        a sum."""
         chain, before, channels = self._chain, self._chain.value, self._channels
         more = channels * int(self._random.choice([1, 2, 3]))
         if more > 200:
@@ -154,7 +155,7 @@ class RandomNetwork:
         self.words.append(f"star of {more}, {kernel}x{kernel}")
 
     def _gate(self) -> None:
-        """Squeeze and excite."""
+        """Add a squeeze-and-excite gate."""
         chain, before = self._chain, self._chain.value
         channels, high, wide = self._channels, self._high, self._wide
         chain.add("GlobalAveragePool")
@@ -203,8 +204,8 @@ class BoundedNetwork(RandomNetwork):
 
 
 class StagedNetwork(RandomNetwork):
-    """Stages as in YOLO, then other layers: a convolution whose halves are sliced, convolutions of one half, with or
-    without a sum, and a convolution of all of them stacked."""
+    """Stages as in YOLO, then other layers: a convolution whose output is sliced in halves, convolutions of one half,
+    with or without a sum, and a convolution of the concatenation."""
 
     def _convolve(self) -> None:
         if max(self._high, self._wide) < 4 or self._random.random() < 0.3:

@@ -1,4 +1,4 @@
-"""Caches of one test alone."""
+"""Caches for a single test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def empty_cache(folder: Path) -> Path:
-    """Make a cache in which nothing is compiled. All tests share the plans of launches, which take seconds to make."""
+    """Use a cache without compiled kernels. All tests share the plans of launches, which take seconds to compute."""
     plans = folder / "plans"
     if not plans.exists():
         shared = Path(os.environ["TRNINFER_CACHE"], "plans")

@@ -1,4 +1,4 @@
-"""The console blocks of the pages: their commands, and the files of a user that the commands name."""
+"""The console blocks of the pages: their commands, and the user's files that the commands name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_GENERATED = re.compile(r"<!-- (?:run|once): .*?<!-- end -->", re.S)  # tests/tools/test_tutorials.py runs these
+_GENERATED = re.compile(r"<!-- (?:run|once): .*?<!-- end -->", re.S)  # run by tests/tools/test_tutorials.py
 _FENCE = re.compile(r"(?:<!-- (file|mend): (\S+?)(?:: ([^>]+))? -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 _PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(?:trninfer|python|pip|git|cd|mkdir|cat|find|curl|yolo|apt-get|pytest)\b")
 _PORT = "127.0.0.1:8000"
@@ -30,7 +30,7 @@ _PORT = "127.0.0.1:8000"
 
 @dataclass(frozen=True)
 class Command:
-    """A command line of a page, and the output that the page shows below it."""
+    """A command line on a page, and the output shown below it."""
 
     page: str
     block: int
@@ -40,14 +40,14 @@ class Command:
 
 @dataclass(frozen=True)
 class Written:
-    """A fence that is a file's content, or that replaces the line of a file that holds a text."""
+    """A block with a file's contents, or with the replacement for a line of a file."""
 
     name: str
     content: str
     replaces: str = ""
 
     def write(self, folder: Path) -> None:
-        """Write the file below a folder, or change its one line."""
+        """Write the file in a folder, or change its line."""
         path, content = folder / self.name, self.content
         if self.replaces:
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -57,14 +57,14 @@ class Written:
 
 
 def find_pages() -> list[Path]:
-    """Return the pages of documentation: all Markdown files but the changelog and the templates of issues."""
+    """Return the pages of documentation: all Markdown files except the changelog and the issue templates."""
     hidden = {".github", "site", "node_modules", ".venv", ".pytest_cache"}
     pages = (path for path in ROOT.rglob("*.md") if not hidden & set(path.relative_to(ROOT).parts))
     return sorted(path for path in pages if path.name != "CHANGELOG.md")
 
 
 def read_steps(page: Path) -> list[Command | Written]:
-    """Return what a reader of a page does, in order: files to write and commands; continued lines are one."""
+    """Return the steps of a reader in order: files to write and commands, with continued lines joined."""
     text = _GENERATED.sub("", page.read_text(encoding="utf-8"))
     steps: list[Command | Written] = []
     for block, (mark, name, replaces, language, body) in enumerate(_FENCE.findall(text)):
@@ -76,7 +76,8 @@ def read_steps(page: Path) -> list[Command | Written]:
 
 
 def _read_block(page: str, block: int, language: str, body: str) -> list[Command]:
-    """Return the commands of a block: lines after `$ `, all lines of a shell's block, else those of known programs."""
+    """Return the commands of a block: lines after `$ `, all lines of a shell block, or otherwise those that begin with
+    a known program."""
     found: list[Command] = []
     is_prompted = body.startswith("$ ")
     for line in body.splitlines():
@@ -88,7 +89,7 @@ def _read_block(page: str, block: int, language: str, body: str) -> list[Command
 
 
 class Folder:
-    """A folder in which commands run one after another, as in a terminal, with the files that a user has."""
+    """A folder in which commands run one after another, as in a terminal, with a user's files."""
 
     def __init__(self, path: Path) -> None:
         self.path = self._start = path
@@ -102,7 +103,7 @@ class Folder:
         write_files(path)
 
     def run(self, line: str) -> tuple[int, str]:
-        """Run a command line, `cd` and servers included; return its exit status and what it printed."""
+        """Run a command line, including `cd` and servers; return its exit status and output."""
         if line.startswith("cd "):
             self.path = (self.path / line[3:]).resolve()
             return (0 if self.path.is_dir() else 1), ""
@@ -149,7 +150,7 @@ class Folder:
         }
 
     def close(self) -> None:
-        """End the servers that were started."""
+        """Stop the servers that were started."""
         for server in self._servers:
             server.terminate()
             server.communicate(timeout=60)
@@ -202,7 +203,7 @@ NOTEBOOK = '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}'
 
 
 def write_files(folder: Path) -> None:
-    """Write a user's files, as the commands of the pages name them: samples of a clone, pictures, tables, kernels."""
+    """Write the user's files that the commands on the pages name: samples, pictures, tables, kernels."""
     for name in ("samples", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
     pictures = sorted((ROOT / "samples").glob("*.png"))
@@ -236,7 +237,7 @@ def write_files(folder: Path) -> None:
 
 
 def write_networks(folder: Path, random: np.random.Generator) -> None:
-    """Write small networks with random weights: of pictures, of 1000 classes, of digits, and of a table's rows."""
+    """Write small networks with random weights for pictures, 1000 classes, digits, and the rows of a table."""
     for name, channels, side, classes in (
         ("network", 3, 32, 10),
         ("net", 3, 32, 10),

@@ -1,4 +1,4 @@
-"""What the forms of a convolution give, and how far it is from float64."""
+"""Outputs of the forms of a convolution, and their errors relative to float64."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SETTINGS: dict[str, Any] = {"deadline": None, "max_examples": 30}
 
 
 def convolutions(in_channels: list[int]) -> st.SearchStrategy[dict[str, Any]]:
-    """Arguments of `check_form`: small images of 3x3 filters, all dtypes and targets."""
+    """Draw arguments of `check_form`: small images, 3x3 filters, all dtypes and targets."""
     return st.fixed_dictionaries(
         {
             "packed": st.booleans(),
@@ -32,7 +32,7 @@ def convolutions(in_channels: list[int]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def convolve(x: Numbers, w: Numbers, bias: Numbers, packed: bool = False, **parameters: Any) -> Numbers:
-    """The output of either kernel."""
+    """Return the output of either kernel."""
     if packed:
         sizes = {"in_channels": w.shape[1], "kernel_size": w.shape[2]}
         launch = simulator.run(fused_conv2d_maxpool_packed, x, *pack_conv2d(w, bias), **sizes, **parameters)
@@ -44,14 +44,14 @@ def convolve(x: Numbers, w: Numbers, bias: Numbers, packed: bool = False, **para
 
 
 def exact(x: Numbers, w: Numbers, padding: int = 0) -> Numbers:
-    """The convolution in float64."""
+    """Return the convolution in float64."""
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (padding, padding), (padding, padding)))
     windows = sliding_window_view(padded, w.shape[2:], axis=(2, 3))
     return np.einsum("bchwij,ocij->bohw", windows, w.astype(np.float64), optimize=True)
 
 
 def check_form(form: str, dtype: Any, shape: tuple[int, ...], outputs: int, padding: int, **parameters: Any) -> None:
-    """Compare a form with float64, pooled where that is asked for, by errors as random roundings make them."""
+    """Compare a form with float64, with pooling if requested, based on the error of random roundings."""
     rng = np.random.default_rng(sum(shape) + outputs)
     padding = max(padding, -((min(shape[2:]) - 2 - parameters.get("pool_size", 1)) // 2))
     x = rng.standard_normal(shape).astype(dtype)
@@ -60,7 +60,7 @@ def check_form(form: str, dtype: Any, shape: tuple[int, ...], outputs: int, padd
     output = convolve(x, w, bias, form=form, padding=padding, **parameters)
     expected = exact(x, w, padding) + bias.astype(np.float64)[:, None, None]
     size = np.sqrt(exact(np.square(x.astype(np.float64)), np.square(w.astype(np.float64)), padding)) + abs(expected)
-    # What outputs side by side are made of is rounded for all of them together, at a border too, where one has less.
+    # The inputs of adjacent outputs are rounded together, also at a border, where one output has fewer of them.
     around = np.pad(size, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
     size = sliding_window_view(around, (3, 3), axis=(2, 3)).max(axis=(4, 5))
     pool_size = parameters.get("pool_size", 1)

@@ -1,4 +1,4 @@
-"""Problems of the kernels of convolutions by the fields that matter."""
+"""Problems of convolution kernels, given only the relevant fields."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from trninfer.simulator.machine.chip import PARTITIONS
 
 
 def problem(**fields: Any) -> Problem:
-    """A convolution of these fields, and of others that follow from them or do not matter."""
+    """Return a convolution with the given fields; other fields are derived or irrelevant."""
     plain = {"batch": 1, "stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "pool_size": 1}
     plain |= {"form": Form.DIRECT, "item_bytes": 4, "packed": False, "activation": "identity", "parameters": ()}
     fields = {**plain, **fields}

@@ -12,7 +12,7 @@ Activation = tuple[str, tuple[float, ...]]
 
 
 def depthwise_filters(channels: int = 70, side: int = 11) -> Model:
-    """A stem, depthwise filters of two sizes, a mean and a dense layer."""
+    """Return a stem, depthwise filters of two sizes, global average pooling and a dense layer."""
     layers: list[Layer] = [
         Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), 1, "relu"),
         Conv2d("each", channels, channels, (5, 5), (2, 2, 2, 2), 1, "silu", groups=channels),
@@ -25,7 +25,7 @@ def depthwise_filters(channels: int = 70, side: int = 11) -> Model:
 
 
 def bounded(side: int = 9, activation: Activation = ("clip", (0.0, 6.0))) -> Model:
-    """A stem, two inverted residual blocks of two tiles of channels, of 3x3 and of 5x5, and a dense layer."""
+    """Return a stem, two inverted residual blocks with two tiles of channels, of 3x3 and 5x5, and a dense layer."""
     name, parameters = activation
     layers: list[Layer] = [Conv2d("stem", 3, 24, (3, 3), (1, 1, 1, 1), 1, "relu")]
     for n, kernel in enumerate((3, 5)):
@@ -46,7 +46,8 @@ def bounded(side: int = 9, activation: Activation = ("clip", (0.0, 6.0))) -> Mod
 
 
 def made_diagonals(channels: int = 300, side: int = 8) -> Model:
-    """A depthwise layer of 7x7 filters and three tiles of channels, and a dense layer on its means."""
+    """Return a depthwise layer with 7x7 filters and three tiles of channels, global average pooling and a dense
+    layer."""
     layers: list[Layer] = [
         Conv2d("stem", 3, channels, (1, 1), activation="relu"),
         Conv2d("each", channels, channels, (7, 7), (3, 3, 3, 3), 1, "relu", groups=channels),
@@ -58,7 +59,7 @@ def made_diagonals(channels: int = 300, side: int = 8) -> Model:
 
 
 def expansions(side: int = 16) -> Model:
-    """A stem, two inverted residual blocks, the second with a gate, a mean and a dense layer."""
+    """Return a stem, two inverted residual blocks, the second with a gate, global average pooling and a dense layer."""
     layers: list[Layer] = [Conv2d("stem", 3, 32, (3, 3), (1, 1, 1, 1), 1, "relu")]
     for n, wide in enumerate((70, 96)):
         before = layers[-1].name

@@ -1,4 +1,4 @@
-"""A process that keeps tensors as the one on a NeuronCore does: its messages, and what makes it fail."""
+"""A process that keeps tensors like the one on a NeuronCore: its messages, and injected faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from trninfer.runtime.neuron.device import Device
 
-# `seen` answers with the operations so far and the tensors held; `raise`, `die` and `hang` do that.
+# `seen` replies with the operations so far and the tensors held; `raise`, `die` and `hang` do as named.
 PROGRAM = """
 import json, os, sys, time
 tensors, seen, count = {}, [], 0
@@ -40,5 +40,5 @@ while line := sys.stdin.buffer.readline():
 
 
 def tensor_device(**variables: str) -> Device:
-    """The process that keeps tensors; it is not started yet."""
+    """Return the process that keeps tensors, not yet started."""
     return Device([sys.executable, "-S", "-E", "-c", PROGRAM], "a library", variables)

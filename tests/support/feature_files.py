@@ -1,4 +1,4 @@
-"""Files of features and what is read of them."""
+"""Feature files and the rows read from them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 def everything(path: Path, features: int = 4) -> np.ndarray:
-    """All rows of a file, read two at a time."""
+    """Return all rows of a file, read two at a time."""
     with read_features(path, features) as rows:
         return np.concatenate(list(rows.batches(2)))
 

@@ -1,4 +1,4 @@
-"""Random feed-forward networks of one hidden layer, and what NumPy computes of them in float64."""
+"""Random feed-forward networks with one hidden layer, and their outputs computed by NumPy in float64."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def network(n: int, d: int, h: int, c: int, dtype: Any, bias_dtype: Any) -> list
 
 
 def golden(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Outputs before and after softmax."""
+    """Return the outputs before and after softmax."""
     x, w1, b1, w2, b2 = (array.astype(np.float64) for array in (x, w1, b1, w2, b2))
     outputs = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     exponentials = np.exp(outputs - outputs.max(axis=1, keepdims=True))
@@ -29,5 +29,6 @@ def golden(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> tuple[NDArray[np.float
 
 
 def error_of(dtype: Any) -> float:
-    """What rounding four intermediate results of about 1 to the dtype may add up to, with a margin for the products."""
+    """Return the bound on the error from rounding four intermediate results of magnitude 1 to the dtype, with a margin
+    for the products."""
     return {np.float32: 2e-6, np.float16: 1e-2, ml_dtypes.bfloat16: 8e-2}[dtype]

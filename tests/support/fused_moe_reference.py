@@ -16,8 +16,8 @@ def token_and_router(features):
 
 
 def reference(hidden, gamma, router, gate_up, down):
-    """RMS norm, softmax over the router's logits, the eight likeliest experts' SwiGLU, weighted by their probabilities'
-    share: [1, H] float32."""
+    """RMS norm, softmax over the router's logits, SwiGLU of the eight most likely experts, weighted by their share of
+    the probability: [1, H] float32."""
     x = hidden[0].astype(np.float32)
     x = x / np.sqrt((x**2).mean() + 1e-6) * gamma.astype(np.float32)
     x = x.astype(ml_dtypes.bfloat16).astype(np.float32)

@@ -1,7 +1,7 @@
-"""What casts give, by the words of AWS's documentation: the dtypes of NKI, values of each, and their rounding.
+"""The results of casts according to AWS's documentation: NKI's dtypes, values of each, and rounding.
 
-Casts round to nearest even, those to integers saturate (release notes of NKI 0.6); narrow floats are ml_dtypes'
-(nki/guides/nki_simulator.rst).
+Casts round to nearest even, and casts to integers saturate (release notes of NKI 0.6); narrow floats are those of
+ml_dtypes (nki/guides/nki_simulator.rst).
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ DTYPES = (*FLOATS, "tfloat32", *INTEGERS)
 
 
 def stored(values: Any, dtype: str) -> Any:
-    """float32 values after a cast to `dtype`."""
+    """Return float32 values after a cast to `dtype`."""
     values = np.asarray(values, np.float32)
     with np.errstate(all="ignore"):
         if dtype in FLOATS:
@@ -40,7 +40,7 @@ def stored(values: Any, dtype: str) -> Any:
 
 
 def numbers(dtype: str, shape: Any, seed: int = 0, big: bool = False) -> Any:
-    """Values of `dtype`: small whole and broken ones, or all that there are."""
+    """Return values of `dtype`: small integers and fractions, or all values."""
     random = np.random.default_rng(seed)
     if dtype not in INTEGERS:
         return stored(random.integers(-30, 30, shape) / 4, dtype)
@@ -50,7 +50,7 @@ def numbers(dtype: str, shape: Any, seed: int = 0, big: bool = False) -> Any:
 
 
 def refuses(run: Callable[[], Any]) -> None:
-    """A line says why not."""
+    """Check that a call is rejected with one line."""
     with pytest.raises(NkiValidationError) as told:
         run()
     assert "\n" not in str(told.value)

@@ -1,4 +1,4 @@
-"""Steps of an import on a small network of their own, and the numbers that its views then have."""
+"""Steps of an import on a small network, and the values of the resulting views."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trninfer.models.outputs import Output
 
 
 def importer_of(*shape: int, batch: int = 1, opset: int = 18) -> Importer:
-    """An importer whose value `x` is the network's input, an image or features."""
+    """Return an importer whose value `x` is the network's input, an image or features."""
     if len(shape) == 1:
         source: FeatureInput | ImageInput = FeatureInput(*shape)
     else:
@@ -21,12 +21,12 @@ def importer_of(*shape: int, batch: int = 1, opset: int = 18) -> Importer:
 
 
 def value_of(importer: Importer, view: View, x: np.ndarray) -> np.ndarray:
-    """The numbers of a view for a batch of inputs, [batch, *view.shape]."""
+    """Return the numbers of a view for a batch of inputs, [batch, *view.shape]."""
     output = BuiltOutput("y", importer.rows(view), view.shape or (1,), Output("values"))
     network, tensors = importer.builder.finish("network", [output], None)
     return run_network(network, tensors, x).scores.reshape(len(x), *view.shape)
 
 
 def numbers(*shape: int) -> np.ndarray:
-    """A batch of two inputs with numbers from -2 to 2, all different."""
+    """Return a batch of two inputs with distinct numbers from -2 to 2."""
     return np.random.default_rng(len(shape)).uniform(-2, 2, (2, *shape)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A call of every instruction that its declaration allows: the least target that has it, and its operands by name."""
+"""A valid call of every instruction: the first target that supports it, and its operands by name."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Layers as a program of one launch each, on the simulator."""
+"""Layers as programs of one launch each, on the simulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from trninfer.runtime.selftest.layer_checks import LayerCase
 
 
 def run_alone(layer: Layer, *arrays: np.ndarray, tensors: dict[str, Any] | None = None, target: str = "trn2") -> Any:
-    """The value of a layer named "l" for arrays [B, ...] of one dtype; `tensors` by their short names."""
+    """Return the value of a layer named "l" for arrays [B, ...] of one dtype; `tensors` are keyed by their short
+    names."""
     dtype = arrays[0].dtype
     plan = LayerCase(layer, tuple(array.shape for array in arrays)).plan(
         {f"l.{name}": tensor for name, tensor in (tensors or {}).items()}, dtype

@@ -1,4 +1,4 @@
-"""Functions for tests of the checker's parts: a function as one of its modules sees it, and what that reports."""
+"""Functions for tests of the checker's parts: the scope of a function, and the findings for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport nu
 
 
 def scope_of(text: str, name: str = "kernel") -> tuple[FunctionScope, list[Finding]]:
-    """The scope of a function of a file, and the findings that it gets."""
+    """Return the scope of a function in a file, and the list that receives its findings."""
     module, found = parse_module(text, "kernel.py", None), list[Finding]()
     function, enclosing = next(each for each in _functions(module.tree, ()) if each[0].name == name)
     return FunctionScope(module, function, enclosing, Files(), found.append), found
@@ -35,7 +35,7 @@ def _functions(node: ast.AST, around: tuple[FunctionNode, ...]) -> list[tuple[Fu
 def reported(
     check: Callable[[FunctionScope], None], body: str, before: str = "", parameters: str = "a, n"
 ) -> list[tuple[int, str, str]]:
-    """(line of the body, rule, message) of what a part of the checker reports of a kernel."""
+    """Return (line of the body, rule, message) of the findings of one part of the checker for a kernel."""
     text = f"{HEAD}{before}def kernel({parameters}):\n{textwrap.indent(body, '    ')}\n"
     scope, found = scope_of(text)
     check(scope)
@@ -44,7 +44,7 @@ def reported(
 
 
 def write_files(folder: Path, **files: str) -> None:
-    """Python files by their names, in which `__` begins a folder's content."""
+    """Write Python files given by name, in which `__` separates folders."""
     for name, text in files.items():
         path = folder / (name.replace("__", "/") + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)

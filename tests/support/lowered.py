@@ -1,4 +1,4 @@
-"""Networks lowered by given decisions, or by the quickest ones, and what their launches answer."""
+"""Networks lowered with given decisions or with the fastest ones, and the outputs of their launches."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from trninfer.models.network import Network
 from trninfer.runtime.backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES
 from trninfer.simulator.machine.chip import find_target
 
-TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # of numbers near 1, as all layers give them
+TOLERANCES = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}  # for numbers of magnitude 1, as in all layers
 IN_EIGHT_BITS = 0.2  # tolerance of networks in 8 bits
 MAGNITUDE = 8.0  # of their values
 INSTRUCTIONS = 50_000  # of a launch
-ALL = (None,)  # nodes that may
+ALL = (None,)  # all nodes to which the choice applies
 
 Pass = Callable[[Graph], Graph | None]
 
@@ -60,8 +60,8 @@ def decide(
     stages: Iterable[StageOf] = (),
     others: Iterable[Choice] = (),
 ) -> Decisions:
-    """Decisions by their kinds: of the launch, and for some nodes, or ALL. Numbers are those of nodes of a graph, or of
-    nodes before any pass; `stages` are followed by a last one of `at_once` images."""
+    """Return decisions by kind, for the whole launch, and for some nodes or ALL. Numbers refer to nodes of a graph, or
+    to nodes before any pass; `stages` are followed by a last stage of `at_once` images."""
 
     def named(number: int) -> NodeId:
         return NodeId(number) if graph is None else graph.nodes[number].id
@@ -95,27 +95,27 @@ def decide(
 
 
 def regions_of(decisions: Decisions, graph: Graph) -> tuple[Region, ...]:
-    """The regions of a graph that run in bands."""
+    """Return the regions of a graph that run in bands."""
     return Schedule.of(decisions, graph).regions
 
 
 def spilled_of(decisions: Decisions, graph: Graph) -> tuple[int, ...]:
-    """The nodes of a graph whose values are in HBM."""
+    """Return the nodes of a graph whose values are in HBM."""
     return tuple(sorted(graph.numbers[node] for node in decisions.of(Kind.SPILL) if node is not None))
 
 
 def id_of(graph: Graph, name: str) -> NodeId:
-    """The id of the last node of a layer."""
+    """Return the id of the last node of a layer."""
     return graph.nodes[number_of(graph, name)].id
 
 
 def graph_of(network: Network | Model, dtype: str = "float32") -> Graph:
-    """The graph of a network before any pass, of random weights."""
+    """Return the graph of a network with random weights before any pass."""
     return lower_layers(network if isinstance(network, Model) else model_of(network), DTYPES[dtype])
 
 
 def after(graph: Graph, *passes: Pass) -> Graph:
-    """A graph after some passes, all of which apply."""
+    """Return a graph after some passes, all of which must apply."""
     for run in passes:
         changed = run(graph)
         assert changed is not None
@@ -124,36 +124,36 @@ def after(graph: Graph, *passes: Pass) -> Graph:
 
 
 def nodes_of(graph: Graph, name: str) -> list[Node]:
-    """The nodes of a layer."""
+    """Return the nodes of a layer."""
     return [node for node in graph.nodes if node.name == name]
 
 
 def number_of(graph: Graph, name: str) -> int:
-    """The number of the last node of a layer."""
+    """Return the number of the last node of a layer."""
     return max(number for number, node in enumerate(graph.nodes) if node.name == name)
 
 
 def operation_of(graph: Graph, name: str) -> Operation:
-    """The operation of a layer that is one node."""
+    """Return the operation of a layer that is a single node."""
     (node,) = nodes_of(graph, name)
     return node.operation
 
 
 def convolution_of(graph: Graph, name: str) -> Convolution:
-    """The convolution of a layer that has just one, whatever loads or pools are beside it."""
+    """Return the only convolution of a layer, ignoring loads and pools."""
     (operation,) = [node.operation for node in nodes_of(graph, name) if isinstance(node.operation, Convolution)]
     return operation
 
 
 def tensor_spec(spec: Any) -> simulator.TensorSpec:
-    """The shape and dtype of an array or of its spec, as the simulator takes them."""
+    """Return the shape and dtype of an array or of its spec, in the simulator's form."""
     return simulator.TensorSpec(spec.shape, np.dtype(spec.dtype).name)
 
 
 def planned(
     network: Network | Model, batch: int = 1, dtype: str = "float32", target: str = "trn2", forms: Sequence[Form] = ()
 ) -> LaunchPlan:
-    """The quickest launch of a network that is one."""
+    """Return the fastest launch of a network that is a single launch."""
     model = network if isinstance(network, Model) else model_of(network)
     config = LoweringConfig(target, DTYPES[dtype].itemsize, tuple(forms), PlanCache(None))
     (segment,) = LaunchSequence(model, DTYPES[dtype], config, INSTRUCTIONS).segments
@@ -161,7 +161,8 @@ def planned(
 
 
 def pipeline_of(model: Model, dtype: str = "float32", target: str = "trn2", forms: Sequence[Form] = ()) -> Pipeline:
-    """What lowers a network that is one launch; the largest magnitude of values in 8 bits is taken for MAGNITUDE."""
+    """Return the pipeline that lowers a network as one launch, assuming that 8-bit values have a largest magnitude of
+    MAGNITUDE."""
     eight_bits = EightBits(lambda name: MAGNITUDE, values=True) if dtype == EIGHT_BITS else None
     graph = lower_layers(model, NETWORK_DTYPES[dtype], eight_bits)
     return Pipeline(graph, tuple(forms), find_target(target).usable_sbuf_bytes)
@@ -175,7 +176,8 @@ def decided(
     forms: Sequence[Form] = (),
     at_once: int = 0,
 ) -> LaunchPlan:
-    """The launch of a network by some decisions, in passes of `at_once` images, or all that are not packed at once."""
+    """Return the launch of a network with the given decisions, in passes of `at_once` images, or of all that are not
+    packed."""
     model = network if isinstance(network, Model) else model_of(network)
     pipeline = pipeline_of(model, dtype, forms=forms)
     if not decisions.of(Kind.STAGE):
@@ -185,7 +187,7 @@ def decided(
 
 
 def applicable(network: Network | Model, decisions: Decisions, batch: int = 1) -> Decisions:
-    """Decisions without what does not apply to a network: phases, wider channels, or so many packed images."""
+    """Remove decisions that do not apply to a network: phases, padded channels, or the number of packed images."""
     pipeline = pipeline_of(network if isinstance(network, Model) else model_of(network))
     packed = decisions.value(Kind.PACK_IMAGES, default=1)
     decisions = decisions.without(Kind.PACK_IMAGES)
@@ -200,12 +202,12 @@ def applicable(network: Network | Model, decisions: Decisions, batch: int = 1) -
 
 
 def nanoseconds(plan: LaunchPlan, dtype: str = "float32", target: str = "trn2") -> float:
-    """The predicted time of a launch."""
+    """Return the predicted time of a launch."""
     return CostModel(target, DTYPES[dtype].itemsize).walk(plan.program, plan.layout).nanoseconds
 
 
 def answers(model: Model, plan: LaunchPlan, x: np.ndarray, dtype: str = "float32", target: str = "trn2") -> np.ndarray:
-    """What a launch answers, as the network's outputs have it, one after another."""
+    """Return the outputs of a launch in the form of the network's outputs, concatenated."""
     image = image_of(model)
     numbers = NETWORK_DTYPES[dtype]
     given, operands = plan.arrange(image.of(x.astype(numbers)), image.shape, numbers), plan.layout.operands(numbers)
@@ -229,7 +231,7 @@ def assert_right(
     at_once: int = 0,
     tolerance: float = 0.0,
 ) -> LaunchPlan:
-    """The launch of a network by some decisions, which answers as the golden model does."""
+    """Return the launch of a network with the given decisions, checking that it agrees with the golden model."""
     model = network if isinstance(network, Model) else model_of(network)
     plan = decided(model, decisions, batch, dtype, forms, at_once)
     x = np.random.default_rng(4).standard_normal((batch, *model.network.input.shape)).astype(np.float32)
@@ -241,9 +243,10 @@ def assert_right(
 
 
 def kinds_of(layers: Sequence[Layer], channels: int = 3, *, ends: bool = True, batch: int = 2) -> list[str]:
-    """The kinds of the nodes that layers on a small image become, whose answers are the golden model's in all dtypes.
+    """Return the kinds of the nodes of layers on a small image, checking that the outputs agree with the golden model
+    in all dtypes.
 
-    `ends`: the mean of each channel and a dense layer follow.
+    `ends`: append global average pooling and a dense layer.
     """
     image = picture(channels, 6)
     shapes: dict[str, Shape] = {INPUT: image.shape}
@@ -258,6 +261,6 @@ def kinds_of(layers: Sequence[Layer], channels: int = 3, *, ends: bool = True, b
         assert_right(network, Decisions(), batch, dtype)
     graph = graph_of(network)
     known = {name: shape for name, shape in network.shapes().items() if len(shape) == 3}
-    for row in rows_of(graph):  # tables show shapes as the network has them
+    for row in rows_of(graph):  # tables show shapes as in the network
         assert row.name not in known or row.after in (known[row.name], (known[row.name][0], 1, 1))
     return [node.kind for node in graph.nodes]

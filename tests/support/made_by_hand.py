@@ -1,4 +1,4 @@
-"""Instructions made by hand, for tests of the timing model: the bytes that each reads and writes, and what it costs."""
+"""Hand-written instructions for tests of the timing model: the bytes that each reads and writes, and its cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _uids = count()
 
 
 def tensor(region: Any = SBUF, row_bytes: int = 64, *, placed: bool = False, argument: bool = False) -> Allocation:
-    """A storage of so many bytes of each of 128 partitions, or of 128 rows in HBM."""
+    """Return a storage with the given number of bytes on each of 128 partitions, or in each of 128 rows in HBM."""
     told = ("", region, (ROWS, row_bytes // 4), "float32")
     made = Allocation(next(_uids), region, row_bytes, told, ("kernel.py", 1), argument)
     made.placed = placed
@@ -22,7 +22,7 @@ def tensor(region: Any = SBUF, row_bytes: int = 64, *, placed: bool = False, arg
 
 
 def part(of: Allocation, start: int = 0, end: int | None = None, rows: tuple[int, int] = (0, ROWS)) -> Access:
-    """The bytes [start, end) of some rows of a tensor, all by default."""
+    """Return the bytes [start, end) of some rows of a tensor, by default all."""
     end = of.row_bytes if end is None else end
     covers = (start, end, *rows) == (0, of.row_bytes, 0, ROWS)
     return Access(of, *rows, start, end, of.row_bytes, covers)
@@ -41,7 +41,7 @@ class Listing(list[Instruction]):
         dma: Transfer | None = None,
         ordered: bool = False,
     ) -> Instruction:
-        """Add an instruction of an engine that takes so many nanoseconds."""
+        """Add an instruction of an engine with a given duration in nanoseconds."""
         cost, moved = Cost(takes, takes, takes), 0 if dma is None else dma.bytes
         line = ("kernel.py", len(self) + 1)
         made = Instruction(len(self), "op", engine[unit], writes, reads, cost, dma, 0, moved, line, None, ordered)
@@ -50,5 +50,5 @@ class Listing(list[Instruction]):
 
 
 def another_machine(target: str = "trn2", **values: float) -> Machine:
-    """A target's machine with other values of some constants."""
+    """Use a target's machine with different values of some constants."""
     return Machine({**vars(machine(target)), **values})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 BASE = 0x8005C0410000  # of an engine's instructions
 TICK = 1000  # picoseconds in a nanosecond
-BEGIN = 5_000_000_000  # picoseconds of the clock when the run begins
+BEGIN = 5_000_000_000  # picoseconds of the clock at the beginning of the run
 TENSOR, SCALAR, GPSIMD, VECTOR = 0, 1, 2, 3
 
 
@@ -19,14 +19,14 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, value: int | bytes) -> bytes:
-    """A field of a message; a text or a message where `value` is bytes."""
+    """Encode a field of a message; if `value` is bytes, the field is a string or a nested message."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def code(opcode: int, waits: tuple[int, int] = (0, 0), raises: int = 0, more: dict[int, int] | None = None) -> bytes:
-    """An instruction that waits for (semaphore, value) and then raises another one."""
+    """Encode an instruction that waits for (semaphore, value) and then increments another semaphore."""
     data = bytearray(64)
     data[0] = opcode
     if waits[0]:
@@ -40,13 +40,13 @@ def code(opcode: int, waits: tuple[int, int] = (0, 0), raises: int = 0, more: di
 
 
 NOTIFY = 0xA6
-# The runtime's instructions surround the kernel's; DMAs raise the semaphore in byte 13 by the number in byte 14.
+# The runtime's instructions surround the kernel's; DMAs increment the semaphore in byte 13 by the number in byte 14.
 CODES = {
     TENSOR: [code(NOTIFY, more={36: 2}), code(0x02, raises=5), code(0x02, raises=5, more={34: 1}), code(0x99)],
     VECTOR: [code(0xA2), code(0x46, waits=(5, 2), raises=6), code(NOTIFY, more={40: 3})],
     GPSIMD: [code(0xA2), code(0xA0, waits=(5, 1)), code(0xB8, waits=(6, 1), more={13: 8, 14: 16}), code(0xA2)],
 }
-# (engine, place of the instruction, nanoseconds from the run's beginning, duration)
+# (engine, address of the instruction, nanoseconds from the beginning of the run, duration)
 RAN = [
     (TENSOR, 0, -2, 4),
     (TENSOR, 1, 1000, 300),
@@ -64,7 +64,8 @@ def record(identity: int, kind: int, payload: int, nanoseconds: int) -> bytes:
 
 
 def made_ntff(version: int = 6, with_run: bool = True) -> bytes:
-    """The bytes of a profile; core 1 ran nothing. `with_run`: the message says when the run began and ended."""
+    """Return the bytes of a profile; core 1 is idle. `with_run`: the message contains the beginning and end of the
+    run."""
     instructions = b""
     for engine, place, start, duration in RAN:
         identity = (BASE >> 6) + place

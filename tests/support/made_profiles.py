@@ -1,4 +1,4 @@
-"""Profiles in the form of neuron-explorer's, made of the rows that a public one has (trn2, attention in phases)."""
+"""Profiles in neuron-explorer's format, with rows like those of a public one (trn2, attention in phases)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FLOW = "FLOW_DEPENDENCE"
 
 
 def instruction(identity: int, engine: str, opcode: str, start: int, duration: int, *after: int, **more: Any) -> Any:
-    """A row of "instruction" with the fields of the real ones that are read, and some that are not."""
+    """Return a row of "instruction" with the fields of real rows that are read, and some that are not."""
     return {
         "id": identity,
         "subgroup": engine,
@@ -68,7 +68,7 @@ def write(path: Path, profile: Any = PROFILE) -> Path:
 
 
 def write_tables(folder: Path, profile: Any = PROFILE) -> Path:
-    """The same as a folder of Parquet tables, with the fields of schema version 12."""
+    """Write the same profile as a folder of Parquet tables, with the fields of schema version 12."""
     import pyarrow
     import pyarrow.parquet as parquet
 

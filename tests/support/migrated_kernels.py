@@ -1,6 +1,6 @@
-"""Kernels of older dialects of NKI in a line: migrated, and run on the simulator to be held against NumPy.
+"""Single-line kernels in older dialects of NKI, migrated and run on the simulator for comparison with NumPy.
 
-A migration takes 20 ms, so that tables of cases are cases of one kernel.
+A migration takes 20 ms, so each table of cases is migrated as one kernel.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CASE = "# the next case"
 
 
 def migrate_kernel(body: str, parameters: str = "a", head: str = FIRST) -> Migration:
-    """A file with one kernel of this body, migrated."""
+    """Return the migrated file with a kernel of the given body."""
     return migrate_source(
         f"{head}@nki.jit\ndef kernel({parameters}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
     )
 
 
 def migrated(body: str, parameters: str = "a", head: str = FIRST) -> str:
-    """The lines of the body once it is migrated, of which nothing may be left to the author."""
+    """Return the lines of the migrated body, checking that nothing is left to the author."""
     migration = migrate_kernel(body, parameters, head)
     assert migration.is_whole, migration.notes
     lines = migration.text.split("def kernel(")[1].partition(":\n")[2]
@@ -43,13 +43,13 @@ def migrated(body: str, parameters: str = "a", head: str = FIRST) -> str:
 
 
 def migrated_each(cases: Sequence[str], before: str = "", parameters: str = "a", head: str = FIRST) -> list[str]:
-    """The lines that each of several parts of a kernel becomes."""
+    """Return the lines that each of several parts of a kernel becomes."""
     body = before + "".join(f"{CASE}\n{case}\n" for case in cases) + f"{CASE}\nreturn"
     return [case.strip("\n") for case in migrated(body, parameters, head).split(CASE + "\n")][1:-1]
 
 
 def refused_each(cases: Sequence[str], before: str = "", parameters: str = "a", head: str = FIRST) -> list[str]:
-    """What the migration says of each of several parts of a kernel, "" of one that it leaves nothing of."""
+    """Return the migration's note on each of several parts of a kernel, or "" for a part that is removed completely."""
     body, ends = before, []
     for case in cases:
         body += f"{case}\n"
@@ -60,7 +60,7 @@ def refused_each(cases: Sequence[str], before: str = "", parameters: str = "a", 
 
 
 def run_migrated(body: str, *arguments: Any, parameters: str = "a", head: str = FIRST) -> Any:
-    """What the migrated kernel returns on the simulator: an array, or a list of them."""
+    """Return the results of the migrated kernel on the simulator: an array or a list of arrays."""
     migration = migrate_kernel(body, parameters, head)
     assert migration.is_whole, migration.notes
     space: dict[str, Any] = {"__name__": "migrated"}
@@ -72,7 +72,8 @@ def run_migrated(body: str, *arguments: Any, parameters: str = "a", head: str = 
 def computed_each(
     cases: Sequence[tuple[str, tuple[int, ...]]], before: str, *arguments: Any, parameters: str = "a"
 ) -> list[Any]:
-    """The values of tiles that a kernel computes: each an expression, or statements that assign `y`, and a shape."""
+    """Return the values of tiles that a kernel computes: each an expression, or statements that assign `y`, and a
+    shape."""
     body = before + "\n"
     for number, (lines, shape) in enumerate(cases):
         body += f"out_{number} = nl.ndarray({shape}, dtype=nl.float32, buffer=nl.shared_hbm)\n"

@@ -1,6 +1,6 @@
-"""A machine with a chip, by stand-ins for AWS's packages and tools, which tests/runtime/neuron/stand_ins has.
+"""A machine with a chip, simulated by the stand-ins for AWS's packages and tools in tests/runtime/neuron/stand_ins.
 
-The packages are loaded by the processes that the backend starts, which find them in PYTHONPATH.
+The processes that the backend starts load the packages from PYTHONPATH.
 """
 
 import os
@@ -19,7 +19,7 @@ SITES = {
     environment.TORCHNEURON: ("nki_site", "torch_site"),
     environment.NRT: ("nki_site",),
 }
-VARIABLES = (  # that opening the backend sets, or reads
+VARIABLES = (  # set or read when the backend is opened
     "NEURON_RT_VISIBLE_CORES",
     "NEURON_RT_NUM_CORES",
     "NEURON_RT_STOCHASTIC_ROUNDING_EN",
@@ -32,35 +32,35 @@ VARIABLES = (  # that opening the backend sets, or reads
     "TRNINFER_BACKEND",
 )
 
-# The launches of the small network of features, layer by layer.
+# The launches of the small network for features, layer by layer.
 ROWS = ["hidden.transpose", "hidden.matmul", "hidden.bias_activation"]
 ROWS += ["output.transpose", "output.matmul", "output.bias_activation", "argmax"]
 
 
 def forget_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away what opening the backend sets: the end of the test puts back what was."""
+    """Remove the variables that opening the backend sets; the end of the test restores the previous ones."""
     for name in VARIABLES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
 
 def use_packages(monkeypatch: pytest.MonkeyPatch, way: str, *sites: str) -> None:
-    """Let processes that are started find the packages of a way, on a machine with a Neuron device."""
+    """Make child processes find the packages of one way, on a machine with a Neuron device."""
     folders = [str(STAND_INS / site) for site in sites or SITES[way]]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
-    for folder in folders:  # before a PyTorch that is installed
+    for folder in folders:  # precedes an installed PyTorch
         monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
 
 
 def use_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put AWS's tools on the path, and before others the Python that runs the tests, for they have its packages."""
+    """Put AWS's tools on the path, preceded by the Python that runs the tests, which has their packages."""
     folders = (str(STAND_INS / "tools"), str(Path(sys.executable).parent), os.environ["PATH"])
     monkeypatch.setenv("PATH", os.pathsep.join(folders))
 
 
 def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pytest.MonkeyPatch:
-    """A machine on which everything is there for a way: device, packages, tools and an empty cache."""
+    """Simulate a machine with everything that one way requires: device, packages, tools and an empty cache."""
     forget_variables(monkeypatch)
     use_packages(monkeypatch, way)
     use_tools(monkeypatch)
@@ -71,6 +71,6 @@ def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pyt
 
 
 def spoil(monkeypatch, change: Callable[[np.ndarray], np.ndarray]) -> None:
-    """Change what comes back from the device."""
+    """Modify the outputs of the device."""
     read = DeviceArray.__array__
     monkeypatch.setattr(DeviceArray, "__array__", lambda self, dtype=None, copy=None: change(read(self, dtype, copy)))

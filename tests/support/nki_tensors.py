@@ -1,4 +1,4 @@
-"""Tensors and NeuronCores for tests of the simulator: made in a line, filled with numbers that repeat."""
+"""Tensors and NeuronCores for tests of the simulator, created in one line and filled with reproducible numbers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from trninfer.simulator.machine.chip import find_target
 
 @contextmanager
 def on(target: str = "trn2", functional: bool = True) -> Iterator[NeuronCore]:
-    """A NeuronCore that takes the instructions inside."""
+    """Activate a NeuronCore that receives the instructions in the block."""
     with running(NeuronCore(find_target(target), functional)) as core:
         yield core
 
@@ -30,7 +30,7 @@ def hbm(shape: Any, dtype: str = nl.float32) -> Any:
 
 
 def tile(values: Any, dtype: str = nl.float32, buffer: Any = nl.sbuf) -> Any:
-    """A tensor that holds `values`, floats of any width as float32."""
+    """Return a tensor with `values`, converting floats of any width to float32."""
     values = np.asarray(values)
     tensor = nl.ndarray(values.shape, dtype, buffer)
     tensor.write(values.astype(np.float32) if values.dtype.kind == "f" else values)
@@ -38,7 +38,7 @@ def tile(values: Any, dtype: str = nl.float32, buffer: Any = nl.sbuf) -> Any:
 
 
 def indices(values: Any, dtype: str = nl.int32) -> Any:
-    """Numbers in SBUF that addresses are made of."""
+    """Return numbers in SBUF that are used as addresses."""
     return tile(values, dtype)
 
 
@@ -47,7 +47,7 @@ def in_hbm(values: Any, dtype: str = nl.float32) -> Any:
 
 
 def like(tensor: Any, dtype: str | None = None) -> Any:
-    """An empty tile of the same shape."""
+    """Return an empty tile of the same shape."""
     return nl.ndarray(tensor.shape, dtype or tensor.dtype)
 
 
@@ -64,5 +64,5 @@ def integers(high: Any, *shape: int, seed: int = 0) -> Any:
 
 
 def counted(*shape: int) -> Any:
-    """0, 1, 2, ... in a shape."""
+    """Return 0, 1, 2, ... in a given shape."""
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)

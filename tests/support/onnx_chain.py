@@ -1,4 +1,4 @@
-"""ONNX graphs for tests, node after node, with random weights."""
+"""ONNX graphs for tests, built node by node, with random weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trninfer.models.importing import Imported, import_network
 
 
 class Chain:
-    """An ONNX graph, node after node; weights are random."""
+    """An ONNX graph that is built node by node, with random weights."""
 
     def __init__(self, *shape: int | str, seed: int = 0) -> None:
         self.random = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ class Chain:
 
 
 def checked(model: onnx.ModelProto, folder: Path, **options: object) -> Imported:
-    """A graph imported, with a comparison that passed on all of its outputs."""
+    """Return the imported graph, whose outputs have all passed the comparison."""
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     imported = import_network(path, **options)
@@ -82,12 +82,12 @@ def checked(model: onnx.ModelProto, folder: Path, **options: object) -> Imported
 
 def run_onnx(path: Path, x: np.ndarray) -> np.ndarray:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # small networks: threads that wait would take the other core from other tests
+    options.intra_op_num_threads = 1  # small networks: idle threads would occupy the other core, which other tests need
     return np.asarray(onnxruntime.InferenceSession(str(path), options).run(None, {"x": x})[0])
 
 
 def assert_imports(chain: Chain, folder: Path, opset: int = 20, batch: int = 3, **options: object) -> Imported:
-    """Import, and compare on input of our own with ONNX Runtime."""
+    """Import, and compare with ONNX Runtime on separate inputs."""
     path = chain.save(folder, opset)
     imported = import_network(path, **options)
     comparison = imported.comparison
@@ -104,7 +104,7 @@ def assert_imports(chain: Chain, folder: Path, opset: int = 20, batch: int = 3, 
         x = x.transpose(0, 3, 1, 2) if network.input.layout == "HWC" else x
         x = x.reshape(-1, *network.input.shape)
     result = run_network(network, imported.tensors, x).scores
-    row = not isinstance(network.input, ImageInput) and rank > 2  # of a file that has more axes for it
+    row = not isinstance(network.input, ImageInput) and rank > 2  # if the file has more axes for it
     expected = run_onnx(path, given.reshape(batch, *sizes[1:]) if row else given).reshape(result.shape)
     np.testing.assert_allclose(result, expected, rtol=2e-4, atol=2e-5 * max(1.0, float(np.abs(expected).max())))
     return imported
@@ -115,14 +115,14 @@ def kinds(imported: Imported) -> list[type]:
 
 
 def ends(chain: Chain, features: int, folder: Path, **options: object) -> Imported:
-    """The graph with a dense layer at its end, imported and compared."""
+    """Import and compare the graph with a dense layer appended."""
     chain.add("Flatten")
     chain.gemm(features, 4)
     return assert_imports(chain, folder, **options)
 
 
 def vgg(width: int = 4, side: int = 32) -> Chain:
-    """A narrow VGG-13 with batch normalization, as PyTorch exports it."""
+    """Return a narrow VGG-13 with batch normalization, as exported by PyTorch."""
     chain = Chain(3, side, side)
     channels = [3, *(width * size for size in (1, 1, 2, 2, 4, 4, 8, 8, 8, 8))]
     for number, pair in enumerate(itertools.pairwise(channels)):

@@ -1,4 +1,4 @@
-"""One ONNX operator run by ONNX Runtime, as the reference of a layer."""
+"""A single ONNX operator run by ONNX Runtime, as the reference for a layer."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
-# float32 sums of a few hundred terms in another order.
+# The tolerance allows float32 sums of a few hundred terms in a different order.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def run_onnx(op: str, *arrays: np.ndarray, opset: int = 22, **attributes: object) -> np.ndarray:
-    """The output of one operator for `arrays`."""
+    """Return the output of one operator for `arrays`."""
     names = [f"x{position}" for position in range(len(arrays))]
     return run_nodes([helper.make_node(op, names, ["y"], **attributes)], dict(zip(names, arrays)), opset)
 
 
 def run_nodes(nodes: list, inputs: dict[str, np.ndarray], opset: int = 22) -> np.ndarray:
-    """The last node's output; every array is an input of the graph."""
+    """Return the last node's output; every array is an input of the graph."""
     types = {"f": TensorProto.FLOAT, "i": TensorProto.INT64}
     graph = helper.make_graph(
         nodes,
@@ -34,5 +34,5 @@ def run_nodes(nodes: list, inputs: dict[str, np.ndarray], opset: int = 22) -> np
 
 
 def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
-    """Normally distributed float32, the same for the same seed and shape."""
+    """Return normally distributed float32 numbers, determined by seed and shape."""
     return np.random.default_rng([seed, *shape]).normal(scale=scale, size=shape).astype(np.float32)

@@ -1,4 +1,5 @@
-"""What ONNX Runtime 1.23 gets wrong, the last for Python 3.10: golden models are compared with newer ones there."""
+"""Known bugs of ONNX Runtime 1.23, the last version for Python 3.10; golden models are compared with newer versions
+elsewhere."""
 
 from __future__ import annotations
 
@@ -10,5 +11,5 @@ OLD = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) < (1, 
 
 
 def miscounts(include: int, pads: Sequence[int], ceil_mode: int) -> bool:
-    """Whether it divides an average over the padding by the wrong number: it takes one end's padding for another's."""
+    """Return True if it divides an average over the padding by the wrong number, confusing the padding at both ends."""
     return bool(OLD and include and (ceil_mode or len(set(pads)) > 1))

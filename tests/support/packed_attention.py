@@ -15,7 +15,7 @@ import nki.language as nl
 
 P = 128
 COLUMNS = 512  # columns of a matmul, and of a PSUM bank
-RESULTS = 4  # blocks of the result that a DMA stores, as compiled
+RESULTS = 4  # blocks of the result that one DMA stores, as compiled
 
 
 def _tile(*free, dtype=nl.float32):

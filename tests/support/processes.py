@@ -1,4 +1,4 @@
-"""Whether processes that a test started have ended."""
+"""Checks that the processes of a test have ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def is_alive(process: int) -> bool:
-    """True while a process runs. One that has ended counts as ended also before its parent asks for its status."""
+    """Return True while a process runs. A zombie process counts as ended."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Random operands of kernels, the same each time."""
+"""Reproducible random operands of kernels."""
 
 from typing import Any
 
@@ -11,5 +11,5 @@ def normal(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> NDArray[Any]:
 
 
 def small_integers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> NDArray[Any]:
-    """Small integers: sums of their products are exact in float32, whatever the order."""
+    """Return small integers: sums of their products are exact in float32 in any order."""
     return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)

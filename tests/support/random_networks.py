@@ -1,4 +1,4 @@
-"""Random small networks of every kind of layer that a launch of a whole network takes."""
+"""Random small networks with every kind of layer that the launch of a whole network supports."""
 
 import numpy as np
 from hypothesis import reject
@@ -49,7 +49,7 @@ ACTIVATIONS = ["identity", "relu", "gelu", "sigmoid", "tanh", "silu", "hardswish
 
 @st.composite
 def chains(draw: st.DrawFn) -> Network:
-    """Convolutions and pools of all kinds, then dense layers."""
+    """Draw convolutions and pools of all kinds, followed by dense layers."""
     channels = draw(st.sampled_from([1, 2, 3, 5, 16, 130]))
     side = draw(st.sampled_from([1, 3, 8, 13]))
     shape = (channels, side, draw(st.sampled_from([side, side + 2])))
@@ -96,7 +96,7 @@ def chains(draw: st.DrawFn) -> Network:
 
 
 def model_of(network: Network) -> Model:
-    """Random weights that keep numbers near 1."""
+    """Return random weights that keep numbers near 1."""
     rng = np.random.default_rng(3)
     tensors = {
         name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) if len(shape) == 4 else shape[0])).astype("f4")
@@ -106,13 +106,13 @@ def model_of(network: Network) -> Model:
 
 
 def labels(count: int) -> tuple[str, ...]:
-    """As many names: a network of classes, whose largest is looked for."""
+    """Return the given number of class names, so that the network is a classifier."""
     return tuple(f"class {number}" for number in range(count))
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Network:
-    """Layers that read any of those before: sums, gates, concatenations, groups, slices, shuffles."""
+    """Draw layers that read any earlier ones: sums, gates, concatenations, groups, slices, shuffles."""
     shapes: dict[str, Shape] = {
         "input": (draw(st.sampled_from([1, 4, 24, 64, 130])), draw(st.sampled_from([1, 5, 9])), 6)
     }
@@ -125,7 +125,7 @@ def graphs(draw: st.DrawFn) -> Network:
     used = {name for layer in layers for name in layer.inputs}
     loose = [layer.name for layer in layers if layer.name not in used]
     means = []
-    for name in loose:  # whatever nothing has read comes together at the end
+    for name in loose:  # all unread values are combined at the end
         layers.append(Pool(f"mean {name}", "average", shapes[name][1:], (1, 1), inputs=(name,)))  # type: ignore[arg-type]
         means.append(f"mean {name}")
     layers.append(Concat("all", inputs=tuple(means)))
@@ -138,7 +138,7 @@ def graphs(draw: st.DrawFn) -> Network:
 
 
 def _of_graph(draw: st.DrawFn, name: str, shapes: dict[str, Shape]) -> Layer:
-    """A layer that reads some of those that there are; kinds that do not fit become a convolution."""
+    """Add a layer that reads some of the existing ones; kinds that do not fit become a convolution."""
     read = draw(st.sampled_from(sorted(shapes)))
     shape = shapes[read]
     alike = sorted(other for other, its in shapes.items() if its == shape)
@@ -199,8 +199,8 @@ def conv(name: str, before: int, after: int, size: int, **fields: object) -> Con
 
 @st.composite
 def few_channels(draw: st.DrawFn) -> Network:
-    """A stem, then convolutions, residual blocks and pools of 64 or 32 channels, then more channels, which may be a
-    sum, and a mean."""
+    """Draw a stem, then convolutions, residual blocks and pools with 64 or 32 channels, then more channels, optionally
+    in a sum, and a mean."""
     image = picture(
         draw(st.sampled_from([1, 3, 48])), draw(st.sampled_from([33, 34, 39])), draw(st.sampled_from([5, 8]))
     )
@@ -233,14 +233,14 @@ def few_channels(draw: st.DrawFn) -> Network:
     for layer, before in zip(layers, ["input", *(layer.name for layer in layers)]):
         try:
             shapes[layer.name] = layer.output_shape(*[shapes[name] for name in layer.inputs or (before,)])
-        except ModelError:  # nothing is left of a few columns
+        except ModelError:  # few columns become empty
             reject()
     layers += [Pool("mean", "average", shapes["wide"][1:], (1, 1)), Flatten("flat"), Dense("dense", wide, 4)]  # type: ignore[arg-type]
     return Network("n", image, tuple(layers), labels(4))
 
 
 def residual(channels: int = 40, side: int = 12, blocks: int = 3) -> Model:
-    """A stem, residual blocks, a mean and a dense layer."""
+    """Return a stem, residual blocks, global average pooling and a dense layer."""
     layers: list[Layer] = [Conv2d("stem", 3, channels, (3, 3), (1, 1, 1, 1), 1, "relu")]
     before = "stem"
     for n in range(blocks):
@@ -258,7 +258,8 @@ KINDS_OF_LAYERS = ("shuffle", "prelu", "elements", "dilated", "layer_norm", "gro
 
 @st.composite
 def joined_channels(draw: st.DrawFn) -> Network:
-    """Few channels of two layers side by side, then layers of all kinds that leave them where they lie."""
+    """Draw two concatenated layers with few channels, then layers of all kinds that keep the positions of the
+    channels."""
     first, second = draw(st.sampled_from([1, 4, 12, 24])), draw(st.sampled_from([3, 8, 30]))
     channels = first + second
     layers: list[Layer] = [
@@ -295,7 +296,8 @@ def joined_channels(draw: st.DrawFn) -> Network:
 
 
 def of_kind(kind: str, channels: int = 24) -> Model:
-    """A stem, two layers of a kind with a convolution between them, a mean and a dense layer."""
+    """Return a stem, two layers of one kind with a convolution between them, global average pooling and a dense
+    layer."""
     image = picture(3, 12, 12)
     layers: list[Layer] = [conv("stem", 3, channels, 3)]
     for n in range(2):
@@ -329,7 +331,7 @@ def _of_kind(kind: str, name: str, channels: int, inputs: tuple[str, ...]) -> li
 
 
 def ending_in_dense(shape: tuple[int, int, int], layers: list[Layer]) -> Network:
-    """Those layers and a dense one after them."""
+    """Return the given layers, followed by a dense layer."""
     given: dict[str, Shape] = {"input": shape}
     before = "input"
     for layer in layers:
@@ -341,7 +343,7 @@ def ending_in_dense(shape: tuple[int, int, int], layers: list[Layer]) -> Network
 
 @st.composite
 def two_of_few_channels(draw: st.DrawFn) -> Network:
-    """Two convolutions of few channels, of any size, movement and padding that leave something."""
+    """Draw two convolutions with few channels, of any size, stride and padding with a non-empty result."""
     shape = (draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 7, 18, 33])), draw(st.sampled_from([1, 3, 16, 31])))
     layers: list[Layer] = []
     before = shape
@@ -369,7 +371,7 @@ def two_of_few_channels(draw: st.DrawFn) -> Network:
 
 @st.composite
 def with_outputs(draw: st.DrawFn, networks: st.SearchStrategy[Network]) -> Network:
-    """Networks that return the values of up to two other layers too."""
+    """Draw networks that also return the values of up to two other layers."""
     network = draw(networks)
     shapes = network.shapes()
     inner = [layer.name for layer in network.layers[:-1] if not isinstance(layer, Softmax)]

@@ -1,4 +1,4 @@
-"""Random small kernels of loads, sums, functions, matmuls and stores over a few tiles."""
+"""Random small kernels of loads, sums, functions, matmuls and stores on a few tiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = 64
 
 @nki.jit
 def program(a: Any, steps: Any, widths: Any) -> Any:
-    """Random steps over a few tiles, some of which are replaced, some rewritten, some used in parts."""
+    """Draw random steps on a few tiles, some of which are replaced, some rewritten, some used in parts."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     between = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.hbm)
     tiles = [nl.ndarray((ROWS, width), dtype=a.dtype, buffer=nl.sbuf) for width in widths]
@@ -62,7 +62,7 @@ KINDS = ("load", "load_row", "replace", "add", "activate", "copy", "store", "par
 place = st.integers(0, TILES - 1)
 all_steps = st.lists(st.tuples(st.sampled_from(KINDS), place, place), min_size=1, max_size=30)
 small = st.lists(st.integers(8, 600), min_size=TILES, max_size=TILES)
-large = st.lists(st.sampled_from([2000, 6000, 11000, 12500]), min_size=TILES, max_size=TILES)  # SBUF is full soon
+large = st.lists(st.sampled_from([2000, 6000, 11000, 12500]), min_size=TILES, max_size=TILES)  # fills SBUF quickly
 targets = st.sampled_from(["trn1", "trn2", "trn3"])
 
 
@@ -71,5 +71,5 @@ def walk(steps: Any, widths: Any, target: str, dge: bool = True) -> simulator.Ru
     parameters = {"steps": tuple(steps), "widths": tuple(widths)}
     try:
         return simulator.run(program, spec, target=target, dge=dge, functional=False, **parameters)
-    except simulator.CapacityError:  # the program itself holds more than there is
+    except simulator.CapacityError:  # the program itself exceeds the capacity
         reject()

@@ -1,4 +1,4 @@
-"""Programs with a Ray of their own, which listens on the loopback address alone."""
+"""Programs with a separate Ray that listens only on the loopback address."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=Fal
 
 
 def run_with_ray(program: str) -> str:
-    """What a program prints."""
+    """Return the output of a program."""
     variables = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # 5 three times by default: too few for its imports under load
+        # the default is 5, three times, which is too short for its imports under load
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
         "OMP_NUM_THREADS": "1",
     }
     script = START.format(variables=variables) + program

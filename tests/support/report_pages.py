@@ -1,4 +1,4 @@
-"""Reports of a row or two, runs of a few events, and pages as elements."""
+"""Reports with one or two rows, runs with a few events, and pages as elements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ VOID = {"meta"}
 
 
 class Page(HTMLParser):
-    """A page as elements: fails where they do not nest; `text` is what a reader sees, and `scripts` what runs."""
+    """A page as elements, which must be nested correctly; `text` is the visible text, and `scripts` contains the
+    code."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -46,16 +47,16 @@ class Page(HTMLParser):
             self.text += data
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
-        """The attributes of all elements of a kind."""
+        """Return the attributes of all elements of a kind."""
         return [attributes for name, attributes in self.elements if name == tag]
 
     def data(self) -> dict:
-        """The timeline's data."""
+        """Return the timeline's data."""
         return json.loads(self.scripts[0])
 
 
 def layer(name: str = "conv", **changes) -> LayerTiming:
-    """A row of 10 us, bound by the Tensor Engine."""
+    """Return a row of 10 us, bound by the Tensor Engine."""
     values = {
         "name": name, "kernel": "fused_conv2d_maxpool_packed", "input_shape": (1, 3, 8, 8),
         "output_shape": (1, 4, 4, 4), "flops": 4_000_000, "hbm_bytes": 20_000, "latency_us": 10.0,
@@ -65,7 +66,7 @@ def layer(name: str = "conv", **changes) -> LayerTiming:
 
 
 def make_report(*layers: LayerTiming, **changes) -> Report:
-    """A report of one network."""
+    """Return a report on one network."""
     report = Report("bench", "net", "sim", "trn2", "float32", "predicted")
     report.tables = [LayerTable("net: a batch of 1", "", layers or (layer(),))]
     for key, value in changes.items():
@@ -74,12 +75,12 @@ def make_report(*layers: LayerTiming, **changes) -> Report:
 
 
 def event(engine: str, start: float, end: float, op: str = "op") -> SimpleNamespace:
-    """An event of a run."""
+    """Return an event of a run."""
     return SimpleNamespace(
         engine=engine, op=op, start_ns=start, end_ns=end, name="", line=("/a/b/kernels/x.py", 7), bytes=8, flops=3
     )
 
 
 def make_run(*events: SimpleNamespace, latency_us: float = 20.0) -> SimpleNamespace:
-    """A run that takes 10 us to launch."""
+    """Return a run with a launch overhead of 10 us."""
     return SimpleNamespace(parts=None, launch_us=10.0, latency_us=latency_us, timeline=events)

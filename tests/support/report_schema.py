@@ -1,4 +1,4 @@
-"""The schema of the JSON document, and a checker of it."""
+"""The schema of the JSON document, and a validator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "app" / "reports" / "report.sch
 
 
 def check_schema(value: Any, schema: dict[str, Any], where: str = "report") -> None:
-    """Assert that a value obeys a JSON Schema, as far as report.schema.json uses the language."""
+    """Assert that a value conforms to a JSON Schema, supporting the keywords that report.schema.json uses."""
     known = {
         "$schema", "title", "description", "$defs", "$ref", "type", "const", "enum", "required", "properties",
         "additionalProperties", "items", "minimum", "maximum", "minItems", "maxItems",

@@ -1,4 +1,4 @@
-"""A server as a process of its own, on a free port of the loopback address."""
+"""A server in a separate process, on a free port of the loopback address."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ START_SECONDS = 60
 
 @dataclass
 class Reply:
-    """What a server answered."""
+    """The response of a server."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON, in which there is no NaN."""
+        """Return the body as JSON, which must not contain NaN."""
         return json.loads(self.body, parse_constant=lambda text: 1 / 0)
 
 
 @dataclass
 class RunningServer:
-    """A server that runs, and its log."""
+    """A running server, and its log."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -42,7 +42,7 @@ class RunningServer:
     def ask(
         self, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, method: str | None = None
     ) -> Reply:
-        """One request on a connection of its own; `POST` where there is a body."""
+        """Send a request on a new connection, with POST if there is a body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method or ("GET" if body is None else "POST"), path, body, headers or {})
@@ -52,12 +52,12 @@ class RunningServer:
             connection.close()
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log so far."""
+        """Return the log so far."""
         lines = self.log.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if not line.startswith("trninfer: ")]  # what is for people
+        return [json.loads(line) for line in lines if not line.startswith("trninfer: ")]  # lines for the user
 
     def children(self) -> set[int]:
-        """The processes of its workers, by the log."""
+        """Return the processes of its workers, according to the log."""
         started = [line for line in self.lines() if line["event"] == "worker ready"]
         return {int(str(line["process"]).partition(",")[0]) for line in started}
 
@@ -66,9 +66,9 @@ class RunningServer:
 def running_server(
     *arguments: object, ready: bool = True, cwd: Path | None = None, **environment: str
 ) -> Iterator[RunningServer]:
-    """`trninfer serve` with these arguments, on the simulator; it is ended with the block where it still runs.
+    """Run `trninfer serve` on the simulator with these arguments; if it still runs at the end of the block, stop it.
 
-    With `cwd` it runs as the console script does, whose path has not the current folder.
+    With `cwd`, it runs like the console script, whose path does not include the current folder.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"

@@ -1,4 +1,4 @@
-"""Runs over workers of a small model, against one session in this process."""
+"""Runs of a small model on workers, compared with one session in this process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def inputs(count: int) -> np.ndarray:
 
 
 def collect(session, batches, progress=None) -> Run:
-    """All answers of a session; failures by the number of the input."""
+    """Return all answers of a session, with failures by the number of the input."""
     totals = Totals(session.rows)
     classes, probabilities = [np.empty(0, np.int32)], [np.empty((0, 4), np.float32)]
     failures: dict[int, str] = {}
@@ -52,7 +52,7 @@ def collect(session, batches, progress=None) -> Run:
 
 
 def run_alone(x: np.ndarray, size: int) -> Run:
-    """What one session in this process gives."""
+    """Return the results of one session in this process."""
     import worker_backends
 
     session = Session(small_model(), worker_backends.PlainBackend(None), launches=LaunchOptions("layer"))

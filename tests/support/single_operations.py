@@ -1,4 +1,4 @@
-"""A few operations of a program, written by hand, on the simulator: without a network and without lowering."""
+"""A few hand-written operations of a program on the simulator, without a network and without lowering."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trninfer.simulator.machine.chip import PARTITIONS
 
 
 def columns_of(*numbers: Any) -> NDArray[np.float32]:
-    """Constants, [128, columns]: a column for each 128 of each row of numbers."""
+    """Return constants, [128, columns], with one column for every 128 numbers of each row."""
     parts = [
         np.asarray(each)[first : first + PARTITIONS] for each in numbers for first in range(0, len(each), PARTITIONS)
     ]
@@ -40,7 +40,7 @@ def columns_of(*numbers: Any) -> NDArray[np.float32]:
 
 
 def load_of(x: NDArray[Any], number: int = 0, packed: int = 1, **fields: Any) -> Load:
-    """The load of input `number` of a launch, [B, C, H, W]."""
+    """Return the load of input `number` of a launch, [B, C, H, W]."""
     _, channels, rows, columns = x.shape
     return Load(
         name=f"load{number}",
@@ -70,10 +70,10 @@ def run_program(
     weights: LaidOut | Sequence[LaidOut] = (),
     target: str = "trn2",
 ) -> Any:
-    """Return what a program of one stage returns.
+    """Run a program with one stage.
 
-    inputs: [B, C, H, W] each, `packed` of them on the partitions at a time. `at_once`: images of a pass that are not
-    packed, all by default. `weights`: of the operations that have any, in their order.
+    inputs: [B, C, H, W] each, with `packed` images on the partitions. `at_once`: the number of unpacked images in a
+    pass, by default all. `weights`: the weights of the operations that have any, in order.
     """
     laid_out = [weights] if isinstance(weights, LaidOut) else list(weights)
     offset, left = 0, list(laid_out)
@@ -93,7 +93,8 @@ def run_program(
 
 
 def run_operations(operations: list[Operation], *inputs: NDArray[Any], **options: Any) -> Any:
-    """Return the value [B, C, H, W] of the last operation, or its (scores, classes); the options of `run_program`."""
+    """Return the value [B, C, H, W] of the last operation, or its (scores, classes); the options are those of
+    `run_program`."""
     last = operations[-1]
     if isinstance(last, ClassifierHead):
         return run_program(operations, *inputs, **options)
@@ -105,7 +106,7 @@ def run_operations(operations: list[Operation], *inputs: NDArray[Any], **options
 
 
 def lay_out_weights(units: list[dict[int, NDArray[Any]]]) -> LaidOut:
-    """Return the weights of an operation as they are loaded: of each output tile the units [rows, matrices, outputs]
+    """Return the weights of an operation as they are loaded: for each output tile, the units [rows, matrices, outputs]
     of the input tiles that it reads."""
     rows = {t: unit.shape[0] for own in units for t, unit in own.items()}
     reads = [range(min(own), max(own) + 1) for own in units]

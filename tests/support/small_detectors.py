@@ -1,4 +1,4 @@
-"""Detectors whose boxes are known: a dense layer whose bias is the answer."""
+"""Detectors with known boxes: a dense layer whose bias is the answer."""
 
 from pathlib import Path
 
@@ -15,12 +15,13 @@ LETTERBOX = ImageInput(
     3, SIDE, SIDE, "photo", (0.0,) * 3, (1.0,) * 3, SIDE, resize_mode="pad", filter="linear", pad_colour=114
 )
 LABELS = ("cat", "dog")
-# Centre, sides and the scores of cat and dog, in an image of 16x16: two cats that overlap, a dog, and a weak dog.
+# Centre, sides and the scores of cat and dog, in an image of 16x16: two overlapping cats, a dog, and an unlikely dog.
 ROWS = [[4, 8, 4, 4, 0.9, 0.1], [4.5, 8, 4, 4, 0.8, 0.1], [12, 8, 6, 2, 0.2, 0.7], [12, 4, 2, 2, 0.1, 0.2]]
 
 
 def detector(rows=ROWS, name: str = "detector", keypoints: int = 0, masks: bool = False) -> Model:
-    """A network that finds the boxes of `rows` in any picture; the first score rises with the red of the middle."""
+    """Return a network that finds the boxes of `rows` in any picture; the first score increases with the red value in
+    the middle."""
     table = np.array(rows, np.float32)
     head = BoxHead(
         2,
@@ -38,7 +39,7 @@ def detector(rows=ROWS, name: str = "detector", keypoints: int = 0, masks: bool 
     others = ()
     if masks:
         layers.append(Dense("maps", 3 * SIDE * SIDE, 16, inputs=("flat",)))
-        left = np.where(np.arange(4) < 2, 1.0, -1.0)  # the left half of the image is inside
+        left = np.where(np.arange(4) < 2, 1.0, -1.0)  # the left half of the image is inside the mask
         tensors |= {"maps.weight": np.zeros((3 * SIDE * SIDE, 16)), "maps.bias": np.tile(left, 4)}
         others = (NamedOutput("maps", "maps", (1, 4, 4), Output("values")),)
     layers.append(Dense("rows", 3 * SIDE * SIDE, bias.size, inputs=("flat",)))
@@ -51,7 +52,7 @@ def detector(rows=ROWS, name: str = "detector", keypoints: int = 0, masks: bool 
 
 
 def write_pictures(folder: Path, sizes=((32, 32), (64, 32), (32, 64))) -> list[Path]:
-    """Black pictures of some sizes."""
+    """Write black pictures of the given sizes."""
     paths = []
     for number, size in enumerate(sizes):
         paths.append(folder / f"{number}.png")

@@ -10,7 +10,7 @@ from trninfer.models import Network, save_model
 
 
 def write_model(path: Path, network: Network, seed: int = 0, **metadata: str) -> Path:
-    """A model file with random weights."""
+    """Write a model file with random weights."""
     random = np.random.default_rng(seed)
     tensors = {name: random.standard_normal(shape, np.float32) * 0.3 for name, shape in network.tensor_shapes().items()}
     save_model(path, network, tensors, metadata)
@@ -18,7 +18,7 @@ def write_model(path: Path, network: Network, seed: int = 0, **metadata: str) ->
 
 
 def draw_picture(path: Path, number: int = 0) -> Path:
-    """A picture with something like a digit on it."""
+    """Draw a picture of a digit-like shape."""
     image = Image.new("L", (60, 80), 255)
     pen = ImageDraw.Draw(image)
     pen.ellipse((15, 15, 45, 65), outline=0, width=5)

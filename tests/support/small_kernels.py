@@ -1,4 +1,4 @@
-"""Small kernels for tests of how kernels are run."""
+"""Small kernels for tests of running kernels."""
 
 import nki
 import nki.isa as nisa
@@ -22,7 +22,7 @@ def add(a, b, factor=1.0):
 
 @nki.jit
 def accumulate(total, rows):
-    """total += every row tile, in place; their sum comes back too."""
+    """Add every row tile to `total` in place, and return their sum."""
     held = nl.load(total)
     for row in rows:
         nisa.tensor_tensor(held, held, nl.load(row), nl.add)

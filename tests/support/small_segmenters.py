@@ -1,4 +1,4 @@
-"""A network of maps whose classes are known: it separates red, green and blue from grey."""
+"""A network of class maps with known classes: it distinguishes red, green and blue from grey."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ LABELS = ("background", "red", "green", "blue")
 
 
 def save_colours(path: Path) -> Path:
-    """Write the network as a model file."""
+    """Write the network to a model file."""
     spec = ImageInput(3, 16, 16, "photo", (0.0,) * 3, (1.0,) * 3, resize=16, resize_mode="squash")
     weight = np.array([[0, 0, 0], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], np.float32).reshape(4, 3, 1, 1)
     layers = (Conv2d("scores", 3, 4, kernel_size=(1, 1)), PixelArgmax("classes", 4))

@@ -1,4 +1,4 @@
-"""Syntax trees of the product's files, which several tests of the house read."""
+"""Syntax trees of the product's files, shared by several tests of the code."""
 
 from __future__ import annotations
 

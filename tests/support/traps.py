@@ -1,4 +1,4 @@
-"""Files that anyone may have put beside pictures, and that nothing must run."""
+"""Files beside pictures that anyone may have put there, and that must never run."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ INSTALLED = ("numpy", "ray", "PIL", "typer", "rich", "ml_dtypes", "safetensors",
 
 
 def set_traps(folder: Path) -> None:
-    """Modules in `folder` that leave a file when they are imported: one for every module of the standard library that
-    the interpreter does not import itself, some that are installed, and this package."""
+    """Write modules to `folder` that leave a file when they are imported: one for every module of the standard library
+    that the interpreter does not import itself, one for some installed packages, and one for this package."""
     spring = "import os; open(__file__ + '.sprung', 'w').close()\n"
     for name in (*INSTALLED, *(sys.stdlib_module_names - _imported_by_the_interpreter())):
         (folder / f"{name}.py").write_text(spring, encoding="utf-8")
@@ -20,13 +20,13 @@ def set_traps(folder: Path) -> None:
 
 
 def sprung(folder: Path) -> list[str]:
-    """The traps that were run."""
+    """Return the traps that were run."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.sprung"))
 
 
 @cache
 def _imported_by_the_interpreter() -> frozenset[str]:
-    """The modules that `python -m` imports before the first line of the module that it runs."""
+    """Return the modules that `python -m` imports before the first line of its module."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "alone.py").write_text("import sys; print(*sys.modules)", encoding="utf-8")
         command = [sys.executable, "-m", "alone"]

@@ -1,6 +1,6 @@
-"""Kernels as tutorials and libraries write them, in plain NKI: what strangers would have timed.
+"""Kernels as found in tutorials and libraries, in plain NKI, which users are likely to time.
 
-Each takes TensorSpecs of a size from `CASES`; `size` counts the tiles of 128 rows that there are to work on.
+Each accepts TensorSpecs of a size from `CASES`; `size` is the number of tiles of 128 rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def output(like: Any, *shape: int) -> Any:
 
 @nki.jit
 def elementwise(a, b):
-    """gelu(a + b) * 0.5, engines left open."""
+    """Compute gelu(a + b) * 0.5, without specifying engines."""
     out = output(a)
     for t in nl.affine_range(a.shape[0] // P):
         rows = nl.ds(t * P, P)
@@ -51,7 +51,7 @@ def elementwise(a, b):
 
 @nki.jit
 def rmsnorm(x, weight):
-    """x / rms(x) * weight, by rows."""
+    """Compute x / rms(x) * weight by rows."""
     out = output(x)
     scale = sbuf(P, x.shape[1])
     nisa.dma_copy(dst=scale, src=weight.ap(pattern=[[0, P], [1, x.shape[1]]], offset=0))
@@ -71,7 +71,7 @@ def rmsnorm(x, weight):
 
 @nki.jit
 def layernorm(x):
-    """(x - mean) / sqrt(variance), by rows, with the Vector Engine's statistics."""
+    """Compute (x - mean) / sqrt(variance) by rows, with the Vector Engine's statistics."""
     out = output(x)
     for t in nl.affine_range(x.shape[0] // P):
         tile = loaded(x[t * P : t * P + P, :])
@@ -110,7 +110,7 @@ def softmax(x):
 
 @nki.jit
 def gemv(token, weight):
-    """token [K, 1] times weight [K, N]: a projection while decoding."""
+    """Multiply a token [K, 1] by a weight [K, N]: a projection during decoding."""
     columns = weight.shape[1]
     out = output(weight, 1, columns)
     tiles = weight.shape[0] // P
@@ -133,7 +133,7 @@ def gemv(token, weight):
 
 @nki.jit
 def matmul(left, right):
-    """left [K, M] transposed times right [K, N], both loaded once."""
+    """Multiply the transpose of left [K, M] by right [K, N], loading both once."""
     (depth, rows), columns = left.shape, right.shape[1]
     out = output(left, rows, columns)
     stationary, moving = [], []
@@ -154,7 +154,7 @@ def matmul(left, right):
 
 @nki.jit
 def transpose(a):
-    """[N, 128] -> [128, N] on the Tensor Engine."""
+    """Transpose [N, 128] to [128, N] on the Tensor Engine."""
     out = output(a, P, a.shape[0])
     for t in nl.affine_range(a.shape[0] // P):
         turned = psum(P, P, dtype=a.dtype)
@@ -167,7 +167,7 @@ def transpose(a):
 
 @nki.jit
 def transpose_by_dma(a):
-    """The same by DMAs that transpose."""
+    """Transpose with DMAs."""
     out = output(a, P, a.shape[0])
     for t in nl.affine_range(a.shape[0] // P):
         result = sbuf(P, P, dtype=a.dtype)
@@ -177,7 +177,7 @@ def transpose_by_dma(a):
 
 
 def _softmax_rows(scores, width):
-    """exp(scores - max) as bfloat16, and the reciprocal of its sum, by rows."""
+    """Compute exp(scores - max) as bfloat16, and the reciprocal of its sum, by rows."""
     rows = scores.shape[0]
     largest, total, inverse = sbuf(rows, 1), sbuf(rows, 1), sbuf(rows, 1)
     nisa.tensor_reduce(dst=largest, op=nl.maximum, data=scores, axis=1, negate=True)
@@ -189,7 +189,7 @@ def _softmax_rows(scores, width):
 
 @nki.jit
 def attention_prefill(q, k, v):
-    """softmax(q k) v of one head, without a mask: q and k [d, S], v [S, d], bfloat16."""
+    """Compute softmax(q k) v for one head without a mask: q and k [d, S], v [S, d], bfloat16."""
     length = q.shape[1]
     out = output(v)
     queries, keys = loaded(q), loaded(k)
@@ -218,7 +218,7 @@ def attention_prefill(q, k, v):
 
 @nki.jit
 def attention_decode(q, k, v):
-    """One new token's heads q [d, 8] over a cache k [d, S], v [S, d]."""
+    """Compute attention of a new token's heads q [d, 8] over a cache k [d, S], v [S, d]."""
     heads, length = q.shape[1], k.shape[1]
     out = output(v, heads, P)
     queries = loaded(q)
@@ -245,7 +245,7 @@ def attention_decode(q, k, v):
 
 @nki.jit
 def embedding(table, tokens):
-    """Rows of a table at indices that are known only at run time, 128 at a time."""
+    """Gather rows of a table at indices known only at run time, 128 at a time."""
     out = output(table, tokens.shape[0], table.shape[1])
     for t in nl.affine_range(tokens.shape[0] // P):
         index = loaded(tokens[t * P : t * P + P, :])
@@ -258,7 +258,7 @@ def embedding(table, tokens):
 
 @nki.jit
 def expert(hidden, weights, chosen):
-    """The chosen experts' weights [E, 128, N], each at an address of run time, times hidden [128, 1]."""
+    """Multiply the selected experts' weights [E, 128, N], at addresses known only at run time, by hidden [128, 1]."""
     columns = weights.shape[2]
     out = output(weights, 1, columns)
     vector, index = loaded(hidden), loaded(chosen)
@@ -277,7 +277,7 @@ def expert(hidden, weights, chosen):
 
 @nki.jit
 def scan(decay, data):
-    """A linear recurrence along each row, as state space models have it."""
+    """Compute a linear recurrence along each row, as in state space models."""
     out = output(data)
     for t in nl.affine_range(data.shape[0] // P):
         rows = nl.ds(t * P, P)
@@ -289,7 +289,7 @@ def scan(decay, data):
 
 @nki.jit
 def largest(x):
-    """The eight largest of each row and where they are."""
+    """Find the eight largest elements of each row and their positions."""
     out = nl.ndarray((x.shape[0], 8), dtype=nl.uint32, buffer=nl.shared_hbm)
     for t in nl.affine_range(x.shape[0] // P):
         tile = loaded(x[t * P : t * P + P, :])
@@ -302,7 +302,7 @@ def largest(x):
 
 @nki.jit
 def looped(x):
-    """Doubled tiles in a loop that runs on the device."""
+    """Double tiles in a device loop."""
     out = output(x)
 
     def body(t):

@@ -1,4 +1,4 @@
-"""Watching a server that is sent what is meant to hurt it: how long health takes meanwhile, and its memory."""
+"""Monitoring a server under attack: the response time of health checks, and its memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from serving import RunningServer
 
-PAUSE = 0.02  # seconds between two questions
+PAUSE = 0.02  # seconds between two health checks
 
 
 @dataclass
 class Health:
-    """Questions for health, and the seconds that the slowest answer took."""
+    """Health checks, and the time of the slowest one in seconds."""
 
     asked: int = 0
     slowest: float = 0.0
@@ -24,7 +24,7 @@ class Health:
 
 @contextmanager
 def watched_health(server: RunningServer) -> Iterator[Health]:
-    """Ask for health again and again until the block ends."""
+    """Repeat health checks until the block ends."""
     health, ended = Health(), threading.Event()
 
     def ask() -> None:
@@ -45,7 +45,7 @@ def watched_health(server: RunningServer) -> Iterator[Health]:
 
 
 def peak_bytes(process: int) -> int:
-    """Return the most memory that a process has had resident so far."""
+    """Return the peak resident memory of a process."""
     lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
     return 1024 * int(peak)

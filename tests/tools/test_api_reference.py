@@ -1,4 +1,4 @@
-"""The reference of the Python interface: every name, and signatures as they are written."""
+"""The reference of the Python interface: every name, and signatures as written."""
 
 from __future__ import annotations
 

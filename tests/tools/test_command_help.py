@@ -1,4 +1,4 @@
-"""Help of commands, read off their functions: usages, defaults, hidden options and examples."""
+"""Help of commands, derived from their functions: usages, defaults, hidden options and examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures in docs/: of the program as it is, and of the width of a terminal."""
+"""The pictures in docs/ show the current program, at the width of a terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def test_a_terminal_keeps_spaces_and_escapes() -> None:
     lines = [(text.get("y"), (text.text or "").replace(draw_docs.NO_BREAK, " ")) for text in picture.iter(f"{SVG}text")]
     assert [line for _, line in lines] == ["$ trninfer x", "a  <b>", "c & d"]
     heights = [int(y or 0) for y, _ in lines]
-    assert heights[2] - heights[1] == 2 * draw_docs.LINE  # the empty line between them takes its place
+    assert heights[2] - heights[1] == 2 * draw_docs.LINE  # the empty line between them occupies a line
     assert int(picture.get("height") or 0) > heights[2]
 
 
 @pytest.mark.slow
 def test_the_terminal_shows_what_classify_prints() -> None:
-    """The samples' labels, and the launches with their times; their figures change with the model of time."""
+    """The labels of the samples, and the launches with their times, which depend on the timing model."""
     picture = ElementTree.parse(draw_docs.DOCS / "terminal.svg")
     lines = [(text.text or "").replace(draw_docs.NO_BREAK, " ") for text in picture.iter(f"{SVG}text")]
     shown = draw_docs.without_host_time(draw_docs.run_trninfer(*draw_docs.COMMAND)).splitlines()

@@ -1,4 +1,4 @@
-"""docs/lowering.svg: of the passes as they are."""
+"""docs/lowering.svg matches the current passes."""
 
 from xml.etree import ElementTree
 
@@ -25,7 +25,7 @@ def test_each_kind_of_choice_is_named_once() -> None:
 
 
 def test_words_stay_in_their_boxes() -> None:
-    """By the width of an average character, with a tenth to spare."""
+    """Estimated from the width of an average character, with a tolerance of a tenth."""
     picture = ElementTree.fromstring(draw_lowering.draw())
     for text in picture.iter(f"{SVG}text"):
         x, words = int(text.get("x") or 0), text.text or ""

@@ -1,4 +1,4 @@
-"""The fuzzer of the command line: seconds of it, and that it finds planted faults."""
+"""The fuzzer of the command line: a few seconds of it, and that it finds injected bugs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of instructions: a row for each, with what its declaration says."""
+"""The table of instructions: one row for each, derived from its declaration."""
 
 from trninfer.simulator.machine.instruction import DECLARATIONS
 from trninfer.tools.instruction_table import instructions_block

@@ -1,4 +1,4 @@
-"""The page of NKI's functions is up to date, and what it says of examples is so."""
+"""The page of NKI's functions is up to date, and its statements about examples are true."""
 
 from functools import cache
 

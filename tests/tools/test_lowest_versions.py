@@ -1,4 +1,4 @@
-"""Lowest versions that pyproject.toml allows: none with a known vulnerability."""
+"""Lowest versions that pyproject.toml allows: none has a known vulnerability."""
 
 from __future__ import annotations
 

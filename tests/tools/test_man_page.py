@@ -1,4 +1,4 @@
-"""The manual page is up to date, names every command and option, and is one that groff reads without a warning."""
+"""The manual page is up to date, names every command and option, and groff reads it without warnings."""
 
 import shutil
 import subprocess

@@ -43,7 +43,7 @@ def test_what_was_tried_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_rows_of_a_page_are_read_again() -> None:
-    """Two packages have a network of this name; the first row is that of the first package."""
+    """Two packages have a network with this name; the first row belongs to the first package."""
     results = {
         "torchvision/resnet18/96/script": {
             "differs_by": 3e-7, "planned_s": 2.5, "predicted_us": 1083.0, "times_floor": 1.1, "date": "2026-11-29",

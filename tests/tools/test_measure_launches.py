@@ -1,4 +1,4 @@
-"""docs/networks.md holds the tables of ways and sizes; networks are resized as exports of other sizes are."""
+"""docs/networks.md contains the tables of launches and sizes; networks are resized like exports of other sizes."""
 
 import re
 
@@ -13,7 +13,7 @@ PAGE = measure_launches.PAGE.read_text("utf-8")
 
 
 def table(name: str) -> list[list[str]]:
-    """The cells of a table of the page, without its rule."""
+    """Return the cells of a table on the page, without its separator line."""
     block = PAGE.split(f"<!-- predicted: {name} -->\n")[1].split("<!-- end of")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
     return [rows[0], *rows[2:]]

@@ -1,4 +1,4 @@
-"""docs/networks.md holds the table of standard architectures: every one of them, by both exporters, within bounds."""
+"""docs/networks.md contains the table of standard architectures: all of them, from both exporters, within limits."""
 
 import pytest
 from trninfer.runtime.tolerances import network_tolerance

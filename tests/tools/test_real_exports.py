@@ -1,4 +1,4 @@
-"""Networks as their own packages export them are accepted, and run as ONNX Runtime runs them."""
+"""Networks exported by their own packages are accepted, and match ONNX Runtime."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ from trninfer.runtime.session import Session
 from trninfer.runtime.simulated import SimulatedBackend
 from trninfer.tools.real_exports import EXPORTERS, Export, all_exports, load_packages
 
-TOLERANCE = 1e-4  # of the largest number, in float32
+TOLERANCE = 1e-4  # relative to the largest number, in float32
 
 
 def test_every_export_has_a_name_of_its_own() -> None:
@@ -62,8 +62,8 @@ def test_estimators_of_scikit_learn(tmp_path: Path) -> None:
 
 
 def assert_runs(export: Export, folder: Path) -> None:
-    """It is imported, is one launch, and answers batches of 1 and 3 as its golden model does, which ONNX Runtime has
-    been compared with."""
+    """Check that the network is imported and runs in one launch, and that batches of 1 and 3 match the golden model,
+    which has been compared with ONNX Runtime."""
     path = folder / "network.onnx"
     export.write(path)
     imported = import_network(path)
@@ -79,7 +79,8 @@ def assert_runs(export: Export, folder: Path) -> None:
 
 
 def export_lively(name: str, size: int, path: Path, **options: Any) -> None:
-    """Export a YOLO of random weights whose scores and boxes differ from place to place, by its own exporter."""
+    """Export a YOLO network with random weights whose scores and boxes vary with the position, using its own
+    exporter."""
     torch = pytest.importorskip("torch")
     os.environ.setdefault("YOLO_OFFLINE", "1")
     load_packages([Export("ultralytics", name, size, "own")])
@@ -102,19 +103,20 @@ def export_lively(name: str, size: int, path: Path, **options: Any) -> None:
 
 
 def find_as_exporter(path: Path, task: str, pictures: list[Path]) -> Iterator[Any]:
-    """Yield what ultralytics' own `predict` finds in each picture, on the processor by ONNX Runtime."""
+    """Yield the results of ultralytics' own `predict` for each picture, computed by ONNX Runtime on the processor."""
     import torchvision
     from ultralytics import YOLO
     from ultralytics.utils.nms import TorchNMS
 
-    torchvision.ops.nms = TorchNMS.nms  # its own: torchvision's is not built for every torch
+    # its own implementation, because torchvision's is not built for every torch version
+    torchvision.ops.nms = TorchNMS.nms
     yolo = YOLO(path, task=task)
     for picture in pictures:
         yield yolo.predict(picture, conf=0.25, iou=0.7, imgsz=96, verbose=False, retina_masks=True)[0]
 
 
 def at_corners(found: Any) -> np.ndarray:
-    """Oriented boxes as the upright boxes around them in the picture, with confidences and classes."""
+    """Return the upright bounding boxes of oriented boxes in the picture, with confidences and classes."""
     corners = np.clip(found.xyxy.numpy(), 0, np.tile(found.orig_shape[::-1], 2))
     return np.concatenate([corners, found.conf.numpy()[:, None], found.cls.numpy()[:, None]], axis=1)
 
@@ -124,7 +126,7 @@ def at_corners(found: Any) -> np.ndarray:
     ("name", "options"),
     [
         ("yolov8n", {}),
-        pytest.param("yolov8n-seg", {}, marks=pytest.mark.by_hand),  # as of 11
+        pytest.param("yolov8n-seg", {}, marks=pytest.mark.by_hand),  # as for 11
         ("yolov8n-pose", {}),
         ("yolo11n-seg", {}),
         pytest.param("yolo26n-seg", {}, marks=pytest.mark.by_hand),
@@ -144,7 +146,7 @@ def test_boxes_are_those_of_ultralytics(
     random = np.random.default_rng(0)
     pictures = []
     for number, (width, height) in enumerate([(320, 240), (100, 170), (61, 64), (500, 90)]):
-        side = max(width, height) / 12  # of the spots, as smooth as what the network was made for
+        side = max(width, height) / 12  # the size of the spots, as smooth as the network's training pictures
         coarse = random.integers(0, 256, (max(2, round(height / side)), max(2, round(width / side)), 3), np.uint8)
         pictures.append(tmp_path / f"{number}.png")
         Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR).save(pictures[-1])
@@ -164,7 +166,7 @@ def test_boxes_are_those_of_ultralytics(
         if not len(found):
             continue
         apart = np.abs(found[None] - expected[:, None]) / (1, 1, 1, 1, 0.01, 0.5)
-        matching = apart.max(axis=2).argmin(axis=1)  # boxes of nearly the same confidence may be in another order
+        matching = apart.max(axis=2).argmin(axis=1)  # boxes with nearly the same confidence may be in a different order
         assert apart.max(axis=2).min(axis=1).max(initial=0) < 1
         for place, box in enumerate(ours.boxes[match] for match in matching):
             if task == "segment":

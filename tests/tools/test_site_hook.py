@@ -1,4 +1,4 @@
-"""Pages of docs/ as the site shows them: no link leads out of it, and folded Markdown is read."""
+"""Pages of docs/ on the site: no link leads outside of it, and Markdown in collapsed sections is rendered."""
 
 import re
 

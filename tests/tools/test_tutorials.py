@@ -1,4 +1,4 @@
-"""Tutorials: their commands print what the pages show, and their files go to the site."""
+"""Tutorials: their commands print what the pages show, and their files are copied to the site."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BY_HAND = {
     "tutorial-yolo",
     "tutorial-cs149",
     "tutorial-study",
-}  # tools.update_docs writes these pages, which take longest
+}  # tools.update_docs writes these pages, which take the longest
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""README.md and docs/ say what the program does: generated parts are up to date, options are real, links lead on."""
+"""README.md and docs/ match the program: generated parts are up to date, options exist, and links are valid."""
 
 import re
 import shlex
@@ -43,13 +43,13 @@ _FILE = re.compile(r"(?<![\w./*-])((?:[a-z_]+/)+[a-z_0-9]+\.(?:py|json|csv|md|sa
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_named_in_the_docs_exist(page: Path) -> None:
-    """Paths that begin with a folder of the repository, outside of links, which another test follows."""
+    """Checks paths that begin with a folder of the repository, except in links, which another test checks."""
     text = re.sub(r"<!-- generated: published -->.*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.S)
     named = {name for name in _FILE.findall(text) if (ROOT / name.split("/")[0]).is_dir()}
     named -= {
         "models/layers/channel_flip.py",
         "lowering/rules/channel_flip.py",
-    }  # which docs/adding.md shows how to write
+    }  # docs/adding.md shows how to write them
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
@@ -58,7 +58,7 @@ def test_the_changelog_knows_the_version() -> None:
 
 
 def test_the_help_has_every_option_and_example(capsys) -> None:
-    """What is read off the functions is what --help shows."""
+    """The generated page matches the output of --help."""
     parts = update_docs.help_block().split("<details>")[1:]
     assert len(parts) == len(open_app().registered_commands)
     for part in parts:
@@ -72,7 +72,7 @@ def test_the_help_has_every_option_and_example(capsys) -> None:
 
 
 def commands(help_block: str) -> list[str]:
-    """The command lines of the generated help, those that go over two lines as one."""
+    """Return the command lines in the generated help, joining those that span two lines."""
     fences = re.findall(r"```\n(.*?)```", help_block, re.S)
     lines = [line.strip() for fence in fences for line in fence.replace("\\\n", " ").splitlines()]
     found = [re.search(r"(?:^|\| )(trninfer [^|&;]+)", line) for line in lines]
@@ -83,7 +83,8 @@ def test_examples_have_options_that_there_are() -> None:
     block = update_docs.help_block()
     for command in commands(block):
         words = shlex.split(command)[1:]
-        script = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))  # its own options follow
+        # the script's own options follow
+        script = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))
         name, options = words[0], [word.partition("=")[0] for word in words[:script] if word.startswith("--")]
         known = {
             option
@@ -96,7 +97,7 @@ def test_examples_have_options_that_there_are() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))  # code looks like links at times
+    text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))  # code may look like a link
     links = re.findall(r"\]\(([^)]+)\)", text)
     for link in (link for link in links if "://" not in link):
         target, _, anchor = link.partition("#")

@@ -180,7 +180,7 @@ def test_a_whole_tile_under_a_mask():
     assert clip_whole(known, columns).text == "t[:, 1:5]"
     assert clip_whole(known, {**rows, **columns}).shape == ("n", "4") and clip_whole(known, rows).full == SHAPE
     column = Result("t", Tensor("sbuf", "", ("12", "1")))
-    assert clip_whole(column, {**rows, **columns}).text == "t[0:n]"  # of one element a mask leaves it
+    assert clip_whole(column, {**rows, **columns}).text == "t[0:n]"  # a mask does not affect a single element
     assert clip_whole(column, columns).text == "t"
 
 

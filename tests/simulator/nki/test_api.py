@@ -1,4 +1,5 @@
-"""The `nki` modules have the names and signatures of NKI 0.7, and those of 0.6; what is not there yet says so."""
+"""The `nki` modules have the names and signatures of NKI 0.7 and of 0.6; unsupported functions report that they are
+unsupported."""
 
 import importlib
 import inspect
@@ -20,7 +21,7 @@ MODULES = {
     "nki.compiler": nki.compiler,
 }
 FUNCTIONS = [f for f in table()["functions"] if f["kind"] == "function" and f["module"] in MODULES]
-MISSING = "trninfer.simulator.nki.api"  # makes what stands for a function that is not simulated
+MISSING = "trninfer.simulator.nki.api"  # creates the placeholder for a function that is not simulated
 SIMULATED = [f for f in FUNCTIONS if getattr(MODULES[f["module"]], f["name"]).__module__ != MISSING]
 METHODS = [f for f in table()["functions"] if f.get("class") == "NkiTensor" and f["name"] != "__init__"]
 
@@ -32,7 +33,7 @@ def shown(default):
         return default.name if type(default).__name__ == "MemoryRegion" else f"{type(default).__name__}.{default.name}"
     if default is ...:
         return "..."
-    return default.__name__ if callable(default) else repr(default)  # an operator is told by its name
+    return default.__name__ if callable(default) else repr(default)  # an operator is shown by its name
 
 
 def documented(parameter):
@@ -60,15 +61,15 @@ def test_signature_is_the_documented_one(function):
     ],
 )
 def test_no_function_that_nki_does_not_have(name, homes):
-    """Functions and classes that a module defines or takes from these modules, but for the helpers of nki.language,
-    are in NKI."""
+    """Every function and class that a module defines or re-exports, except for the helpers of nki.language, exists in
+    NKI."""
     tables = [table()[kind] for kind in ("functions", "classes", "constants", "earlier")]
     known = {entry["name"] for entries in tables for entry in entries if entry["module"] == name}
     own = {
         public
         for public, value in vars(MODULES[name]).items()
         if not public.startswith("_") and any(home in getattr(value, "__module__", "") for home in homes)
-        if value is not active  # the core that instructions go to
+        if value is not active  # the core that receives instructions
     }
     assert own and own <= known
 
@@ -110,7 +111,7 @@ def test_missing_function_is_named():
     missing = [f for f in FUNCTIONS if f not in SIMULATED]
     assert missing, "every function is simulated: replace this test"
     for function in missing:
-        named = getattr(MODULES[function["module"]], function["name"])  # so that kernels import
+        named = getattr(MODULES[function["module"]], function["name"])  # allows kernels to import it
         with pytest.raises(simulator.NotSimulatedError, match=function["name"]):
             named()
 

@@ -1,4 +1,4 @@
-"""Names and arguments of earlier versions: none of them is one of today, and each says what replaces it."""
+"""Names and arguments of earlier versions: none of them is a current one, and each error names the replacement."""
 
 from enum import Enum
 
@@ -37,7 +37,7 @@ def test_functions_of_old_arguments_exist():
         ("nki.language.mgrid", "nki.language.mgrid was removed: index with slices"),
         ("nki.language.fp32.min", "nki.language.fp32 was removed: write the number"),
         ("nki.compiler.sbuf.alloc", "nki.compiler.sbuf was removed: give addresses with"),
-        ("nki.language.ncx", None),  # nl.nc is gone
+        ("nki.language.ncx", None),  # nl.nc was removed
         ("nki.language.load", None),
         ("language.mgrid", None),
     ],

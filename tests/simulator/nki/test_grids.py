@@ -31,7 +31,7 @@ def copy_tiles(a, tile_shape):
 
 @nki.jit
 def copy_blocks(a, tile_shape, block_shape):
-    """Block by block into SBUF, there tile by tile."""
+    """Copy block by block into SBUF, tile by tile within each block."""
     options = {"tile_shape": tile_shape, "block_shape": block_shape}
     source = nl.blocks(a, **options)
     out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)

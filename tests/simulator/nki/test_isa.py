@@ -1,4 +1,4 @@
-"""What nki.isa has beside instructions."""
+"""The parts of nki.isa that are not instructions."""
 
 import nki.isa as nisa
 import pytest

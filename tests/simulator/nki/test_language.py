@@ -27,15 +27,15 @@ def test_functions_of_tiles(core):
 
 
 def test_an_assertion_about_tiles_says_something(core):
-    """The examples of nki.language end so: `assert nl.equal(c, expected)`."""
+    """The examples of nki.language end in `assert nl.equal(c, expected)`."""
     a, b = nl.full((4, 5), 3.0, nl.float32), nl.full((4, 5), 2.0, nl.float32)
     assert nl.equal(nl.add(a, b), nl.full((4, 5), 5.0, nl.float32)) and nl.less(b, a) and nl.greater_equal(a, 3.0)
     assert not nl.equal(a, b)
     b.write(np.where(np.eye(4, 5), np.float32(2), np.float32(3)))
     assert not nl.equal(a, b) and not nl.not_equal(a, b)
-    assert nl.zeros((4, 5), nl.float32)  # any other tensor is an object that is there
+    assert nl.zeros((4, 5), nl.float32)  # any other tensor is an object, and therefore true
     with on(functional=False):
-        assert nl.equal(nl.zeros((4, 5), nl.float32), 1.0)  # no values to say otherwise
+        assert nl.equal(nl.zeros((4, 5), nl.float32), 1.0)  # without values, nothing contradicts it
 
 
 def test_functions_of_a_wide_tile_and_a_column_take_either_order():
@@ -72,6 +72,6 @@ def test_functions_of_a_wide_tile_and_a_column_take_either_order():
     ],
 )
 def test_errors_name_the_functions_own_operands(core, call, message):
-    """Not the tiles and instructions that a function is made of."""
+    """Instead of the tiles and instructions that implement a function."""
     with pytest.raises(NkiValidationError, match=message):
         call(tile(uniform(9, 5)), tile(uniform(9, 6)))

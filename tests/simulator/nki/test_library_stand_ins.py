@@ -1,4 +1,4 @@
-"""The stand-ins of docs/nki-library.md: what the tests of nki-library import from AWS's packages is there."""
+"""The stand-ins of docs/nki-library.md provide everything that nki-library's tests import from AWS's packages."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Trip counts and conditions that are known only when a kernel runs."""
+"""Trip counts and conditions that are known only at run time."""
 
 import nki
 import nki.isa as nisa
@@ -18,7 +18,7 @@ from trninfer.simulator.nki import loops
 
 @nki.jit
 def squares(a, count):
-    """Rows of a up to `count`, squared; the others are 0."""
+    """Square the first `count` rows of a; the others are 0."""
     out = nl.zeros(a.shape, a.dtype, nl.shared_hbm)
     stop = nisa.register_alloc()
     nisa.register_load(stop, nl.load(count))
@@ -190,7 +190,7 @@ def test_a_tile_of_a_body_ends_with_the_iteration(core):
 
 
 def test_engines_rest_where_a_loop_begins_and_ends():
-    """Public kernels say that entering a loop quiesces all engines: many entries take longer than one."""
+    """Public kernels state that entering a loop quiesces all engines, so many entries take longer than one."""
 
     @nki.jit
     def kernel(a, entries):

@@ -1,4 +1,4 @@
-"""The launch grid in a kernel: of one core, of two, and where there is none."""
+"""The launch grid in a kernel: with one core, with two, and without a grid."""
 
 import nki
 import nki.isa as nisa

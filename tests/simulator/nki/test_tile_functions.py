@@ -1,4 +1,4 @@
-"""Functions of nki.language that take several instructions, against NumPy."""
+"""Functions of nki.language that take several instructions, compared with NumPy."""
 
 import nki.language as nl
 import numpy as np
@@ -30,8 +30,8 @@ def test_mod_and_fmod_leave_what_is_no_multiple(x, y, minus):
         for function, expected in ((nl.mod, np.mod), (nl.fmod, np.fmod)):
             exact = expected(x.astype(np.float64), y)
             error = np.abs(function(tile(x), y).values - exact)
-            # A quotient beside an integer may round to it: then the remainder is off by all of y. It is stored in
-            # float32, as a number of up to the size of y.
+            # A quotient close to an integer may round to it, which changes the remainder by y. It is stored in float32,
+            # as a number of magnitude up to y.
             allowed = 1e-6 * np.abs(x).max() + 1e-6 + np.spacing(np.float32(abs(y)))
             assert np.minimum(error, np.abs(error - abs(y))).max() <= allowed
 

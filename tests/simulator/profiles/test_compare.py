@@ -1,4 +1,4 @@
-"""A measured run beside a prediction: what is matched, and the constant that would explain a difference."""
+"""A measured run compared with a prediction: matching, and the constant that would explain a difference."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def predicted(**constants: float) -> simulator.Run:
 
 
 def test_the_constant_that_is_told_explains_the_difference(tmp_path: Path) -> None:
-    """A sum of 512 columns that took 300 ns longer than predicted, 690.6 ns: 288 cycles more of Vector's pipeline.
+    """A sum of 512 columns that took 300 ns longer than the predicted 690.6 ns: 288 more cycles of Vector's pipeline.
 
-    Costs come with a program, so that the constant is set before the kernel runs.
+    Costs are computed with the program, so the constant is set before the kernel runs.
     """
     rows = [instruction(n, "Vector", "TENSOR_TENSOR", 1000 * n, 991) for n in range(3)]
     measured = read_profile(write(tmp_path / "p.json", {"instruction": rows}))
@@ -81,7 +81,7 @@ def test_transposes_are_no_matmuls(tmp_path: Path) -> None:
 
 
 def test_the_wait_of_a_dma_by_gpsimd_is_compared(tmp_path: Path) -> None:
-    """1,193 ns is what trn2 takes; 400 more are explained by the constant that is named."""
+    """trn2 takes 1,193 ns; the named constant explains 400 more."""
     for wait, explains in ((1193, ""), (1593, "swdge_lead_ns=976")):
         rows = [instruction(1, "Vector", "COPY", 0, 100), instruction(2, "GpSimd", "DMA_DIRECT2D", 100 + wait, 37, 1)]
         measured = read_profile(write(tmp_path / "p.json", {"instruction": rows}))

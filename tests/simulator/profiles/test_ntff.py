@@ -1,4 +1,5 @@
-"""Raw profiles: what both versions hold is read alike, and a damaged file is refused in one line."""
+"""Raw profiles: the fields common to both versions are read identically, and a damaged file is rejected with one
+line."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from trninfer.simulator.profiles import ProfileError, critical_path, makers, rea
 @pytest.mark.parametrize("with_run", [True, False])
 @pytest.mark.parametrize("version", [5, 6])
 def test_both_versions_are_read_alike(tmp_path: Path, version: int, with_run: bool) -> None:
-    """Without its times in the message, a run lasts from the middle of its first marker to that of its last."""
+    """If the message lacks its times, a run lasts from the middle of its first marker to the middle of its last."""
     run = read_profile(write_ntff(tmp_path / "p.ntff", made_ntff(version, with_run)))
     assert run.total_ns == 6002 and run.missing == ("lines of the kernel",)
     kernel = [(i.engine, i.opcode, i.start_ns, i.end_ns, i.after) for i in run.instructions if i.ours]
@@ -27,11 +28,11 @@ def test_both_versions_are_read_alike(tmp_path: Path, version: int, with_run: bo
         ("vector", "COPY", 1420, 2005, (numbers["TRANSPOSE"],)),
         ("gpsimd", "DMA_DIRECT2D", 3198, 3235, (numbers["MATMUL"], numbers["COPY"])),
     ]
-    assert makers(run) == {"software": (1, 4096)}  # not the runtime's own ring
+    assert makers(run) == {"software": (1, 4096)}  # excludes the runtime's own ring
 
 
 def test_the_path_of_a_raw_profile(tmp_path: Path) -> None:
-    """The store waited for the copy, which waited for the transpose; that one for its engine."""
+    """The store waited for the copy, which waited for the transpose, which waited for its engine."""
     run = read_profile(write_ntff(tmp_path / "p.ntff", made_ntff()))
     path = [step.opcode for step in critical_path(run) if step.opcode]
     assert path == ["MATMUL", "TRANSPOSE", "COPY", "DMA_DIRECT2D"]

@@ -1,4 +1,4 @@
-"""The engines' table and the critical path of a measured run, worked out by hand."""
+"""The engine table and the critical path of a measured run, computed by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trninfer.simulator.profiles import critical_path, engines, makers, read_pro
 
 
 def test_the_path_follows_what_instructions_waited_for(tmp_path: Path) -> None:
-    """matmul, copy on Vector, copy on Scalar, the trigger, and 3.5 us until the sum, of which 1.1 us move data."""
+    """matmul, copy on Vector, copy on Scalar, the trigger, and 3.5 us until the sum, 1.1 us of which move data."""
     run = read_profile(write(tmp_path / "p.json"))
     found = [(step.start_ns, step.end_ns, step.resource) for step in critical_path(run)]
     assert found == [

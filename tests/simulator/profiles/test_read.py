@@ -1,4 +1,4 @@
-"""Profiles as neuron-explorer exports them are read whole, and anything else is told in one line."""
+"""Profiles exported by neuron-explorer are read completely, and other files are rejected with one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trninfer.simulator.profiles import ProfileError, critical_path, engines, re
 
 def test_json_of_one_core(tmp_path: Path) -> None:
     run = read_profile(write(tmp_path / "full.json"))
-    assert [i.id for i in run.instructions] == [1, 4, 2, 3, 5, 6, 7]  # by their start
+    assert [i.id for i in run.instructions] == [1, 4, 2, 3, 5, 6, 7]  # in order of their start
     assert run.total_ns == 11_690 and not run.instructions[0].ours
     assert [(p.maker, p.size) for p in run.packets] == [
         ("prepared", 4),

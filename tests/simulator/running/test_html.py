@@ -1,4 +1,4 @@
-"""Launches as HTML: the figures, a row for each engine, and no markup from names."""
+"""Launches as HTML: the numbers, one row per engine, and escaped names."""
 
 import re
 from xml.etree import ElementTree
@@ -35,7 +35,7 @@ def test_names_are_text_and_lines_are_told():
     text = run._repr_html_()
     assert "<script>" not in text and "&lt;script&gt;" in text
     assert "critical path: launch 10.20 us" in text and text.count("<li>") == min(5, len(run.lines))
-    assert f">{run.latency_us:.1f} us</text>" in text  # the axis ends where the launch does
+    assert f">{run.latency_us:.1f} us</text>" in text  # the axis ends with the launch
 
 
 def test_a_run_of_nothing_is_shown_too():

@@ -1,4 +1,4 @@
-"""Kernels: what makes one, what goes in and comes out, and what instructions wait for."""
+"""Kernels: definition, arguments and results, and dependencies of instructions."""
 
 import traceback
 import warnings
@@ -133,7 +133,7 @@ class ScaledWindow(Window):
 
 @nki.jit
 def scaled_windows(a, windows, *, offset=0.0):
-    """The columns of each window, times its factor, plus an offset; the others are 0."""
+    """Multiply the columns of each window by its factor and add an offset; the others are 0."""
     out = nl.zeros(a.shape, a.dtype, nl.shared_hbm)
 
     def result(tile, factor):

@@ -141,10 +141,10 @@ def test_who_launches_says_on_how_many_cores(monkeypatch):
         if said is not None:
             monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", said)
         assert simulator.run(rank_of, A, lnc=1).outputs[0].tolist() == [[1] * 4]
-        for _ in range(3):  # walked, recorded, and replayed if it were on one core
+        for _ in range(3):  # executed, recorded and, on a single core, replayed
             (rows,) = simulator.run(rank_of, A, lnc=2, pure=True).outputs
             assert rows.tolist() == [[1] * 4, [2] * 4]
-    assert len(simulator.run(rank_of, A).outputs[0]) == 2  # the environment, where nobody else says
+    assert len(simulator.run(rank_of, A).outputs[0]) == 2  # the environment, unless something else specifies it
     with pytest.raises(NkiValidationError, match="lnc, the number of cores in a logical core, must be 1 or 2, got 3"):
         simulator.run(rank_of, A, lnc=3)
     with pytest.raises(NkiValidationError, match="two cores require NeuronCore-v3"):

@@ -1,4 +1,4 @@
-"""Kernels whose sizes are all in their source: lint runs them without an example, and finds what is refused."""
+"""Kernels whose sizes are all in their source: lint runs them without an example, and reports errors."""
 
 import pytest
 from trninfer.simulator.checking.lint import check_file

@@ -1,4 +1,4 @@
-"""Launches on several ranks: how many, of which kernels, and what each run says."""
+"""Launches on several ranks: their number, their kernels, and the results of each run."""
 
 import nki
 import nki.collectives as ncc
@@ -43,7 +43,7 @@ def test_the_time_is_marked_and_one_rank_is_a_world():
     alone = simulator.run(reduced, arrays(1)[0][0], groups=group((0,)))
     np.testing.assert_array_equal(alone.outputs[0], arrays(1)[0][0])
     shapes = simulator.run(reduced, TensorSpec((4, 6), "float32"), groups=group((0, 1)), functional=False)
-    assert shapes.latency_us == alone.latency_us  # of any group
+    assert shapes.latency_us == alone.latency_us  # independent of the group
 
 
 def test_several_ranks_need_a_launch_of_their_own():
@@ -58,7 +58,7 @@ def test_several_ranks_need_a_launch_of_their_own():
 
 @nki.jit
 def doubled(x, times=2.0):
-    """No collective: each rank is a launch of its own."""
+    """No collective: each rank is a separate launch."""
     tile = nl.load(x)
     for _ in range(x.shape[1] // 4):
         nisa.tensor_scalar(tile, tile, nl.multiply, times)
@@ -86,6 +86,6 @@ def test_ranks_of_two_cores_are_refused_whatever_they_run():
 def test_checks_are_those_of_the_launch():
     with pytest.raises(NkiValidationError, match=r"sanitize must be .*, got 'race'"):
         simulator.run_ranks(doubled, [(A,)], sanitize="race")
-    with sanitized("all"):  # where the launch does not choose
+    with sanitized("all"):  # unless the launch selects the checks
         (run,) = simulator.run_ranks(doubled, [(np.full((4, 4), 3e38, np.float32),)], times=10.0)
     assert run.findings

@@ -1,4 +1,4 @@
-"""Launches that come again are replayed: bit by bit what the kernel would have computed, on new arrays."""
+"""Repeated launches are replayed on new arrays, with the kernel's results bit by bit."""
 
 import weakref
 from collections.abc import Iterator
@@ -33,12 +33,12 @@ def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def replayed() -> int:
-    """How many of the launches that were seen are replayed."""
+    """Return how many of the observed launches are replayed."""
     return sum(isinstance(found, Replayed) for found in launching._REPLAYS._seen.values())
 
 
 def afresh(kernel: Any, *arrays: Any, target: str = "trn2", **parameters: Any) -> Any:
-    """What the kernel computes on a core of its own."""
+    """Return the results of the kernel on a new core."""
     with np.errstate(all="ignore"):
         returned = execute(NeuronCore(find_target(target)), kernel, arrays, parameters)
     return returned if isinstance(returned, tuple) else (returned,)
@@ -52,7 +52,7 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "matmul_fully_optimized": ([(130, 140), (130, 520)], {}),
     "transpose": ([(130, 70)], {}),
     "bias_activation": ([(130, 300), (1, 300)], {"activation": "softmax"}),  # the accumulators
-    "argmax": ([(130, 17000)], {}),  # tiles that are seen as bits
+    "argmax": ([(130, 17000)], {}),  # tiles that are reinterpreted as bits
     "average_pool": ([(1, 5, 9, 8)], {"window": (3, 3), "padding": (1, 1, 1, 1)}),
     "ffnn_forward": ([(130, 70), (70, 140), (1, 140), (140, 10), (1, 10)], {}),
 }
@@ -108,13 +108,13 @@ def test_the_callers_arrays_are_neither_kept_nor_changed() -> None:
 
 
 def fixed(array: NDArray[Any]) -> NDArray[Any]:
-    """An array as weights are: nobody may write to it."""
+    """Return a read-only array, as weights are."""
     array.setflags(write=False)
     return array
 
 
 def fixed_bytes() -> int:
-    """Of the tiles that replays keep from one time to the next."""
+    """Return the bytes of the tiles that are kept between replays."""
     return sum(found.replay.fixed_bytes for found in launching._REPLAYS._seen.values() if isinstance(found, Replayed))
 
 
@@ -169,7 +169,7 @@ def test_weights_are_not_kept_alive_and_their_tiles_are_bounded(monkeypatch: pyt
 
 @nki.jit
 def add_in_part(a: Any) -> Any:
-    """Reads a column that nothing wrote."""
+    """Read a column that was never written."""
     tile = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile[:, 0:7], src=a)
     out = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.shared_hbm)
@@ -181,7 +181,7 @@ def test_what_nothing_wrote_reads_as_nan_every_time() -> None:
     other = [normal((130, 140), np.float32, 0), normal((130, 520), np.float32, 1)]
     for seed in range(5):
         a = normal((4, 7), np.float32, seed)
-        launch(kernels.matmul_fully_optimized, *other)  # leaves numbers in the memory that is shared
+        launch(kernels.matmul_fully_optimized, *other)  # leaves numbers in the shared memory
         (result,) = launch(add_in_part, a).outputs
         assert result is not None
         np.testing.assert_array_equal(result[:, :7], a)
@@ -208,7 +208,7 @@ def at_an_address(a: Any) -> Any:
 
 @nki.jit
 def scan(a: Any) -> Any:
-    """An instruction that does not tell how it computes."""
+    """Use an instruction that does not record its computation."""
     data = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=data, src=a)
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
@@ -275,7 +275,7 @@ def scaled_twice(a: Any, options: Any = None) -> Any:
 def test_a_kernel_that_its_surroundings_change_is_walked_each_time(
     functional: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a notebook: a global that a kernel reads, a helper that it calls, an object that it is given."""
+    """As in a notebook: a global that a kernel reads, a helper that it calls, or an object that it receives changes."""
     options, a = Options(), np.ones((8, 4), np.float32)
 
     def outcomes() -> list[Any]:

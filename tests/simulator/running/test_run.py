@@ -1,4 +1,4 @@
-"""The result of a launch: figures that follow from others, by hand."""
+"""The result of a launch: derived quantities, computed by hand."""
 
 import json
 
@@ -16,7 +16,7 @@ from trninfer.simulator.timing.constants import machine
 
 @nki.jit
 def product(a, b):
-    """a.T @ b, and a transpose of b."""
+    """Compute a.T @ b, and a transpose of b."""
     left, right = nl.load(a), nl.load(b)
     sums, turned = (nl.ndarray(shape, nl.float32, nl.psum) for shape in ((a.shape[1], b.shape[1]), b.shape[::-1]))
     nisa.nc_matmul(sums, left, right)
@@ -55,7 +55,7 @@ def test_bytes_and_operations_are_those_of_the_kernel(run):
 
 
 def test_shares_of_the_peaks(run):
-    peak = 2 * 128 * 128 * run.prediction.target.tensor_ghz * 1000  # a microsecond, in 16 bits
+    peak = 2 * 128 * 128 * run.prediction.target.tensor_ghz * 1000  # per microsecond, in 16 bits
     assert run.mfu == pytest.approx(run.flops / (peak * run.latency_us))
     assert run.hfu == pytest.approx(run.hardware_flops / (peak * run.latency_us))
     assert run.mbu == pytest.approx(run.hbm_bytes / (machine("trn2").hbm_stack_rate * 1000 * run.latency_us))
@@ -73,7 +73,7 @@ def test_the_critical_path_adds_up_to_the_latency(run):
 def test_a_resource_that_is_faster(run):
     assert run.what_if("launch", 4.0) == pytest.approx(run.latency_us - run.launch_us * 3 / 4)
     assert run.what_if("dma_latency") < run.latency_us == run.what_if("tensor", 1.0) == run.what_if("dma_issue", 5.0)
-    assert run.what_if("gpsimd") < run.latency_us  # which makes the descriptors of arguments and outputs
+    assert run.what_if("gpsimd") < run.latency_us  # it generates the descriptors for arguments and outputs
     with pytest.raises(NkiValidationError, match=r"what_if: resource must be one of launch, dma_issue, .*, got 'dma'"):
         run.what_if("dma")
     for times in (0, -1.0, float("inf"), float("nan")):
@@ -82,7 +82,7 @@ def test_a_resource_that_is_faster(run):
 
 
 def test_memory_over_time_is_of_a_region(run):
-    """Of SBUF by default: the operand that the transpose still reads and the sums on their way out, 400 bytes each."""
+    """By default SBUF: the operand that the transpose still reads and the outgoing sums, 400 bytes each."""
     use = run.memory_use()
     assert use == run.memory_use("sbuf") and use.capacity == run.prediction.target.usable_sbuf_bytes
     assert use.peak_bytes == 800 and [tile.bytes for tile in use.owners] == [400, 400]

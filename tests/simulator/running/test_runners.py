@@ -1,4 +1,4 @@
-"""nki.benchmark and its siblings of earlier versions, on the simulator."""
+"""nki.benchmark and the similar functions of earlier versions, on the simulator."""
 
 import nki
 import nki.isa as nisa
@@ -53,7 +53,7 @@ def test_a_benchmark_gives_the_predicted_latency(options, monkeypatch):
     expected = simulator.run(doubled, A, target="trn1").latency_us
     assert [latency.get_latency_percentile(p) for p in (0, 50, 99, 100)] == [expected] * 4
     assert "predicted" in repr(latency)
-    timed(A, target=3.0)  # a parameter of the kernel by the name of an option
+    timed(A, target=3.0)  # a parameter of the kernel with the name of an option
     with pytest.raises(ValueError, match="0 to 100"):
         latency.get_latency_percentile(101)
 

@@ -1,4 +1,4 @@
-"""Scripts that run on the simulator: what they find, what is seen of their launches, and what their errors show."""
+"""Scripts that run on the simulator: their environment, the records of their launches, and their errors."""
 
 import ast
 import os
@@ -12,7 +12,7 @@ from trninfer.simulator.running.script import Edits, assigned, describe_work, li
 
 
 def run(folder, text, *arguments, observe=None, **options):
-    """The exit status of a script of that text."""
+    """Return the exit status of a script with the given text."""
     path = folder / "broken.py"
     path.write_text(text, encoding="utf-8")
     return run_script([str(path), *arguments], observe or (lambda launch, shapes: None), **options)

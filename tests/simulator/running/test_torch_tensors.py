@@ -1,4 +1,4 @@
-"""PyTorch tensors in and out, number by number; skipped where PyTorch is not installed."""
+"""PyTorch tensors as arguments and results, compared element by element; skipped if PyTorch is not installed."""
 
 import ml_dtypes
 import nki

@@ -1,4 +1,4 @@
-"""Kernels run on the shapes that a file shows: what is found, and that nothing else of the file runs."""
+"""Kernels run on the shapes that a file shows: findings, and that nothing else in the file runs."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def kernel(a, scale=1.0):
 
 
 """
-LINE = 13  # of the tile, which 128 partitions hold at most
+LINE = 13  # the line of the tile, which has at most 128 partitions
 WRONG = {
     "in the program": "if __name__ == '__main__':\n    rows = ROWS * 2\n    kernel(np.ones((rows, 4), np.float32))\n",
     "at the top": "print(kernel(np.ones((256, 4), np.float32)))\n",

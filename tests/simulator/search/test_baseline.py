@@ -1,4 +1,4 @@
-"""Baselines: what a launch is compared by, and files that cannot be used."""
+"""Baselines for comparing launches, and invalid files."""
 
 import json
 

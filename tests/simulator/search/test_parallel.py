@@ -1,4 +1,4 @@
-"""Work in forked processes: in order, with what this process has, and what becomes of processes that are ended."""
+"""Work in forked processes: order, access to the parent's objects, and killed processes."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from trninfer.simulator.search.parallel import cores, each
 
 @pytest.mark.parametrize("count, processes", [(0, 2), (1, 2), (5, 1), (5, 2), (5, 9), (3, None)])
 def test_results_come_in_order(count, processes):
-    captured = object()  # no data to send
+    captured = object()  # not picklable
     found = each(count, lambda index: (index, captured is not None), lambda index: (-1, False), processes)
     assert found == [(index, True) for index in range(count)]
     assert cores() >= 1

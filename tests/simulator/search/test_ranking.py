@@ -1,4 +1,4 @@
-"""Variants of a kernel in order of their predicted time, and what is said of those that cannot be used."""
+"""Variants of a kernel in order of predicted time, and messages about unusable ones."""
 
 import nki
 import nki.isa as nisa
@@ -82,7 +82,7 @@ def test_a_variant_that_was_timed_is_not_timed_again(monkeypatch):
     assert [each.latency_us for each in again] == [each.latency_us for each in first]
     assert again[0].name == "again c512"
     (other,) = simulator.rank([doubled], TensorSpec((128, 512), "float32"), processes=1)
-    assert "not callable" in other.problem  # of other shapes it would be
+    assert "not callable" in other.problem  # as it would be for other shapes
 
 
 @pytest.mark.parametrize(

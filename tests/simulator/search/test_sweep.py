@@ -1,4 +1,4 @@
-"""A script with other values of its constants: which variants there are, and what is kept of each."""
+"""A script with modified constants: the variants, and the results kept for each."""
 
 import pytest
 from trninfer.simulator import NkiValidationError
@@ -74,7 +74,7 @@ def test_values_may_have_commas_within(script):
     "axes, message",
     [
         (["WIDTH=1"], r"no line `WIDTH = ...` at its top level; it has COLUMNS, FACTOR"),
-        (["A=1"], "no line `A = ...`"),  # of two names at once
+        (["A=1"], "no line `A = ...`"),  # two names at once
         (["COLUMNS=1", "COLUMNS=2"], "COLUMNS is swept twice"),
         ([f"COLUMNS={','.join('1' * 200)}", f"FACTOR={','.join('1' * 200)}"], "40,000 variants; the limit is 10,000"),
     ],

@@ -1,4 +1,4 @@
-"""Rules for indices that only memory knows: what is refused, and how a message shows an index."""
+"""Rules for indices known only at run time: rejected indices, and their display in messages."""
 
 import nki.isa as nisa
 import nki.language as nl

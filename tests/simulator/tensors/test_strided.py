@@ -1,4 +1,4 @@
-"""Elements of views: where they are, what they hold, and the rectangle of memory that they touch."""
+"""Elements of views: their positions and values, and the memory rectangle that they access."""
 
 import itertools
 
@@ -15,7 +15,7 @@ SHAPE = (6, 4, 10)
 
 @st.composite
 def views(draw, tensor):
-    """A slice of a tensor, some of its dimensions after the first in another order."""
+    """Draw a slice of a tensor, with some dimensions after the first permuted."""
     keys = []
     for extent in tensor.shape:
         start = draw(st.integers(0, extent - 1))
@@ -27,7 +27,7 @@ def views(draw, tensor):
 
 
 def starts(view):
-    """The first byte of each element, counted from the start of the storage: [partition, byte] on chip."""
+    """Return the first byte of each element, relative to the start of the storage: [partition, byte] on the chip."""
     size = view.access.pitch // view.row if view.storage.on_chip else view._dtype.itemsize
     elements = [
         view.offset + sum(stride * at for stride, at in zip(view.strides, place))
@@ -40,7 +40,7 @@ def starts(view):
 
 @given(st.data(), st.sampled_from(["sbuf", "psum", "hbm"]), st.sampled_from([nl.float32, nl.bfloat16]))
 def test_the_rectangle_of_a_view_holds_its_elements(data, where, dtype):
-    """On chip no larger than they need: rows are partitions, the bytes from the first to the last."""
+    """On the chip it is minimal: rows are partitions, and the bytes range from the first to the last."""
     with on():
         tensor = {"sbuf": new, "psum": psum, "hbm": hbm}[where](SHAPE, dtype)
         view = data.draw(views(tensor))
@@ -63,7 +63,7 @@ def test_views_share_the_memory_that_they_are_of(data, where):
         tensor = (tile if where == "sbuf" else in_hbm)(counted(*SHAPE))
         view, expected = data.draw(views(tensor)), counted(*SHAPE)
         marked = np.isin(expected, view.values)
-        assert marked.sum() == view.size  # all other numbers are elsewhere
+        assert marked.sum() == view.size  # all other numbers are outside
         view.write(-view.values)
         np.testing.assert_array_equal(tensor.values, np.where(marked, -expected, expected))
 
@@ -90,7 +90,7 @@ def test_a_chosen_address_is_where_the_rectangle_is():
 
 
 def test_forms():
-    """Rows of an HBM view are as long as its outermost stride; combs are known on chip."""
+    """Rows of an HBM view are as long as its outermost stride; combs are detected on the chip."""
     part = Form((3, 4, 2), (100, 10, 1), 4, on_chip=False)
     assert (part.size, part.free_size, part.pitch, part.outer, part.extent) == (24, 8, 100, 3, 32)
     even = Form((128, 8), (64, 2), 4, on_chip=True)
@@ -106,7 +106,7 @@ def test_views_of_one_form_have_one():
     with on():
         tensor = new((8, 16))
         assert tensor[0:4, 0:8].form is tensor[0:4, 8:16].form is not tensor[0:4, 0:9].form
-        assert tensor[0:4].form is not tensor[4:8].form  # engines start at other partitions
+        assert tensor[0:4].form is not tensor[4:8].form  # engines start at different partitions
 
 
 @pytest.mark.parametrize(("dtype", "kept"), [(nl.float32, 1 + 2.0**-12), (nl.bfloat16, 1.0), (nl.int32, 1)])
@@ -119,7 +119,7 @@ def test_values_are_rounded_when_they_are_written(dtype, kept):
 
 @pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.int32])
 def test_what_is_computed_is_written(dtype):
-    """At once where it can be, also from what it is written over."""
+    """At once if possible, even if the computation reads the destination."""
     with on():
         values = np.array([[1.5, 2.5, -3.5]], np.float32)
         tensor = tile(values if dtype != nl.int32 else values.astype(np.int32), dtype)

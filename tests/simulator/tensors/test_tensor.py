@@ -1,4 +1,4 @@
-"""Views at addresses that are known only when a kernel runs, and reinterpreted ones."""
+"""Views at addresses known only at run time, and reinterpreted views."""
 
 import nki
 import nki.isa as nisa

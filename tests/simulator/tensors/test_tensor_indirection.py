@@ -1,4 +1,4 @@
-"""Columns of a tile at offsets that SBUF holds: offset i is index[i % G, i // G] (NkiTensor.indirect)."""
+"""Columns of a tile at offsets stored in SBUF: offset i is index[i % G, i // G] (NkiTensor.indirect)."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -10,7 +10,7 @@ from trninfer.simulator.machine.errors import UndefinedOnChipWarning
 
 
 def snake(offsets, group, partitions):
-    """An index [partitions, K] that holds the offsets in every group of partitions."""
+    """Return an index [partitions, K] that contains the offsets in every group of partitions."""
     columns = -(-len(offsets) // group)
     held = np.zeros((group, columns), np.int32)
     for i, offset in enumerate(offsets):
@@ -22,7 +22,7 @@ def snake(offsets, group, partitions):
 @pytest.mark.parametrize("count", [1, 2, 17, 40])
 def test_reads_gather_and_writes_scatter(trn3_core, partitions, count):
     if count > partitions < 16:
-        count = partitions  # fewer partitions than a group hold fewer offsets
+        count = partitions  # fewer partitions than a group contain fewer offsets
     random = np.random.default_rng(partitions + count)
     data, offsets = normal(partitions, 50), random.permutation(50)[:count]
     index = snake(offsets, 16, partitions)

@@ -1,4 +1,4 @@
-"""Python's operators and NumPy's functions on tensors are refused with what NKI has instead."""
+"""Python operators and NumPy functions on tensors are rejected with a message that names NKI's equivalent."""
 
 import operator
 import re

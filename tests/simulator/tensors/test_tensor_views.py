@@ -1,4 +1,4 @@
-"""View operations of NkiTensor against NumPy's own, and the rules that the chip adds."""
+"""View operations of NkiTensor, compared with NumPy's, and the additional rules of the chip."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -117,7 +117,7 @@ def test_ap_reads_an_explicit_pattern(core):
     t, values = filled((16, 16))
     np.testing.assert_array_equal(t.ap(pattern=[[16, 16], [1, 8]], offset=8).values, values[:, 8:])
     np.testing.assert_array_equal(t.ap(pattern=[(16, 16), (2, 8)]).values, values[:, ::2])
-    # it addresses the storage, not the view it is called on
+    # it addresses the storage rather than the view
     np.testing.assert_array_equal(t.ap([[16, 16], [2, 8]]).ap([[16, 16], [1, 4]]).values, values[:, :4])
 
 
@@ -214,8 +214,8 @@ def test_a_slice_out_of_bounds_or_backward_is_told_as_it_is_written(core):
     ],
 )
 def test_a_view_of_nothing_or_beyond_may_be_made_but_not_used(core, view, text):
-    """nki-library's output_projection_tkg makes one for a tile past the last and does not use it; cross_entropy, on two
-    cores with one row, an empty one."""
+    """nki-library's output_projection_tkg creates one for a tile past the last and does not use it; cross_entropy, on
+    two cores with one row, creates an empty one."""
     t, other = nl.ndarray((64, 8), nl.float32, nl.sbuf, name="tile"), nl.zeros((64, 8), nl.float32)
     made = view(t)
     for use in (

@@ -1,4 +1,4 @@
-"""Shapes and strides of views, against NumPy and against the addresses of single elements."""
+"""Shapes and strides of views, compared with NumPy and with the addresses of single elements."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ STRIDED = SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), st.tuples(*[st.
 
 
 def addresses(shape, strides):
-    """The position of each element in memory."""
+    """Return the position of each element in memory."""
     return as_strided(np.arange(1000), shape, [8 * stride for stride in strides])
 
 
@@ -45,7 +45,7 @@ def test_dense_means_one_after_the_other(view):
 
 
 def factorings(size, most=4):
-    """All shapes of so many elements, of up to `most` dimensions."""
+    """Return all shapes with the given number of elements and up to `most` dimensions."""
     if most == 1:
         return [(size,)]
     divisors = [extent for extent in range(1, size + 1) if size % extent == 0]
@@ -60,7 +60,7 @@ def test_a_reshape_keeps_the_elements_where_it_can(view, data):
     expected = addresses(*view).ravel()
     if strides is not None:
         np.testing.assert_array_equal(addresses(new, strides).ravel(), expected)
-    elif np.prod(new) > 1:  # no strides would do
+    elif np.prod(new) > 1:  # no strides exist
         wanted, found = expected.reshape(new), [0] * len(new)
         for axis, extent in enumerate(new):
             if extent > 1:
@@ -92,7 +92,7 @@ def test_a_comb_is_where_the_elements_are(view):
         ((4, 3), (8, 1), (8, 3)),  # three of every eight columns
         ((4, 2, 2), (16, 4, 1), (4, 2)),
         ((4, 8), (8, 1), (0, 0)),  # all of them
-        ((2, 2, 3), (9, 4, 1), (0, 0)),  # steps that do not agree
+        ((2, 2, 3), (9, 4, 1), (0, 0)),  # inconsistent steps
         ((4, 3, 1), (8, 1, 5), (8, 3)),
         ((4, 5), (8, 0), (8, 1)),  # one element, five times
     ],

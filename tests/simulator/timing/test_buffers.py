@@ -1,4 +1,4 @@
-"""Buffers in SBUF and PSUM: given in program order, as far as there is room."""
+"""Buffers in SBUF and PSUM, assigned in program order as space permits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BANK = PSUM_BANK_BYTES
 
 
 def waiting(sizes: list[int], psum: bool = False, placed: int = 0, room: int = 100) -> tuple[Buffers, list[Version]]:
-    """Buffers for versions whose first instructions are 0, 10, 20 and so on."""
+    """Return buffers for versions whose first instructions are 0, 10, 20 and so on."""
     versions = [Version(size, psum) for size in sizes]
     births = [(10 * number, version) for number, version in enumerate(versions)]
     return Buffers(births, 0 if psum else placed, placed if psum else 0, room), versions
@@ -31,7 +31,7 @@ def free(buffers: Buffers, version: Version, time: float) -> None:
 
 
 def test_buffers_of_sbuf_are_given_in_order_as_far_as_they_fit() -> None:
-    """The third would fit beside the first, but the second comes before it."""
+    """The third would fit beside the first, but the second precedes it."""
     buffers, versions = waiting([60, 50, 10], room=100)
     assert buffers.give(0.0) == [(0, None)] and buffers.next_release == math.inf
     free(buffers, versions[0], 7.0)
@@ -63,7 +63,7 @@ def test_several_may_have_to_come_free_for_one() -> None:
     assert given_at(buffers, 0.0) == [0, 10]
     for version, time in zip(versions, (3.0, 4.0)):
         free(buffers, version, time)
-    assert buffers.give(4.0) == [(20, versions[1])]  # the last of them made the room
+    assert buffers.give(4.0) == [(20, versions[1])]  # the last of them freed the space
 
 
 def test_a_tile_in_psum_takes_a_bank_however_small() -> None:
@@ -104,10 +104,10 @@ def test_tiles_at_chosen_addresses_take_the_first_bytes_of_psum(placed: int, siz
 def test_a_program_that_stands_still_puts_two_tiles_into_the_emptiest_bank() -> None:
     buffers, versions = waiting([BANK - 8] * 7 + [100, 50, 60, BANK], psum=True)
     assert len(buffers.give(0.0)) == 8
-    assert buffers.force(0.0) == 80 and versions[8].bank == 7  # beside the 100 bytes
+    assert buffers.force(0.0) == 80 and versions[8].bank == 7  # next to the 100 bytes
     assert buffers.psum_peak == 7 * (BANK - 8) + 150
     assert buffers.force(0.0) == 90 and versions[9].bank == 7
-    assert buffers.force(0.0) == 100 and versions[10].bank == PSUM_BANKS  # there is no room for it anywhere
+    assert buffers.force(0.0) == 100 and versions[10].bank == PSUM_BANKS  # it fits nowhere
     free(buffers, versions[10], 1.0)
     assert buffers.give(5.0) == [] and buffers.next_release == math.inf
 
@@ -128,7 +128,7 @@ def test_sbuf_that_is_given_by_force_is_taken_back_too() -> None:
     assert given_at(buffers, 0.0) == [0]
     assert buffers.force(0.0) == 10
     free(buffers, versions[0], 1.0)
-    assert given_at(buffers, 1.0) == [20]  # 50 and 40 fit beside each other
+    assert given_at(buffers, 1.0) == [20]  # 50 and 40 fit next to each other
 
 
 sizes = st.lists(st.tuples(st.booleans(), st.integers(1, 300)), max_size=40)
@@ -136,7 +136,7 @@ sizes = st.lists(st.tuples(st.booleans(), st.integers(1, 300)), max_size=40)
 
 @given(sizes, st.randoms(use_true_random=False))
 def test_no_more_is_given_at_a_time_than_there_is(tiles: list[tuple[bool, int]], chance: object) -> None:
-    """Tiles come free one at a time in any order; all are given in the end, in order within each memory."""
+    """Tiles are freed one at a time in any order; all are eventually assigned, in order within each memory."""
     versions = [Version(size * (20 if psum else 1), psum) for psum, size in tiles]
     buffers = Buffers(list(enumerate(versions)), 0, 0, 500)
     held: list[int] = []

@@ -1,4 +1,4 @@
-"""Time by source line: critical times add up to the latency, busy times to what the engines and queues did."""
+"""Time by source line: critical times add up to the latency, busy times to the work of the engines and queues."""
 
 import nki
 import numpy as np

@@ -1,4 +1,4 @@
-"""How much SBUF and PSUM programs take."""
+"""The SBUF and PSUM usage of programs."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -26,7 +26,7 @@ def test_what_is_alive_counts_and_is_named(target, buffer):
             nisa.memset(tile, 1.0, engine=nisa.engine.vector)
         last = new((128, 1), buffer=nl.psum if buffer is nl.sbuf else nl.sbuf)
         nisa.tensor_reduce(last, nl.add, kept[-1], axis=1)
-        for tile in kept:  # all need the last one: none can be given up early
+        for tile in kept:  # all need the last one, so none can be freed early
             nisa.tensor_scalar(tile, tile, nl.add, last)
 
     execute(NeuronCore(found), kernel, (8,), {})
@@ -40,7 +40,7 @@ def test_what_is_alive_counts_and_is_named(target, buffer):
 @pytest.mark.parametrize("partitions, tiles", [(1, 4), (32, 4), (33, 2), (64, 2), (65, 1), (128, 1)])
 def test_tiles_of_few_partitions_lie_side_by_side(partitions, tiles):
     found = find_target("trn2")
-    columns = found.usable_sbuf_bytes // 2 - 64  # of 16 bits: nearly a whole partition
+    columns = found.usable_sbuf_bytes // 2 - 64  # in 16 bits, nearly a whole partition
 
     def kernel(count):
         kept = [nl.ndarray((partitions, columns), nl.bfloat16) for _ in range(count)]
@@ -61,21 +61,21 @@ def test_tiles_of_psum_lie_within_a_bank_or_take_whole_banks_in_a_row():
     banks.free(quarters[1])
     banks.free(quarters[2])
     half = tensor(PSUM, bank // 2)
-    assert banks.take(half) and banks.used() == 2  # where the second and the third were
+    assert banks.take(half) and banks.used() == 2  # in place of the second and the third
     large, whole = tensor(PSUM, 5 * bank + 4), tensor(PSUM, bank)
-    assert banks.take(large) and banks.used() == 8  # six banks: there is half of the second left
+    assert banks.take(large) and banks.used() == 8  # six banks: half of the second remains in use
     assert not banks.take(whole) and banks.take(tensor(PSUM, bank // 2))
     for tile in (half, quarters[0]):
         banks.free(tile)
-    assert banks.used() == 8 and not banks.take(whole)  # others are in that bank still
+    assert banks.used() == 8 and not banks.take(whole)  # others are still in that bank
     banks.free(large)
     assert banks.used() == 2 and banks.take(whole) and not banks.take(tensor(PSUM, 6 * bank))
-    banks.free(tensor(PSUM, 4))  # which never was there
+    banks.free(tensor(PSUM, 4))  # it was never allocated
     assert banks.used() == 3
 
 
 def sums(tiles, apart):
-    """`tiles` sums in PSUM, a bank each, then their copies; without `apart` each needs the last sum too."""
+    """Write `tiles` sums in PSUM, one bank each, then copy them; without `apart`, each copy also needs the last sum."""
     weights = new((128, 128))
     nisa.memset(weights, 1.0)
     kept = [nl.ndarray((128, 512), nl.float32, nl.psum, name=f"sum{i}") for i in range(tiles)]
@@ -90,7 +90,7 @@ def sums(tiles, apart):
 
 
 def test_sums_that_a_compiler_may_evict_one_by_one_need_no_bank_each():
-    """nki-library's bwmm_shard_on_I makes twelve sums of a bank each before it reads the first."""
+    """nki-library's bwmm_shard_on_I computes twelve sums of one bank each before it reads the first."""
     run = simulator.run(sums, tiles=12, apart=True)
     assert run.memory.psum_banks <= 8
     assert simulator.run(sums, tiles=6, apart=True).latency_us < run.latency_us
@@ -99,7 +99,8 @@ def test_sums_that_a_compiler_may_evict_one_by_one_need_no_bank_each():
 
 
 def test_tiles_that_a_compiler_may_fill_one_by_one_need_no_room_each():
-    """nki-library's bwmm_shard_on_block fills tiles long before it uses them. More than all of SBUF is refused."""
+    """nki-library's bwmm_shard_on_block fills tiles long before it uses them. More than the capacity of SBUF is
+    rejected."""
 
     def kernel(a, together):
         out = nl.ndarray((128, 1), nl.float32, nl.shared_hbm)
@@ -110,14 +111,15 @@ def test_tiles_that_a_compiler_may_fill_one_by_one_need_no_room_each():
         nisa.memset(total, 0.0)
         for tile in kept:
             nisa.tensor_scalar(total, total, nl.add, tile[:, 0:1])
-        for tile in kept if together else ():  # all are needed once more when the last has been added
+        for tile in kept if together else ():  # all are needed again after the last addition
             nisa.tensor_scalar(tile, tile, nl.add, total)
         nisa.dma_copy(out, total)
         return out
 
-    a = simulator.TensorSpec((128, 2700), "float32")  # 10,800 bytes a partition: 20 take 216,000 of 212,984 and 229,376
+    # 10,800 bytes per partition: 20 tiles take 216,000 of 212,984 and 229,376
+    a = simulator.TensorSpec((128, 2700), "float32")
     assert simulator.run(kernel, a, functional=False, together=False).memory.sbuf_bytes <= 2 * 10800
-    larger = simulator.TensorSpec((128, 2900), "float32")  # 20 take 232,000
+    larger = simulator.TensorSpec((128, 2900), "float32")  # 20 tiles take 232,000
     for spec, together in ((a, True), (larger, False)):
         with pytest.raises(CapacityError, match="SBUF of trn2 is full"):
             simulator.run(kernel, spec, functional=False, together=together)

@@ -1,4 +1,4 @@
-"""Capacity of SBUF and PSUM: what is alive, what is said when it is too much, and the peaks that a run reports."""
+"""Capacity of SBUF and PSUM: live tiles, error messages, and the peaks that a run reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIB = 1024
 
 @nki.jit
 def hold(a: Any, tiles: Any, columns: Any) -> Any:
-    """Fill `tiles` tiles of so many float32 columns, then read them all."""
+    """Fill `tiles` tiles with the given number of float32 columns, then read them all."""
     held = []
     nothing = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.psum)
     nisa.memset(dst=nothing, value=1.0)
@@ -32,7 +32,7 @@ def hold(a: Any, tiles: Any, columns: Any) -> Any:
 
 @nki.jit
 def pass_through(a: Any, tiles: Any, columns: Any) -> Any:
-    """The same tiles one after the other."""
+    """Fill and read the same tiles one after the other."""
     out = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.shared_hbm)
     for _ in range(tiles):
         tile = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.sbuf)
@@ -43,7 +43,7 @@ def pass_through(a: Any, tiles: Any, columns: Any) -> Any:
 
 @nki.jit
 def unread(a: Any, tiles: Any, columns: Any, keep: Any) -> Any:
-    """Tiles that nothing reads, kept or let go of."""
+    """Fill tiles that nothing reads, and keep or release them."""
     kept = []
     for _ in range(tiles):
         tile = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.sbuf)
@@ -57,7 +57,7 @@ def unread(a: Any, tiles: Any, columns: Any, keep: Any) -> Any:
 
 @nki.jit
 def banks(a: Any, tiles: Any, columns: Any) -> Any:
-    """Fill PSUM tiles of so many float32 columns, then read them all."""
+    """Fill PSUM tiles with the given number of float32 columns, then read them all."""
     operand = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=operand, value=1.0)
     held = []
@@ -69,7 +69,7 @@ def banks(a: Any, tiles: Any, columns: Any) -> Any:
     out = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.shared_hbm)
     last = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=last, src=held[-1][:, 0:1])
-    for i in range(tiles):  # no sum can be given up before the last is there
+    for i in range(tiles):  # no sum can be freed before the last one is computed
         result = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(dst=result, data=held[i], op0=nl.add, operand0=last)
         nisa.dma_copy(dst=out, src=result)
@@ -78,7 +78,7 @@ def banks(a: Any, tiles: Any, columns: Any) -> Any:
 
 @nki.jit
 def placed(a: Any, tiles: Any, free_bytes: Any) -> Any:
-    """A tile at an address beside tiles that are not placed."""
+    """Place a tile at an address, beside tiles without one."""
     fixed = nl.ndarray((128, 1024), dtype=nl.float32, buffer=nl.sbuf, address=(0, free_bytes))
     nisa.memset(dst=fixed, value=1.0)
     held = []
@@ -100,8 +100,8 @@ def walk(kernel: Any, target: str = "trn2", **parameters: Any) -> simulator.Run:
 
 @pytest.mark.parametrize(("target", "kib"), [("trn1", 192), ("trn2", 224), ("trn3", 256)])
 def test_sbuf_takes_what_it_has_and_no_more(target: str, kib: int) -> None:
-    """16 KiB and 8 bytes of a partition are the compiler's (nki-library, mlp_cte_constants.py)."""
-    columns = 1021  # 4,084 bytes: the most that a whole number of tiles leaves of it is 4,076
+    """The compiler reserves 16 KiB and 8 bytes per partition (nki-library, mlp_cte_constants.py)."""
+    columns = 1021  # 4,084 bytes; with a whole number of tiles, at most 4,076 remain
     fitting = (kib * KIB - 16 * KIB - 8) // (4 * columns)
     assert walk(hold, target, tiles=fitting, columns=columns).memory.sbuf_bytes == fitting * 4 * columns
     with pytest.raises(CapacityError, match=f"SBUF of {target} is full: held{fitting} "):
@@ -112,7 +112,7 @@ def test_the_error_names_the_line_and_the_biggest_tiles() -> None:
     with pytest.raises(CapacityError) as caught:
         walk(hold, tiles=13, columns=4 * KIB)
     message = str(caught.value)
-    assert message.count("test_capacity_of_kernels.py:") == 5  # the tile and the four biggest of those alive
+    assert message.count("test_capacity_of_kernels.py:") == 5  # the tile and the four largest live ones
     assert "held0" in message and "(16384 bytes)" in message and "and 8 more" in message
     assert "; 16376 of 212984 are available" in message
 
@@ -130,7 +130,7 @@ def test_a_tile_that_is_never_read_lives_until_it_is_dropped() -> None:
 
 @pytest.mark.parametrize(("columns", "fitting"), [(512, 8), (300, 8), (256, 16), (1024, 4), (640, 4)])
 def test_psum_tiles_lie_in_banks(columns: int, fitting: int) -> None:
-    """A tile of up to a bank lies within one, a larger one takes whole banks."""
+    """A tile of up to one bank fits within a single bank, a larger one takes whole banks."""
     assert walk(banks, tiles=fitting, columns=columns).memory.psum_banks == 8
     with pytest.raises(CapacityError, match=f"PSUM of trn2 is full: sums{fitting} .* no bank of 2048"):
         walk(banks, tiles=fitting + 1, columns=columns)
@@ -154,7 +154,7 @@ def test_capacity_is_checked_wherever_a_kernel_runs(monkeypatch: pytest.MonkeyPa
 
 
 def test_loads_run_ahead_as_far_as_sbuf_has_room() -> None:
-    """Twelve small tiles fit at a time and so overlap; with one that takes nearly all of SBUF, nothing does."""
+    """Twelve small tiles fit at the same time and overlap; with one that fills nearly all of SBUF, nothing overlaps."""
     small, large = (
         walk(pass_through, tiles=tiles, columns=columns) for tiles, columns in ((96, 4 * KIB), (8, 48 * KIB))
     )

@@ -1,4 +1,4 @@
-"""The clock of the Tensor Engine: full in a window after a busy one, half otherwise."""
+"""The clock of the Tensor Engine runs at full speed in a window after a busy one, and at half speed otherwise."""
 
 import pytest
 from trninfer.simulator.timing.clock import PeClock

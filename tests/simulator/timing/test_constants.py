@@ -1,4 +1,4 @@
-"""The table of timing numbers: complete, sourced, and the only place that has any."""
+"""The table of timing constants is complete, cites sources, and is the only place with such constants."""
 
 import ast
 import csv
@@ -14,12 +14,12 @@ from trninfer.simulator.timing.constants import MARKS, TABLE, TARGETS, constants
 from trninfer.simulator.timing.dma import element_time
 
 SIMULATOR = Path(package.__file__).parents[2]
-HOLDERS = {"m", "machine", "constants"}  # what a Machine is called where one is read
+HOLDERS = {"m", "machine", "constants"}  # names of variables that hold a Machine
 ELSEWHERE = {"hbm_stack_rate"}  # read by reports, not by the schedule
 
 
 def names_read():
-    """The attributes read off anything that is called like a machine, in all of the simulator."""
+    """Return the attributes read from anything named like a machine, in the whole simulator."""
     found = set()
     for path in SIMULATOR.rglob("*.py"):
         if {"migrate", "lint"} & set(path.parts):  # these read sources and have no times
@@ -34,7 +34,7 @@ def names_read():
 
 
 def _name_of(value):
-    """The name of a variable, or of an attribute of self."""
+    """Return the name of a variable, or of an attribute of self."""
     if isinstance(value, ast.Attribute) and _name_of(value.value) == "self":
         return value.attr
     return value.id if isinstance(value, ast.Name) else ""
@@ -55,7 +55,7 @@ def test_every_number_has_a_source_a_mark_and_rows_where_it_is_fitted(target):
 
 
 def test_a_number_taken_from_another_target_is_that_targets():
-    """Sources like "trn2's" or "trn1's; not used"."""
+    """Sources such as "trn2's" or "trn1's; not used"."""
     taken = 0
     for target in TARGETS:
         for name, constant in constants(target).items():
@@ -113,7 +113,7 @@ def test_impossible_constants_are_refused_whole(constants, told):
     assert overrides() == ()
 
 
-# What a constant of trn2 was measured as: file, row, column.
+# The measurement of each trn2 constant: file, row, column.
 LATENCIES, ELEMENTS = "dma-latencies.csv", "dma-elements.csv"
 FIRST_READ = {"what": "trigger start -> first read"}
 MEASURED = {
@@ -128,7 +128,7 @@ MEASURED = {
 
 
 def row_of(file, fields):
-    """The row of a file of measurements that has these fields."""
+    """Return the row with the given fields in a file of measurements."""
     with (DATA / "measured" / file).open(newline="", encoding="utf-8") as opened:
         found = [row for row in csv.DictReader(opened) if all(row[name] == value for name, value in fields.items())]
     assert len(found) == 1, (file, fields)
@@ -142,7 +142,7 @@ def test_a_measured_constant_is_what_its_row_says(name):
 
 
 def test_a_dma_by_gpsimd_begins_as_long_after_its_data_as_measured():
-    """A result of the Vector Engine to the trigger of the store that waits for it."""
+    """From a result of the Vector Engine to the trigger of the store that waits for it."""
     m = machine("trn2")
     row = row_of("hops.csv", {"producer_engine": "DVE", "producer_opcode": "43", "consumer_engine": "POOL"})
     assert m.hop_gpsimd_ns + m.swdge_lead_ns + m.swdge_ns == pytest.approx(float(row["min"]), abs=0.5)
@@ -150,7 +150,7 @@ def test_a_dma_by_gpsimd_begins_as_long_after_its_data_as_measured():
 
 @pytest.mark.parametrize("size", [256, 4096])
 def test_elements_follow_each_other_as_measured(size):
-    """Of descriptors that the hardware makes, and of pieces of a store that GpSimd's cannot gather."""
+    """For hardware-generated descriptors, and for pieces of a store that GpSimd's descriptors cannot gather."""
     m = machine("trn2")
     queue, extra = ("qPoolDynamic", m.swdge_element_ns) if size == 256 else ("qSPDynamicHW", 0)
     interval = element_time(size, m, single=not extra) + extra
@@ -178,7 +178,7 @@ def test_a_hand_over_to_an_engine_lies_within_its_rows(waiting):
     [("trn1", 27.2, 272, 410), ("trn2", 27.2, 368, 716), ("trn3", 38.4, 528, 1175)],
 )
 def test_rates_of_a_generation_are_those_that_are_documented(target, engines, together, stack):
-    """16 engines at their peak are faster than what they reach together, which is less than a stack of HBM gives."""
+    """The peak of 16 engines exceeds their sustained total, which is less than the bandwidth of an HBM stack."""
     m = machine(target)
     assert (m.dma_peak, m.dma_sustained, m.hbm_stack_rate) == (engines, together, stack)
     assert together < 16 * engines and together < stack
@@ -187,7 +187,8 @@ def test_rates_of_a_generation_are_those_that_are_documented(target, engines, to
 
 
 def test_engines_take_what_is_documented():
-    """64 cycles at least, four a column of float32, half the clock until it has been busy for half of 4,096 of them."""
+    """At least 64 cycles, four per column in float32, and half the clock until the array has been busy for half of
+    4,096 cycles."""
     for target in TARGETS:
         m = machine(target)
         assert m.matmul_least_columns == m.matmul_interval_cycles == m.stationary_cycles == 64
@@ -203,16 +204,16 @@ def test_engines_take_what_is_documented():
     [("ring_static_ns", 186, 240), ("ring_hardware_ns", 235, 299), ("ring_software_ns", 256, 420)],
 )
 def test_the_last_of_16_engines_is_as_late_as_profiles_show(name, least, most):
-    """From the first read to the last, beside what an engine is busy for (dma-transfers.csv)."""
+    """From the first read to the last, beyond the busy time of an engine (dma-transfers.csv)."""
     assert least <= 15 * getattr(machine("trn2"), name) <= most
 
 
 def test_a_barrier_takes_as_long_as_the_tail_of_a_dma():
-    """Nobody has published it: both end in a semaphore that another unit writes."""
+    """Nobody has published it; both end in a semaphore that another unit writes."""
     assert {machine(target).barrier_ns for target in TARGETS} == {machine("trn2").store_landing_ns}
 
 
-# Cycles of an element, by the documentation of the instruction or of the engine.
+# Cycles per element, according to the documentation of the instruction or of the engine.
 DOCUMENTED = {
     "vector_quadruple_pace": {"trn1": 0.25, "trn2": 0.25, "trn3": 0.25},
     "vector_double_pace": {"trn1": 0.5, "trn2": 0.5, "trn3": 0.5},

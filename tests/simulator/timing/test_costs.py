@@ -1,4 +1,4 @@
-"""What the further instructions cost: on the engine that is documented, in the cycles that are documented."""
+"""Costs of the other instructions, on the documented engine in the documented number of cycles."""
 
 import csv
 import re
@@ -49,14 +49,14 @@ def test_engine_and_cycles(name):
 
 
 def test_gpsimd_takes_64_cycles_and_177_ns_beside_its_elements():
-    """The least interval is documented, until the result can be read a third party's."""
+    """The minimum interval is documented; the time until the result can be read comes from a third party."""
     cost = issued(ISSUES["affine_select"][0], 96).cost
     assert cost.interval == pytest.approx((96 + 64) / GPSIMD_GHZ)
     assert cost.latency == pytest.approx(96 / GPSIMD_GHZ + 177, abs=1)
 
 
 def test_scan_takes_what_was_measured():
-    # 158 + 2.08 ns an element on trn2: a third party's fit to hardware profiles.
+    # 158 + 2.08 ns per element on trn2: a third party's fit to hardware profiles.
     issue = ISSUES["tensor_tensor_scan"][0]
     for free in (256, 512, 2048):
         assert issued(issue, free).cost.latency == pytest.approx(158 + 2.08 * free, rel=0.1)
@@ -64,11 +64,11 @@ def test_scan_takes_what_was_measured():
 
 @pytest.mark.parametrize("row", ["i04", "i05", "i09", "i11"])
 def test_matmuls_follow_each_other_as_measured(row):
-    """To 0.6 ns: a wrong gap between matmuls shows here; in whole kernels it does not."""
+    """Within 0.6 ns: an incorrect gap between matmuls is visible here, but not in whole kernels."""
     measured = next(one for one in load_instruction_rows() if one.id == row)
     columns = int(re.search(r"N(\d+)", measured.shapes)[1])
     dtype = {"fp16": nl.float16, "bf16": nl.bfloat16, "fp32": nl.float32}[measured.dtype]
-    instructions = 2 if measured.dtype == "fp32" else 1  # the rows are of one instruction
+    instructions = 2 if measured.dtype == "fp32" else 1  # the rows describe single instructions
 
     def matmul(n):
         nisa.nc_matmul(nl.ndarray((128, n), nl.float32, nl.psum), tile(128, dtype, 128), tile(n, dtype, 128))
@@ -121,7 +121,7 @@ def test_dma_compute_moves_every_source():
 
 
 def test_transposes_of_trn3_run_in_the_background():
-    """Twice as many in a row; one alone takes what it took."""
+    """Consecutive transposes take half the time; a single one takes the same as before."""
 
     def transposed(n):
         nisa.nc_transpose(nl.ndarray((128, 128), nl.bfloat16, nl.psum), nl.ndarray((128, 128), nl.bfloat16))
@@ -146,7 +146,7 @@ def test_trn3s_scalar_engine_does_16_bits_twice_as_fast(dtype, pace, operand):
 
 @pytest.mark.parametrize(("target", "dtype", "pace"), [("trn2", nl.float8_e4m3, 1), ("trn3", nl.float8_e4m3, 0.5)])
 def test_trn3_combines_two_tiles_of_8_bit_floats_as_fast_as_of_16_bits(target, dtype, pace):
-    # Trainium3's guide: 512 elements a cycle of BF16, FP16 and FP8, 256 of other types.
+    # Trainium3's guide: 512 elements per cycle for BF16, FP16 and FP8, 256 for other types.
     def two(n, of):
         nisa.tensor_tensor(tile(n, of), tile(n, of), tile(n, of), op=nl.add)
 

@@ -1,4 +1,4 @@
-"""The critical path: its steps tile the time, follow from what the scheduler recorded, and add up exactly."""
+"""The critical path: its steps cover the time without gaps, follow from the scheduler's records, and add up exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ KERNELS = (
 
 
 def check_sums(run: simulator.Run) -> None:
-    """Steps without gaps from 0 to the makespan; by resource and by line the latency, in whole picoseconds."""
+    """Check that steps cover 0 to the makespan without gaps, and that the latency by resource and by line adds up in
+    whole picoseconds."""
     steps, end = run.critical_path, 0.0
     for step in steps:
         assert step.start_ns == end < step.end_ns and step.resource in RESOURCES
@@ -46,7 +47,7 @@ def check_sums(run: simulator.Run) -> None:
 
 
 def check_causes(run: simulator.Run) -> None:
-    """Every instruction started when what it waited for last was over, plus a semaphore or the load of a table."""
+    """Check that every instruction started when its last dependency ended, plus a semaphore or a table load."""
     s: Schedule = run.prediction.schedule
     hops = [value for name, value in vars(run.prediction.machine).items() if name.startswith(("hop_", "landed_"))]
     for index, packed in enumerate(s.cause):
@@ -111,7 +112,7 @@ def _engine_times(run: simulator.Run, index: int) -> tuple[float, ...]:
 
 @nki.jit
 def chain(a: Any) -> Any:
-    """A load, an exponential, a sum of two and a store: each waits for the one before it."""
+    """A load, an exponential, a sum of two and a store, each depending on the previous one."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a, dge_mode=nisa.dge_mode.hwdge)
@@ -195,7 +196,7 @@ def test_a_kernel_without_instructions_is_all_launch() -> None:
 
 @nki.jit
 def unequal(a: Any) -> Any:
-    """Core 1 computes for long before a barrier, core 0 only after it."""
+    """Core 1 computes for a long time before a barrier, core 0 only after it."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.memset(dst=tile, value=0.0, engine=nisa.engine.vector)
@@ -227,7 +228,7 @@ def test_the_path_goes_on_at_the_core_that_came_later() -> None:
 
 @nki.jit
 def loaded_by_gpsimd(a: Any) -> Any:
-    """A load that the GpSimd Engine triggers, and a store."""
+    """A load triggered by the GpSimd Engine, and a store."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a, dge_mode=nisa.dge_mode.swdge)

@@ -1,4 +1,4 @@
-"""What instructions wait for, against a memory that remembers who wrote and read each of its bytes."""
+"""Dependencies of instructions, compared with a memory that records the writer and readers of each byte."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from trninfer.simulator.machine.memory import PSUM, SBUF, MemoryRegion
 from trninfer.simulator.timing.dependencies import BUCKETS, ORDER, RAW, WAR, WAW, analyse
 
 HBM = MemoryRegion.shared_hbm
-Edge = tuple[int, int, int]  # who is waited for, who waits, and why
+Edge = tuple[int, int, int]  # producer, consumer, and reason
 
 
 def edges(program: list[Instruction], renames: bool = False) -> set[Edge]:
-    """What the analysis has found, each once."""
+    """Return the edges of the analysis, without duplicates."""
     graph = analyse(program, renames)
     found = [
         (producer, packed >> 2, packed & 3) for producer, all_of in enumerate(graph.successors) for packed in all_of
@@ -28,7 +28,7 @@ def edges(program: list[Instruction], renames: bool = False) -> set[Edge]:
 
 
 def program_of(*steps: tuple[str, Any, Any]) -> Listing:
-    """Instructions of the Vector Engine: (kind, what is written, what is read), either of them an access or None."""
+    """Return instructions of the Vector Engine: (kind, write, read), where each access may be None."""
     program = Listing()
     for unit, written, read in steps:
         program.add(unit, (written,) if written else (), (read,) if read else ())
@@ -60,7 +60,7 @@ def test_what_nobody_wrote_is_waited_for_by_nobody() -> None:
 
 
 def test_bytes_that_are_written_apart_have_dependencies_apart() -> None:
-    """A stack of two rows, each with a buffer of its own in SBUF; a read of both waits for both."""
+    """A stack of two rows, each with a separate buffer in SBUF; a read of both waits for both."""
     stack = tensor(row_bytes=64)
     low, high = part(stack, 0, 32), part(stack, 32, 64)
     program = program_of(
@@ -95,7 +95,7 @@ def test_a_tile_in_psum_has_one_buffer_however_it_is_written() -> None:
 
 
 def test_a_read_waits_for_all_that_wrote_what_it_reads() -> None:
-    """The second write leaves the first bytes of the first as they are, the third overwrites the second wholly."""
+    """The second write keeps the first bytes of the first; the third overwrites the second completely."""
     bank = tensor(PSUM, 64)
     program = program_of(
         ("tensor", part(bank, 0, 32), None),
@@ -152,7 +152,7 @@ def test_a_write_of_some_rows_leaves_those_who_wrote_the_others() -> None:
 
 
 def test_writes_that_overlap_a_stack_make_one_buffer_of_it() -> None:
-    """The third write is of a half of what the second wrote."""
+    """The third write covers half of the second."""
     stack = tensor(row_bytes=64)
     program = program_of(
         ("vector", part(stack, 0, 32), None),
@@ -198,7 +198,7 @@ def test_tiles_at_chosen_addresses_take_their_place_for_good() -> None:
 
 
 def rewritten(region: Any, **more: Any) -> Listing:
-    """A tile that is written, read and written again, and read once more."""
+    """A tile that is written, read, overwritten, and read again."""
     tile, program = part(tensor(region)), Listing()
     program.add("vector", (tile,))
     program.add("scalar", (), (tile,))
@@ -228,18 +228,18 @@ def test_renaming_leaves_a_tile_that_is_read_or_written_in_part() -> None:
         assert len(analyse(program, renames=True).births) == 1
 
 
-SIZE = 16  # bytes of a row of the tensors below
+SIZE = 16  # bytes per row of the tensors below
 
 
 class Memory:
-    """Who wrote each byte last, and who has read it since."""
+    """Records the last writer of each byte, and its readers since."""
 
     def __init__(self) -> None:
         self.writer: dict[tuple[Allocation, int, int], int] = {}
         self.readers: dict[tuple[Allocation, int, int], list[int]] = {}
 
     def expected(self, program: list[Instruction]) -> set[Edge]:
-        """All that the instructions of a program must wait for, byte by byte."""
+        """Return all dependencies of a program's instructions, byte by byte."""
         found = set()
         for index, instruction in enumerate(program):
             for place in (place for access in instruction.reads for place in _places(access)):
@@ -275,7 +275,7 @@ steps = st.lists(st.tuples(st.lists(touches, max_size=2), st.lists(touches, max_
 @settings(max_examples=100)
 @given(steps)
 def test_an_instruction_waits_for_all_that_it_must_and_for_nothing_else(drawn: Any) -> None:
-    """It may wait through others. On chip, what is read of a tile where nobody wrote counts as the rest of it."""
+    """Dependencies may be indirect. On the chip, reading unwritten parts of a tile counts as reading the rest of it."""
     tensors = [tensor(SBUF, SIZE), tensor(PSUM, SIZE), tensor(HBM, SIZE), tensor(HBM, SIZE, argument=True)]
     program = Listing()
     for reads, writes in drawn:
@@ -283,7 +283,7 @@ def test_an_instruction_waits_for_all_that_it_must_and_for_nothing_else(drawn: A
             "vector", *[tuple(part(tensors[n], *span, over) for n, span, over in each) for each in (writes, reads)]
         )
     found = edges(program)
-    before: list[set[int]] = []  # all that each instruction waits for
+    before: list[set[int]] = []  # all dependencies of each instruction
     for index in range(len(program)):
         direct = {producer for producer, waiting, _ in found if waiting == index}
         before.append(direct.union(*(before[producer] for producer in direct)))
@@ -292,7 +292,7 @@ def test_an_instruction_waits_for_all_that_it_must_and_for_nothing_else(drawn: A
     }
     for producer, index, kind in Memory().expected(program):
         if kind == WAW and any(access.allocation in unread for access in program[index].writes):
-            continue  # a tensor in HBM that is only written is what the kernel returns
+            continue  # a tensor in HBM that is only written is an output of the kernel
         assert producer in before[index], (producer, index, kind)
     for producer, index, kind in found:
         first, second = program[producer], program[index]
@@ -309,7 +309,7 @@ few = st.sampled_from([1, 3, 60, 250, 499])
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([0, 1, 63, 250, 500, 749]), few), min_size=6, max_size=25))
 def test_overlaps_in_large_tensors_are_found_wherever_they_begin(drawn: list[tuple[bool, int, int]]) -> None:
-    """Flat views of a tensor of 1,000 floats, which is searched in pieces of so many bytes."""
+    """Flat views of a tensor with 1,000 floats, which is searched in pieces of a given number of bytes."""
     large, program, size = tensor(HBM, 4), Listing(), 1000
     assert 4 * size > BUCKETS
     for writes, first, length in drawn:

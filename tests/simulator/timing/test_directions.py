@@ -1,4 +1,5 @@
-"""Predictions move as the machine does: tests on direction and rough size, none on an absolute time."""
+"""Predictions change in the same direction as the machine: the tests check directions and rough sizes, never absolute
+times."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from trninfer.simulator.timing.constants import (
 
 @nki.jit
 def matmuls(left: Any, right: Any, count: Any, columns: Any, stride: Any = 1, rows: Any = 128) -> Any:
-    """`count` matmuls of `columns` moving columns; the stationary operand's neighbours are `stride` elements apart."""
+    """Run `count` matmuls of `columns` moving columns; adjacent elements of the stationary operand are `stride`
+    elements apart."""
     stationary = nl.ndarray((128, 128, stride), dtype=left.dtype, buffer=nl.sbuf)
     moving = nl.ndarray((128, 512), dtype=left.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=stationary, src=left[:, 0 : 128 * stride].reshape((128, 128, stride)))
@@ -50,7 +52,7 @@ def matmuls(left: Any, right: Any, count: Any, columns: Any, stride: Any = 1, ro
 
 @nki.jit
 def elementwise(a: Any, count: Any, unit: Any, functions: Any = 1, ordered: Any = False) -> Any:
-    """`count` operations on one tile, on one engine, with `functions` activation functions in turns."""
+    """Run `count` operations on one tile, on one engine, alternating between `functions` activation functions."""
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     other = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
@@ -66,7 +68,7 @@ def elementwise(a: Any, count: Any, unit: Any, functions: Any = 1, ordered: Any 
 
 @nki.jit
 def load_tiles(a: Any, columns: Any, count: Any) -> Any:
-    """Load windows of 128 rows and so many columns, one after the other from the top."""
+    """Load windows of 128 rows with the given number of columns, one after the other from the top."""
     out = nl.ndarray((128, columns), dtype=a.dtype, buffer=nl.shared_hbm)
     for i in range(count):
         tile = nl.ndarray((128, columns), dtype=a.dtype, buffer=nl.sbuf)
@@ -79,7 +81,7 @@ def load_tiles(a: Any, columns: Any, count: Any) -> Any:
 
 @nki.jit
 def chains(a: Any, count: Any, ordered: Any) -> Any:
-    """Independent load, compute and store of `count` tiles, written so that in order they wait for each other."""
+    """Load, compute and store `count` independent tiles, in an order that would serialise them."""
     out = nl.ndarray((count, 128, 512), dtype=a.dtype, buffer=nl.shared_hbm)
     for i in range(count):
         tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
@@ -101,7 +103,7 @@ def walk(kernel: Any, *shapes: Any, dtype: str = "float32", **parameters: Any) -
 
 
 def work(run: simulator.Run) -> float:
-    """Microseconds without the launch."""
+    """Return the microseconds without the launch."""
     return run.latency_us - run.launch_us
 
 
@@ -145,7 +147,7 @@ def test_few_moving_columns_are_bound_by_loading_weights() -> None:
 
 
 def test_two_rows_to_a_psum_tile_beat_one() -> None:
-    """As published: 444 instead of 222 columns a matmul, stationary operands read with a stride."""
+    """As published: 444 instead of 222 columns per matmul, with a strided stationary operand."""
     assert work(product(1000, columns=444, stride=36)) < 0.85 * work(product(2000, columns=222, stride=36))
 
 
@@ -178,7 +180,7 @@ def test_loading_once_beats_loading_for_every_matmul() -> None:
 
 def test_small_dmas_are_bound_by_their_issue_and_dge_makes_it_slower() -> None:
     on, off = (walk(vector_add_stream, (25600,), (25600,), free=2, dge=dge) for dge in (True, False))
-    assert on.bound_by == "gpsimd"  # which makes the descriptors of arguments and outputs
+    assert on.bound_by == "gpsimd"  # it generates the descriptors for arguments and outputs
     assert 4 < work(on) / work(off) < 7
 
 
@@ -193,7 +195,8 @@ def test_trn1_has_no_hardware_dge() -> None:
 
 
 def test_more_partitions_to_a_dma_pay() -> None:
-    """128 rows a tile take little more than a hundredth of the time of one row a tile: triggers bound both."""
+    """Tiles of 128 rows take little more than a hundredth of the time of tiles of one row: both are bound by
+    triggers."""
     one, all_ = (walk(vector_add_tiled, (2560,), (2560,), rows=rows, dge=False) for rows in (1, 128))
     assert 60 < work(one) / work(all_) < 128
 
@@ -204,7 +207,7 @@ def test_two_tiles_overlap_where_one_does_not() -> None:
 
 
 def test_chosen_addresses_are_not_renamed() -> None:
-    """One place a tensor: nothing overlaps. Four places: loads run ahead."""
+    """With one address per tensor, nothing overlaps. With four addresses, loads run ahead."""
     one, four = (
         walk(vector_add_direct_allocation, (1_024_000,), (1_024_000,), free=1000, tiles=tiles) for tiles in (1, 4)
     )

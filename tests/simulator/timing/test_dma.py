@@ -1,4 +1,4 @@
-"""How long DMAs keep their engines busy, on a machine of round numbers."""
+"""The time that DMAs keep their engines busy, on a machine with round numbers."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ M = another_machine(
 
 @dataclass
 class Case:
-    """A transfer, the first engine that it keeps busy, and for how long each."""
+    """A transfer, the first engine that it uses, and the busy time of each."""
 
     transfer: Transfer
     first: int
@@ -35,22 +35,23 @@ class Case:
 
 
 def moved(descriptors: int, partitions: int, size: int = 1000, **more: object) -> Transfer:
-    """A load of so many pieces of `size` bytes by prepared descriptors: 100 ns of bytes each."""
+    """Return a load of the given number of pieces of `size` bytes with prepared descriptors: 100 ns for the bytes of
+    each."""
     fields = {"load": True, "dge": False, **more}
     return Transfer(size * descriptors, descriptors, partitions, **fields)  # type: ignore[arg-type]
 
 
-HARD = 105.0  # nanoseconds of 1000 bytes of a descriptor by hardware
+HARD = 105.0  # nanoseconds for 1000 bytes of a hardware-generated descriptor
 
 
 @pytest.mark.parametrize(
     ("size", "single", "narrow", "time"),
     [
         (1000, True, False, 105),
-        (64, True, False, 100),  # the least that an element takes
+        (64, True, False, 100),  # the minimum for an element
         (63, True, False, 100),
         (63, True, True, 100),
-        (8192, False, False, 819.2 + 5),  # longer than a packet: a descriptor of its own
+        (8192, False, False, 819.2 + 5),  # longer than a packet, with a separate descriptor
         (4096, False, False, 409.6 + 5),
         (2048, False, False, 204.8 + 2.5),  # two share a descriptor
         (32, False, False, 3.2 + 5 / 128),
@@ -72,8 +73,8 @@ def test_an_element_takes_its_bytes_and_its_descriptor(size: float, single: bool
         Case(moved(8, 8, dge=True, row=8), 1, (8 * HARD + 1,)),
         Case(moved(8, 8, dge=True, row=4), 0, (4 * HARD + 1,) * 2),  # half of it on each of two engines
         Case(moved(9, 9, dge=True, row=7), 0, (HARD + 1, 8 * HARD + 1)),
-        Case(moved(36, 9, dge=True, row=7), 0, (4 * HARD + 1, 32 * HARD + 1)),  # four descriptors a partition
-        Case(moved(32, 0, dge=True), 0, (2 * HARD + 1,) * 16),  # from HBM to HBM: all engines share it
+        Case(moved(36, 9, dge=True, row=7), 0, (4 * HARD + 1, 32 * HARD + 1)),  # four descriptors per partition
+        Case(moved(32, 0, dge=True), 0, (2 * HARD + 1,) * 16),  # from HBM to HBM, shared by all engines
     ],
 )
 def test_an_engine_moves_what_its_eight_partitions_have(case: Case) -> None:
@@ -82,7 +83,7 @@ def test_an_engine_moves_what_its_eight_partitions_have(case: Case) -> None:
 
 
 def of_one_engine(transfer: Transfer) -> float:
-    """Nanoseconds of one descriptor of a DMA of one partition."""
+    """Return the nanoseconds of one descriptor of a DMA to one partition."""
     _, (time,) = engine_times(transfer, M)
     return (time - 1) / transfer.descriptors
 
@@ -101,7 +102,7 @@ def test_gpsimds_descriptors_gather_as_prepared_ones_do() -> None:
 
 
 def test_short_elements_scattered_over_hbm_cost_gpsimd_what_they_cost_the_hardware() -> None:
-    """Neighbours in HBM it gathers."""
+    """GpSimd gathers elements that are adjacent in HBM."""
     of_hardware = moved(64, 64, size=4, dge=True, span=500)
     of_gpsimd = of_hardware._replace(software=True)
     assert engine_times(of_gpsimd, M) == engine_times(of_hardware, M)
@@ -115,10 +116,10 @@ def test_a_transpose_runs_at_a_share_of_the_rate() -> None:
 
 
 def test_engines_meet_at_channels_where_elements_are_short() -> None:
-    """Each of the further engines is there once in as many times as there are channels."""
+    """Each additional engine uses the same channel once every `channels` times."""
     _, spread = engine_times(moved(24, 24, size=60, dge=True, span=4), M)
     assert spread == pytest.approx([8 * 100 * (1 + 2 / 8) + 1] * 3)
-    for more in ({"size": 60}, {"size": 64, "dge": True}):  # prepared ones, and longer elements
+    for more in ({"size": 60}, {"size": 64, "dge": True}):  # prepared descriptors, and longer elements
         assert engine_times(moved(24, 24, span=4, **more), M) == engine_times(moved(24, 24, **more), M)
 
 

@@ -1,4 +1,4 @@
-"""How sure a prediction is: by what bounds a kernel, and by what was measured of its target."""
+"""The uncertainty of a prediction, based on a kernel's bottleneck and on the measurements for its target."""
 
 import pytest
 from trninfer import simulator
@@ -47,7 +47,8 @@ def test_a_kind_that_nobody_measured_is_not_validated() -> None:
 
 
 def test_a_kernel_is_as_sure_as_the_weakest_kind_of_time_that_counts() -> None:
-    """One of a sixth of the critical path or more; of a kind that is not measured alone as the rest."""
+    """A kind counts if it takes a sixth of the critical path or more; kinds without separate measurements count as the
+    rest."""
     tensor, rest = ERRORS["trn2"]["tensor"], ERRORS["trn2"][REST]
     assert weakest_error("trn2", "tensor", {"launch": 10, "tensor": 90, "vector": 5}) == tensor
     assert weakest_error("trn2", "tensor", {"launch": 10, "tensor": 70, "vector": 20}) == rest
@@ -70,5 +71,6 @@ def test_a_prediction_says_how_sure_it_is() -> None:
 
     run = timed()
     assert run.latency_error == expected_error("trn2", run.kind) == ERRORS["trn2"][run.kind]
-    assert timed(target="trn3").latency_error == NOT_VALIDATED  # of a kernel that its launch bounds
-    assert timed(constants={"dma_sustained": 100}).latency_error is None  # another machine, which nobody measured
+    assert timed(target="trn3").latency_error == NOT_VALIDATED  # for a kernel bound by its launch
+    # a modified machine, which nobody has measured
+    assert timed(constants={"dma_sustained": 100}).latency_error is None

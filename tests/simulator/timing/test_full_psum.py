@@ -1,4 +1,4 @@
-"""Advice on small tiles that fill PSUM, against attention that packs its transposes as the compiler did."""
+"""Advice on small tiles that fill PSUM, compared with attention that packs its transposes as the compiler did."""
 
 import json
 
@@ -17,7 +17,7 @@ def run_attention(keys, is_packed):
 
 
 def test_the_gain_is_that_of_a_kernel_that_packs_its_transposes():
-    """Each square of 128 x 128 weights takes a bank; four of them share one in the packed kernel."""
+    """Each square of 128 x 128 weights takes a bank; in the packed kernel, four of them share one."""
     apart, packed = run_attention(1024, False), run_attention(1024, True)
     found = apart.full_psum
     assert found.gain_us == pytest.approx(apart.latency_us - packed.latency_us, rel=0.1)

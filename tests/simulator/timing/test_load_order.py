@@ -1,4 +1,4 @@
-"""What is assumed of loads: in which order they come, and that a tile in SBUF has one buffer."""
+"""Assumptions about loads: their order, and that each tile in SBUF has one buffer."""
 
 import nki
 import nki.isa as nisa
@@ -12,7 +12,7 @@ TABLE = TensorSpec((TILES * 128, 2048), "bfloat16")
 
 @nki.jit
 def sums(table, first_used_last):
-    """Load all tiles of a table, then add them up: in the order of the loads, or the other way round."""
+    """Load all tiles of a table, then sum them, in the order of the loads or in reverse."""
     tiles = []
     for t in range(TILES):
         tile = nl.ndarray((128, table.shape[1]), dtype=table.dtype, buffer=nl.sbuf)
@@ -29,7 +29,7 @@ def sums(table, first_used_last):
 
 
 def issued(table=TABLE, **more):
-    """The loads in the order of their triggers."""
+    """Return the loads in the order of their triggers."""
     run = simulator.run(sums, table, functional=False, **more)
     loads = [event for event in run.timeline if event.name]
     return [event.name for event in sorted(loads, key=lambda event: event.issued_ns)], run.latency_us
@@ -45,7 +45,7 @@ def test_loads_come_in_the_order_in_which_they_are_used() -> None:
 
 
 def test_loads_by_gpsimds_descriptors_come_in_the_order_of_use_too() -> None:
-    """GpSimd does all in turn, loads by their use."""
+    """GpSimd executes everything in order, including loads in the order of their use."""
     narrow = TensorSpec((TILES * 128, 256), "bfloat16")
     assert {event.engine for event in simulator.run(sums, narrow, False, functional=False).timeline} >= {"gpsimd"}
     names, _ = issued(narrow, first_used_last=True)
@@ -54,7 +54,7 @@ def test_loads_by_gpsimds_descriptors_come_in_the_order_of_use_too() -> None:
 
 @nki.jit
 def row_first(table, row):
-    """Use a row, whose descriptors are prepared, before the tiles of a table, whose are generated."""
+    """Use a row with prepared descriptors before the tiles of a table with generated ones."""
     first = nl.ndarray((1, 512), dtype=row.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=first, src=row, name="row")
     doubled = nl.ndarray((1, 512), dtype=row.dtype, buffer=nl.sbuf)
@@ -72,7 +72,7 @@ def row_first(table, row):
 
 
 def test_loads_come_by_their_use_whoever_makes_their_descriptors() -> None:
-    """Else the weights of all layers would come before a network's input."""
+    """Otherwise the weights of all layers would be loaded before a network's input."""
     run = simulator.run(row_first, TABLE, TensorSpec((1, 512), "float32"), functional=False)
     assert {instruction.dma.dge for instruction in run.program if instruction.dma and instruction.dma.load} == {
         True,
@@ -84,7 +84,7 @@ def test_loads_come_by_their_use_whoever_makes_their_descriptors() -> None:
 
 @nki.jit
 def streamed(table, buffers):
-    """Add up the tiles of a table, loaded into so many buffers in turn."""
+    """Sum the tiles of a table, loaded into the given number of buffers in turn."""
     tiles = [nl.ndarray((128, 2048), dtype=table.dtype, buffer=nl.sbuf) for _ in range(buffers)]
     total = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(total, value=0.0)
@@ -107,7 +107,7 @@ def test_a_load_waits_for_the_readers_of_its_tile() -> None:
 
 @nki.jit
 def chained(table, count):
-    """Store what `count` copies one after the other made of a tile; then load another tile, which needs none of it."""
+    """Store the result of `count` consecutive copies of a tile, then load another, independent tile."""
     out = nl.ndarray((2, 128, 128), dtype=table.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 128), dtype=table.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=table[0:128, 0:128])
@@ -121,7 +121,7 @@ def chained(table, count):
 
 
 def test_descriptors_that_gpsimd_makes_wait_for_no_store_before_them() -> None:
-    """As 64 loads and stores of k07, at 0.6 us each, show."""
+    """As shown by 64 loads and stores of k07, at 0.6 us each."""
     for dtype in ("bfloat16", "float32"):
         run = simulator.run(chained, TensorSpec((256, 128), dtype), count=40, functional=False)
         assert next(event.issued_ns for event in run.timeline if event.name == "load") < 2000
@@ -150,6 +150,6 @@ def test_who_makes_descriptors_that_a_kernel_leaves_open() -> None:
         moved = [i.dma for i in run.program]
         return ["software" if t.software else "hardware" if t.dge else "prepared" for t in moved]
 
-    whole = ["software", "hardware", "software", "hardware"]  # load, save, store, load what was saved
+    whole = ["software", "hardware", "software", "hardware"]  # load, save, store, load the saved values
     assert makers("bfloat16") == makers("float32") == [*whole, "software", "software", "prepared"]
     assert set(makers("bfloat16", dge=False)) == set(makers("bfloat16", target="trn1")) == {"prepared"}

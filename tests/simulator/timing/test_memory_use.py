@@ -1,4 +1,4 @@
-"""Memory over the time of a schedule: tiles from first write to last access, and who holds the peak."""
+"""Memory use over a schedule: tiles from first write to last access, and the tiles that determine the peak."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Step = tuple[tuple[float, float], Allocation | None, Allocation | None]
 
 
 def use_of(*steps: Step, region: str = "sbuf", renames: bool = False, ordered: bool = False) -> MemoryUse:
-    """The use by instructions that run from one time to another and write and read a tensor each, as a whole."""
+    """Return the memory use of instructions with given start and end times, each of which writes and reads a whole
+    tensor."""
     program = Listing()
     for _, written, read in steps:
         program.add("vector", (part(written),) if written else (), (part(read),) if read else (), ordered=ordered)

@@ -1,4 +1,4 @@
-"""Two cores' schedules: where they meet, and what they share of HBM."""
+"""Schedules of two cores: synchronisation, and shared HBM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRN2, M = TARGETS["trn2"], machine("trn2")
 
 
 def chain(*takes: float) -> Listing:
-    """Instructions of the Vector Engine, each of which reads what the one before it wrote."""
+    """Return instructions of the Vector Engine, each of which reads the result of the previous one."""
     program, before = Listing(), None
     for time in takes:
         tile = part(tensor())
@@ -42,7 +42,7 @@ def test_both_start_what_they_meet_at_when_the_later_one_can() -> None:
 
 
 def test_who_waits_at_one_meeting_is_late_for_the_next() -> None:
-    """Core 1 is late for the first meeting, core 0 takes longer up to the second, core 1 up to the third."""
+    """Core 1 is late for the first meeting; core 0 takes longer until the second, core 1 until the third."""
     programs = chain(10, 500, 10, 10), chain(300, 10, 10, 700, 10)
     first, second = pair_schedule(programs, [(1, 1), (2, 2), (3, 4)], TRN2, M)
     assert first.start[1] == second.start[1] >= 300
@@ -54,7 +54,7 @@ def test_who_waits_at_one_meeting_is_late_for_the_next() -> None:
 
 @pytest.mark.parametrize("meetings", [1, 7, 100])
 def test_many_meetings_are_all_settled(meetings: int) -> None:
-    """The cores take turns in being late, and each meeting moves all that come after it."""
+    """The cores are late alternately, and each meeting delays all later ones."""
     takes = [[300.0 if (n + core) % 2 else 20.0 for n in range(meetings + 1)] for core in (0, 1)]
     pairs = [(n, n) for n in range(1, meetings + 1)]
     first, second = pair_schedule((chain(*takes[0]), chain(*takes[1])), pairs, TRN2, M)
@@ -68,7 +68,7 @@ def test_cores_that_are_less_than_a_nanosecond_apart_meet_too() -> None:
 
 
 def loads(count: int) -> Listing:
-    """Loads of 1 MiB into tiles of their own."""
+    """Return loads of 1 MiB into separate tiles."""
     program = Listing()
     for _ in range(count):
         program.add("dma", (part(tensor(row_bytes=8192)),), dma=Transfer(8192 * 128, 128, 128, load=True, dge=False))

@@ -1,4 +1,4 @@
-"""Ports of SBUF and PSUM: which engines take turns, on which generation, at which banks."""
+"""Ports of SBUF and PSUM: which engines share them, on which generation, at which banks."""
 
 import pytest
 from made_by_hand import part, tensor
@@ -12,19 +12,19 @@ IN_SBUF, IN_PSUM = (part(tensor(region)) for region in (SBUF, PSUM))
 
 
 def copy(index: int, unit: engine, into: Access, source: Access) -> Instruction:
-    """An instruction of an engine that reads one tile and writes another."""
+    """Return an instruction that reads one tile and writes another."""
     return Instruction(index, "copy", unit, (into,), (source,), Cost(1, 1), None, 0, 0, ("k.py", 1), None, False)
 
 
 def in_bank(bank: int) -> Version:
-    """The buffer of a tile within one bank of PSUM."""
+    """Return the buffer of a tile in one bank of PSUM."""
     version = Version(512, True)
     version.bank = bank
     return version
 
 
 def starts(ports: Ports, *taken: tuple[engine, Access, Access, Version | None]) -> list[float]:
-    """When instructions of 100 ns start that could all start at 10."""
+    """Return the start times of instructions of 100 ns that could all start at 10."""
     found = []
     for index, (unit, into, source, version) in enumerate(taken):
         instruction = copy(index, unit, into, source)
@@ -49,7 +49,7 @@ def test_which_engines_of_trn1_take_turns(first: engine, second: engine, place: 
 
 
 def test_an_instruction_between_memories_holds_the_ports_of_both() -> None:
-    """What reads PSUM or writes it, and is at SBUF too."""
+    """It reads or writes PSUM, and also accesses SBUF."""
     for into, source in ((IN_SBUF, IN_PSUM), (IN_PSUM, IN_SBUF)):
         ports = Ports(2, False)
         found = starts(
@@ -84,12 +84,12 @@ def test_later_generations_take_turns_at_one_bank_of_psum(generation: int, bank:
 def test_later_generations_have_a_port_of_sbuf_for_each_engine() -> None:
     taken = [(unit, IN_SBUF, IN_SBUF, None) for unit in (engine.vector, engine.scalar, engine.gpsimd)]
     assert starts(Ports(3, False), *taken) == [10, 10, 10]
-    of_gpsimd = (engine.gpsimd, IN_SBUF, IN_PSUM, in_bank(0))  # which has its own port of PSUM
+    of_gpsimd = (engine.gpsimd, IN_SBUF, IN_PSUM, in_bank(0))  # it has a separate PSUM port
     assert starts(Ports(3, False), (engine.vector, IN_SBUF, IN_PSUM, in_bank(0)), of_gpsimd) == [10, 10]
 
 
 def test_a_tile_without_a_bank_of_its_own_is_at_none() -> None:
-    forced = in_bank(8)  # where there was no room
+    forced = in_bank(8)  # without free space
     assert starts(Ports(3, False), *[(engine.vector, IN_SBUF, IN_PSUM, forced)] * 2) == [10, 10]
 
 
@@ -108,7 +108,7 @@ def test_tiles_at_chosen_addresses_are_at_the_banks_of_their_bytes(
 
 
 def test_a_tile_larger_than_a_bank_is_at_the_banks_that_it_was_given() -> None:
-    """Its second bank is 5: who reads its last bytes waits for who is at bank 5, not at bank 1 or 2."""
+    """Its second bank is 5: readers of its last bytes wait for accesses to bank 5, not to banks 1 or 2."""
     large = tensor(PSUM, 2 * PSUM_BANK_BYTES)
     version = Version(large.row_bytes, True)
     version.whole = [2, 5]

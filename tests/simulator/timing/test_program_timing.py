@@ -1,4 +1,4 @@
-"""The timing of programs made by hand, on one core and on two: timeline, shares of engines, FLOPs of the PE array."""
+"""The timing of hand-written programs on one core and on two: timeline, engine utilisation, FLOPs of the PE array."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def timing(program: Listing) -> ProgramTiming:
 
 
 def chain(*takes: float, unit: str = "vector", flops: int = 0) -> Listing:
-    """Instructions of an engine, each of which reads what the one before it wrote."""
+    """Return instructions of an engine, each of which reads the result of the previous one."""
     program, before = Listing(), None
     for time in takes:
         tile = part(tensor())
@@ -34,7 +34,7 @@ def chain(*takes: float, unit: str = "vector", flops: int = 0) -> Listing:
 
 
 def moves(loads: int, stores: int = 0, **more: bool) -> Listing:
-    """DMAs of 1 MiB that depend on nothing; stores go to tensors that nobody reads."""
+    """Return independent DMAs of 1 MiB; stores go to tensors that nobody reads."""
     program = Listing()
     for load in [True] * loads + [False] * stores:
         place = tensor(row_bytes=8192) if load else tensor(MemoryRegion.shared_hbm, 8192)
@@ -72,7 +72,7 @@ def test_dmas_that_overlap_are_on_queues_of_their_own() -> None:
     for one, other in combinations(found, 2):
         assert one.engine != other.engine or one.end_ns <= other.start_ns
     most = max(sum(e.start_ns <= at.start_ns < e.end_ns and e.load for e in found) for at in found)
-    assert len({name for name in queues if "load" in name}) == most > 1  # no more queues than are needed
+    assert len({name for name in queues if "load" in name}) == most > 1  # no more queues than needed
     assert [e.load for e in sorted(found, key=lambda e: e.position)] == [True] * 6 + [False] * 3
     assert all(e.bytes == 1 << 20 and e.issued_ns < e.start_ns for e in found)
 
@@ -117,7 +117,7 @@ def test_a_faster_engine_takes_less_of_its_own_instructions_alone() -> None:
     assert found.makespan == 4000 + M.hop_vector_ns
     assert found.faster_makespan("vector", 2.0) == 2000 + M.hop_vector_ns
     assert found.faster_makespan("scalar", 2.0) == found.makespan
-    assert found.makespan == timing(chain(1000, 3000)).makespan  # as it was
+    assert found.makespan == timing(chain(1000, 3000)).makespan  # unchanged
 
 
 def test_another_machine_is_one_whose_constants_are_overridden() -> None:
@@ -125,7 +125,7 @@ def test_another_machine_is_one_whose_constants_are_overridden() -> None:
     with changed("trn2", {"trigger_ns": 1000.0}):
         assert timing(chain(1)).changed and not ProgramTiming(chain(1), TARGETS["trn3"], NOTHING).changed
         slower = timing(moves(loads=4))
-    assert slower.engines["dma_issue"].busy_ns == 4000  # by the constants when it was made
+    assert slower.engines["dma_issue"].busy_ns == 4000  # determined by the constants at construction
 
 
 @pytest.mark.parametrize(("target", "teraflops"), [("trn1", 91.75), ("trn2", 78.64), ("trn3", 78.64)])

@@ -1,4 +1,4 @@
-"""What holds of every timeline, over random small programs."""
+"""Invariants of every timeline, checked on random small programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trninfer.simulator.timing.scheduled import Schedule
 
 
 def contains(outer: Access, inner: Access) -> bool:
-    """For rectangles without gaps."""
+    """Return True if a rectangle without gaps contains another."""
     same_pitch = outer.pitch == inner.pitch and not outer.step
     return (
         same_pitch
@@ -30,7 +30,7 @@ def contains(outer: Access, inner: Access) -> bool:
 
 
 def writers(instructions: list[Instruction], index: int, access: Access) -> list[int]:
-    """The instructions before `index` whose results it reads there, latest first."""
+    """Return the instructions before `index` whose results it reads, latest first."""
     found = []
     for earlier in range(index - 1, -1, -1):
         for written in instructions[earlier].writes:
@@ -79,7 +79,7 @@ def test_nothing_is_overwritten_in_hbm_before_it_is_read(steps: Any, widths: Any
 
 
 def held_tiles(program: list[Instruction], times: Schedule) -> list[tuple[float, float, int]]:
-    """(from, to, bytes of a partition) of each tile in SBUF."""
+    """Return (from, to, bytes per partition) of each tile in SBUF."""
     found: dict[Any, tuple[float, float, int]] = {}
     for index, instruction in enumerate(program):
         for access in (*instruction.reads, *instruction.writes):

@@ -1,4 +1,4 @@
-"""Advice on tiles that are reused: the gain is that of the kernel rewritten with a new tile for each use."""
+"""Advice on tiles that are reused: the gain is that of a kernel rewritten with a new tile for each use."""
 
 import nki
 import nki.isa as nisa
@@ -20,7 +20,7 @@ def run(kernel, *arguments, target="trn2", **options):
 
 
 def advised(kernel, rewritten, *arguments, **options):
-    """The advice for a kernel, whose gain is that of the rewritten one, which needs none."""
+    """Return the advice for a kernel, checking that its gain is that of the rewritten kernel, which gets no advice."""
     now, then = run(kernel, *arguments, **options), run(rewritten, *arguments, **options)
     assert now.reuse is not None and then.reuse is None
     assert now.latency_us - now.reuse.gain_us == pytest.approx(then.latency_us, abs=1e-5)
@@ -98,7 +98,7 @@ def test_a_tile_in_psum():
 
 
 def in_pieces(is_reused):
-    """A tile that is filled by two loads, neither of which covers it."""
+    """Fill a tile by two loads, neither of which covers it."""
 
     def kernel(a):
         out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
@@ -118,7 +118,7 @@ def test_a_tile_filled_in_pieces():
 
 
 def running_sum(a):
-    """A tile that carries a value from step to step, and one whose border is written once."""
+    """Carry a value from step to step in one tile, and write the border of another once."""
     out = nl.ndarray((128, 514), dtype=a.dtype, buffer=nl.shared_hbm)
     total, padded = made((128, 514)), made((128, 514))
     nisa.memset(dst=total, value=0.0)
@@ -131,7 +131,7 @@ def running_sum(a):
 
 
 def selected(a):
-    """A tile of which a predicated copy keeps a part."""
+    """Keep a part of a tile by a predicated copy."""
     out = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.shared_hbm)
     kept = made((128, 512))
     nisa.memset(dst=kept, value=0.0)

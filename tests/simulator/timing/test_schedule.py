@@ -1,4 +1,4 @@
-"""What the schedule assumes of DMAs' descriptors, of engines left open, and of the compiler's order."""
+"""Assumptions of the schedule about DMA descriptors, unspecified engines, and the compiler's order."""
 
 import csv
 from itertools import pairwise
@@ -23,7 +23,7 @@ INDEX = TensorSpec((1, 8), "int32")
 
 
 def test_what_waits_for_nothing_starts_at_once():
-    """Instructions of four engines that need no buffer; on each engine one after the other."""
+    """Instructions of four engines that need no buffer; each engine runs them in order."""
     program, out = Listing(), tensor(MemoryRegion.shared_hbm)
     for unit in ("tensor", "vector", "scalar", "gpsimd", "vector"):
         program.add(unit, reads=(part(tensor(placed=True)),))
@@ -35,7 +35,7 @@ def test_what_waits_for_nothing_starts_at_once():
 
 @nki.jit
 def picks(table, index, mode="unknown"):
-    """Eight tiles whose place is known only at run time, or not."""
+    """Copy eight tiles whose address is known only at run time, or not."""
     out = nl.ndarray((128, 512), dtype=table.dtype, buffer=nl.shared_hbm)
     chosen = nl.ndarray((1, 8), dtype=index.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=chosen, src=index)
@@ -72,7 +72,7 @@ def test_dynamic_addresses_take_gpsimd_with_dge_off_too():
 
 @nki.jit
 def copies(a, count, unit=None):
-    """`count` copies of a tile that do not depend on each other."""
+    """Make `count` independent copies of a tile."""
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
@@ -99,12 +99,12 @@ def test_copies_left_open_are_shared_out_and_named_engines_kept():
     for unit in ("vector", "scalar"):
         named, engines = engines_of("trn2", unit=unit)
         assert engines == {unit} and named.latency_us > shared.latency_us
-    assert engines_of("trn1")[1] == {"vector"}  # its Scalar Engine has no copy
+    assert engines_of("trn1")[1] == {"vector"}  # its Scalar Engine has no copy instruction
 
 
 @nki.jit
 def late_and_early(a, count):
-    """A copy that waits for a long chain, then `count` that could run at once, on the same engine."""
+    """A copy that waits for a long chain, then `count` copies on the same engine that could run at once."""
     out = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
@@ -136,7 +136,7 @@ def late_broadcast(a, column, count):
 
 
 def test_elements_of_one_channel_take_their_time_once_the_engines_are_free():
-    """It counts from the first read, as profiles do, not from when the first read could have been."""
+    """It is measured from the first read, as in profiles, rather than from when the first read could have started."""
     column, loads = TensorSpec((128,), "bfloat16"), TensorSpec((16, 128, 512), "float32")
     moving = []
     for count in (0, 16):
@@ -177,7 +177,8 @@ def test_small_elements_cost_by_the_piece_where_hardware_makes_the_descriptors()
 
 @nki.jit
 def narrow_loads(a, step):
-    """A tile of two elements per partition, `step` elements apart in HBM; neighbours lie in neighbouring partitions."""
+    """Load a tile of two elements per partition, which are `step` elements apart in HBM; adjacent elements belong to
+    adjacent partitions."""
     out = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 2), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a.ap(pattern=[[1, 128], [step, 2]], offset=0), dge_mode=nisa.dge_mode.hwdge)
@@ -186,7 +187,7 @@ def narrow_loads(a, step):
 
 
 def test_short_elements_of_one_channel_of_hbm_are_read_one_after_the_other():
-    """256 reads of 4 B that lie in one channel, in two, in all 32."""
+    """256 reads of 4 B in one channel, in two, or in all 32."""
     ends = []
     for step in (128, 300, 100_000):
         run = simulator.run(narrow_loads, TensorSpec((200_000,), "float32"), step=step, functional=False)
@@ -198,9 +199,10 @@ def test_short_elements_of_one_channel_of_hbm_are_read_one_after_the_other():
 
 @nki.jit
 def transposes(a, count, together, tile_of=None):
-    """`count` tiles of a quarter of a bank in PSUM; `together` are written before the first of those is copied out.
+    """Transpose `count` tiles of a quarter of a bank each; `together` are written before the first of them is copied
+    out.
 
-    tile_of: how many tiles there are that take turns, instead of a new one each time."""
+    tile_of: the number of tiles used in turn, instead of a new one each time."""
     out = nl.ndarray((128, 128 * count), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
     rows = nl.ndarray((128, 128 * count), dtype=a.dtype, buffer=nl.sbuf)
@@ -222,7 +224,7 @@ def transposes(a, count, together, tile_of=None):
 
 
 def most_at_once(run):
-    """How many tiles were written and not yet read at a time."""
+    """Return the maximum number of tiles that are written and not yet read."""
     written = [e.start_ns for e in run.timeline if e.op == "nc_transpose"]
     read = [e.done_ns for e in run.timeline if e.op == "tensor_copy"]
     return max(number - sum(done <= start for done in read) for number, start in enumerate(written, 1))
@@ -240,7 +242,7 @@ def test_a_tile_in_psum_takes_a_bank_however_small():
 def test_a_tile_in_psum_has_one_address_however_often_it_is_written(tiles):
     free = {"constants": {"lookahead": 1000}, "functional": False}
     run = simulator.run(transposes, SQUARE, count=60, together=1, tile_of=tiles, **free)
-    assert tiles <= most_at_once(run) <= tiles + 1  # one is written while the copy that has read it ends
+    assert tiles <= most_at_once(run) <= tiles + 1  # one is written while the copy that reads it ends
     assert run.latency_us >= simulator.run(transposes, SQUARE, count=60, together=1, **free).latency_us
 
 
@@ -270,7 +272,7 @@ def test_tiles_in_psum_share_banks_where_the_kernel_holds_more_of_them():
 
 @nki.jit
 def halves(a, banks):
-    """Two matmuls, into one bank or two; then the Vector and the Scalar Engine copy one each, 20 times."""
+    """Two matmuls into one bank or two; then the Vector and the Scalar Engine copy one each, 20 times."""
     out = nl.ndarray((128, 256), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
@@ -303,7 +305,7 @@ def test_two_engines_at_one_bank_of_psum_take_turns():
 
 @nki.jit
 def small_loads(a, engines):
-    """64 small loads by hardware descriptors, triggered by the engines in turns."""
+    """64 small loads with hardware-generated descriptors, triggered by the engines in turn."""
     out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.sbuf)
     for i in range(64):
@@ -327,7 +329,7 @@ def test_the_scalar_engines_descriptor_generator_works_beside_the_other():
 
 @nki.jit
 def handed_over(a):
-    """A tile from the Scalar Engine to each of the others and back; the last reader's tile is then overwritten."""
+    """Pass a tile from the Scalar Engine to each of the others and back; the last reader's tile is then overwritten."""
     out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
     tiles = [nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf) for _ in range(5)]
     nisa.dma_copy(dst=tiles[0], src=a)
@@ -345,8 +347,8 @@ def handed_over(a):
 
 
 def test_a_hand_over_takes_what_profiles_show():
-    """From the end of an instruction to the start of another engine's that waits for it: between the fastest and the
-    slowest producer's tenth percentile of hops.csv."""
+    """From the end of an instruction to the start of a dependent one on another engine: between the 10th percentiles of
+    the fastest and the slowest producer in hops.csv."""
     run = simulator.run(handed_over, TensorSpec((128, 128), "float32"), functional=False)
     events = [e for e in run.timeline if e.op in ("activation", "tensor_scalar", "nc_matmul", "tensor_tensor")]
     with (DATA / "measured" / "hops.csv").open(newline="", encoding="utf-8") as file:
@@ -359,7 +361,7 @@ def test_a_hand_over_takes_what_profiles_show():
 
 
 def test_who_overwrites_waits_until_the_reader_has_told():
-    """A write after a read is handed over from the end of the reading instruction, like any other result."""
+    """A write after a read waits for the end of the reading instruction, as for any other result."""
     run = simulator.run(handed_over, TensorSpec((128, 128), "float32"), functional=False)
     reader = [e for e in run.timeline if e.op == "activation"][-1]
     writer = next(e for e in run.timeline if e.op == "memset")

@@ -1,4 +1,5 @@
-"""When DMAs made by hand are triggered, move and land: by who makes their descriptors and by what bounds them."""
+"""When hand-written DMAs are triggered, start and end, depending on the source of their descriptors and their
+bottleneck."""
 
 import pytest
 from made_by_hand import Listing, part, tensor
@@ -13,13 +14,14 @@ TRN2, M = simulator.TARGETS["trn2"], machine("trn2")
 
 
 def moved(transfer):
-    """The schedule of one DMA by itself."""
+    """Return the schedule of a single DMA."""
     program, place = Listing(), tensor(row_bytes=4096) if transfer.load else tensor(MemoryRegion.shared_hbm, 4096)
     program.add("dma", (part(place),), dma=transfer)
     return schedule(program, TRN2)
 
 
-ISSUES = {  # who makes descriptors: until a trigger is over, and from there to the first byte of a load and of a store
+# source of descriptors: time until the end of a trigger, and from there to the first byte of a load and of a store
+ISSUES = {
     "prepared": (
         M.trigger_ns,
         M.load_first_byte_static_ns - M.trigger_ns,
@@ -37,7 +39,7 @@ ISSUES = {  # who makes descriptors: until a trigger is over, and from there to 
 @pytest.mark.parametrize("load", [True, False])
 @pytest.mark.parametrize("maker", ISSUES)
 def test_a_dma_is_triggered_moves_and_lands(maker, load):
-    """4 KiB of one partition: as long as its engine takes."""
+    """4 KiB to one partition: the time of one engine."""
     transfer = Transfer(4096, 1, 1, load=load, dge=maker != "prepared", software=maker == "software")
     times, (_, (engine,)) = moved(transfer), engine_times(transfer, M)
     issue, *latencies = ISSUES[maker]
@@ -50,7 +52,7 @@ def test_a_dma_is_triggered_moves_and_lands(maker, load):
 
 
 def test_the_engines_together_move_no_more_than_is_documented():
-    """16 MiB over all partitions, whose engines could be faster; two of them come one after the other."""
+    """16 MiB over all partitions, whose engines could be faster; two such DMAs run one after the other."""
     large = Transfer(1 << 24, 128 * 32, 128, load=True, dge=False)
     first_byte = M.load_first_byte_static_ns
     assert moved(large).done == pytest.approx([first_byte + (1 << 24) / M.dma_sustained + M.load_landing_ns])

@@ -1,4 +1,4 @@
-"""When the data of a DMA could have begun to move, and when they did, on each engine and on all together."""
+"""When the data of a DMA could have started to move, and when it did, on each engine and on all together."""
 
 import pytest
 from trninfer.simulator.timing import dependencies, scheduled
@@ -28,12 +28,12 @@ def test_the_engines_together_begin_with_the_first_byte() -> None:
 
 
 def test_causes_have_numbers_of_their_own() -> None:
-    """An instruction and what it waited for are packed into one number, an engine and what bounds a DMA share one."""
+    """An instruction and its dependency are packed into one number, as are an engine and the bottleneck of a DMA."""
     names = ("ENGINE", "BUFFER", "PORT", "TABLE", "OTHER_CORE")
     kinds = [getattr(dependencies, name) for name in ("RAW", "WAR", "WAW", "ORDER")]
     kinds += [getattr(scheduled, name) for name in names]
     assert len(set(kinds)) == len(kinds) and all(0 <= kind < KINDS for kind in kinds)
-    assert NOTHING < 0  # the number of no instruction
+    assert NOTHING < 0  # not the number of an instruction
     assert KINDS & (KINDS - 1) == 0  # a power of two, so that the kind is in the lowest bits
     assert divmod(NOTHING * KINDS + OTHER_CORE, KINDS) == (NOTHING, OTHER_CORE)
     assert len({*range(ENGINES), PIPE, DESCRIPTORS}) == ENGINES + 2

@@ -76,7 +76,7 @@ def test_events_of_a_track_do_not_overlap() -> None:
 
 
 def test_rounding_makes_no_overlap() -> None:
-    """Events that begin where the one before ended, at moments that round to either side."""
+    """Events that begin when the previous one ends, at times that may round either way."""
     times = [0.0, 0.04, 0.16, 0.23, 0.35, 0.4, 100.05, 100.15, 100.26]
     events = [event(start, end) for start, end in pairwise(times)]
     told = chrome_trace([("k", 0.00005, events, (), ())])["traceEvents"]
@@ -87,7 +87,7 @@ def test_rounding_makes_no_overlap() -> None:
 
 
 def event(start: float, end: float) -> SimpleNamespace:
-    """As much of an event as a trace tells."""
+    """Return the fields of an event that a trace contains."""
     return SimpleNamespace(
         engine="vector",
         op="x",
@@ -137,7 +137,7 @@ def test_figures_of_a_run() -> None:
     for name, use in run.engines.items():
         assert 0 <= use.share <= 1, name
     made = sum(e.op == "descriptors" for e in run.timeline)
-    assert made == len(run.timeline) - len(run.program) == 0  # the kernel asks for hardware
+    assert made == len(run.timeline) - len(run.program) == 0  # the kernel requests hardware-generated descriptors
 
 
 def test_shape_only_runs_are_remembered_by_what_they_depend_on() -> None:

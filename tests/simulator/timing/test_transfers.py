@@ -1,4 +1,4 @@
-"""What DMAs move: bytes and descriptors by what is contiguous on both sides, and who makes the descriptors."""
+"""Data moved by DMAs: bytes and descriptors, determined by contiguity on both sides, and the source of descriptors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def moved(dst: Any, src: Any, target: Any = TRN2, **more: Any) -> Transfer:
 
 
 def test_a_descriptor_is_a_run_that_is_contiguous_on_both_sides() -> None:
-    """Rows of 16 float32: of a whole tensor, of a part of its columns, of every other column."""
+    """Rows of 16 float32 numbers: of a whole tensor, of a part of its columns, of every other column."""
     whole = moved(new((8, 16)), hbm((8, 16)))
     assert (whole.bytes, whole.descriptors, whole.partitions, whole.row, whole.load) == (512, 8, 8, 0, True)
     part = moved(new((8, 4)), hbm((8, 16))[:, 3:7])
@@ -78,18 +78,18 @@ def test_rows_a_multiple_of_4_kib_apart_meet_in_few_channels_of_trn1(target: Any
     assert moved(new((8, 16)), hbm((8, 1024))[:, 0:16], target).pitched is pitched
     assert moved(new((8, 16)), hbm((8, 2048))[:, 0:16], target).pitched is pitched
     assert moved(hbm((8, 1024))[:, 0:16], new((8, 16)), target).pitched is pitched
-    assert not moved(new((8, 1024)), hbm((8, 1024)), target).pitched  # nothing is left out between them
+    assert not moved(new((8, 1024)), hbm((8, 1024)), target).pitched  # nothing is skipped between them
     assert not moved(new((8, 16)), hbm((8, 1025))[:, 0:16], target).pitched
     assert not moved(new((1, 16)), hbm((1, 1024))[:, 0:16], target).pitched
     assert not moved(new((8, 8)), hbm((8, 1024))[:, 0:16:2], target).pitched
 
 
 def test_narrow_pieces_that_are_neighbours_in_hbm_are_marked() -> None:
-    """A column of a tile into consecutive floats of HBM; 64 B are not narrow, and loads are not."""
+    """A column of a tile stored to consecutive floats of HBM; 64 B are not narrow, and loads are not marked."""
     assert moved(hbm((128, 1)), new((128, 1))).narrow
     assert moved(hbm((128, 15)), new((128, 15))).narrow
     assert not moved(hbm((128, 16)), new((128, 16))).narrow
-    assert not moved(hbm((128, 4))[:, 0:1], new((128, 1))).narrow  # written apart in HBM too
+    assert not moved(hbm((128, 4))[:, 0:1], new((128, 1))).narrow  # also separate in HBM
     assert not moved(new((128, 1)), hbm((128, 1))).narrow
 
 
@@ -98,7 +98,7 @@ def test_a_load_of_short_elements_knows_how_far_apart_they_lie() -> None:
     assert moved(new((128, 1)), hbm((128, 10))[:, 3:4]).span == 127 * 40 + 4
     assert moved(new((128, 1), nl.bfloat16), hbm((128, 10), nl.bfloat16)[:, 3:4]).span == 127 * 20 + 2
     assert moved(new((128, 15)), hbm((128, 15))).span == 128 * 60
-    assert moved(new((128, 64)), hbm((128, 64))).span == 0  # 256 B take longer than an element takes at least
+    assert moved(new((128, 64)), hbm((128, 64))).span == 0  # 256 B take longer than the minimum for an element
     assert moved(hbm((128, 1)), new((128, 1))).span == 0
     assert moved(new((128, 1)), new((128, 1))).span == 0
 
@@ -109,25 +109,25 @@ def test_who_makes_the_descriptors_is_kept() -> None:
 
 
 def left(dst: Any, src: Any, target: Any = TRN2) -> str:
-    """Who makes the descriptors of a copy that a kernel leaves open."""
+    """Return the source of the descriptors of a copy, if the kernel does not specify it."""
     transfer = left_to_compiler(target, copying(target, dst, src, Generation(dge=True)), dst, src)
     return "software" if transfer.software else "hardware" if transfer.dge else "prepared"
 
 
 def test_a_compiler_prepares_descriptors_of_one_partition_and_of_little_that_is_saved() -> None:
-    """Saved: by one engine at most, which has eight partitions."""
+    """Small stores use at most one engine, which has eight partitions."""
     private = nl.ndarray((64, 8), nl.float32, nl.private_hbm)
     assert left(new((1, 64)), hbm((1, 64))) == left(hbm((1, 64)), new((1, 64))) == "prepared"
     assert left(private[0:8], new((8, 8))) == "prepared"
     assert left(private[0:9], new((9, 8))) == left(new((8, 8)), private[0:8]) == "hardware"
-    assert left(hbm((1, 64)), hbm((1, 64))) == "hardware"  # nothing of it on chip
-    assert left(new((1, 64)), new((2, 64))[1:2]) == "hardware"  # nothing of it in HBM
+    assert left(hbm((1, 64)), hbm((1, 64))) == "hardware"  # not on the chip
+    assert left(new((1, 64)), new((2, 64))[1:2]) == "hardware"  # not in HBM
 
 
 @pytest.mark.parametrize("dtype", [nl.bfloat16, nl.float32, nl.int8])
 @pytest.mark.parametrize("columns", [1, 128, 255, 256, 257, 4096])
 def test_gpsimd_makes_those_of_arguments_and_outputs(columns: int, dtype: Any) -> None:
-    """Whatever their dtype and size; the hardware those of what is kept in HBM for a later phase."""
+    """Regardless of dtype and size; the hardware generates those of values kept in HBM for a later phase."""
     tile, outside = new((128, columns), dtype), hbm((128, columns), dtype)
     assert left(tile, outside) == left(outside, tile) == "software"
     private = nl.ndarray((128, columns), dtype, nl.private_hbm)
@@ -136,7 +136,7 @@ def test_gpsimd_makes_those_of_arguments_and_outputs(columns: int, dtype: Any) -
 
 @nki.jit
 def in_phases(a: Any, returns: bool) -> Any:
-    """Twice `a`, which goes through a tensor in shared HBM; that is returned too, or not."""
+    """Compute 2 * a through a tensor in shared HBM, which is also returned, or not."""
     kept, out = (nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm) for _ in range(2))
     tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
@@ -167,7 +167,7 @@ def test_where_the_choice_is_not_known_columns_alone_are_gpsimds() -> None:
 
 @pytest.mark.parametrize(("target", "passes"), [(TRN1, 2), (TRN2, 2), (TRN3, 1)])
 def test_a_dma_that_adds_moves_all_its_sources(target: Any, passes: int) -> None:
-    """Before NeuronCore-v4 in two passes; it is otherwise like the copy of the most descriptors."""
+    """Before NeuronCore-v4 it takes two passes; otherwise it is like the copy with the most descriptors."""
     whole, apart = hbm((8, 16)), hbm((8, 64))[:, ::4]
     added = adding(target, new((8, 16)), [whole, apart], dge=True)
     assert (added.bytes, added.descriptors) == (passes * 2 * 512, passes * (8 + 128))

@@ -1,5 +1,5 @@
-"""Predictions of kernels as strangers write them: between what the machine could do at best and one instruction after
-the other; and more work never takes less time."""
+"""Predictions of typical kernels are between the machine's lower bound and fully serial execution, and more work never
+takes less time."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from trninfer.simulator.timing.constants import TARGETS, constants, machine
 from trninfer.simulator.timing.schedule import schedule
 from typical_kernels import CASES
 
-BEYOND = {("embedding", "trn1")}  # what a target cannot do
+BEYOND = {("embedding", "trn1")}  # unsupported by a target
 NAMES, ON = sorted(CASES), list(TARGETS)
 both = pytest.mark.parametrize(("name", "target"), [(n, t) for n in NAMES for t in ON if (n, t) not in BEYOND])
 
@@ -24,7 +24,7 @@ def timed(name: str, size: int, target: str, **more: Any) -> simulator.Run:
 
 
 def floors_us(run: simulator.Run) -> tuple[float, float]:
-    """What neither the DMA engines nor the array can beat, by documented rates alone."""
+    """Return lower bounds from the DMA engines and the array, using only documented rates."""
     rate = constants(run.target)["dma_sustained"]
     assert rate.mark == "documented"
     peak = 2 * PARTITIONS**2 * run.prediction.target.tensor_ghz * 1000
@@ -36,7 +36,7 @@ def floor_us(run: simulator.Run) -> float:
 
 
 def serial_us(run: simulator.Run) -> float:
-    """The same instructions, each after the one before it."""
+    """Return the time of the same instructions, each after the previous one."""
     for first, second in zip(run.program, run.program[1:]):
         second.depends_on(first)
     return schedule(run.program, run.prediction.target, machine(run.target)).makespan / 1000
@@ -75,7 +75,7 @@ def test_whoever_makes_the_descriptors_and_counts_the_launch(
     name: str, target: str, size: int, dge: bool, profiled: bool
 ) -> None:
     assume((name, target) not in BEYOND)
-    # Twice as much: with a tile more the Tensor Engine may just be warm in time, and be done earlier.
+    # Twice as many: with one more tile, the Tensor Engine may warm up just in time and finish earlier.
     run, more = (timed(name, n, target, dge=dge, profiled=profiled) for n in (size, 2 * size))
     assert floor_us(run) <= work_us(run) <= work_us(more)
     assert run.critical.by_resource[run.bound_by] == max(run.critical.by_resource.values())
@@ -92,14 +92,14 @@ def test_long_streams_come_near_the_rate_of_the_dma_engines(name: str, size: int
 
 @pytest.mark.parametrize("target", ON)
 def test_a_deep_product_comes_near_the_peak_of_the_array(target: str) -> None:
-    """Its first block waits for all operands, so the times of loading and of multiplying add up at worst."""
+    """Its first block waits for all operands, so in the worst case the times for loading and multiplying add up."""
     run = timed("matmul", 32, target)
     assert work_us(run) <= 1.25 * sum(floors_us(run))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_faster_parts_never_make_a_kernel_slower(name: str) -> None:
-    """On another machine, of which one number is better; an order may turn out a little worse, as with any list."""
+    """On a machine with one better constant; an order may be slightly worse, as in any list scheduling."""
     usual = timed(name, 4, "trn2").latency_us
     for better in ({"dma_sustained": 1000.0}, {"dge_ns": 100.0}, {"load_first_byte_ns": 200.0}, {"table_load_ns": 0.0}):
         assert timed(name, 4, "trn2", constants=better).latency_us <= 1.1 * usual

@@ -1,7 +1,7 @@
-"""A resource that is twice as fast saves at most half of its critical time, within what a new order may change.
+"""A resource that is twice as fast saves at most half of its critical time, up to the effect of a new order.
 
-Engines take whatever could start first, so with other times they may take instructions in another order, and time can
-be lost or won by that alone. Of many programs few change by more than a hundredth; the tolerance for any one is stated
+Engines take whatever can start first, so with other times they may execute instructions in a different order, which
+alone can gain or lose time. Few programs change by more than a hundredth; the tolerance for any single one is stated
 here and in docs/predictions.md.
 """
 
@@ -21,8 +21,8 @@ from trninfer.simulator.timing.critical_path import RESOURCES
 from trninfer.simulator.timing.what_if import faster_machine
 
 TOLERANCE = 0.25  # of the kernel's time without its launch, for any one program
-USUAL, USUAL_SHARE = 0.01, 0.94  # within so much of it lie so many of all experiments
-NOT_OF_A_RESOURCE = {  # sizes, limits and policies; what the launch takes; costs that come with the program
+USUAL, USUAL_SHARE = 0.01, 0.94  # this share of all experiments is within this tolerance
+NOT_OF_A_RESOURCE = {  # sizes, limits and policies; the launch; costs determined by the program
     *("launch_ns", "launch_before_ns", "launch_after_ns", "lookahead", "hbm_channels", "hbm_interleave"),
     *("loads_by_use", "tile_renaming", "hbm_shared_efficiency", "descriptor_choice"),
     *(
@@ -44,7 +44,8 @@ _OF_INSTRUCTIONS = (
 
 
 def excess(run: simulator.Run, resource: str, times: float = 2.0) -> float:
-    """By how much what is saved lies outside 0 to what the critical time allows, as a share of the kernel's time."""
+    """Return by how much the saved time is outside the range from 0 to the limit given by the critical time, as a share
+    of the kernel's time."""
     saved = run.latency_us - run.what_if(resource, times)
     allowed = run.critical.by_resource.get(resource, 0.0) * (1 - 1 / times)
     return max(saved - allowed, -saved, 0.0) / (run.latency_us - run.launch_us)

@@ -1,4 +1,4 @@
-"""Scores of boxes, by hand."""
+"""Scores of boxes, compared with hand-computed values."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ def test_iou() -> None:
 
 
 def test_average_precision_precision_and_recall() -> None:
-    """Of class 1, two digits: found surely, then an answer beside them, then the second. Class 0 is found at once."""
+    """Two digits of class 1: one is found with high confidence, then there is an incorrect answer, then the second is
+    found. Class 0 is found at once."""
     truth = np.array([[1, 0, 0, 10, 10], [1, 20, 0, 30, 10], [0, 50, 50, 60, 60]], float)
     answers = np.array(
         [

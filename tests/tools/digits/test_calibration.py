@@ -19,7 +19,7 @@ from trninfer.tools.digits.calibration import (
 
 
 def made(n: int, classes: int, sharpness: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Logits that are `sharpness` times those whose softmax the labels are drawn from."""
+    """Return logits multiplied by `sharpness`; the labels are drawn from the softmax of the original ones."""
     rng = np.random.default_rng(seed)
     honest = rng.normal(0, 2, (n, classes))
     chances = softmax(honest)

@@ -1,4 +1,4 @@
-"""The card of digits-cnn: every figure in it is one that was given, and it says what was reached."""
+"""The card of digits-cnn contains every given number, and states which goals were reached."""
 
 from __future__ import annotations
 

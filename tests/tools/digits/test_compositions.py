@@ -1,4 +1,4 @@
-"""Compositions in Pillow's own font: boxes hold the ink of their digits, and pictures come again."""
+"""Compositions in Pillow's own font: boxes enclose the ink of their digits, and pictures are reproducible."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from trninfer.tools.digits.uci import Digits
 
 @pytest.fixture(autouse=True)
 def pillows_font(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Neither fonts nor scikit-learn are needed."""
+    """Use Pillow's font, so that neither fonts nor scikit-learn are needed."""
     features = np.zeros((1797, 8, 8), np.float32)
     features[:, 1:7, 3:5] = 16
     digits = Digits(features.reshape(-1, 64), np.arange(1797, dtype=np.int32) % 10)

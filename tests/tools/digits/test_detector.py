@@ -1,4 +1,4 @@
-"""The detector: what it learns of a picture, and the network that is made of it."""
+"""The detector: its training targets, and the exported network."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Families of fonts: what is held out, where their files are, and what to install."""
+"""Font families: the held-out ones, the locations of their files, and the packages to install."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_judged_on_is_of_the_training_families() -> None:
     assert set(fonts.VALIDATION_FAMILIES) < set(TRAINING_FAMILIES)
     assert len(fonts.VALIDATION_FAMILIES) == len(set(fonts.VALIDATION_FAMILIES))
     patterns = list(TRAINING_FAMILIES.values())
-    assert len(patterns) == len(set(patterns))  # no family under two names
+    assert len(patterns) == len(set(patterns))  # no family has two names
 
 
 def test_no_file_of_one_side_matches_a_pattern_of_the_other() -> None:

@@ -1,4 +1,4 @@
-"""What looks like a digit: by Unicode's confusables, and by shape under the distortions of the pictures."""
+"""Signs that look like digits: by Unicode's confusables, and by shape under the distortions used for the pictures."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_digit_that_is_turned_or_squeezed_looks_like_one_all_the_same(look: Lo
 
 
 def test_the_variants_that_hands_write_look_like_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bar and a Greek lambda are a 1 as many write it; without the variants neither is like one."""
+    """A bar and a Greek lambda look like a common handwritten 1; without the variants, neither resembles a digit."""
     monkeypatch.setattr(lookalikes, "find_fonts", lambda families: {"Aileron": [PILLOW_DEFAULT]})
     lookalikes.lookalikes.cache_clear()
     look = lookalikes.lookalikes()

@@ -1,4 +1,4 @@
-"""The samples: each as the files that are there, and the steps that they are drawn by."""
+"""The samples: the existing files, and the steps that draw them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ Made = dict[str, tuple[Image.Image, dict]]
 
 @pytest.fixture(scope="module")
 def made() -> Made:
-    """The samples in Pillow's own font, and with bars for handwriting: neither fonts nor scikit-learn are needed."""
+    """Draw the samples in Pillow's own font, with bars instead of handwriting, so that neither fonts nor scikit-learn
+    are needed."""
     with pytest.MonkeyPatch.context() as patch:
         stand_in(patch)
         return make_pictures()
@@ -123,7 +124,7 @@ def test_handwriting_is_centred_and_sharp(monkeypatch: pytest.MonkeyPatch) -> No
     ink = np.asarray(handwritten(3, 0, (200, 160), (120, 70), 80), np.float32)
     ys, xs = np.nonzero(ink > 128)
     assert abs((xs.min() + xs.max()) / 2 - 120) <= 2 and abs((ys.min() + ys.max()) / 2 - 70) <= 2
-    assert 45 < np.ptp(ys) < 65  # six of ten rows, with the margin around, and rounded
+    assert 45 < np.ptp(ys) < 65  # six of ten rows, plus the margin, rounded
     assert ((ink > 20) & (ink < 235)).sum() < 0.5 * (ink > 128).sum()
 
 

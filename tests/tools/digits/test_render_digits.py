@@ -1,4 +1,4 @@
-"""Pictures of digits: the same for the same number, wholly inside, and lit so that they can be read."""
+"""Pictures of digits are reproducible, completely inside the picture, and legible."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_text_in_a_font_touches_all_four_sides(text: int | str) -> None:
     ink = font_ink(text, PILLOW_DEFAULT)
     assert max(ink.size) == INK_SIDE and np.asarray(ink).max() == 255
     left, top, right, bottom = ink.point(lambda tone: 255 * (tone > 127)).getbbox()
-    assert max(left, top, ink.width - right, ink.height - bottom) <= 2  # but for what is smoothed
+    assert max(left, top, ink.width - right, ink.height - bottom) <= 2  # except for smoothing
 
 
 @settings(max_examples=30)

@@ -1,4 +1,4 @@
-"""Glyphs as the network gets them: always the same, centred, and of families that are trained on."""
+"""Glyphs as the network's input are reproducible, centred, and from the training families."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trninfer.tools.digits.render_nondigits import NONE
 
 pytestmark = pytest.mark.slow
 
-# The kinds that need no fonts but Pillow's.
+# The kinds that need only Pillow's font.
 KINDS = [kind for kind in COUNTS if kind not in ("letters", "scripts", "pictograms")]
 
 
@@ -32,7 +32,7 @@ LOOK = Lookalikes([font_ink(digit, PILLOW_DEFAULT) for digit in range(10)])
 
 @pytest.fixture
 def glyphs(monkeypatch: pytest.MonkeyPatch) -> Glyphs:
-    """Pillow's font in the place of all others, and noise in the place of handwriting."""
+    """Use Pillow's font instead of all others, and noise instead of handwriting."""
     monkeypatch.setattr(render_glyphs, "find_fonts", lambda families: {"Aileron": [PILLOW_DEFAULT]})
     monkeypatch.setattr(render_glyphs, "lookalikes", lambda: LOOK)
     monkeypatch.setattr(render_glyphs, "_characters", lambda group, path: "AMWK")

@@ -1,4 +1,4 @@
-"""Pictures of what is no digit: drawn from the families of their side, and always the same."""
+"""Pictures of non-digits are drawn from the families of their split, and are reproducible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trninfer.tools.digits.render_nondigits import COUNTS, GROUPS, PARTS, SIDES,
 
 @pytest.fixture
 def nondigits(monkeypatch: pytest.MonkeyPatch) -> NonDigits:
-    """The held-out side with Pillow's font in the place of all fonts for text."""
+    """Draw the held-out split with Pillow's font instead of all text fonts."""
     monkeypatch.setattr(render_nondigits, "find_fonts", lambda families: {"Aileron": [PILLOW_DEFAULT]})
     look = Lookalikes([font_ink(digit, PILLOW_DEFAULT) for digit in range(10)])
     monkeypatch.setattr(render_nondigits, "lookalikes", lambda: look)

@@ -1,4 +1,4 @@
-"""Scores: what counts as right, and what as refused."""
+"""Scores: which answers count as correct, and which as refusals."""
 
 from __future__ import annotations
 

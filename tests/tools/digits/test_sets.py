@@ -1,4 +1,4 @@
-"""The sets of pictures: kept, split, and what is scored on which."""
+"""The sets of pictures: caching, splitting, and the sets used for each score."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def test_what_is_scored_on_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert parts[1:] == [(f"{group} refused", 2, 3) for group in GROUPS]
     assert sum(each.answers for each in bins) == 5 + 2 * len(GROUPS)
     error = sets.print_parts(parts, bins)
-    assert error == pytest.approx(1 - 9 / 17, abs=0.01)  # all were sure, and 9 of 17 right
+    assert error == pytest.approx(1 - 9 / 17, abs=0.01)  # all were certain, and 9 of 17 correct
     assert "digits wrongly refused: 2 of 6, 33.33 %" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Drawings: every kind draws something, always the same for the same numbers, and no kind is on two sides."""
+"""Drawings: every kind draws something, reproducibly, and belongs to one split only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which signs are no digits, and that none of them is both trained on and held out."""
+"""Signs that are not digits; none is used for both training and testing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trninfer.tools.digits.fonts import HELD_OUT_FAMILIES, TRAINING_FAMILIES, VA
 
 
 def dejavu() -> Path:
-    """A font with Latin, Greek, Cyrillic, Hebrew, Arabic and symbols: matplotlib carries one."""
+    """Return a font with Latin, Greek, Cyrillic, Hebrew, Arabic and symbols, which matplotlib includes."""
     pytest.importorskip("fontTools")
     matplotlib = pytest.importorskip("matplotlib")
     return Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"

@@ -1,4 +1,4 @@
-"""Glyphs written stroke by stroke: always the same, digits like those of fonts, signs like none."""
+"""Glyphs drawn stroke by stroke are reproducible; digits resemble those of fonts, and signs resemble none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_written_digit_is_ink_without_margin(digit: int) -> None:
 
 @pytest.mark.parametrize("digit", range(10))
 def test_a_written_digit_is_like_itself(digit: int) -> None:
-    """By the average over many; some ways to write a 4 or a 6 are as much like another digit of this one font."""
+    """On average; some handwritten forms of 4 or 6 resemble another digit of this font just as much."""
     inks = [written(digit_strokes(digit, rng), PLAIN) for rng in map(np.random.default_rng, range(60))]
     likeness = [np.mean([look.alike(ink) for ink in inks]) for look in FONT]
     assert likeness[digit] > 0.2 and digit in np.argsort(likeness)[-2:]

@@ -1,4 +1,4 @@
-"""The training of digits-cnn in small: shares of a batch, a teacher's answers, rounds that stand on each other."""
+"""Training digits-cnn on a small scale: shares of a batch, a teacher's answers, and consecutive rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trninfer.tools.digits.training import module_for, tensors_of  # noqa: E402
 
 
 def rendering(count: int, seed: int) -> Rendering:
-    """Bars, whose place tells the class."""
+    """Render bars, whose position determines the class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, NONE + 1, count).astype(np.int32)
     images = np.zeros((count, 1, 32, 32), np.float32)
@@ -68,7 +68,8 @@ def test_rounds_go_on_from_those_that_they_name(
     judged = {"fonts": rendering(40, 100), "letters": rendering(40, 101)}
     first, second, last = (tensors_of(small, module) for module in script.train_rounds(sources, judged, tmp_path))
     assert any((first[name] != second[name]).any() for name in first)
-    for name in ("conv1.weight", "output.weight"):  # what is not normalized ends, at a rate of nothing, if it began
+    # weights without normalization converge to zero, since the final rate is zero
+    for name in ("conv1.weight", "output.weight"):
         np.testing.assert_allclose(last[name], second[name], atol=1e-6)
     assert {path.name for path in tmp_path.iterdir()} == {"round-1.pt", "round-2.pt", "round-3.pt"}
     again = [tensors_of(small, module) for module in islice(script.train_rounds(sources, judged, tmp_path), 2)]

@@ -1,4 +1,4 @@
-"""The training of digits-ffnn in small: its batches, and the file that it writes."""
+"""Training digits-ffnn on a small scale: its batches, and the file that it writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trninfer.tools.digits.uci import FORM_STARTS, Digits  # noqa: E402
 
 
 def bars(count: int) -> Digits:
-    """Digits of a column each, which a network tells apart at once."""
+    """Return digits of one column each, which a network distinguishes at once."""
     labels = np.arange(count, dtype=np.int32) % 8
     features = np.zeros((count, 8, 8), np.float32)
     features[np.arange(count), :, labels] = 16
@@ -33,14 +33,14 @@ def test_a_batch_is_of_distorted_digits_as_they_are_scaled() -> None:
     assert float(x.min()) >= 0 and 0.5 < float(x.max()) < 0.9  # some are brighter by a third
     columns = x.reshape(-1, 8, 8).mean(dim=1)
     middle = (columns * torch.arange(8.0)).sum(dim=1) / columns.sum(dim=1)
-    assert torch.corrcoef(torch.stack([middle, y.float()]))[0, 1] > 0.9  # pictures and labels go together
+    assert torch.corrcoef(torch.stack([middle, y.float()]))[0, 1] > 0.9  # pictures and labels match
     more, _ = next(script.batches(*given))
     assert not torch.equal(x, more)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Digits]:
-    """Few steps on bars, and the sets that answers were scored on."""
+    """Run a few steps on bars, and return the sets that answers were scored on."""
     scored: list[Digits] = []
     answer = script.answer
 

@@ -1,4 +1,4 @@
-"""Training: what is normalized is folded away, and a run that was stopped ends as one that was not."""
+"""Training: normalization is folded away, and an interrupted run gives the same result as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NETWORK = Network(
 
 
 def batches() -> Iterator[Batch]:
-    """Noise that is darker or lighter."""
+    """Return darker or lighter noise."""
     while True:
         labels = torch.randint(0, 2, (16,))
         yield torch.rand(16, 1, 8, 8) * 0.5 + 0.5 * labels.reshape(-1, 1, 1, 1), labels
@@ -58,7 +58,7 @@ def test_the_golden_model_gives_what_the_module_gives(normalize: bool) -> None:
     seed_everything(1)
     module = module_for(NETWORK, dropout=0.5, normalize=normalize)
     x, y = next(batches())
-    for _ in range(3):  # statistics that are not those a normalization begins with
+    for _ in range(3):  # statistics that differ from the initial ones
         torch.nn.functional.cross_entropy(module(3 * x - 1), y).backward()
         with torch.no_grad():
             for parameter in module.parameters():
@@ -76,7 +76,7 @@ def test_training_learns() -> None:
 
 
 class StoppedError(Exception):
-    """What stops a run in the middle."""
+    """Interrupts a run."""
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path) ->
     kept = Checkpoint(tmp_path / "checkpoint.pt", 10, stop)
     with pytest.raises(StoppedError):
         trained(30, kept)
-    resumed = trained(30, kept, seed=5)  # the state of the random numbers is that of the checkpoint
+    resumed = trained(30, kept, seed=5)  # the random state is restored from the checkpoint
     whole = trained(30)
     assert len(seen) == 3
     for name, tensor in whole.items():

@@ -1,4 +1,4 @@
-"""The UCI digits: their split by form, and their pictures."""
+"""The UCI digits: the split by form, and the pictures."""
 
 from __future__ import annotations
 
@@ -45,15 +45,16 @@ def test_an_enlarged_digit_keeps_its_ink() -> None:
 
 def test_an_enlarged_digit_is_smooth_ink_of_the_side_that_is_asked_for() -> None:
     features = np.zeros(64, np.float32)
-    features[0] = 20  # more than there may be
+    features[0] = 20  # above the maximum
     ink = np.asarray(uci.enlarge(features, 40))
     assert ink.shape == (40, 40) and ink[0, 0] == 255 and ink[20:].max() == ink[:, 20:].max() == 0
     rounded = np.asarray(uci.enlarge(features, 40, margin=1))
-    assert rounded[:4].max() < 255 and rounded[4:8, 4:8].min() > 100  # cells of 4 pixels, the corner now inside
+    # cells of 4 pixels; the former corner is now inside
+    assert rounded[:4].max() < 255 and rounded[4:8, 4:8].min() > 100
 
 
 def test_forms_that_begin_with_a_digit_less() -> None:
-    """Where the first 0 of a form is missing it begins with 1; anything else is another order."""
+    """If the first 0 of a form is missing, it begins with 1; anything else is a different order."""
     labels = np.zeros(1797, np.int32)
     for start in uci.FORM_STARTS:
         labels[start : start + 10] = np.arange(10)

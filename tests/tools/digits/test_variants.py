@@ -1,4 +1,4 @@
-"""Variants of digits: always the same for the same numbers, ink without margin, and what their numbers say."""
+"""Variants of digits are reproducible, have no margin, and follow their parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children of a process that has installed the simulator find nki, however they are started."""
+"""Child processes of a process that has installed the simulator can import nki, however they are started."""
 
 import subprocess
 import sys
