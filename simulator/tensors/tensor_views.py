@@ -52,9 +52,13 @@ class TensorViews(WithoutOperators):
         offset = self.offset
         new_shape: list[int] = []
         new_strides: list[int] = []
-        rank = 0  # dimensions of the result, including one that an index must not remove
         for dim, item in enumerate(keys):
             extent, stride = shape[dim], strides[dim]
+            if type(item) is not slice and type(item) is not int:
+                if isinstance(item, DynamicSlice) and is_known(item.start):
+                    item = slice(item.start, item.start + item.size)
+                elif isinstance(item, DynamicSlice) or not is_known(item):
+                    return self._item_at_run_time(keys, dim)
             if type(item) is slice:
                 start, count, step = resolve_slice(item, extent, dim, self)
                 if on_chip and dim == 0 and step != 1:
@@ -62,25 +66,12 @@ class TensorViews(WithoutOperators):
                 new_shape.append(count)
                 new_strides.append(stride * step)
                 offset += start * stride
-                rank += 1
-            elif isinstance(item, DynamicSlice):
-                if not is_known(item.start):
-                    return self._item_at_run_time(keys, dim)
-                start, count, _ = resolve_slice(slice(item.start, item.start + item.size), extent, dim, self)
-                new_shape.append(count)
-                new_strides.append(stride)
-                offset += start * stride
-                rank += 1
             else:
-                if type(item) is not int and not is_known(item):
-                    return self._item_at_run_time(keys, dim)
-                index = resolve_index(item, extent, dim, self)
-                offset += index * stride
-                last = dim == len(shape) - 1
-                if (on_chip and (dim == 0 or (last and rank < 2))) or (not on_chip and last and rank == 0):
-                    new_shape.append(1)  # tensors have at least two dimensions on chip and one in HBM
+                offset += resolve_index(item, extent, dim, self) * stride
+                least = 2 if on_chip else 1  # dimensions that a tensor must have
+                if (on_chip and dim == 0) or (dim == len(shape) - 1 and len(new_shape) < least):
+                    new_shape.append(1)
                     new_strides.append(stride)
-                    rank += 1
         if 0 in new_shape:
             return self._empty(tuple(new_shape), tuple(new_strides), key)
         return self._view(tuple(new_shape), tuple(new_strides), offset)

@@ -71,23 +71,28 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         if tensor is None or isinstance(kind, Moved) or not isinstance(kind, (Tile, Scalar)):
             continue
         operand = f"{function}: {name} {ast.unparse(bound[name])}"
-        reported_otherwise = function in (MATMUL, "nki.isa.nc_transpose") and name == "dst"  # rule matmul-output
-        declaration = DECLARATIONS[function.removeprefix("nki.isa.")]
-        reported_otherwise |= tensor.buffer == "psum" and engine.gpsimd in declaration.engines  # rule gpsimd-psum
-        if not reported_otherwise:
+        if not _has_own_rule(function, name, tensor):
             allowed = tuple(region.value for region in kind.buffers) if isinstance(kind, Tile) else ON_CHIP
-            if function == MATMUL and name in COLUMNS:
-                allowed = ("sbuf",)
-            _check_memory(scope, node, operand, tensor, allowed)
+            is_matrix = function == MATMUL and name in COLUMNS
+            _check_memory(scope, node, operand, tensor, ("sbuf",) if is_matrix else allowed)
         _check_dtype(scope, node, operand, tensor, kind)
         if isinstance(kind, Tile):
             _check_size(scope, node, operand, tensor, kind, known)
-        columns = COLUMNS.get(name) if function == MATMUL else None
-        if columns is not None and tensor.shape is not None and prod(tensor.shape[1:]) > columns:
-            actual = prod(tensor.shape[1:])
-            scope.report(
-                node, "operand-size", f"{operand} has {actual:,} columns, but the limit is {columns}: split them"
-            )
+        if function == MATMUL and name in COLUMNS and tensor.shape is not None:
+            _check_columns(scope, node, operand, prod(tensor.shape[1:]), COLUMNS[name])
+
+
+def _has_own_rule(function: str, name: str, tensor: Tensor) -> bool:
+    """Return True if the memory of an operand is checked by the rule matmul-output or gpsimd-psum."""
+    if name == "dst" and function in (MATMUL, "nki.isa.nc_transpose"):
+        return True
+    return tensor.buffer == "psum" and engine.gpsimd in DECLARATIONS[function.removeprefix("nki.isa.")].engines
+
+
+def _check_columns(scope: FunctionScope, node: ast.Call, shown: str, columns: int, limit: int) -> None:
+    if columns > limit:
+        message = f"{shown} has {columns:,} columns, but the limit is {limit}: split them"
+        scope.report(node, "operand-size", message)
 
 
 def _check_memory(
@@ -147,19 +152,22 @@ def check_loop(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, boun
         assert step is not None
         scope.report(node, "device-loop", f"{function}: step must be at least 1, got {ast.unparse(step)}")
     body = bound.get("body_fun")
-    if not function.endswith("fori_loop"):
-        return
-    if isinstance(body, ast.Lambda) and not isinstance(body.body, (ast.Call, ast.Tuple)):
-        returned = f"the body of {function} returns {ast.unparse(body.body)}; it must return nothing"
-        if not (isinstance(body.body, ast.Constant) and body.body.value is None):
-            scope.report(body, "device-loop", f"{returned}: keep values in SBUF or HBM")
-    body_function = _function(scope, body) if body is not None else None
-    for statement in _own_returns(body_function) if body_function is not None else ():
-        if statement.value is not None and not (
-            isinstance(statement.value, ast.Constant) and statement.value.value is None
-        ):
-            message = f"the body of {function} returns {ast.unparse(statement.value)}; it must return nothing"
-            scope.report(statement, "device-loop", f"{message}: keep values in SBUF or HBM")
+    if function.endswith("fori_loop") and body is not None:
+        _check_body(scope, function, body)
+
+
+def _check_body(scope: FunctionScope, function: str, body: ast.expr) -> None:
+    """Report the values that the body of a loop returns."""
+    body_function = _function(scope, body)
+    returned: list[tuple[ast.stmt | ast.expr, ast.expr | None]] = []
+    if body_function is not None:
+        returned = [(statement, statement.value) for statement in _own_returns(body_function)]
+    elif isinstance(body, ast.Lambda) and not isinstance(body.body, (ast.Call, ast.Tuple)):
+        returned = [(body, body.body)]
+    for node, value in returned:
+        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+            message = f"the body of {function} returns {ast.unparse(value)}; it must return nothing"
+            scope.report(node, "device-loop", f"{message}: keep values in SBUF or HBM")
 
 
 def _function(scope: FunctionScope, name: ast.expr) -> FunctionNode | None:

@@ -168,9 +168,8 @@ def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
             yield from _imports(statement)
         elif isinstance(statement, ast.Assign):
             for target in statement.targets:
-                plain = isinstance(target, ast.Name)
-                for name in stored_names(target):
-                    yield name, Assigned(statement.value if plain else None)
+                value = statement.value if isinstance(target, ast.Name) else None
+                yield from ((name, Assigned(value)) for name in stored_names(target))
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             yield statement.target.id, Assigned(statement.value)
         else:
@@ -225,15 +224,14 @@ def _changed_globals(tree: ast.Module) -> dict[str, int]:
     writers: dict[str, int] = {}
     assigned: set[str] = set()
     for statement in tree.body:
-        if not isinstance(statement, (ast.Assign, ast.AugAssign)):
-            continue
-        is_update = isinstance(statement, ast.AugAssign)
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for name in itertools.chain.from_iterable(map(stored_names, targets)):
-            if is_update or name in assigned:
+        if isinstance(statement, ast.AugAssign):
+            for name in stored_names(statement.target):
                 writers.setdefault(name, statement.lineno)
-            if not is_update:
-                assigned.add(name)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        for name in itertools.chain.from_iterable(map(stored_names, targets)):
+            if name in assigned:
+                writers.setdefault(name, statement.lineno)
+            assigned.add(name)
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             for name in node.names:

@@ -99,25 +99,23 @@ class _Tracing(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _check_condition(self, test: ast.expr, what: str, instead: str = "") -> None:
-        if isinstance(test, ast.Compare):
+        """Report a condition on a value of the device. Other parts of a Boolean operation are checked when they are
+        visited."""
+        if isinstance(test, ast.BoolOp):
+            self._check_condition(test.values[-1], what, instead)
+        elif isinstance(test, ast.Compare):
             if any(isinstance(operator, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for operator in test.ops):
                 return
-            for operand in (test.left, *test.comparators):
-                number = self._tensors.device_number(operand)
-                if number is not None:
-                    self._report_condition(test, what, number.shown, instead)
-                    return
-            return
-        if isinstance(test, (ast.BoolOp, ast.UnaryOp)):
-            values = test.values[-1:] if isinstance(test, ast.BoolOp) else []
-            for value in values:  # other nodes are checked when they are visited
-                self._check_condition(value, what, instead)
-            return
-        number = self._tensors.device_number(test)
-        if number is not None:
-            self._report_condition(test, what, number.shown, instead)
-        elif self._tensors.of(test) is not None:
-            self._report_condition(test, what, "a tensor", instead or "; nl.where selects on the device")
+            numbers = map(self._tensors.device_number, (test.left, *test.comparators))
+            number = next((number for number in numbers if number is not None), None)
+            if number is not None:
+                self._report_condition(test, what, number.shown, instead)
+        elif not isinstance(test, ast.UnaryOp):
+            number = self._tensors.device_number(test)
+            if number is not None:
+                self._report_condition(test, what, number.shown, instead)
+            elif self._tensors.of(test) is not None:
+                self._report_condition(test, what, "a tensor", instead or "; nl.where selects on the device")
 
     def _report_condition(self, node: ast.expr, what: str, kind: str, instead: str) -> None:
         message = f"`{what} {ast.unparse(node)}`: {kind} has no value while the kernel is traced{instead}"
@@ -128,24 +126,26 @@ class _Tracing(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         dotted = self._scope.external(node.func) or ""
         if dotted in CONVERSIONS:
-            for argument in node.args:
-                number = self._tensors.device_number(argument)
-                if number is None and self._tensors.of(argument) is not None:
-                    number = DeviceNumber("a tensor")
-                if number is not None:
-                    name = dotted.removeprefix("builtins.")
-                    instead = "; nl.fori_loop runs on the device" if name == "range" else ""
-                    message = f"{ast.unparse(node)}: {number.shown} has no value while the kernel is traced{instead}"
-                    self._scope.report(node, "device-condition", message)
-        if dotted in SEEDED and (node.args or node.keywords):
-            pass
-        elif dotted.startswith(CHANGING):
+            self._check_conversion(node, dotted.removeprefix("builtins."))
+        is_seeded = dotted in SEEDED and (node.args or node.keywords)
+        if dotted.startswith(CHANGING) and not is_seeded:
             self._frozen(node, dotted)
         if dotted.startswith("nki."):
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 self._check_dtype(argument)
         self._check_grid(node)
         self.generic_visit(node)
+
+    def _check_conversion(self, call: ast.Call, name: str) -> None:
+        """Report values of the device that are converted to Python values."""
+        for argument in call.args:
+            number = self._tensors.device_number(argument)
+            if number is None and self._tensors.of(argument) is not None:
+                number = DeviceNumber("a tensor")
+            if number is not None:
+                instead = "; nl.fori_loop runs on the device" if name == "range" else ""
+                message = f"{ast.unparse(call)}: {number.shown} has no value while the kernel is traced{instead}"
+                self._scope.report(call, "device-condition", message)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         dotted = self._scope.external(node.value) or ""
