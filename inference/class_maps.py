@@ -47,8 +47,8 @@ class ClassMap:
     """The prediction of a segmentation network for a picture.
 
     `areas` are sorted in decreasing order. `preview` is a small map as base64 PNG. `overlaps` holds the comparison with
-    the correct classes, if they are known. `pixels`, if stored, contains the classes [height, width], with the highest
-    number for pixels that are outside of the network's image.
+    the correct classes, if they are known. `pixels`, if stored, contains the classes [height, width], with the maximum
+    value for pixels outside the network's image.
     """
 
     width: int
@@ -68,8 +68,8 @@ def to_picture(classes: np.ndarray, frame: Frame, size: tuple[int, int], count: 
     """Return the class of each pixel of a picture by nearest-neighbour resampling of the network's map.
 
     `classes` [rows, columns] covers the network's image, which has `size` (height, width) pixels; `count` is the number
-    of classes. The result is uint8 [H, W], or uint16 for more than 255 classes, with the highest number for pixels that
-    are outside of the network's image.
+    of classes. The result is uint8 [H, W], or uint16 for more than 255 classes, with the maximum value for pixels
+    outside the network's image.
     """
     dtype = np.dtype(np.uint8 if count <= VOID else np.uint16)
     rows, columns = (

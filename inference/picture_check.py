@@ -64,7 +64,7 @@ class PictureCheck:
 
 
 def check_pictures(model: Model, folder: Path, expect: Path | None) -> PictureCheck:
-    """Run the pictures of a folder, with classes from a table or from the names of their folders.
+    """Run the pictures in a folder, with classes from a table or from the names of subfolders.
 
     Raises InputError if the network has no classes or does not read photos, if the classes are unknown, or if no
     picture is usable.

@@ -124,8 +124,7 @@ def run_network(
     program that is `alone` runs only on core 0.
 
     Dimensions:
-        B: images, that is, the program's pictures, padded for each core to a multiple of the number of images packed
-            in the input.
+        B: pictures, padded for each core to a multiple of the number of images packed in the input.
         C, H, W: size of one image.
         B': pictures, padded for each core to a multiple of the number of images packed in the output.
 

@@ -33,7 +33,8 @@ FP8 = np.dtype(ml_dtypes.float8_e4m3)
 LARGEST = float(ml_dtypes.finfo(FP8).max)  # type: ignore[no-untyped-call]
 HEADROOM = 8.0
 SCALABLE = ("identity", "relu", "leaky_relu", "abs")  # activations for which f(a x) = a f(x) for a > 0
-LEAST_UNSCALED = 0.25  # minimum peak magnitude for a scale of 1: the steps of numbers near 0 are 1 / 128 of it
+# values with a smaller peak are scaled; near 0, the step of unscaled numbers is 1 / 128 of this peak
+LEAST_UNSCALED = 0.25
 FLOAT32 = float(np.finfo(np.float32).max)
 
 Largest = Callable[[str], float]  # returns the largest magnitude of a layer's value, given its name

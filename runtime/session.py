@@ -40,12 +40,12 @@ class OverflowedError(InputError):
 class BatchAnswer:
     """The results for one batch of B inputs, and their times.
 
-    `classes` int32 [B] are computed by the argmax on the chip (-1 for a network of values). `probabilities` float32 [B,
-    row_size] contains all outputs of the network, concatenated (`Network.unpack`). Both omit inputs that could not be
-    processed; `failures` maps their positions in the batch to the reasons. `times` has an entry for each row of the
-    session, and `timelines` has a timeline or None for each. `worker` is the number of the worker that processed the
-    batch. `raw` float32 [B, C] contains the scores of the primary output before the softmax, if the network ends in raw
-    scores.
+    `classes` int32 [B] are computed by the argmax on the chip (-1 if the network outputs values). `probabilities`
+    float32 [B, row_size] contains all outputs of the network, concatenated (`Network.unpack`). Both omit inputs that
+    could not be processed; `failures` maps their positions in the batch to the reasons. `times` has an entry for each
+    row of the session, and `timelines` has a timeline or None for each. `worker` is the number of the worker that
+    processed the batch. `raw` float32 [B, C] contains the scores of the primary output before the softmax, if the
+    network ends in raw scores.
     """
 
     size: int
@@ -67,7 +67,7 @@ def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) 
 class Result:
     """The results in the order of the inputs, and the time of each layer in the order of the network."""
 
-    classes: np.ndarray  # int32 [N]; -1 for a network of values
+    classes: np.ndarray  # int32 [N]; -1 if the network outputs values
     probabilities: np.ndarray  # float32 [N, row_size]
     layers: tuple[LayerTiming, ...]
     total_us: float

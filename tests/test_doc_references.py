@@ -50,8 +50,8 @@ def test_options_and_names_in_sentences_exist(page: Path, options: set[str], wor
     assert wrong_references(prose_of(page), options, words) == []
 
 
-def test_folders_in_the_readme_are_all_folders_with_code() -> None:
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Where things are")[2]
+def test_the_map_of_folders_lists_all_folders_with_code() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where things are")[2]
     listed = set(re.findall(r"\[(\w+)/\]\(\1\)", table))
     assert listed == {*FOLDERS, "weights", "samples", "tests", "docs"}
 

@@ -76,7 +76,7 @@ def _fenced(text: str) -> str:
 
 def models_block() -> str:
     """Return the bundled models, with the accuracy stored in their files."""
-    lines = ["| model | reads | parameters | file | accuracy on what was held out |", "|---|---|---|---|---|"]
+    lines = ["| model | reads | parameters | file | accuracy on held-out data |", "|---|---|---|---|---|"]
     for model in bundled_models():
         scores = "; ".join(
             f"{100 * score.fraction:.2f} % ({score.correct} of {score.total}) of {score.on}" for score in model.accuracy
@@ -103,7 +103,7 @@ def accuracy_table() -> str:
 
 
 def accuracy_sentences() -> str:
-    """Return the README's two sentences about prediction errors."""
+    """Return the two sentences about prediction errors in the README."""
     return sentences_of(_accuracy_report())
 
 
@@ -118,9 +118,9 @@ def sentences_of(report: str) -> str:
     if row.get("rows") != "all" or instructions is None:
         raise RuntimeError("the output of latency_accuracy does not have the expected form")
     return (
-        f"Over {row['number']} published times of kernels the mean error is {row['mean absolute error %']} %, and "
-        f"{row['family left out, mean %']} % when\nall versions of a kernel are left out of the tuning. "
-        f"Over single instructions it is {float(instructions[1]):.1f} %."
+        f"For {row['number']} published times of kernels, the mean error is {row['mean absolute error %']} %, or "
+        f"{row['family left out, mean %']} % if all\nversions of a kernel are excluded from tuning. "
+        f"For single instructions, it is {float(instructions[1]):.1f} %."
     )
 
 

@@ -28,7 +28,7 @@ from .launch import stream_of
 from .problems import filters_of, finish_of, images_of
 from .value import copy_down
 
-GPSIMD_TURN = 4  # GpSimd makes one in this many copies, since it is about this many times slower
+GPSIMD_TURN = 4  # GpSimd makes every fourth copy, since it is about four times slower
 
 
 def convolve_row_blocks(launch, number, operation: Convolution, operands):

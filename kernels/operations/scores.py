@@ -96,7 +96,7 @@ def _full_blocks(images, at_once):
 
 
 def _compute_part(launch, number, operation, value, multiplied, part):
-    """Compute the scores and classes of some images."""
+    """Compute the scores and classes of one part of the images."""
     images_packed = value.packed
     outputs = images_packed * operation.channels
     blocks = tiles(part.size, PARTITIONS)

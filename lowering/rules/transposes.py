@@ -90,7 +90,8 @@ def _exchanged_heads(origin: np.ndarray, before: Shape, after: Shape) -> int:
     head_channels = channels // heads
     if min(head_channels, pixels) == 1 or (after[1] > 1 and head_channels > MOST_IN_BANK):
         return 0
-    if heads > 1 and (head_channels > MOST_IN_BANK or after[0] % PARTITIONS == 1):  # no single 16-bit column
+    # avoids a single 16-bit column
+    if heads > 1 and (head_channels > MOST_IN_BANK or after[0] % PARTITIONS == 1):
         return 0
     by_head = np.arange(origin.size).reshape(heads, head_channels, pixels).transpose(0, 2, 1)
     return heads if (origin.reshape(by_head.shape) == by_head).all() else 0

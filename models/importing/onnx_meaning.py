@@ -17,7 +17,7 @@ from .view import View
 ARRANGING = (Flatten, Reshape, Transpose)
 FLATTENED = "a flattened image or table"  # text for a note
 
-# Substrings that occur in the names of final outputs, and in the names of intermediate outputs.
+# Substrings that identify final outputs by name, and substrings that identify intermediate outputs.
 ANSWERS = ("logit", "prob", "score", "class", "cls", "label", "conf", "policy", "softmax")
 FEATURES = ("feature", "embed", "hidden", "pooler")
 _ON_THE_WAY = (*FEATURES, "aux", "pool", "box", "loc", "bbox", "reg", "landmark", "anchor", "mask")

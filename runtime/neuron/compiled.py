@@ -1,4 +1,4 @@
-"""The code shared by both ways of using the chip. Kernels are compiled once and cached, and are timed once for each
+"""The common part of both backends for the chip. Kernels are compiled once and cached, and are timed once for each
 shape.
 
 Each way (`torch_backend.py`, `nrt.py`) defines how a kernel is compiled, loaded and called. Kernels in this process use

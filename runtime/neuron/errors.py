@@ -43,7 +43,7 @@ _ADVICE = {
 
 
 class CompilerFailed(Exception):  # noqa: N818 (not raised beyond this package's backends)
-    """Raised if the compiler produced nothing that can be loaded. The message is its entire output."""
+    """Raised if the compiler produced nothing that can be loaded. The message is the entire output of the compiler."""
 
 
 class CompileError(KernelError):
@@ -70,8 +70,8 @@ class ExecutionError(KernelError):
 def first_useful_line(*texts: str) -> str:
     """Return the most informative line of several texts, truncated to a readable length.
 
-    If any text contains an error code of the compiler, the line with that code is returned. Otherwise, a line of the
-    first text that is not empty is returned: the first one that contains "error" or, if there is none, the first one.
+    If any text contains an error code of the compiler, the line with that code is returned. Otherwise, the first line
+    with "error" in the first non-empty text is returned or, if there is none, the first line of that text.
     """
     choices = [lines for lines in map(_lines, texts) if lines]
     coded = [line for lines in choices for line in lines if re.search(r"\bNCC_[A-Z]+\d+", line)]

@@ -96,8 +96,8 @@ class Sanitizer:
         self._epochs = [1, 1]  # number of barriers that each core has passed, plus 1
         self._shadows: list[Shadow] = []
         self._on_chip: list[Shadow] = []  # tiles placed by the compiler; they may be freed before the kernel ends
-        self._idle: set[int] = set()  # writer numbers of matmuls of constants
-        self._copies: set[int] = set()  # writer numbers of copies of values that may be cut at will
+        self._idle: set[int] = set()  # writers that are matmuls of constants
+        self._copies: set[int] = set()  # writers that copy values of which a kernel may read any part
         self._tensors = 0
         self._sources: dict[int, list[tuple[tuple[int, int], range]]] = {}  # operands by writer number
         self._taken: dict[int, dict[tuple[int, int], _Part]] = {}  # keyed by the shadows of the sum and of the operand

@@ -20,7 +20,7 @@ Place = Callable[[int], tuple[int, int]]  # the cell of a line, and the line in 
 
 
 class NotebookError(ValueError):
-    """Raised if a text is not a Jupyter notebook, or if one of its cells is not Python."""
+    """Raised if a file is not a Jupyter notebook, or if one of its cells is not Python."""
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,8 @@ def test_sentences_of_accuracy_are_read_off() -> None:
         "instructions, mean absolute percentage error: 7.62 %\nmean absolute percentage error: 1.50 %\n"
     )
     assert update_docs.sentences_of(report) == (
-        "Over 3 published times of kernels the mean error is 5.3 %, and 12.1 % when\nall versions of a kernel are left "
-        "out of the tuning. Over single instructions it is 7.6 %."
+        "For 3 published times of kernels, the mean error is 5.3 %, or 12.1 % if all\nversions of a kernel are "
+        "excluded from tuning. For single instructions, it is 7.6 %."
     )
     for missing in ("| all |", "instructions, "):
         with pytest.raises(RuntimeError, match="does not have the expected form"):

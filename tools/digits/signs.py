@@ -170,7 +170,7 @@ TRAINING_PICTOGRAMS = {
 
 
 def script_patterns(scripts: tuple[str, ...]) -> dict[str, str]:
-    """Return the patterns of the Noto files for scripts."""
+    """Return a file pattern for the Noto fonts of each script, keyed by family."""
     return {f"Noto {script}": f"truetype/noto/Noto*[a-z]{script}*-*.ttf" for script in scripts}
 
 
