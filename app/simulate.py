@@ -318,12 +318,12 @@ def _migrated(script: str, stack: ExitStack) -> tuple[str, str] | None:
         return None
     stack.enter_context(warnings.catch_warnings())
 
-    def tell(line: str) -> None:
+    def notify(line: str) -> None:
         _show([line])
         warnings.simplefilter("ignore", EarlierRunnerWarning)
 
-    stack.enter_context(migrated_imports(tell))
-    return migrated(os.path.abspath(script), tell)
+    stack.enter_context(migrated_imports(notify))
+    return migrated(os.path.abspath(script), notify)
 
 
 def _show(lines: list[str]) -> None:

@@ -55,14 +55,14 @@ class MeasuredRow:
 
 # Known reasons for the error of a row, keyed by a part of its name.
 REMARKS = {
-    "memset": "recorded as over before its last element, whatever the size",
-    "PSUM 1 128>128": "a copy between the parts of PSUM or from SBUF waits for something that the row does not tell",
-    "fp32 fp32 PSUM SBUF 128 128>128@": "4-byte writes 16 B or more apart end late: not modelled",
-    "fp32 fp32 SBUF SBUF 128 128>128@": "4-byte writes 16 B or more apart end late: not modelled",
-    "PSUM SBUF 128 128>128@9": "two speeds are recorded, 313 and 559 ns; the model has the slower",
+    "memset": "the profile records its end before its last element, regardless of the size",
+    "PSUM 1 128>128": "a copy between parts of PSUM or from SBUF waits for something that the row does not contain",
+    "fp32 fp32 PSUM SBUF 128 128>128@": "4-byte writes at a distance of 16 B or more end late, which is not modelled",
+    "fp32 fp32 SBUF SBUF 128 128>128@": "4-byte writes at a distance of 16 B or more end late, which is not modelled",
+    "PSUM SBUF 128 128>128@9": "the profiles contain two speeds, 313 and 559 ns; the model uses the slower one",
     "qDveTable": "waits for the table's other elements",
-    "840 B": "stores of 420 2-byte elements of two rows; nothing says why they take twice the time",
-    "SpillReload0  4 B": "the semaphore's write, merged with the element before",
+    "840 B": "stores of 420 2-byte elements of two rows, which take twice the time for an unknown reason",
+    "SpillReload0  4 B": "the write of the semaphore, merged with the previous element",
 }
 
 

@@ -273,12 +273,12 @@ class NeuronCore:
         """
         line, warned = self._line(), self._warned
 
-        def tell(message: str) -> None:
+        def warn_once(message: str) -> None:
             if (line, "") not in warned:
                 warned.add((line, ""))
                 warnings.warn_explicit(message, UndefinedOnChipWarning, *line)
 
-        return tell
+        return warn_once
 
     def settle(self, op: str, *operands: Any) -> Settled:
         """Check the operands of an instruction against its declaration, and return its engine and its cost.

@@ -254,21 +254,21 @@ class ActivationFunction:
     table: str
     domain: Domain | None = None  # None if the function is valid for all numbers
 
-    def watched(self, tell: Callable[[str], None], instruction: str) -> ActivationFunction:
+    def watched(self, warn: Callable[[str], None], instruction: str) -> ActivationFunction:
         """Return a copy of the function that warns about inputs for which the results of the engine are invalid."""
         domain, compute = self.domain, self.compute
         assert domain is not None
 
-        def look(values: Array) -> Array:
+        def compute_checked(values: Array) -> Array:
             wrong = domain.outside(values)
             if wrong.size:
-                tell(
+                warn(
                     f"{instruction}: op=nl.{self.name} is applied to {wrong.flat[0]:.6g}; results of the Scalar Engine "
                     f"are valid only for {domain.shown}"
                 )
             return compute(values)
 
-        return replace(self, compute=look)
+        return replace(self, compute=compute_checked)
 
 
 _IN_EVERY_TABLE = ""  # copy-like functions work with any lookup table

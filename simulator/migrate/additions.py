@@ -25,14 +25,14 @@ def _parsed_helpers(helpers: str) -> list[Any]:
     return parsed
 
 
-def with_support(module: cst.Module, names: Names, wanted: set[str], keep_runners: bool = False) -> cst.Module:
+def with_support(module: cst.Module, names: Names, helper_names: set[str], keep_runners: bool = False) -> cst.Module:
     """Return the file with the helpers it uses and the imports it needs."""
     nl, nisa = names.nl, names.nisa
     tree = parse(module.code)
     loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     aliases = {} if keep_runners else {n: _helper(d) for n, d in names.bound_to(ENTRY_POINTS).items() if n in loaded}
-    wanted = {name for name in wanted if name in loaded or name not in ON_HOST} | set(aliases.values())
-    helpers = support.source(wanted, nl, nisa)
+    helper_names = {name for name in helper_names if name in loaded or name not in ON_HOST} | set(aliases.values())
+    helpers = support.source(helper_names, nl, nisa)
     helpers += "".join(f"\n{name} = {helper}\n" for name, helper in sorted(aliases.items()) if name != helper)
     used = {node.id for each in (tree, parse(helpers)) for node in ast.walk(each) if isinstance(node, ast.Name)}
     needed = []

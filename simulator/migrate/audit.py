@@ -184,8 +184,8 @@ def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
         if not isinstance(node, ast.stmt) or isinstance(node, (ast.Import, ast.ImportFrom)) or node in names.aliases:
             continue
         targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
-        own = [n.id for t in filter(None, targets) for n in ast.walk(t) if isinstance(n, ast.Name)]
-        found[_word(type(node)), " ".join(own)] += 1
+        assigned = [n.id for t in filter(None, targets) for n in ast.walk(t) if isinstance(n, ast.Name)]
+        found[_word(type(node)), " ".join(assigned)] += 1
     return found
 
 
@@ -195,11 +195,11 @@ def _work(unit: _Unit, names: Names, which: frozenset[str] | None, but: frozense
     for node in unit.nodes:
         if isinstance(node, ast.Call):
             dotted = names.dotted(node.func)
-            own = dotted.startswith(("nki.language.", "nki.isa.")) and not compares_none(node, dotted)
+            is_nki = dotted.startswith(("nki.language.", "nki.isa.")) and not compares_none(node, dotted)
             if which is not None:
                 count += dotted in which
             else:
-                count += (own and dotted not in but) or (not but and isinstance(node.func, ast.Name) and not dotted)
+                count += (is_nki and dotted not in but) or (not but and isinstance(node.func, ast.Name) and not dotted)
     return count
 
 
@@ -229,7 +229,7 @@ def unbound(tree: ast.Module) -> dict[str, list[int]]:
     names = Names(tree) if stars else None  # resolves `from nki.language import *`
     if any(not modern(str(node.module)).startswith("nki.") for node in stars):
         return {}
-    found: dict[str, list[int]] = {}
+    unbound: dict[str, list[int]] = {}
     for unit in _units(tree):
         bound = shared | _bound(unit.nodes)
         for node in unit.nodes:
@@ -241,8 +241,8 @@ def unbound(tree: ast.Module) -> dict[str, list[int]]:
             ):
                 continue
             if not hasattr(builtins, node.id) and node.id not in ("__file__", "__class__"):
-                found.setdefault(node.id, []).append(node.lineno)
-    return found
+                unbound.setdefault(node.id, []).append(node.lineno)
+    return unbound
 
 
 def _bound(nodes: list[ast.AST]) -> set[str]:

@@ -18,7 +18,7 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
     """Rewrite a call in an expression. Return None if its meaning is the same in NKI 0.7."""
     if compares_none(node, dotted):
         operator = " is " if dotted.endswith(".equal") else " is not "
-        return Result(operator.join(ex.rewrite(each).text for each in node.args))
+        return Result(operator.join(ex.rewrite(argument).text for argument in node.args))
     if not ex.ctx.names.is_first_dialect:
         return later.call(ex, node, dotted)
     if dotted.startswith("nki.isa."):

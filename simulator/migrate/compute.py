@@ -52,13 +52,13 @@ def instruction(ex: Expressions, call: ast.Call, op: str, dst: View | None) -> R
     known = INSTRUCTIONS.get(op)
     if known is None:
         return None
-    given = keywords_of(call, known.parameters)
-    operands = Operands(ex, given.pop("mask", None))
-    dtype = given.pop("dtype", None)
+    keywords = keywords_of(call, known.parameters)
+    operands = Operands(ex, keywords.pop("mask", None))
+    dtype = keywords.pop("dtype", None)
     dtype_text = ex.rewrite(dtype).text if dtype is not None and not is_none(dtype) else ""
     if op == "nc_matmul":
-        return matmul(ex, operands, given, dst, accumulate="")
-    return _elementwise(ex, op, operands, given, dtype_text, dst)
+        return matmul(ex, operands, keywords, dst, accumulate="")
+    return _elementwise(ex, op, operands, keywords, dtype_text, dst)
 
 
 ALWAYS_TILES = frozenset(
@@ -67,31 +67,35 @@ ALWAYS_TILES = frozenset(
 
 
 def _elementwise(
-    ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr], dtype_text: str, dst: View | None
+    ex: Expressions, op: str, operands: Operands, keywords: dict[str, ast.expr], dtype_text: str, dst: View | None
 ) -> Result:
     known = INSTRUCTIONS[op]
     # Masked-out elements of a new tile were undefined, so a mask matters only if it affects the other elements.
     if dst is None and not known.reduces:
         operands.clips = {}
-    views = _tiles(ex, op, operands, given)
+    views = _tiles(ex, op, operands, keywords)
     note_start(ex.ctx, dst.tensor if dst is not None else None, *(view.tensor for view in views.values()))
     shape = _stretch(ex, views) if op == "tensor_tensor" else ""
     like = views[known.like]
     fixed: dict[str, str] = {}
     if op == "tensor_reduce":
-        moved, axis, shape = _put_axes_last(ex, like, given.get("axis"))
+        moved, axis, shape = _put_axes_last(ex, like, keywords.get("axis"))
         fixed = {"data": moved.text, "axis": axis}
-    arguments = [_argument(ex, known, each, given[each], views) for each in given if each not in ("keepdims", *fixed)]
-    arguments += [f"{each}={text}" for each, text in fixed.items()]
+    arguments = [
+        _argument(ex, known, parameter, keywords[parameter], views)
+        for parameter in keywords
+        if parameter not in ("keepdims", *fixed)
+    ]
+    arguments += [f"{parameter}={text}" for parameter, text in fixed.items()]
     cast = ""
     if dst is None and op == "nc_transpose" and dtype_text not in ("", dtype_of(like)):
         cast, dtype_text, ex.target = dtype_text, "", ""  # the tile in PSUM has the dtype of the operand
     target, written = dst, dst.text if dst is not None else ""
     if target is None:
         dtype = dtype_text or _result_dtype(ex, op, views)
-        made = allocate(ex.ctx, ex, shape or _result_shape(ex, op, like, given), dtype, known.region)
-        target = View(made.text, made.tensor or Tensor(), None, (made.tensor or Tensor()).shape)
-        written = _clipped_destination(made, op, like, operands.clips)
+        tile = allocate(ex.ctx, ex, shape or _result_shape(ex, op, like, keywords), dtype, known.region)
+        target = View(tile.text, tile.tensor or Tensor(), None, (tile.tensor or Tensor()).shape)
+        written = _clipped_destination(tile, op, like, operands.clips)
     function = f"{ex.ctx.nisa}.{op}"
     if op == "nc_transpose" and dst is not None and dtype_of(dst) != dtype_of(like):
         function = ex.ctx.needs("transpose_into")  # the dtypes may differ, which only the first NKI allowed
@@ -102,19 +106,19 @@ def _elementwise(
     return Result(target.text, target.tensor)
 
 
-def _tiles(ex: Expressions, op: str, operands: Operands, given: dict[str, ast.expr]) -> dict[str, View]:
+def _tiles(ex: Expressions, op: str, operands: Operands, keywords: dict[str, ast.expr]) -> dict[str, View]:
     """Return those operands of an instruction that are tiles, keyed by parameter."""
     known = INSTRUCTIONS[op]
     views = {
-        each: operands.view(given[each])
-        for each in known.tiles
-        if each in given and (each in ALWAYS_TILES or _is_tile(ex, given[each]))
+        parameter: operands.view(keywords[parameter])
+        for parameter in known.tiles
+        if parameter in keywords and (parameter in ALWAYS_TILES or _is_tile(ex, keywords[parameter]))
     }
-    views = {each: in_float32(ex, op, each, view, given) for each, view in views.items()}
+    views = {parameter: in_float32(ex, op, parameter, view, keywords) for parameter, view in views.items()}
     like = views.get(known.like)
     if like is None:
         raise CannotError(f"nisa.{op}: {known.like} is not known to be a tile here")
-    in_psum = [each for each, view in views.items() if view.tensor.region == "psum"]
+    in_psum = [parameter for parameter, view in views.items() if view.tensor.region == "psum"]
     if op == "nc_transpose" and in_psum:
         views["data"] = _copied(ex, like)
     elif op in ("tensor_tensor", "scalar_tensor_tensor") and len(in_psum) > 1:  # only one operand may be in PSUM
@@ -124,8 +128,8 @@ def _tiles(ex: Expressions, op: str, operands: Operands, given: dict[str, ast.ex
 
 def _copied(ex: Expressions, view: View) -> View:
     """Return a copy in SBUF of a tile in PSUM."""
-    made = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", view.tensor.dtype, view.shape)))
-    return View(made.text, made.tensor or Tensor(), view.shape, view.full)
+    tile = name(ex.ctx, Result(f"{ex.ctx.nl}.copy({view.text})", Tensor("sbuf", view.tensor.dtype, view.shape)))
+    return View(tile.text, tile.tensor or Tensor(), view.shape, view.full)
 
 
 def _result_dtype(ex: Expressions, op: str, views: dict[str, View]) -> str:
@@ -144,14 +148,16 @@ def _stretch(ex: Expressions, views: dict[str, View]) -> str:
         return ""
     helper = ex.ctx.needs("stretched")
     if first.shape is not None and second.shape is not None and len(first.shape) == len(second.shape):
-        for each, narrow, wide in (("data2", second, first), ("data1", first, second)):
+        for parameter, narrow, wide in (("data2", second, first), ("data1", first, second)):
             if all(n in ("1", m) for m, n in zip(wide.shape or (), narrow.shape or ())):
                 text = f"{helper}({narrow.text}, {wide.text})"
-                views[each] = replace(narrow, text=text, shape=wide.shape, full=wide.full)
+                views[parameter] = replace(narrow, text=text, shape=wide.shape, full=wide.full)
                 return ""
     shape = f"common_shape({first.text}, {second.text})"
-    for each in ("data1", "data2"):
-        views[each] = replace(views[each], text=f"{helper}({views[each].text}, {shape})", shape=None, full=None)
+    for parameter in ("data1", "data2"):
+        views[parameter] = replace(
+            views[parameter], text=f"{helper}({views[parameter].text}, {shape})", shape=None, full=None
+        )
     return shape
 
 
@@ -185,15 +191,15 @@ def _put_axes_last(ex: Expressions, view: View, axis: ast.expr | None) -> tuple[
     return moved, f"tuple(range({first}, len({view.text}.shape)))", f"kept_shape({view.text}, {tuple_text})"
 
 
-def _clipped_destination(made: Result, op: str, like: View, clips: Clips) -> str:
+def _clipped_destination(tile: Result, op: str, like: View, clips: Clips) -> str:
     """Return the part of a new tile that a clipped operand fills."""
     if op == "tensor_tensor_scan" and clips:
-        return clip_whole(made, clips).text
+        return clip_whole(tile, clips).text
     clip = clips.get(-len(like.full)) if like.full is not None else clips.get(-2)
     if clip is None:
-        return made.text
+        return tile.text
     stop = (clip.start + clip.count).text
-    return f"{made.text}[{clip.start.text}:{stop}]"
+    return f"{tile.text}[{clip.start.text}:{stop}]"
 
 
 def _argument(ex: Expressions, known: Instruction, parameter: str, node: ast.expr, views: dict[str, View]) -> str:
@@ -225,21 +231,21 @@ def _wider(ex: Expressions, op: str, views: dict[str, View]) -> str:
     """
     if op != "tensor_tensor" or "data2" not in views:
         return ""
-    first, second = (dtype_of(views[each]) for each in ("data1", "data2"))
+    first, second = (dtype_of(views[parameter]) for parameter in ("data1", "data2"))
     if first == second:
         return first
     return f"{ex.ctx.needs('wider_dtype')}({first}, {second})"
 
 
-def _gathered_columns(ex: Expressions, given: dict[str, ast.expr]) -> str:
+def _gathered_columns(ex: Expressions, keywords: dict[str, ast.expr]) -> str:
     """Return the number of columns that local_gather writes."""
-    count = ex.rewrite(given["num_valid_indices"]).text if "num_valid_indices" in given else ""
-    count = count if count not in ("", "None") else f"16 * {ex.rewrite(given['index']).text}.shape[1]"
-    each = ex.rewrite(given["num_elem_per_idx"]).text if "num_elem_per_idx" in given else "1"
-    return count if each == "1" else f"{count} * {each}"
+    count = ex.rewrite(keywords["num_valid_indices"]).text if "num_valid_indices" in keywords else ""
+    count = count if count not in ("", "None") else f"16 * {ex.rewrite(keywords['index']).text}.shape[1]"
+    elements = ex.rewrite(keywords["num_elem_per_idx"]).text if "num_elem_per_idx" in keywords else "1"
+    return count if elements == "1" else f"{count} * {elements}"
 
 
-def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.expr]) -> str:
+def _result_shape(ex: Expressions, op: str, like: View, keywords: dict[str, ast.expr]) -> str:
     """Return the shape of a newly allocated result."""
     partitions = like.full[0] if like.full is not None else f"{like.text}.shape[0]"
     fixed = {"bn_stats": "6", "bn_aggr": "2", "max8": "8"}
@@ -253,9 +259,9 @@ def _result_shape(ex: Expressions, op: str, like: View, given: dict[str, ast.exp
             return shape_text((_product(like.full[1:]), like.full[0]))
         return f"({like.text}.shape[1], {like.text}.shape[0])"
     if op == "local_gather":
-        return shape_text((partitions, _gathered_columns(ex, given)))
+        return shape_text((partitions, _gathered_columns(ex, keywords)))
     if op == "dma_transpose":
-        return _turned(like, given.get("axes"))
+        return _turned(like, keywords.get("axes"))
     return shape_of(like)
 
 
@@ -277,27 +283,27 @@ def _product(extents: tuple[str, ...]) -> str:
 
 
 def matmul(
-    ex: Expressions, operands: Operands, given: dict[str, ast.expr], dst: View | None, accumulate: str
+    ex: Expressions, operands: Operands, keywords: dict[str, ast.expr], dst: View | None, accumulate: str
 ) -> Result:
     """Rewrite `nisa.nc_matmul` (or nl.matmul) to write to `dst`, accumulating if `accumulate` requests it."""
     clips = operands.clips
-    stationary, moving = given["stationary"], given["moving"]
-    whole = operands.view(stationary, {}), operands.view(moving, {})
-    sides = _matmul_clips(clips, whole, dst is None)
+    stationary, moving = keywords["stationary"], keywords["moving"]
+    whole_operands = operands.view(stationary, {}), operands.view(moving, {})
+    sides = _matmul_clips(clips, whole_operands, dst is None)
     left, right = (_in_sbuf(ex, operands.view(node, side)) for node, side in zip((stationary, moving), sides))
     note_start(ex.ctx, left.tensor, right.tensor)
-    options = _matmul_options(ex, given)
+    options = _matmul_options(ex, keywords)
     if dst is None:
-        dst = _matmul_tile(ex, whole, dtype_of(right), options)
+        dst = _matmul_tile(ex, whole_operands, dtype_of(right), options)
     call = f"{ex.ctx.nisa}.nc_matmul(dst={dst.text}, stationary={left.text}, moving={right.text}{accumulate}{options})"
     emit_call(ex.ctx, operands, call)
     return Result(dst.text, dst.tensor)
 
 
-def _matmul_options(ex: Expressions, given: dict[str, ast.expr]) -> str:
+def _matmul_options(ex: Expressions, keywords: dict[str, ast.expr]) -> str:
     """Return the options of a matmul that are not the defaults."""
     options = ""
-    for option, node in given.items():
+    for option, node in keywords.items():
         value = ex.rewrite(node).text
         if option == "perf_mode" and "double_row" in value:
             value = f"{ex.ctx.nisa}.matmul_perf_mode.double_row"
@@ -306,16 +312,18 @@ def _matmul_options(ex: Expressions, given: dict[str, ast.expr]) -> str:
     return options
 
 
-def _matmul_tile(ex: Expressions, whole: tuple[View, View], dtype: str, options: str) -> View:
+def _matmul_tile(ex: Expressions, whole_operands: tuple[View, View], dtype: str, options: str) -> View:
     """Allocate the result of a matmul in PSUM. A transpose keeps the `dtype` of its operand."""
-    doubled = "double_row" in options and not any(view.full is not None and len(view.full) < 3 for view in whole)
+    doubled = "double_row" in options and not any(
+        view.full is not None and len(view.full) < 3 for view in whole_operands
+    )
     first = 2 if doubled else 1  # double rows are a separate dimension
-    columns = _columns(ex, whole[0], first)
-    columns = (f"{whole[0].text}.shape[{first}]",) if columns[0].startswith("*") else columns
-    shape = (_product(columns), *_columns(ex, whole[1], first))
+    columns = _columns(ex, whole_operands[0], first)
+    columns = (f"{whole_operands[0].text}.shape[{first}]",) if columns[0].startswith("*") else columns
+    shape = (_product(columns), *_columns(ex, whole_operands[1], first))
     dtype = dtype if ", is_transpose=True" in options else f"{ex.ctx.nl}.float32"
-    made = allocate(ex.ctx, ex, shape_text(shape), dtype, "psum")
-    return View(made.text, made.tensor or Tensor(), shape, shape)
+    tile = allocate(ex.ctx, ex, shape_text(shape), dtype, "psum")
+    return View(tile.text, tile.tensor or Tensor(), shape, shape)
 
 
 def _in_sbuf(ex: Expressions, view: View) -> View:

@@ -34,50 +34,50 @@ def par_dim(ex: Expressions, call: ast.Call) -> str:
 
 def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     """Rewrite a call that creates a tensor."""
-    given = keywords_of(call, PARAMETERS[op])
+    keywords = keywords_of(call, PARAMETERS[op])
     if op == "rand":
-        dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else f"{ex.ctx.nl}.float32"
-        return Result(f"{ex.ctx.nl}.rand({ex.rewrite(given['shape']).text}, {dtype})", Tensor("sbuf", dtype))
+        dtype = ex.rewrite(keywords["dtype"]).text if "dtype" in keywords else f"{ex.ctx.nl}.float32"
+        return Result(f"{ex.ctx.nl}.rand({ex.rewrite(keywords['shape']).text}, {dtype})", Tensor("sbuf", dtype))
     if op == "shared_constant":
-        return Result(f"{ex.ctx.nl}.shared_constant({ex.rewrite(given['constant']).text})", Tensor("hbm"))
+        return Result(f"{ex.ctx.nl}.shared_constant({ex.rewrite(keywords['constant']).text})", Tensor("hbm"))
     if op.endswith("_like"):
-        return _like(ex, op, given)
-    region, placed = _region(ex, given.get("buffer"))
+        return _like(ex, op, keywords)
+    region, placed = _region(ex, keywords.get("buffer"))
     if placed:
         ex.ctx.add(
-            CHECK, f"the compiler chooses the place of the tensor instead of buffer={ast.unparse(given['buffer'])}"
+            CHECK, f"the compiler chooses the place of the tensor instead of buffer={ast.unparse(keywords['buffer'])}"
         )
     kind = "hbm" if region.endswith("hbm") else region
     is_accumulator = kind == "psum" and ex.target in ex.ctx.accumulators  # the first matmul overwrites it
-    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given else ""
-    extents, blocks = _extents(ex, given["shape"])
-    value = ex.rewrite(given["fill_value"]).text if op == "full" else VALUES.get(op)
+    dtype = ex.rewrite(keywords["dtype"]).text if "dtype" in keywords else ""
+    extents, blocks = _extents(ex, keywords["shape"])
+    value = ex.rewrite(keywords["fill_value"]).text if op == "full" else VALUES.get(op)
     if blocks and extents is not None and kind != "hbm":
         return _blocks(ex, extents, blocks, dtype, kind, None if is_accumulator else value)
     if extents is not None and len(extents) == 1 and kind != "hbm":
         extents = [*extents, "1"]
     shape = tuple(extents) if extents is not None else None
-    arguments = [shape_text(shape) if shape is not None else ex.rewrite(given["shape"]).text]
+    arguments = [shape_text(shape) if shape is not None else ex.rewrite(keywords["shape"]).text]
     arguments += [str(value)] if op == "full" else []
     arguments += [f"dtype={dtype}"] if dtype else []
     arguments.append(f"buffer={ex.ctx.nl}.{region}")
-    named = given.get("name")
+    named = keywords.get("name")
     if isinstance(named, ast.Constant) and named.value and not ex.ctx.in_loop:
         arguments.append(f"name={ex.ctx.source.of(named)}")
     function = "ndarray" if op == "empty" or (op == "zeros" and is_accumulator) else op
     return Result(f"{ex.ctx.nl}.{function}({', '.join(arguments)})", Tensor(kind, dtype, shape))
 
 
-def _like(ex: Expressions, op: str, given: dict[str, ast.expr]) -> Result:
-    base = ex.rewrite(given["x"])
+def _like(ex: Expressions, op: str, keywords: dict[str, ast.expr]) -> Result:
+    base = ex.rewrite(keywords["x"])
     options = ""
     region = base.tensor.region if base.tensor is not None else ""
     dtype = base.tensor.dtype if base.tensor is not None else ""
-    if "dtype" in given:
-        dtype = ex.rewrite(given["dtype"]).text
+    if "dtype" in keywords:
+        dtype = ex.rewrite(keywords["dtype"]).text
         options += f", dtype={dtype}"
-    if "buffer" in given:
-        found, _ = _region(ex, given["buffer"])
+    if "buffer" in keywords:
+        found, _ = _region(ex, keywords["buffer"])
         region = "hbm" if found.endswith("hbm") else found
         options += f", buffer={ex.ctx.nl}.{found}"
     return Result(

@@ -54,13 +54,13 @@ def _check(node: cst.For | cst.While) -> None:
 def refuse_carried(tree: ast.FunctionDef | None, loop: ast.For | ast.While, ctx: Context) -> None:
     """Reject names whose values are carried to the next iteration of a loop or to statements after the loop."""
     assert tree is not None
-    own = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
+    variable = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
     assigned = {
         n.id for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
     carried = sorted(
         name
-        for name in assigned - ctx.registers - {own}
+        for name in assigned - ctx.registers - {variable}
         if _reads_first(loop.body, name) or _reads_first(_after(tree, loop), name)
     )
     if carried:
@@ -83,8 +83,8 @@ def _after(tree: ast.FunctionDef, loop: ast.For | ast.While) -> list[ast.stmt]:
 def _reads_first(body: list[ast.stmt], name: str) -> bool | None:
     """Return True if the first use of a name in the statements may be a read, and None if they do not use it."""
     for statement in body:
-        own, blocks = _parts(statement)
-        uses = [n for part in own for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name]
+        header, blocks = _parts(statement)
+        uses = [n for part in header for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name]
         if any(isinstance(use.ctx, ast.Load) for use in uses) or (uses and isinstance(statement, ast.AugAssign)):
             return True
         if uses:

@@ -82,9 +82,9 @@ class Expressions:
     def _container(self, node: ast.expr) -> Container:
         """Describe the contents of a list, tuple, set or dictionary whose elements have already been rewritten."""
         elements = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
-        if elements and all(isinstance(self.rewrite(each).value, Window) for each in elements):
+        if elements and all(isinstance(self.rewrite(element).value, Window) for element in elements):
             return Container(windows=True)
-        tensors = [self.rewrite(each).tensor for each in elements]
+        tensors = [self.rewrite(element).tensor for element in elements]
         whole = bool(tensors) and all(tensor is not None for tensor in tensors)
         return Container(tensors[0] if whole and len(set(tensors)) == 1 else Tensor() if whole else None)
 
@@ -127,9 +127,9 @@ class Expressions:
     # Names of tensors and their attributes
 
     def _attribute(self, node: ast.Attribute) -> Result:
-        own = self.ctx.names.dtype(node) if not self._host else None
-        if own is not None:
-            return Result(own)
+        dtype = self.ctx.names.dtype(node) if not self._host else None
+        if dtype is not None:
+            return Result(dtype)
         if node.attr == "itemsize" and not self._host:  # dtypes of NKI 0.7 are names
             return Result(f"{self.ctx.needs('itemsize')}({self.rewrite(node.value).text})")
         dotted = self.ctx.names.dotted(node)
@@ -313,10 +313,10 @@ class Expressions:
         known = self._names_of.get(id(node))
         if known is None:
             parts = [self._mentioned(child) for child in ast.iter_child_nodes(node)]
-            own = {node.id} if isinstance(node, ast.Name) else set()
+            names = {node.id} if isinstance(node, ast.Name) else set()
             if isinstance(node, (ast.Name, ast.Attribute)):
-                own |= INDEX_FUNCTIONS & {self.ctx.names.dotted(node)}
-            known = self._names_of[id(node)] = frozenset(own).union(*parts)
+                names |= INDEX_FUNCTIONS & {self.ctx.names.dotted(node)}
+            known = self._names_of[id(node)] = frozenset(names).union(*parts)
         return known
 
     def _as_mask(self, node: ast.expr) -> Mask | None:

@@ -20,18 +20,18 @@ def functions_with_nki(tree: ast.Module, names: Names) -> set[str]:
     Functions that are not kernels themselves but are passed as values are recorded in `names.undecorated`.
     """
     trees = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    used = {each.name: names.mentioned_by(each.name) for each in trees}
-    kernels = {each.name for each in trees if any(is_jit(decorator, names) for decorator in each.decorator_list)}
-    around = {each.name for each in trees if any(inner.name in kernels for inner in _inner(each))}
-    launchers = {each.name for each in trees if called(each) & kernels or used[each.name] & ENTRY_POINTS} - around
-    found = {name for name, dotted in used.items() if any(_computes(each) for each in dotted)}
-    found -= launchers - kernels - called_by(tree, kernels)
-    names.undecorated = (found - kernels) & _values(tree)
+    used = {function.name: names.mentioned_by(function.name) for function in trees}
+    kernels = {tree.name for tree in trees if any(is_jit(decorator, names) for decorator in tree.decorator_list)}
+    around = {function.name for function in trees if any(inner.name in kernels for inner in _inner(function))}
+    launchers = {tree.name for tree in trees if called(tree) & kernels or used[tree.name] & ENTRY_POINTS} - around
+    using = {name for name, dotted in used.items() if any(_computes(path) for path in dotted)}
+    using -= launchers - kernels - called_by(tree, kernels)
+    names.undecorated = (using - kernels) & _values(tree)
     while True:
-        callers = {each.name for each in trees if called(each) & (found - kernels)} - found
+        callers = {function.name for function in trees if called(function) & (using - kernels)} - using
         if not callers:
-            return found
-        found |= callers
+            return using
+        using |= callers
 
 
 def _computes(dotted: str) -> bool:
@@ -56,12 +56,12 @@ def called_by(tree: ast.AST, functions: set[str]) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             calls.setdefault(node.name, set()).update(called(node))
-    found: set[str] = set()
+    reached: set[str] = set()
     new = set(functions)
     while new:
-        new = set().union(*(calls.get(name, set()) for name in new)) - found
-        found |= new
-    return found
+        new = set().union(*(calls.get(name, set()) for name in new)) - reached
+        reached |= new
+    return reached
 
 
 def is_jit(decorator: ast.expr, names: Names) -> bool:

@@ -67,12 +67,12 @@ def _makes_output(node: Any) -> bool:
 def _front(body: list[Any], first: int, outputs: list[int]) -> list[int]:
     """Return the positions of the statements before the loop: the outputs and the statements on which they depend."""
     chosen = set(outputs)
-    wanted: set[str] = set()
+    needed: set[str] = set()
     for position in reversed(range(first, max(outputs, default=-1) + 1)):
-        if position in chosen or _stored(body[position]) & wanted:
+        if position in chosen or _stored(body[position]) & needed:
             chosen.add(position)
-            wanted |= _names(body[position])
-    if any(name.startswith("program_") for name in wanted):
+            needed |= _names(body[position])
+    if any(name.startswith("program_") for name in needed):
         raise CannotError("the shape of an output must not depend on nl.program_id")
     return sorted(chosen)
 

@@ -52,9 +52,9 @@ def is_old(node: cst.BaseSmallStatement, keep_runners: bool = False) -> bool:
         return any(dotted_of(alias.name).split(".")[0] == OLD_PACKAGE for alias in node.names)
     if isinstance(node, cst.ImportFrom) and not node.relative:
         module = dotted_of(node.module)
-        own = modern(module) or module
+        current = modern(module) or module
         names = () if isinstance(node.names, cst.ImportStar) else node.names
-        old = any(is_gone(f"{own}.{dotted_of(a.name)}", keep_runners) for a in names)
+        old = any(is_gone(f"{current}.{dotted_of(a.name)}", keep_runners) for a in names)
         return module.split(".")[0] == OLD_PACKAGE or old
     return False
 

@@ -23,16 +23,16 @@ from types import CodeType, ModuleType
 from . import CANNOT, LimitError, MigrationError, migrate_source
 from .names import OLD_PACKAGE
 
-Tell = Callable[[str], None]
+Notifier = Callable[[str], None]
 _INSTALLED = tuple(os.path.realpath(path) for path in {sysconfig.get_path(n) for n in ("stdlib", "purelib", "platlib")})
 
 
-def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
+def migrated(path: str, notify: Notifier) -> tuple[str, str] | None:
     """Return the text of a file in NKI 0.7, and the name of the file for messages.
 
     Return None if the file is not in an older dialect or cannot be migrated.
 
-    `tell` is called with a line that reports the migration, or with the reason why the file was not migrated.
+    `notify` is called with a line that reports the migration, or with the reason why the file was not migrated.
     """
     text = _text(path)
     if OLD_PACKAGE not in text:
@@ -43,20 +43,20 @@ def migrated(path: str, tell: Tell) -> tuple[str, str] | None:
     except SyntaxError:
         return None
     except (LimitError, MigrationError) as error:
-        tell(f"{shown}: an older NKI dialect that cannot be migrated: {error}")
+        notify(f"{shown}: an older NKI dialect that cannot be migrated: {error}")
         return None
     left = [note for note in migration.notes if note.kind == CANNOT]
     todo = f"; not migrated: line {left[0].line}, {left[0].message}" if left else ""
-    tell(f"{shown}: an older NKI dialect, migrated in memory (`trninfer migrate` writes it){todo}")
+    notify(f"{shown}: an older NKI dialect, migrated in memory (`trninfer migrate` writes it){todo}")
     name = f"{path} (NKI 0.7)"
     linecache.cache[name] = (len(migration.text), None, migration.text.splitlines(keepends=True), name)
     return migration.text, name
 
 
 @contextmanager
-def migrated_imports(tell: Tell) -> Iterator[None]:
+def migrated_imports(notify: Notifier) -> Iterator[None]:
     """Migrate modules that are imported within this context, except for installed modules."""
-    finder = _Finder(tell)
+    finder = _Finder(notify)
     if not hasattr(logging, "OFF"):
         logging.OFF = logging.CRITICAL + 10  # type: ignore[attr-defined]  # added by neuronxcc and used by harnesses
     sys.meta_path.insert(0, finder)
@@ -69,8 +69,8 @@ def migrated_imports(tell: Tell) -> Iterator[None]:
 class _Finder(importlib.abc.MetaPathFinder):
     """A finder of modules in older dialects, which searches the same locations as Python's own finder."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, notify: Notifier) -> None:
+        self._notify = notify
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -83,7 +83,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         if OLD_PACKAGE not in _text(origin):
             return None
-        found.loader = _Loader(fullname, origin, self._tell)
+        found.loader = _Loader(fullname, origin, self._notify)
         return found
 
 
@@ -93,12 +93,12 @@ class _Loader(importlib.machinery.SourceFileLoader):
     Modules are migrated in the loader and not in the finder, since the finder holds the import lock.
     """
 
-    def __init__(self, fullname: str, path: str, tell: Tell) -> None:
+    def __init__(self, fullname: str, path: str, notify: Notifier) -> None:
         super().__init__(fullname, path)
-        self._tell = tell
+        self._notify = notify
 
     def get_code(self, fullname: str) -> CodeType | None:
-        result = migrated(self.path, self._tell)
+        result = migrated(self.path, self._notify)
         if result is None:
             return super().get_code(fullname)
         text, shown = result

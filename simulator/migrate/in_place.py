@@ -17,17 +17,17 @@ def cumulative(ex: Expressions, call: ast.Call) -> Result | None:
 
     An imm1 that has no effect is omitted, because NKI 0.7 rejects it.
     """
-    given = keywords_of(call, ())
-    command = ex.ctx.names.dotted(given.get("reduce_cmd")) if "reduce_cmd" in given else "reset_reduce"
-    if is_none(given.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):
+    keywords = keywords_of(call, ())
+    command = ex.ctx.names.dotted(keywords.get("reduce_cmd")) if "reduce_cmd" in keywords else "reset_reduce"
+    if is_none(keywords.get("imm1", ast.Constant(None))) or command.endswith("load_reduce"):
         return None
     if not command:
         ex.ctx.add(
             CHECK, "imm1 is allowed only with reduce_cmd=nisa.reduce_cmd.load_reduce: pass None with other commands"
         )
         return None
-    del given["imm1"]
-    arguments = ", ".join(f"{each}={ex.rewrite(node).text}" for each, node in given.items())
+    del keywords["imm1"]
+    arguments = ", ".join(f"{parameter}={ex.rewrite(node).text}" for parameter, node in keywords.items())
     return Result(f"{ex.ctx.nisa}.tensor_scalar_cumulative({arguments})")
 
 
@@ -44,22 +44,24 @@ def _predicate(ex: Expressions, view: View, reverse: bool) -> str:
 
 def in_place(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     """Rewrite an instruction that already had a `dst` parameter in the first NKI."""
-    given = keywords_of(call, IN_PLACE[op])
-    mask = given.pop("mask", None)
-    if "dst" not in given and not call.args:
+    keywords = keywords_of(call, IN_PLACE[op])
+    mask = keywords.pop("mask", None)
+    if "dst" not in keywords and not call.args:
         return None
     operands = Operands(ex, mask)
-    given.pop("dtype", None)
-    if op == "dma_copy" and "dst_rmw_op" in given:
+    keywords.pop("dtype", None)
+    if op == "dma_copy" and "dst_rmw_op" in keywords:
         raise CannotError("nisa.dma_copy with dst_rmw_op: use nisa.dma_compute(dst, [src], reduce_op=...)")
     if op == "nc_stream_shuffle" and not call.keywords and len(call.args) == 3 and not ex.ctx.names.is_first_dialect:
         return None
-    reverse = op == "tensor_copy_predicated" and _is_true(given.get("reverse_pred"))
-    reverse = reverse and ex.rewrite(given["src"]).tensor is not None
+    reverse = op == "tensor_copy_predicated" and _is_true(keywords.get("reverse_pred"))
+    reverse = reverse and ex.rewrite(keywords["src"]).tensor is not None
     if reverse:  # a tile does not accept reverse_pred
-        del given["reverse_pred"]
-    order = ["dst", *(each for each in given if each != "dst")]
-    arguments = ", ".join(f"{each}={_operand(ex, operands, op, each, given[each], reverse)}" for each in order)
+        del keywords["reverse_pred"]
+    order = ["dst", *(parameter for parameter in keywords if parameter != "dst")]
+    arguments = ", ".join(
+        f"{parameter}={_operand(ex, operands, op, parameter, keywords[parameter], reverse)}" for parameter in order
+    )
     text = f"{ex.ctx.nisa}.{op}({arguments})"
     if operands.guard:
         emit_call(ex.ctx, operands, text)

@@ -263,7 +263,7 @@ def _viewed(node: ast.expr) -> ast.expr:
 BIT_OPERATORS = ("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift")
 
 
-def in_float32(ex: Expressions, op: str, parameter: str, view: View, given: dict[str, ast.expr]) -> View:
+def in_float32(ex: Expressions, op: str, parameter: str, view: View, keywords: dict[str, ast.expr]) -> View:
     """Return an operand that NKI 0.7 accepts only in float32.
 
     It is converted unless the source shows that it is float32.
@@ -273,7 +273,7 @@ def in_float32(ex: Expressions, op: str, parameter: str, view: View, given: dict
     declared = DECLARATIONS[op].operands.get(parameter)
     if not isinstance(declared, (Scalar, Tile)) or declared.dtypes != ("float32",):
         return view
-    operator = given.get(getattr(declared, "operator", ""))
+    operator = keywords.get(getattr(declared, "operator", ""))
     if operator is not None and (ex.ctx.names.operator(operator) or "").endswith(BIT_OPERATORS):
         return view
     if view.tensor.dtype == f"{ex.ctx.nl}.float32":

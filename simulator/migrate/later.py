@@ -41,12 +41,13 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
 
 def loop_range(ex: Expressions, node: ast.Call) -> Result:
     """Rewrite a loop over numbers to use Python's range, as NKI 0.7 does."""
-    given = {keyword.arg: keyword.value for keyword in node.keywords}
-    bounds = [*node.args, *(given[each] for each in ("start", "stop", "step") if each in given)]
-    for each in given:
-        if each not in ("start", "stop", "step"):
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+    bounds = [*node.args, *(keywords[parameter] for parameter in ("start", "stop", "step") if parameter in keywords)]
+    for parameter in keywords:
+        if parameter not in ("start", "stop", "step"):
             ex.ctx.add(
-                CHECK, f"{each}= of a loop is removed, because the compiler orders instructions by their dependencies"
+                CHECK,
+                f"{parameter}= of a loop is removed, because the compiler orders instructions by their dependencies",
             )
     return Result(f"range({', '.join(ex.rewrite(bound).text for bound in bounds)})")
 

@@ -49,8 +49,8 @@ def in_place_of(node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSma
     before: list[cst.EmptyLine] = []  # comments before the next statement
     for line in lines:
         if isinstance(line, cst.BaseSmallStatement):
-            own = line.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-            parsed = cst.Module([cst.SimpleStatementLine([own])])
+            statement = line.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+            parsed = cst.Module([cst.SimpleStatementLine([statement])])
         else:
             parsed = cst.parse_module(f"{wrapped(line)}\n")
         before += parsed.header

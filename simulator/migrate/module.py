@@ -83,7 +83,7 @@ class Migrator:
         """Return the input of the next pass: the arguments and results of functions, and the functions that were not
         fully migrated."""
         called = [self._functions[name] for name in self._called if name in self._functions]
-        return [(dict(each.given), each.returned) for each in called], set(self._failed)
+        return [(dict(function.given), function.returned) for function in called], set(self._failed)
 
     def _begin(self) -> None:
         self._notes = Notes(assumptions(self._names))
@@ -132,7 +132,9 @@ class Migrator:
         if isinstance(node, cst.Match):
             changes["cases"] = self._cases(node, ctx)
         if hasattr(node, "handlers"):
-            changes["handlers"] = [each.with_changes(body=self._suite(each.body, ctx)) for each in node.handlers]
+            changes["handlers"] = [
+                handler.with_changes(body=self._suite(handler.body, ctx)) for handler in node.handlers
+            ]
         return [node.with_changes(**changes)]
 
     def _cases(self, node: cst.Match, ctx: Context | None) -> list[cst.MatchCase]:
@@ -226,15 +228,17 @@ class Migrator:
             return [small]
         lines: list[str | cst.BaseSmallStatement] = []
         line = self._pairs[small].lineno
-        for each in imports.imported(small, self._keep_runners):
-            if each.line:
-                lines.append(each.line)
-            elif each.bound in self._needed:
-                message = f"{each.dotted or each.bound} does not exist in NKI 0.7, and {each.bound} is used"
+        for imported in imports.imported(small, self._keep_runners):
+            if imported.line:
+                lines.append(imported.line)
+            elif imported.bound in self._needed:
+                message = f"{imported.dotted or imported.bound} does not exist in NKI 0.7, and {imported.bound} is used"
                 self._notes.add(line, CANNOT, message)
                 return [f"{MARK}{message}", small]
-            elif each.dotted and each.dotted not in imports.GONE:
-                self._notes.add(line, CHECK, f"the import of {each.dotted}, which NKI 0.7 does not have, is removed")
+            elif imported.dotted and imported.dotted not in imports.GONE:
+                self._notes.add(
+                    line, CHECK, f"the import of {imported.dotted}, which NKI 0.7 does not have, is removed"
+                )
         return list(dict.fromkeys(lines))
 
     def _replaced(self, node: cst.SimpleStatementLine, lines: Sequence[str | cst.BaseSmallStatement]) -> list[Any]:

@@ -14,22 +14,22 @@ from .views import View, clip_whole
 
 def load(ex: Expressions, call: ast.Call, dst: View | None) -> Result:
     """Rewrite nl.load(src, mask, dtype) as the loaded tile, or as a DMA if there is a mask or a `dst`."""
-    given = keywords_of(call, ("src",))
-    operands = Operands(ex, given.pop("mask", None))
-    view = _rows(ex, operands.view(given["src"]), dst is None)
+    keywords = keywords_of(call, ("src",))
+    operands = Operands(ex, keywords.pop("mask", None))
+    view = _rows(ex, operands.view(keywords["src"]), dst is None)
     dtype = ""
-    if "dtype" in given and not (isinstance(given["dtype"], ast.Constant) and given["dtype"].value is None):
-        dtype = ex.rewrite(given["dtype"]).text
+    if "dtype" in keywords and not (isinstance(keywords["dtype"], ast.Constant) and keywords["dtype"].value is None):
+        dtype = ex.rewrite(keywords["dtype"]).text
     if dst is not None:
         emit_call(ex.ctx, operands, f"{ex.ctx.nisa}.dma_copy(dst={dst.text}, src={view.text})")
         return Result(dst.text, dst.tensor)
     if not operands.clips and not operands.condition:
         options = f", dtype={dtype}" if dtype else ""
         return Result(f"{ex.ctx.nl}.load({view.text}{options})", Tensor("sbuf", dtype or dtype_of(view), view.full))
-    made = allocate(ex.ctx, ex, shape_of(view), dtype or dtype_of(view), "sbuf")
-    part = clip_whole(made, operands.clips).text if operands.clips else made.text
+    tile = allocate(ex.ctx, ex, shape_of(view), dtype or dtype_of(view), "sbuf")
+    part = clip_whole(tile, operands.clips).text if operands.clips else tile.text
     emit_call(ex.ctx, operands, f"{ex.ctx.nisa}.dma_copy(dst={part}, src={view.text})")
-    return made
+    return tile
 
 
 def _rows(ex: Expressions, view: View, fresh: bool) -> View:
@@ -48,12 +48,12 @@ def _rows(ex: Expressions, view: View, fresh: bool) -> View:
 
 def load_transposed(ex: Expressions, call: ast.Call) -> Result:
     """Rewrite nl.load_transpose2d(src, mask, dtype)."""
-    given = keywords_of(call, ("src",))
-    operands = Operands(ex, given.pop("mask", None))
+    keywords = keywords_of(call, ("src",))
+    operands = Operands(ex, keywords.pop("mask", None))
     if operands.clips:
         raise CannotError("nl.load_transpose2d does not accept a mask: shorten the slices with min(...)")
-    view = operands.view(given["src"])
-    dtype = f", dtype={ex.rewrite(given['dtype']).text}" if "dtype" in given else ""
+    view = operands.view(keywords["src"])
+    dtype = f", dtype={ex.rewrite(keywords['dtype']).text}" if "dtype" in keywords else ""
     shape = tuple(reversed(view.full)) if view.full is not None and len(view.full) == 2 else None
     found = dtype.removeprefix(", dtype=") or dtype_of(view)
     return Result(f"{ex.ctx.nl}.load_transpose2d({view.text}{dtype})", Tensor("sbuf", found, shape))
@@ -61,22 +61,22 @@ def load_transposed(ex: Expressions, call: ast.Call) -> Result:
 
 def store(ex: Expressions, call: ast.Call) -> Result:
     """Rewrite nl.store(dst, value, mask)."""
-    given = keywords_of(call, ("dst", "value"))
-    operands = Operands(ex, given.pop("mask", None))
-    view = operands.view(given["dst"])
-    value = ex.rewrite(given["value"])
+    keywords = keywords_of(call, ("dst", "value"))
+    operands = Operands(ex, keywords.pop("mask", None))
+    view = operands.view(keywords["dst"])
+    value = ex.rewrite(keywords["value"])
     if value.tensor is not None and value.tensor.region == "psum":
         value = Result(f"{ex.ctx.nl}.copy({value.text})", Tensor("sbuf", value.tensor.dtype, value.tensor.shape))
-    if value.tensor is None and not isinstance(given["value"], (ast.Name, ast.Subscript)):
+    if value.tensor is None and not isinstance(keywords["value"], (ast.Name, ast.Subscript)):
         value = Result(value.text, Tensor("sbuf"))
-    if is_number(ex.ctx, given["value"]):
+    if is_number(ex.ctx, keywords["value"]):
         value = Result(f"{ex.ctx.needs('filled')}({view.text}, {value.text})", Tensor("sbuf"))
     elif operands.clips:
-        if not isinstance(given["value"], (ast.Name, ast.Subscript)) or value.text.startswith(f"{ex.ctx.nl}."):
+        if not isinstance(keywords["value"], (ast.Name, ast.Subscript)) or value.text.startswith(f"{ex.ctx.nl}."):
             value = name(ex.ctx, value)
             part = clip_whole(value, operands.clips).text
         else:
-            part = operands.view(given["value"]).text
+            part = operands.view(keywords["value"]).text
         value = Result(part, value.tensor)
     text = f"{ex.ctx.nl}.store({view.text}, {value.text})"
     if operands.guard:

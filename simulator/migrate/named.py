@@ -62,7 +62,7 @@ def _addition_of(name: str, block: list[ast.stmt], reads: set[str], in_psum: set
             return later if is_product and _base(later) in in_psum else None
         if not isinstance(later, ast.Assign) or stored([later]) & (reads | {name}):
             return None
-        if not all(isinstance(each, ast.Name) for each in later.targets):
+        if not all(isinstance(target, ast.Name) for target in later.targets):
             return None
     return None
 

@@ -122,20 +122,22 @@ def _arange(ex: Expressions, call: ast.Call) -> Result:
 # Tile functions
 
 
-def _options(ex: Expressions, given: dict[str, ast.expr], *names: str) -> str:
+def _options(ex: Expressions, keywords: dict[str, ast.expr], *names: str) -> str:
     return "".join(
-        f", {each}={ex.rewrite(given[each]).text}" for each in names if each in given and not is_none(given[each])
+        f", {parameter}={ex.rewrite(keywords[parameter]).text}"
+        for parameter in names
+        if parameter in keywords and not is_none(keywords[parameter])
     )
 
 
 def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    given = keywords_of(call, ("x", "y"))
-    operands = Operands(ex, given.pop("mask", None))
-    x, y = ex.rewrite(given["x"]), ex.rewrite(given["y"])
+    keywords = keywords_of(call, ("x", "y"))
+    operands = Operands(ex, keywords.pop("mask", None))
+    x, y = ex.rewrite(keywords["x"]), ex.rewrite(keywords["y"])
     if x.tensor is None and y.tensor is None and not operands.clips:
-        text = f"{ex.ctx.nl}.{op}({x.text}, {y.text}{_options(ex, given, 'dtype')})"
+        text = f"{ex.ctx.nl}.{op}({x.text}, {y.text}{_options(ex, keywords, 'dtype')})"
         return Result(text, Tensor("sbuf"))
-    return binary(ex, op, x, y, _options(ex, given, "dtype"))
+    return binary(ex, op, x, y, _options(ex, keywords, "dtype"))
 
 
 def binary(ex: Expressions, op: str, x: Result, y: Result, options: str = "") -> Result:
@@ -190,28 +192,28 @@ def _quotient(ex: Expressions, x: Result, y: Result, options: str) -> Result:
 
 
 def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    given = keywords_of(call, ("x", "dtype"))
-    Operands(ex, given.pop("mask", None))
-    x = ex.rewrite(given["x"])
+    keywords = keywords_of(call, ("x", "dtype"))
+    Operands(ex, keywords.pop("mask", None))
+    x = ex.rewrite(keywords["x"])
     note_start(ex.ctx, x.tensor)
-    text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, given, 'dtype')})"
-    argument = ex.rewrite(given["dtype"]).text if "dtype" in given and not is_none(given["dtype"]) else ""
+    text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, keywords, 'dtype')})"
+    argument = ex.rewrite(keywords["dtype"]).text if "dtype" in keywords and not is_none(keywords["dtype"]) else ""
     tensor = x.tensor or Tensor()
     if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes rsqrt, cannot access PSUM
-        text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, given, 'dtype')})"
+        text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, keywords, 'dtype')})"
     return Result(text, Tensor("sbuf", argument or tensor.dtype, tensor.shape))
 
 
 def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    given = keywords_of(call, ("x", "axis"))
-    operands = Operands(ex, given.pop("mask", None))
-    view = operands.view(given["x"])
+    keywords = keywords_of(call, ("x", "axis"))
+    operands = Operands(ex, keywords.pop("mask", None))
+    view = operands.view(keywords["x"])
     note_start(ex.ctx, view.tensor)
     if operands.clips:
         rows = {at: clip for at, clip in operands.clips.items() if view.full is not None and at != -len(view.full)}
         if rows != operands.clips:  # masked-out rows were undefined
-            view = operands.view(given["x"], rows)
-    axis = given.get("axis")
+            view = operands.view(keywords["x"], rows)
+    axis = keywords.get("axis")
     axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis] if axis is not None else []
     numbers = [e.value for e in axes if isinstance(e, ast.Constant) and isinstance(e.value, int)]
     text = view.text
@@ -221,12 +223,16 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         rank = len(view.full)
         reduced = sorted(number % rank for number in numbers)
         left = [at for at in range(rank) if at not in reduced]
-        shape = view.full if op == "softmax" else _reduced_shape(view.full, reduced, left, "keepdims" in given)
+        shape = view.full if op == "softmax" else _reduced_shape(view.full, reduced, left, "keepdims" in keywords)
         if op != "softmax" and not _are_last(reduced, rank):
             text = f"{view.text}.permute({tuple(left + reduced)})"
             axis_text = str(tuple(range(len(left), rank)))
-    options = _options(ex, given, "dtype", "keepdims")
-    dtype = ex.rewrite(given["dtype"]).text if "dtype" in given and not is_none(given["dtype"]) else view.tensor.dtype
+    options = _options(ex, keywords, "dtype", "keepdims")
+    dtype = (
+        ex.rewrite(keywords["dtype"]).text
+        if "dtype" in keywords and not is_none(keywords["dtype"])
+        else view.tensor.dtype
+    )
     return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, shape))
 
 
@@ -244,21 +250,26 @@ def _are_last(axes: list[int], rank: int) -> bool:
 
 
 def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
-    given = keywords_of(call, PARAMETERS[op])
-    for each in PARAMETERS[op][:2] if op != "broadcast_to" or "src" not in given else ("src", "shape"):
-        given[each]  # refuses a call that lacks it
-    mask = given.pop("mask", None)
+    keywords = keywords_of(call, PARAMETERS[op])
+    for parameter in PARAMETERS[op][:2] if op != "broadcast_to" or "src" not in keywords else ("src", "shape"):
+        keywords[parameter]  # refuses a call that lacks it
+    mask = keywords.pop("mask", None)
     if mask is not None and op in ("matmul", "gather_flattened", "rms_norm") and Operands(ex, mask).clips:
         raise CannotError(f"nl.{op} does not accept a mask: slice its operands instead")
     if op == "where":
-        return _where(ex, given)
+        return _where(ex, keywords)
     if op == "broadcast_to":
-        return _broadcast(ex, ex.rewrite(given["src" if "src" in given else "x"]), given["shape"])
-    results = {each: ex.rewrite(node) for each, node in given.items()}
+        return _broadcast(ex, ex.rewrite(keywords["src" if "src" in keywords else "x"]), keywords["shape"])
+    results = {parameter: ex.rewrite(node) for parameter, node in keywords.items()}
     first = next(iter(results.values())).tensor or Tensor()
     if op in ("matmul", "transpose"):
-        results.update({each: _outside_psum(ex, results[each]) for each in ("x", "y") if each in results})
-    arguments = [result.text if each in ("x", "y") else f"{each}={result.text}" for each, result in results.items()]
+        results.update(
+            {parameter: _outside_psum(ex, results[parameter]) for parameter in ("x", "y") if parameter in results}
+        )
+    arguments = [
+        result.text if parameter in ("x", "y") else f"{parameter}={result.text}"
+        for parameter, result in results.items()
+    ]
     tensor = Tensor("sbuf", first.dtype)
     if op == "matmul":
         tensor = Tensor("psum", f"{ex.ctx.nl}.float32", _matmul_shape(results))
@@ -288,24 +299,24 @@ def _broadcast(ex: Expressions, tile: Result, shape: ast.expr) -> Result:
 
 
 def _matmul_shape(results: dict[str, Result]) -> tuple[str, ...] | None:
-    x, y = (results[each].tensor for each in ("x", "y"))
+    x, y = (results[parameter].tensor for parameter in ("x", "y"))
     if x is None or y is None or x.shape is None or y.shape is None or len(x.shape) != 2 or len(y.shape) != 2:
         return None
     transposed = "transpose_x" in results and results["transpose_x"].text == "True"
     return (x.shape[1] if transposed else x.shape[0], y.shape[1])
 
 
-def _where(ex: Expressions, given: dict[str, ast.expr]) -> Result:
-    condition = ex.rewrite(given["condition"])
+def _where(ex: Expressions, keywords: dict[str, ast.expr]) -> Result:
+    condition = ex.rewrite(keywords["condition"])
     if isinstance(condition.value, Mask):
-        return where_of_mask(ex, given)
+        return where_of_mask(ex, keywords)
     if condition.tensor is None:
         raise CannotError("nl.where of a condition that is neither a tile nor a comparison of index arrays")
-    x, y = ex.rewrite(given["x"]), ex.rewrite(given["y"])
+    x, y = ex.rewrite(keywords["x"]), ex.rewrite(keywords["y"])
     note_start(ex.ctx, condition.tensor, x.tensor, y.tensor)
     tensor = next((side.tensor for side in (x, y) if side.tensor is not None), condition.tensor)
     shapes = {side.tensor.shape for side in (condition, x, y) if side.tensor is not None}
-    options = _options(ex, given, "dtype")
+    options = _options(ex, keywords, "dtype")
     if len(shapes) > 1 or None in shapes:
         shown = f"{ex.ctx.needs('selected')}({condition.text}, {x.text}, {y.text}{options})"
         return Result(shown, Tensor("sbuf", tensor.dtype, condition.tensor.shape))

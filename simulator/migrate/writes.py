@@ -112,7 +112,7 @@ class Writes:
         lines = f"if {condition}:\n    " if condition else ""
         if dst.tensor.region == "psum":
             note_start(ctx, dst.tensor, result.tensor)
-        elif dst.tensor.region != "hbm" and any(starts_anywhere(ctx, each) for each in (dst.tensor, result.tensor)):
+        elif dst.tensor.region != "hbm" and any(starts_anywhere(ctx, node) for node in (dst.tensor, result.tensor)):
             ctx.emit(lines + copied(ctx, Result(dst.text, dst.tensor), result))
             return
         if result.tensor is None:
@@ -139,10 +139,10 @@ class Writes:
         indices = given["loop_indices"]
         names = indices.elts if isinstance(indices, (ast.List, ast.Tuple)) else [indices]
         conditions = []
-        for each in names:
-            if not isinstance(each, ast.Name) or each.id not in ctx.loops:
+        for node in names:
+            if not isinstance(node, ast.Name) or node.id not in ctx.loops:
                 raise CannotError("nl.loop_reduce may reduce only over the variables of enclosing loops")
-            conditions.append(f"{each.id} == {ctx.loops[each.id]}")
+            conditions.append(f"{node.id} == {ctx.loops[node.id]}")
         operands = Operands(self.ex, given.get("mask"))
         source = operands.view(given["x"]).text
         ctx.emit(
