@@ -123,11 +123,13 @@ def _arange(ex: Expressions, call: ast.Call) -> Result:
 
 
 def _options(ex: Expressions, keywords: dict[str, ast.expr], *names: str) -> str:
-    return "".join(
-        f", {parameter}={ex.rewrite(keywords[parameter]).text}"
-        for parameter in names
-        if parameter in keywords and not is_none(keywords[parameter])
-    )
+    passed = [name for name in names if name in keywords and not is_none(keywords[name])]
+    return "".join(f", {name}={ex.rewrite(keywords[name]).text}" for name in passed)
+
+
+def _dtype(ex: Expressions, keywords: dict[str, ast.expr]) -> str:
+    node = keywords.get("dtype")
+    return "" if node is None or is_none(node) else ex.rewrite(node).text
 
 
 def _binary_call(ex: Expressions, call: ast.Call, op: str) -> Result | None:
@@ -197,11 +199,10 @@ def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     x = ex.rewrite(keywords["x"])
     note_start(ex.ctx, x.tensor)
     text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, keywords, 'dtype')})"
-    argument = ex.rewrite(keywords["dtype"]).text if "dtype" in keywords and not is_none(keywords["dtype"]) else ""
     tensor = x.tensor or Tensor()
     if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes rsqrt, cannot access PSUM
         text = f"{ex.ctx.nl}.rsqrt({ex.ctx.nl}.copy({x.text}){_options(ex, keywords, 'dtype')})"
-    return Result(text, Tensor("sbuf", argument or tensor.dtype, tensor.shape))
+    return Result(text, Tensor("sbuf", _dtype(ex, keywords) or tensor.dtype, tensor.shape))
 
 
 def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
@@ -228,11 +229,7 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
             text = f"{view.text}.permute({tuple(left + reduced)})"
             axis_text = str(tuple(range(len(left), rank)))
     options = _options(ex, keywords, "dtype", "keepdims")
-    dtype = (
-        ex.rewrite(keywords["dtype"]).text
-        if "dtype" in keywords and not is_none(keywords["dtype"])
-        else view.tensor.dtype
-    )
+    dtype = _dtype(ex, keywords) or view.tensor.dtype
     return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, shape))
 
 
