@@ -169,7 +169,7 @@ class Convolution(Filtered):
         """See `Operation`. Counts diagonals, groups of rows, the loaded input, or combinations of minimal filtering."""
         if self.form is Form.MADE:
             return 2 * self.kernel[0] * self.kernel[1] * around.partitions * around.itemsize
-        if self.form is Form.PRODUCTS:
+        if self.form.is_elementwise:
             return 4 * (2 * MOST_PRODUCTS + 2 * around.images * self.rows * self.columns)
         if self.form.rows > 1:
             geometry, columns = self.row_blocks(around.partitions), around.operands[0][2]

@@ -16,7 +16,8 @@ Engine would save (docs/convolutions.md). In float16 the sum of two inputs must 
 In networks, depthwise filters of any size have additional forms. "Rows of 2" and "rows of 4" (row_blocks.py) compute
 the same products and sums as the direct form, with the same errors. For filters with many taps, diagonal matrices can
 be generated on the chip from one number for each channel and tap instead of being loaded. For small images, the Vector
-Engine and GpSimd multiply elementwise, each input pixel for each output pixel ("products").
+Engine and GpSimd multiply elementwise: each input pixel for each output pixel ("products"), or the windows of the
+image with one row of the filter at a time ("row products").
 
 This module is pure arithmetic and does not import `nki`: the host chooses the form according to predicted times
 (`lowering/`).
@@ -39,6 +40,7 @@ class Form(str, Enum):
     ROWS_4 = "rows of 4"
     MADE = "made diagonals"
     PRODUCTS = "products"
+    ROW_PRODUCTS = "row products"
 
     def __str__(self) -> str:
         return self.value
@@ -49,6 +51,11 @@ class Form(str, Enum):
         return self in (Form.PAIRS, Form.SQUARES)
 
     @property
+    def is_elementwise(self) -> bool:
+        """True if the Vector Engine multiplies, with a number for each channel and factor instead of a matrix."""
+        return self in (Form.PRODUCTS, Form.ROW_PRODUCTS)
+
+    @property
     def rows(self) -> int:
         """Number of rows of a channel that share the partition axis, for depthwise filters only (row_blocks.py)."""
         return {Form.ROWS_2: 2, Form.ROWS_4: 4}.get(self, 1)
@@ -57,7 +64,7 @@ class Form(str, Enum):
 QUICKEST = "quickest"  # a kernel argument that lets the kernel choose the form
 FORMS = (QUICKEST, Form.DIRECT.value, *(form.value for form in Form if form.is_minimal))
 ROW_BLOCKS = tuple(form for form in Form if form.rows > 1)
-DEPTHWISE = (*ROW_BLOCKS, Form.MADE, Form.PRODUCTS)
+DEPTHWISE = (*ROW_BLOCKS, Form.MADE, Form.PRODUCTS, Form.ROW_PRODUCTS)
 MOST_PRODUCTS = 2048  # elements of a partition that are multiplied together
 RESERVED_BYTES = 8 * 1024  # bytes of an SBUF partition reserved for biases and the scratch space of pooling
 

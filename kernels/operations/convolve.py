@@ -66,7 +66,7 @@ def convolve(launch, number, operation: Convolution, operands):
         return convolve_row_blocks(launch, number, operation, operands)
     value = operands[0]
     plan = plan_convolution(operation, value, itemsize(value.dtype))
-    if operation.form is Form.PRODUCTS:
+    if operation.form.is_elementwise:
         return convolve_by_products(launch, number, operation, value, plan)
     if has_gates(operation, operands, plan):
         return convolve_gates(launch, number, operation, value, plan)

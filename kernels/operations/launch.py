@@ -13,7 +13,7 @@ from typing import Any
 import nki.isa as nisa
 import nki.language as nl
 
-from ..convolution.forms import Form, matrices
+from ..convolution.forms import matrices
 from ..convolution.weights import WeightStream
 from ..operation_fields import ZERO_COLUMNS
 from ..program import LAUNCH_INPUT, Memory, Program, WeightLoad, WeightRun, WeightsAt
@@ -278,7 +278,7 @@ class Launch:
             return found
         arrived = self._arrived[operation.weights.is_fp8]
         assert arrived.w is not None, f"network: {operation.name} reads weights, but none of its dtype were passed"
-        is_elementwise = operation.filter_form is Form.PRODUCTS
+        is_elementwise = operation.filter_form.is_elementwise
         out_tiles = range(len(plan.weights.out_tiles))
         units = [unit for load in operation.weights.loads for unit in load.units]
         reads = [[unit.in_tile for unit in units if unit.out_tile == tile] for tile in out_tiles]

@@ -7,27 +7,29 @@ for some tiles of channels:
     for tile:
         result = activation(sums + bias)
 
-An output pixel has a product for each input pixel, because views with a dimension for each row and column of both
-would have more dimensions than an instruction supports. Loading a diagonal matrix for each tap would take longer than
-computing the products of a small image.
+Views of the windows with a dimension for each row and column of the outputs and of the filter would have more
+dimensions than an instruction supports. Therefore, an output pixel either has a product for each input pixel
+("products"), or one instruction multiplies only one row of each window ("row products"), which are fewer products but
+more instructions. Loading a diagonal matrix for each tap would take longer than computing the products of a small
+image.
 
 | tile | shape | bounds |
 |---|---|---|
-| numbers | [channels, output pixels, input rows, input columns] | 128 channels |
-| products | [channels, tiles * images, output pixels, input rows, input columns] | MOST_PRODUCTS elements |
+| numbers | [channels, output pixels, input pixels] or [channels, taps] | 128 channels |
+| products | [channels, tiles * images, output pixels, input pixels or taps] | MOST_PRODUCTS elements |
 """
 
 import nki.isa as nisa
 import nki.language as nl
 
 from ..activation_functions import activate
-from ..convolution.forms import MOST_PRODUCTS
+from ..convolution.forms import MOST_PRODUCTS, Form
 from ..program import Convolution, WriteRegion
 from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped, sbuf_tile
 from .value import copy_down
 
-GPSIMD_TURN = 4  # GpSimd multiplies one in this many images, since it is about this many times slower
+GPSIMD_TURN = 4  # GpSimd computes one in this many products, since it is about this many times slower
 SUMMED_TOGETHER = 2  # images of any tiles that one instruction sums; with more, the activation would start later
 
 
@@ -39,33 +41,60 @@ def convolve_by_products(launch, number, operation: Convolution, value, plan):
     (top, left), (down, across) = region.first, region.step
     rows = slice(top, top + (operation.rows - 1) * down + 1, down)
     columns = slice(left, left + (operation.columns - 1) * across + 1, across)
-    outputs = operation.rows * operation.columns
-    most = max(1, min(SUMMED_TOGETHER, MOST_PRODUCTS // (outputs * value.rows * value.columns)))
+    by_rows = operation.form is Form.ROW_PRODUCTS
+    factors_of = _row_factors if by_rows else _pixel_factors
+    outputs, terms = (operation.rows, operation.columns), operation.kernel if by_rows else (value.rows, value.columns)
+    count = outputs[0] * outputs[1]
+    most = max(1, min(SUMMED_TOGETHER, MOST_PRODUCTS // (count * terms[0] * terms[1])))
     turn = 0
     for tiles in _tiles_together(plan.weights.out_tiles, max(1, SUMMED_TOGETHER // value.images)):
         size, factors = tiles[0].size, []
         for tile in tiles:
             (numbers,) = weights.of_tile(tile.index)
-            numbers = reshaped(numbers, (size, outputs, value.rows, value.columns))
-            data = value.inside(tile.index)[0:size]  # copies for other readers may follow
-            factors += [(data[:, image : image + 1].broadcast(1, outputs), numbers) for image in range(value.images)]
-        sums = sbuf_tile((size, len(factors), outputs), nl.float32, name=launch.label(operation))
+            factors += [(tile, image, numbers) for image in range(value.images)]
+        sums = sbuf_tile((size, len(factors), count), nl.float32, name=launch.label(operation))
         for block in even_tiles(len(factors), most):
-            products = nl.ndarray((size, block.size, *factors[0][1].shape[1:]), dtype=nl.float32, buffer=nl.sbuf)
+            products = nl.ndarray((size, block.size, count, *terms), dtype=nl.float32, buffer=nl.sbuf)
             for n in range(block.size):
-                turn += 1
-                data, numbers = factors[block.start + n]
-                engine = nisa.engine.gpsimd if turn % GPSIMD_TURN == 0 else nisa.engine.vector
-                nisa.tensor_tensor(dst=products[:, n], data1=data, data2=numbers, op=nl.multiply, engine=engine)
+                tile, image, numbers = factors[block.start + n]
+                for dst, data, by in factors_of(operation, value, tile, image, numbers, products[:, n]):
+                    turn += 1
+                    engine = nisa.engine.gpsimd if turn % GPSIMD_TURN == 0 else nisa.engine.vector
+                    nisa.tensor_tensor(dst=dst, data1=data, data2=by, op=nl.multiply, engine=engine)
             nisa.tensor_reduce(dst=sums[:, block.start : block.end], op=nl.add, data=products, axis=(3, 4))
         for n, tile in enumerate(tiles):
             bias = launch.constants(size, operation.bias + tile.index)
             result = output.inside(region.tile + tile.index)[0:size, :, rows, columns]
             own = sums[:, n * value.images : (n + 1) * value.images]
-            own = reshaped(own, (size, value.images, operation.rows, operation.columns))
+            own = reshaped(own, (size, value.images, *outputs))
             activate(result, own, operation.activation.name, operation.activation.parameters, bias)
     copy_down(operation.copies, output)
     return output
+
+
+def _pixel_factors(operation, value, tile, image, numbers, products):
+    """Return (products, data, numbers) of one instruction, [channels, output pixels, input rows, input columns]."""
+    data = value.inside(tile.index)[0 : tile.size, image : image + 1]  # copies for other readers may follow
+    return [(products, data.broadcast(1, products.shape[1]), reshaped(numbers, products.shape))]
+
+
+def _row_factors(operation, value, tile, image, numbers, products):
+    """Return (products, data, numbers) of an instruction for each row of the filter: [channels, output rows, output
+    columns, filter columns]."""
+    data = value.inside(tile.index, operation.padding)[0 : tile.size, image : image + 1]
+    lanes, _, row, column = data.get_pattern()
+    partition, tap, _ = numbers.get_pattern()
+    high, wide = operation.kernel
+    (down, across), (below, beside) = operation.stride, operation.dilation
+    counts = (operation.rows, operation.columns, wide)
+    products = reshaped(products, (tile.size, *counts[:2], high * wide))
+    steps = (down * row[0], across * column[0], beside * column[0])
+    factors = []
+    for k in range(high):
+        windows = data[:, :, k * below :].ap([lanes, *([step, n] for step, n in zip(steps, counts))])
+        filters = numbers[:, k * wide :].ap([partition, *([step, n] for step, n in zip((0, 0, tap[0]), counts))])
+        factors.append((products[:, :, :, k * wide : (k + 1) * wide], windows, filters))
+    return factors
 
 
 def _tiles_together(tiles, most):

@@ -209,9 +209,9 @@ def made_on_chip(form: Form, tiles: int) -> list[bool]:
     """Return, for each output tile, whether its weights are stored as numbers of each channel.
 
     This is true for two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices from a number
-    for each tap, and for all tiles in `Form.PRODUCTS`, with a number for each output pixel and input pixel.
+    for each tap, and for all tiles of elementwise forms, with a number for each factor.
     """
-    return [form is Form.PRODUCTS or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
+    return [form.is_elementwise or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
 
 
 class _Filling:

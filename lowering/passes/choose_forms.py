@@ -28,6 +28,7 @@ from .pack_taps import foresee_taps, loaded_taps
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes of inputs combined together; two buffers of this size are live
 FEWEST_MADE = 49  # if a filter has fewer taps, loading its diagonals is faster than creating them
 MOST_MULTIPLIED = 1296  # products of a channel that are computed elementwise, as for images of 6 x 6 pixels
+MOST_BYTES_BY_PIXELS = 2592  # of a channel; with more, rows of the filter are multiplied if that halves the products
 LEAST_SAVING = 20  # groups of rows are evaluated if they save at least this percentage of the matmul columns
 FORM_GAIN = 1.03  # minimum speedup that justifies the errors of a form
 
@@ -70,8 +71,8 @@ def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
     """For each buffer size, return the node in the given form, or None if the form does not support that size."""
     if form is Form.MADE:
         return [_with_made_diagonals(graph, node)]
-    if form is Form.PRODUCTS:
-        return [_by_products(graph, node)]
+    if form.is_elementwise:
+        return [_by_products(graph, node, form)]
     if form.rows > 1:
         return [_in_row_blocks(graph, node, form)]
     wide = with_wide_weights(graph, node)
@@ -112,16 +113,29 @@ def _with_made_diagonals(graph: Graph, node: Node) -> Node | None:
     return node.changed(form=Form.MADE, taps=Taps(1, 1, heights[0]))
 
 
-def _by_products(graph: Graph, node: Node) -> Node | None:
-    """Return a depthwise node of a small image that is multiplied elementwise, or None if the image is large."""
+def _by_products(graph: Graph, node: Node, form: Form) -> Node | None:
+    """Return a depthwise node that is multiplied elementwise, or None if another form is better: by pixels for the
+    smallest images, by rows of the filter for larger ones."""
     if not node.is_depthwise() or not _is_alone(graph, node):
         return None
     operation = node.convolution
     heights = graph.heights(operation.sources[0])
-    count = operation.rows * operation.columns * node.before[1] * node.before[2]
-    if count > MOST_MULTIPLIED or heights != tile_sizes(operation.channels, PARTITIONS) or operation.bounds > 0:
+    best, count = _elementwise(node, graph.itemsize)
+    if form is not best or count > MOST_MULTIPLIED:
         return None
-    return node.changed(form=Form.PRODUCTS, taps=Taps(1, 1, heights[0]))
+    if heights != tile_sizes(operation.channels, PARTITIONS) or operation.bounds > 0:
+        return None
+    return node.changed(form=form, taps=Taps(1, 1, heights[0]))
+
+
+def _elementwise(node: Node, itemsize: int) -> tuple[Form, int]:
+    """Return the better elementwise form of a depthwise node, and the number of products of a channel in it."""
+    operation = node.convolution
+    outputs = operation.rows * operation.columns
+    by_pixels = outputs * node.before[1] * node.before[2]
+    by_rows = outputs * operation.kernel[0] * operation.kernel[1]
+    is_worth = by_pixels * itemsize > MOST_BYTES_BY_PIXELS and 2 * by_rows <= by_pixels
+    return (Form.ROW_PRODUCTS, by_rows) if is_worth else (Form.PRODUCTS, by_pixels)
 
 
 def _is_alone(graph: Graph, node: Node) -> bool:

@@ -155,6 +155,7 @@ NETWORKS = {  # on a batch, with decisions that cover all variants of the kernel
     "network of depthwise filters in groups of rows": ("depthwise", 2, GROUPED),
     "network of made diagonals": ("made", 2, decide(forms=((None, Form.MADE.value, 0),))),
     "network of products": ("small", 2, decide(forms=((None, Form.PRODUCTS.value, 0),))),
+    "network of row products": ("depthwise", 2, decide(forms=((None, Form.ROW_PRODUCTS.value, 0),))),
 }
 IN_EIGHT_BITS = {
     "8 bits": ("bounded", 3, decide(fp8=ALL)),
@@ -193,6 +194,7 @@ def _network(case: str, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any
     chosen = [each for each in decisions.choices if each.kind is Kind.FORM]
     forms = [Form(form) for form in dict.fromkeys(each.value[0] for each in chosen)]
     plan = decided(_model(name), decisions, batch, dtype, forms)
+    assert {getattr(node.operation, "form", None) for node in plan.graph.nodes} >= set(forms)
     own = NETWORK_DTYPES[dtype]
     operands = {name: TensorSpec(shape, each.name) for name, (shape, each) in plan.layout.sizes.specs(own).items()}
     x = TensorSpec((plan.images, *plan.graph.image), own.name)

@@ -90,10 +90,10 @@ def test_products_of_small_images(batch: int, dtype: str, side: tuple[int, int],
 
 
 @st.composite
-def on_small_images(draw: st.DrawFn) -> Network:
+def on_small_images(draw: st.DrawFn, sides: tuple[int, int], largest: int) -> Network:
     """Draw a depthwise filter of any size, padding, stride and dilation, often larger than its image."""
-    side = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    size = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    side = draw(st.integers(*sides)), draw(st.integers(*sides))
+    size = draw(st.integers(1, largest)), draw(st.integers(1, largest))
     dilation = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     spans = [(count - 1) * apart + 1 for count, apart in zip(size, dilation)]
     padding = tuple(draw(st.integers(max(0, span - extent), span - 1)) for span, extent in zip(spans * 2, side * 2))
@@ -103,19 +103,27 @@ def on_small_images(draw: st.DrawFn) -> Network:
     return depthwise(draw(st.sampled_from([5, 130, 260])), side, **fields, stride=stride, activation=activation)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
-    on_small_images(),
+    st.one_of(
+        st.tuples(st.just(Form.PRODUCTS), on_small_images((1, 6), 9)),
+        st.tuples(st.just(Form.ROW_PRODUCTS), on_small_images((6, 12), 4)),
+    ),
     st.sampled_from(["float32", "bfloat16", "float16"]),
     st.sampled_from([1, 2, 3, 4, 7, 16]),
 )
-def test_products_of_small_images_compute_the_same(network: Network, dtype: str, batch: int) -> None:
+def test_products_of_small_images_compute_the_same(drawn: tuple[Form, Network], dtype: str, batch: int) -> None:
     """The golden model agrees with ONNX Runtime on the import, and the launch with the golden model."""
+    form, network = drawn
     image, layer = network.input, network.layers[1]
     assert isinstance(image, ImageInput) and isinstance(layer, Conv2d)
     channels, side = layer.out_channels, image.shape[1:]
     outputs = layer.output_shape((channels, *side))[1:]
-    assume(math.prod(side) * math.prod(outputs) <= MOST_MULTIPLIED)
+    by_pixels, by_rows = math.prod(side) * math.prod(outputs), math.prod(layer.kernel_size) * math.prod(outputs)
+    if form is Form.PRODUCTS:
+        assume(by_pixels <= MOST_MULTIPLIED and (dtype != "float32" or 2 * by_rows > by_pixels))
+    else:
+        assume(by_rows <= min(MOST_MULTIPLIED, by_pixels // 2) and by_pixels > MOST_MULTIPLIED)
     chain = Chain(*image.shape)
     chain.conv((3, channels), (1, 1))
     chain.add("Relu")
@@ -130,11 +138,12 @@ def test_products_of_small_images_compute_the_same(network: Network, dtype: str,
     with tempfile.TemporaryDirectory() as folder:
         imported = ends(chain, 8, Path(folder))
     model = Model(imported.network, imported.tensors, {})
-    plan = assert_right(model, wherever(Form.PRODUCTS), batch, dtype, forms=DEPTHWISE)
-    assert any(getattr(node.operation, "form", None) is Form.PRODUCTS for node in plan.graph.nodes)
+    plan = assert_right(model, wherever(form), batch, dtype, forms=DEPTHWISE)
+    assert any(getattr(node.operation, "form", None) is form for node in plan.graph.nodes)
 
 
-def test_products_ignore_the_copies_of_another_reader() -> None:
+@pytest.mark.parametrize(("form", "dtype"), [(Form.PRODUCTS, "bfloat16"), (Form.ROW_PRODUCTS, "float32")])
+def test_products_ignore_the_copies_of_another_reader(form: Form, dtype: str) -> None:
     """The other convolution reads two rows of its input at once: the value, and its copy on the other partitions."""
     layers: list[Layer] = [
         Conv2d("expand", 3, 64, (1, 1), activation="relu"),
@@ -147,10 +156,10 @@ def test_products_ignore_the_copies_of_another_reader() -> None:
         Dense("dense", 64, 4),
     ]
     network = Network("n", picture(3, 6, 6), tuple(layers), labels(4))
-    ways = decide(forms=[(number, Form.PRODUCTS.value, 0) for number in ALL], copied=ALL)
-    plan = assert_right(network, ways, 1, "float32", forms=DEPTHWISE)
+    ways = decide(forms=[(number, form.value, 0) for number in ALL], copied=ALL)
+    plan = assert_right(network, ways, 1, dtype, forms=DEPTHWISE)
     assert nodes_of(plan.graph, "expand")[0].operation.copies.count == 2
-    assert convolution_of(plan.graph, "depthwise").form is Form.PRODUCTS
+    assert convolution_of(plan.graph, "depthwise").form is form
 
 
 @pytest.mark.parametrize("size", [3, 5, 7])
