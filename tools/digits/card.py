@@ -117,8 +117,8 @@ def write_card(
         "error": f"{error:.4f}",
         "verdict": verdict(scores, parts, error),
         "answers": f"{answers:,}",
-        "by_kernels": f"Through the kernels, the whole network in one launch, in float32 on the simulator, "
-        f"{differing or 'none'} of these {answers:,} answers {'is' if differing < 2 else 'are'} another class.",
+        "by_kernels": f"With the kernels (the whole network in one launch, in float32, on the simulator), "
+        f"{differing or 'none'} of these {answers:,} answers {'differs' if differing < 2 else 'differ'}.",
         "most_refused": f"{100 * training.most_refused:g}",
         "offset": f"{training.offset:.2f}",
         "temperature": f"{training.temperature:.2f}",
