@@ -211,12 +211,20 @@ class MappedTensors(Mapping[str, np.ndarray]):
         return len(self._shapes)
 
 
+class NotFiniteError(ModelError):
+    """The tensor `tensor` of a network contains NaN or infinity."""
+
+    def __init__(self, tensor: str) -> None:
+        super().__init__(f"tensor {tensor!r} contains NaN or infinity")
+        self.tensor = tensor
+
+
 def check_tensors(network: Network, tensors: Mapping[str, np.ndarray]) -> None:
     """Raise ModelError unless `tensors` are finite and match the network's tensors in names and shapes."""
     _check_names_and_shapes(network, {name: tensor.shape for name, tensor in tensors.items()})
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise ModelError(f"tensor {name!r} contains NaN or infinity")
+            raise NotFiniteError(name)
 
 
 def _check_names_and_shapes(network: Network, shapes: Mapping[str, Shape]) -> None:

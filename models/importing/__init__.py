@@ -323,7 +323,7 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
     outputs, source, known = meaning.outputs, meaning.source, meaning.properties
     labels, labels_from = known.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
-    check_tensors(network, tensors)
+    walk.check(network, tensors)
     notes = (*known.notes, *part.notes, *walk.importer.notes, *meaning.notes)
     names = tuple(built.name for built in outputs)
     imported_graph = ImportedGraph(

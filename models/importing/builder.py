@@ -144,9 +144,10 @@ class NetworkBuilder:
             leading = dataclasses.replace(leading, layer=self._chance_and_rest(leading.layer), shape=(2,))
             shape, output = (2,), Output("classes", "softmax")
         output_layers = (leading.layer, *(built.layer for built in outputs[1:]))
-        layers, tensors, output_names = fuse_layers(
-            tuple(self.layers.values()), self.tensors, self.shapes, output_layers
-        )
+        with np.errstate(all="ignore"):  # infinite weights are refused later
+            layers, tensors, output_names = fuse_layers(
+                tuple(self.layers.values()), self.tensors, self.shapes, output_layers
+            )
         others = tuple(
             NamedOutput(_printable(built.name), layer, built.shape, built.output, _labels(built))
             for built, layer in zip(outputs[1:], output_names[1:])

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from ..errors import ModelError
+from ..files import NotFiniteError, check_tensors
 from ..layers import Flatten, Reshape, Softmax
+from ..network import Network
 from .builder import BuiltOutput, NetworkBuilder
 from .expansions import EXPANSIONS
 from .importer import Importer
@@ -87,15 +90,18 @@ class Walk:
         self.importer = Importer(builder, constants, {}, needed, source.fixed_batch, graph.opset)
         self.importer.views |= source.views(self.importer)
         self._cut = cut
+        self._constants = dict(graph.constants)
         self._nodes: Sequence[Node] = cut.nodes
         self._folder = Folder(sum(value.size for value in constants.values()), graph.opset)
         self._unknown: set[str] = set()
+        self._origins: dict[str, Node] = {}  # the node that a layer was added for, by the layer's name
         self._blockers: dict[tuple[str, str], list[Node]] = {}
 
     def run(self) -> list[BuiltOutput]:
         """Return the outputs, with the primary one first; raise ModelError that lists all unsupported nodes."""
         for node in filter(_is_constant, self._cut.nodes):
             self._try(node)
+        self._constants |= self.importer.constants
         self._nodes = join_patterns(self._cut.nodes, self.importer.constants, self._cut.outputs)
         expanded = [name for node in self._nodes if node.op in ("Expand", "Tile") for name in node.outputs]
         self.importer.readers = {name: [node for node in self._nodes if name in node.inputs] for name in expanded}
@@ -110,6 +116,28 @@ class Walk:
             count = math.prod(outputs[0].shape)
             self.importer.note(f"its {count} numbers are {RAW_SCORES} (add a softmax to obtain probabilities)")
         return self._spell_out_inner_softmaxes(outputs)
+
+    def check(self, network: Network, tensors: Mapping[str, np.ndarray]) -> None:
+        """Raise ModelError if the tensors of the finished network are not finite; the message names their node."""
+        try:
+            check_tensors(network, tensors)
+        except NotFiniteError as error:
+            layer, _, part = error.tensor.rpartition(".")
+            node = self._origins.get(layer.rstrip("'"))
+            if node is None:
+                raise
+            readers = [node, *(other for other in self._nodes if node.outputs[0] in other.inputs)]  # merged into it
+            found = [
+                f"{reader}: its {name!r}" for reader in readers for name in reader.inputs if self._is_infinite(name)
+            ]
+            what = found[0] if found else f"{node}: its {part}, as computed from the file,"
+            raise ModelError(f"{what} contains NaN or infinity") from None
+
+    def _is_infinite(self, name: str) -> bool:
+        """Return True if a constant of the file contains NaN or infinity in float32."""
+        values = self._constants.get(name)
+        with np.errstate(over="ignore"):
+            return values is not None and not np.isfinite(values.astype(np.float32)).all()
 
     def _release(self, names: Iterable[str]) -> None:
         """Release constants that no later node reads."""
@@ -153,7 +181,9 @@ class Walk:
                 if not _is_known(node):
                     raise ModelError(_remedy(node, self._unknown))
                 return
+            known = len(self.importer.builder.layers)
             self._step(node)
+            self._origins.update(dict.fromkeys(islice(self.importer.builder.layers, known, None), node))
         except ModelError as error:
             self._block(node, str(error))
         except _MISFITS:

@@ -101,7 +101,34 @@ def test_values_beyond_float32_are_refused(tmp_path: Path) -> None:
     chain = Chain(2)
     chain.weights.append(numpy_helper.from_array(np.full((2, 2), 1e300), "w"))
     chain.add("MatMul", "w")
-    with pytest.raises(ModelError, match=r"'dense1\.weight' contains NaN or infinity"):
+    with pytest.raises(ModelError, match=r"chain\.onnx: node 'n0' \(MatMul\): its 'w' contains NaN or infinity"):
+        import_network(chain.save(tmp_path))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_named_with_their_node(value: float, tmp_path: Path) -> None:
+    def chain(spoiled: str) -> Chain:
+        graph = Chain(3, 8, 8)
+        graph.conv((3, 4))
+        graph.batch_norm(4)
+        graph.add("Relu")
+        number = {"Conv": 1, "BatchNormalization": 3}[spoiled]
+        weights = numpy_helper.to_array(graph.weights[number]).copy()
+        weights.flat[1] = value
+        graph.weights[number].CopyFrom(numpy_helper.from_array(weights, f"weight{number}"))
+        return graph
+
+    for op, name in (("Conv", "weight1"), ("BatchNormalization", "weight3")):
+        with pytest.raises(ModelError, match=rf"chain\.onnx: node 'n\d' \({op}\): its '{name}' contains NaN"):
+            import_network(chain(op).save(tmp_path))
+
+
+def test_weights_that_become_infinite_are_named_with_their_node(tmp_path: Path) -> None:
+    chain = Chain(3, 8, 8)
+    chain.conv((3, 4))
+    chain.add("Mul", chain.constant(1e30))
+    chain.add("Mul", chain.constant(1e30))
+    with pytest.raises(ModelError, match=r"node 'n0' \(Conv\): its weight, as computed from the file, contains NaN or"):
         import_network(chain.save(tmp_path))
 
 
