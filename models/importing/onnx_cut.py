@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from ..errors import ModelError
 from ..network import MAX_OUTPUTS
 from .onnx_file import Graph, Node
+from .onnx_labels import CLASS_NAMES
 
 MAX_CUT_OFF = 8  # maximum number of final nodes to remove because they only select the answer
 MAX_NAMED = 8  # maximum number of outputs listed in a message
 
 _POINTING = ("ArgMax", "ai.onnx.ml.ZipMap")  # operators that select the largest score
+_CLASSIFIER, _SELECTION = "ai.onnx.ml.LinearClassifier", "ai.onnx.ml.ArrayFeatureExtractor"
 _PASSING_ON = ("Cast", "Identity", "Squeeze", "Unsqueeze")  # operators that may follow those
 
 
@@ -136,16 +138,27 @@ def _is_handed_on(producers: Mapping[str, Node], output: str) -> bool:
     return False
 
 
+def _selects_a_class(node: Node, source: Node) -> bool:
+    """Return True if a node selects the score of one of the two classes of a linear classifier, as skl2onnx writes
+    LinearSVC."""
+    names = (source.attributes.get(name) for name in CLASS_NAMES)
+    is_binary = any(isinstance(labels, tuple) and len(labels) == 2 for labels in names)
+    return (node.op, source.op, is_binary) == (_SELECTION, _CLASSIFIER, True)
+
+
 def _before_pointing(producers: Mapping[str, Node], output: str) -> tuple[str, list[str]]:
     """Return the scores from which an output selects the largest, and the omitted nodes."""
     notes: list[str] = []
     ahead = output
     for _ in range(MAX_CUT_OFF):
         node = producers.get(ahead)
-        if node is None or node.op not in (*_POINTING, *_PASSING_ON) or not producers.keys() & set(node.inputs[:1]):
+        if node is None or not producers.keys() & set(node.inputs[:1]):
+            return output, notes
+        is_pointing = node.op in _POINTING or _selects_a_class(node, producers[node.inputs[0]])
+        if not is_pointing and node.op not in _PASSING_ON:
             return output, notes
         ahead = node.inputs[0]
-        if node.op in _POINTING:
+        if is_pointing:
             output = ahead
             notes.append(f"{node} is removed, because its input contains the scores")
     raise ModelError(f"{node}: it reads its own output, or there are too many nodes of this operator")

@@ -12,7 +12,7 @@ from .preprocessor import read_id2label
 
 # Metadata keys under which exporters store names; Ultralytics uses `names`.
 _KEYS = ("names", "labels", "classes", "class_names", "id2label")
-_ATTRIBUTES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+CLASS_NAMES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 MAX_TEXT = 1 << 20
 
 
@@ -30,7 +30,7 @@ def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
         if found:
             yield found
     for node in reversed(graph.nodes):  # the parts of an ensemble, which number the classes, precede its answer
-        for value in map(node.attributes.get, _ATTRIBUTES):
+        for value in map(node.attributes.get, CLASS_NAMES):
             if isinstance(value, tuple) and value:
                 yield tuple(map(str, value))
         if node.op == "ai.onnx.ml.ArrayFeatureExtractor" and node.inputs:

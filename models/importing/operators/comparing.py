@@ -92,6 +92,13 @@ def _where(importer: Importer, node: Node) -> None:
     if selected is not None:
         importer.give(node, selected)
         return
+    numbers = next((name for name in node.inputs[1:3] if name in importer.constants), None)
+    if condition is not None and numbers is not None:
+        place = 1 if numbers == node.inputs[2] else 2
+        kept = condition.astype(np.float64) if place == 1 else 1 - condition.astype(np.float64)
+        filled = (1 - kept) * _finite(importer.constants[numbers].astype(np.float64))
+        importer.give(node, affine_view(importer, importer.data(node, place), kept, filled))
+        return
     mask: View | np.ndarray = importer.data(node) if condition is None else condition.astype(np.float64)
     parts = []
     for position, name in ((1, node.inputs[1]), (2, node.inputs[2])):
@@ -113,8 +120,7 @@ def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray)
         values = _finite(values.astype(np.float64))
         if not values.any():
             return None
-        if isinstance(mask, np.ndarray):
-            raise ModelError("its condition depends only on constants, which is not supported")
+        assert isinstance(mask, View)
         return affine_view(importer, mask, values, np.zeros(1))
     view = importer.data(node, place)
     if isinstance(mask, np.ndarray):

@@ -70,8 +70,8 @@ def test_what_is_no_pool_is_gathered_or_refused(wrong: str, tmp_path: Path) -> N
     chain = Chain(3, 8, 5)
     pool(chain, (8, 5), (3, 5), wrong)
     chain.add("Flatten")
-    if wrong in ("zero", "counts"):
-        with pytest.raises(ModelError, match=r"depends only on constants|cannot be broadcast"):
+    if wrong == "counts":
+        with pytest.raises(ModelError, match="cannot be broadcast"):
             import_network(chain.save(tmp_path))
     else:
         network = assert_imports(chain, tmp_path).network

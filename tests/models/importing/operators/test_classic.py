@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx_chain import Chain, checked, kinds
 from trninfer.models import Dense, Softmax
 from trninfer.models.errors import ModelError
-from trninfer.models.importing import import_network
+from trninfer.models.importing import ImportOptions, import_network
 from trninfer.models.importing.onnx_file import Node
 from trninfer.models.importing.operators.classic import OPERATORS
 from trninfer.models.outputs import Output
@@ -41,6 +41,29 @@ def test_skl2onnx_scalers_and_linear_models(tmp_path: Path) -> None:
     imported = import_network(path)
     assert kinds(imported) == [Dense, Softmax] and imported.network.output == Output("classes", "softmax")
     assert imported.comparison.passed and not imported.comparison.skipped
+
+
+@pytest.mark.parametrize("labels", [["cat", "dog"], ["cat", "dog", "hen"]])
+def test_a_selected_score_of_two_classes_becomes_both(labels: list[str], tmp_path: Path) -> None:
+    """As skl2onnx writes LinearSVC and RidgeClassifier with two classes; the other output is the label."""
+    chain = Chain(4)
+    count, ml = len(labels), {"domain": "ai.onnx.ml"}
+    label = chain.add(
+        "LinearClassifier",
+        coefficients=np.random.default_rng(0).standard_normal(4 * count).tolist(),
+        intercepts=[0.1] * count,
+        classlabels_strings=labels,
+        outputs=2,
+        **ml,
+    )
+    selected = chain.add("ArrayFeatureExtractor", chain.constant([1]), first=f"{label}'", **ml)
+    model = chain.model(output=selected)
+    model.graph.output.insert(0, helper.make_tensor_value_info(label, TensorProto.STRING, None))
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    network = checked(model, tmp_path).network
+    assert (network.labels, network.output.kind) == ((tuple(labels), "classes") if count == 2 else ((), "values"))
+    options = ImportOptions(output_names=(selected,))
+    assert import_network(tmp_path / "model.onnx", options=options).network.output.kind == "values"
 
 
 def test_two_classes_with_opposite_scores_are_classes(tmp_path: Path) -> None:

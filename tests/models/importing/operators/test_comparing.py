@@ -105,6 +105,23 @@ def test_a_choice_by_numbers_of_the_file(mask: int, tmp_path: Path) -> None:
     ends(chain, 3 * 3 * 2, tmp_path)
 
 
+@pytest.mark.parametrize("shape", [(1, 3, 3, 2), (3, 1, 2), (1, 1), (4, 3, 3, 2)])
+@pytest.mark.parametrize("place", [0, 1])
+def test_entries_are_filled_with_numbers_of_the_file(place: int, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """PyTorch's masked_fill with a constant mask; the last shape has masks for a batch of 4."""
+    chain = image()
+    random = np.random.default_rng(len(shape))
+    condition = chain.add("Cast", first=chain.constant(random.integers(0, 2, shape)), to=BOOL)
+    names = [chain.nodes[-2].output[0], chain.constant(random.standard_normal((3, 1, 1)))]
+    chain.add("Where", names[place], names[1 - place], first=condition)
+    if shape[0] == 4:
+        chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 4
+        with pytest.raises(ModelError, match=r"differs among|cannot be broadcast"):
+            ends(chain, 3 * 3 * 2, tmp_path)
+        return
+    ends(chain, 3 * 3 * 2, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("attributes", "count"), [({"lambd": 0.3}, 5), ({"lambd": 0.3, "bias": 0.3}, 2), ({"lambd": 0.2, "bias": 0.5}, 9)]
 )
