@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from .box_heads import GRIDS
 LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's sides, and above it for pixels
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
 LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their cell, in cells, and above it for pixels
+LEAST_CORRELATION = 0.5  # between the middles of boxes and their cells; those of other tables are unrelated
 LARGEST_EXCESS = 0.02  # probabilities are in the range from 0 to 1, apart from the rounding of 8-bit files
 _CLOSE = 1e-3
 
@@ -22,28 +24,37 @@ def fit_to_values(
     head: BoxHead, outputs: Sequence[tuple[str, np.ndarray | None]], size: tuple[int, int] = (0, 0)
 ) -> BoxHead | None:
     """Return a head with the code and unit of boxes and the kind of scores indicated by the values, or None if the
-    values are not boxes, because scores are not from 0 to 1 or selected classes are not whole numbers.
+    values are not boxes: scores are not from 0 to 1, selected classes are not whole numbers, or boxes are unrelated to
+    the cells of their grid.
 
-    `outputs` are the names and values of the outputs for one example, with the primary one first; values may be
-    unknown. `size` is the height and width of the image. Corners in the wrong order, and corners whose values are
-    unknown, are not treated as boxes.
+    `outputs` are the names and values of the outputs for one example, with the primary one first, or empty if they are
+    unknown. Values are None if the whole output ends in a function such as a sigmoid, as no table of boxes and scores
+    does. `size` is the height and width of the image. Corners in the wrong order, and corners whose values are unknown,
+    are not treated as boxes.
     """
     rows = outputs[0][1] if outputs else None
-    if rows is not None and not _are_scored(head, rows if head.layout == "rows" else rows.T):
+    if rows is None:
+        is_known = bool(outputs) and not head.scores_from
+        needs_values = bool(head.scores_from) and head.code in ("corners", "centre") and not head.ended
+        return None if is_known or needs_values else head
+    table = rows if head.layout == "rows" else rows.T
+    numbers = table[:, head.columns.box].astype(np.float32)
+    if not _are_scored(head, table):
         return None
-    if head.code == "cells" and rows is not None:
-        head = _decoded(head, rows if head.layout == "rows" else rows.T)
+    if head.code == "cells":
+        if 0 <= numbers.min() <= numbers.max() <= 1:  # all of them, although logarithms of sizes are of any sign
+            return None
+        head = _decoded(head, numbers)
     if head.code not in ("corners", "centre") or head.ended:
         return head
-    if rows is None:
-        return None if head.scores_from else head
-    numbers = (rows if head.layout == "rows" else rows.T)[:, head.columns.box].astype(np.float32)
     if head.code == "corners" and (numbers[:, :2] <= numbers[:, 2:]).all(axis=1).mean() < LEAST_ORDERED:
         return None
     is_fraction = float(np.median(np.abs(numbers))) < LARGEST_FRACTION
     head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
     if head.code == "centre" and not is_fraction and _are_corners(numbers, size):
         head = dataclasses.replace(head, code="corners")
+    if not head.scores_from and not _follow_cells(numbers, head.code, size):
+        return None
     scores = dict(outputs).get(head.scores_from)
     return head if scores is None else _with_kind_of(head, scores)
 
@@ -60,9 +71,8 @@ def _are_scored(head: BoxHead, rows: np.ndarray) -> bool:
     return are_whole and bool(scores.min() > -LARGEST_EXCESS and scores.max() < 1 + LARGEST_EXCESS)
 
 
-def _decoded(head: BoxHead, rows: np.ndarray) -> BoxHead:
+def _decoded(head: BoxHead, boxes: np.ndarray) -> BoxHead:
     """Return a head that reads centres and sizes in pixels if the file already converts cells to pixels."""
-    boxes = rows[:, head.columns.box].astype(np.float32)
     if np.median(np.abs(boxes[:, :2])) < LARGEST_OFFSET or (boxes[:, 2:] <= 0).any():
         return head
     return dataclasses.replace(head, code="centre", unit="pixels", strides=())
@@ -73,13 +83,33 @@ def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
 
     The boxes of a grid are close to their cells: the middle of the corners is closer than the first corner.
     """
-    for strides in GRIDS:
-        origins, sides = BoxHead(1, "rows", "cells", strides=strides).grid(*size)
-        if len(origins) == len(numbers) > 0:
-            low, high = numbers[:, :2], numbers[:, 2:]
-            distances = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
-            return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and distances[1] < distances[0] / 2)
+    for origins, sides in _grids(len(numbers), size):
+        low, high = numbers[:, :2], numbers[:, 2:]
+        distances = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
+        return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and distances[1] < distances[0] / 2)
     return False
+
+
+def _follow_cells(numbers: np.ndarray, code: str, size: tuple[int, int]) -> bool:
+    """Return False if rows of four numbers, one for each cell of a grid, are unrelated to the positions of the cells.
+
+    Both are compared along each axis that has several cells.
+    """
+    middles = (numbers[:, :2] + numbers[:, 2:]) / 2 if code == "corners" else numbers[:, :2]
+    for origins, sides in _grids(len(numbers), size):
+        cells = origins + sides / 2
+        products = ((middles - middles.mean(axis=0)) * (cells - cells.mean(axis=0))).mean(axis=0)
+        return bool((products >= LEAST_CORRELATION * middles.std(axis=0) * cells.std(axis=0)).all())
+    return True
+
+
+def _grids(count: int, size: tuple[int, int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the origins and sides of the cells of each kind of grid that has `count` boxes, one or three per cell."""
+    for strides, anchors in itertools.product(GRIDS, (1, 3)):
+        levels = [BoxHead(1, "rows", "cells", strides=(stride,)).grid(*size) for stride in strides]
+        if anchors * sum(len(origins) for origins, _ in levels) == count > 0:
+            tiled = [[np.tile(array, (anchors, 1)) for array in level] for level in levels]
+            yield np.concatenate([origins for origins, _ in tiled]), np.concatenate([sides for _, sides in tiled])
 
 
 def _with_kind_of(head: BoxHead, scores: np.ndarray) -> BoxHead:

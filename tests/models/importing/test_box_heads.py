@@ -1,5 +1,6 @@
 """Recognising boxes from their metadata and shapes."""
 
+import numpy as np
 import pytest
 from onnx_chain import Chain, checked
 from trninfer.models.errors import ModelError
@@ -55,6 +56,7 @@ def test_a_detector_of_grey_pictures_reads_no_colours(tmp_path):
     chain.gemm(1024, 21 * 7)
     chain.add("Sigmoid")
     chain.add("Reshape", chain.constant([-1, 21, 7]))
+    chain.add("Mul", chain.constant(np.array([1.0, 1, -1, -1, 1, 1, 1])))  # the logarithms of sizes are negative
     imported = checked(chain.model(), tmp_path)
     assert imported.network.output.kind == "boxes" and imported.network.input.channel_order == "rgb"
     grey = BOX_KINDS["retinaface"].pictures.for_channels(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,8 @@ def test_offsets_are_no_corners() -> None:
     offsets = np.random.default_rng(0).standard_normal((60, 4))
     assert fit_to_values(HEAD, [("boxes", offsets), ("scores", None)]) is None
     assert fit_to_values(HEAD, [("boxes", None), ("scores", None)]) is None
-    assert fitted(PLAIN, None) == PLAIN
+    assert fit_to_values(PLAIN, [("boxes", None)]) is None  # all of it ends in a sigmoid
+    assert fit_to_values(PLAIN, []) == PLAIN
     cells = BoxHead(2, "rows", "cells", strides=(8,), scores_from="scores")
     assert fitted(cells, offsets) is cells
 
@@ -119,6 +121,7 @@ def test_raw_numbers_instead_of_scores_are_no_boxes(head: BoxHead, column: int) 
         rows[7, column] = number
         assert fit_to_values(head, [("boxes", rows.T if head.layout == "columns" else rows)], (64, 64)) is None
     rows[7, column] = 1.0
+    rows[5, 2] = -1.0 if head.code == "cells" else 0.5
     assert fitted(head, rows.T if head.layout == "columns" else rows).classes == 2
 
 
@@ -133,11 +136,36 @@ def test_selected_boxes_have_a_score_and_a_class() -> None:
 
 def test_a_table_of_features_is_reported_as_values(tmp_path: Path) -> None:
     """As many rows as YOLOX has cells for an image of 64x64."""
-    chain = Chain(3, 64, 64)
-    chain.conv((3, 2), (8, 8), strides=[8, 8])
-    chain.add("Flatten")
-    chain.gemm(128, 84 * 7)
-    chain.add("Reshape", chain.constant([-1, 84, 7]))
-    imported = checked(chain.model(), tmp_path)
-    assert imported.network.output.kind == "values"
-    assert any("of boxes of yolox, but not their values" in note for note in imported.notes)
+    for shape, function, kind in (
+        ((84, 7), "Identity", "yolox"),
+        ((84, 7), "Sigmoid", "yolox"),
+        ((9, 85), "Sigmoid", "yolov8"),  # 85 features, as many as cells of four strides
+        ((252, 6), "Sigmoid", "yolov5"),
+    ):
+        chain = Chain(3, 64, 64)
+        chain.conv((3, 2), (8, 8), strides=[8, 8])
+        chain.add("Flatten")
+        chain.gemm(128, math.prod(shape))
+        chain.add(function)
+        chain.add("Reshape", chain.constant([-1, *shape]))
+        imported = checked(chain.model(), tmp_path)
+        assert imported.network.output.kind == "values"
+        assert any(f"of boxes of {kind}, but not their values" in note for note in imported.notes)
+
+
+@pytest.mark.parametrize("anchors", [1, 3])
+@pytest.mark.parametrize("unit", [1.0, 1 / 64])
+def test_boxes_follow_the_cells_of_their_grid(anchors: int, unit: float) -> None:
+    """Three boxes for each cell, as in YOLOv5, are ordered by stride, anchor and cell."""
+    random = np.random.default_rng(0)
+    rows = []
+    for stride in (8, 16, 32):
+        cells, _ = BoxHead(1, "rows", "cells", strides=(stride,)).grid(64, 64)
+        cells = np.tile(cells, (anchors, 1))
+        middles = cells + random.uniform(-2, 3, cells.shape) * stride
+        rows.append(np.concatenate([middles, random.uniform(1, 9, cells.shape) * stride], axis=1))
+    boxes = np.concatenate(rows) * unit
+    table = np.concatenate([boxes, random.uniform(0, 1, (len(boxes), 3))], axis=1)
+    assert fit_to_values(YOLO5, [("boxes", table)], (64, 64)) is not None
+    table[:, :4] = random.permutation(table[:, :4])
+    assert fit_to_values(YOLO5, [("boxes", table)], (64, 64)) is None
