@@ -107,3 +107,23 @@ def axes_of(node: Node, inputs: Sequence[np.ndarray | None]) -> tuple[int, ...] 
     if len(inputs) > 1 and inputs[1] is not None:
         return tuple(int(axis) for axis in inputs[1].ravel()[:16])
     return listed(node, "axes") if "axes" in node.attributes else None
+
+
+def padded_entries(node: Node, arguments: Sequence[np.ndarray | None], rank: int) -> list[int]:
+    """Return the pads of a Pad before all axes of its input, followed by those after all axes.
+
+    `arguments` are its constant inputs. Raises ModelError if the pads are not integers or do not match `rank` axes.
+    """
+    if "pads" in node.attributes:  # before opset 11
+        return list(integers(node, "pads", 2 * rank, ()))
+    _, given, _, axes = (*arguments, None, None, None, None)[:4]
+    if given is None or given.ndim != 1 or given.dtype.kind != "i" or given.size % 2:
+        raise ModelError("its pads are not a list of integers")
+    places = list(range(rank)) if axes is None else [int(axis) % rank for axis in axes.ravel()[:9]]
+    if len(places) != given.size // 2:
+        raise ModelError(f"it has {given.size} pads, which does not match its input of {rank} axes")
+    pads = [0] * (2 * rank)
+    for position, axis in enumerate(places):
+        pads[axis] = int(given[position])
+        pads[rank + axis] = int(given[position + len(places)])
+    return pads

@@ -16,7 +16,7 @@ from ..errors import ModelError
 from ..inputs import MAX_INPUTS, Input, NamedInput, PartInput, SeveralInputs
 from ..layers import ChannelSlice
 from .importer import Importer
-from .onnx_attributes import axes_of, integer
+from .onnx_attributes import axes_of, integer, padded_entries
 from .onnx_cut import Cut
 from .onnx_file import Graph, GraphInput, Node
 from .onnx_scales import Scale, input_scale
@@ -194,12 +194,11 @@ def _sizes_by_weights(
 
 def _padded(pad: Node, constants: Mapping[str, np.ndarray], axis: int, rank: int) -> int:
     """Return the number of entries that a Pad adds along an axis of its input, or 0 if its pads are not constant."""
-    given = [constants.get(name) for name in (*pad.inputs, "", "", "")]
-    pads = np.asarray(pad.attributes.get("pads", ()) if given[1] is None else given[1]).ravel()
-    axes = list(range(rank)) if given[3] is None else [int(place) % rank for place in given[3].ravel()]
-    if axis not in axes or len(pads) != 2 * len(axes):
+    try:
+        pads = padded_entries(pad, [constants.get(name) for name in pad.inputs], rank)
+    except ModelError:  # reported when the node is imported
         return 0
-    return int(pads[axes.index(axis)] + pads[axes.index(axis) + len(axes)])
+    return pads[axis] + pads[axis + rank]
 
 
 def _is_row(sizes: list[int | None], options: PreprocessingOptions, is_one_of_several: bool) -> bool:

@@ -11,7 +11,7 @@ from ...errors import ModelError
 from ...layers import Pad
 from ...layers.pad import MODES
 from ..importer import Importer
-from ..onnx_attributes import integer, integers, text
+from ..onnx_attributes import integer, padded_entries, text
 from ..onnx_file import Node
 from ..onnx_patterns import ROLL
 from ..view import View
@@ -23,7 +23,8 @@ LARGEST = 30_000.0  # replaces infinite padding values; representable in float16
 
 def _pad(importer: Importer, node: Node) -> None:
     view = importer.data(node)
-    pads, value = _pads(importer, node, view)
+    pads = padded_entries(node, [None, *(importer.constant(node, position) for position in range(1, 4))], view.rank)
+    value = float(node.attributes.get("value", 0.0)) if "pads" in node.attributes else importer.scalar(node, 2, 0.0)  # type: ignore[arg-type]
     if not (pads[0] or pads[view.rank]):
         view = view.with_batch()
     if math.isinf(value):  # for example, padding before a max-pooling
@@ -92,25 +93,6 @@ def _pad_with(
     if len(order) == 2:
         result = View(result.layer, (result.axes[0], result.axes[2]), result.batched)
     return result.permuted(tuple(order.index(axis) for axis in range(len(order))))
-
-
-def _pads(importer: Importer, node: Node, view: View) -> tuple[list[int], float]:
-    """Return the pads of all axes and the padding value, from the attributes (before opset 11) or the inputs."""
-    if "pads" in node.attributes:
-        return list(integers(node, "pads", 2 * view.rank, ())), float(node.attributes.get("value", 0.0))  # type: ignore[arg-type]
-    constant_pads = importer.constant(node, 1)
-    value = importer.scalar(node, 2, 0.0)
-    axes = importer.constant(node, 3)
-    if constant_pads is None or constant_pads.ndim != 1 or constant_pads.dtype.kind != "i" or constant_pads.size % 2:
-        raise ModelError("its pads are not a list of integers")
-    places = list(range(view.rank)) if axes is None else [int(axis) % view.rank for axis in axes.ravel()[:9]]
-    if len(places) != constant_pads.size // 2:
-        raise ModelError(f"it has {constant_pads.size} pads, which does not match its input {importer.describe(view)}")
-    pads = [0] * (2 * view.rank)
-    for position, axis in enumerate(places):
-        pads[axis] = int(constant_pads[position])
-        pads[view.rank + axis] = int(constant_pads[position + len(places)])
-    return pads, value
 
 
 def _pad_channels(importer: Importer, source: str, sides: tuple[int, int], value: float) -> str:

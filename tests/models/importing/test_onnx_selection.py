@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx_chain import Chain
+from trninfer.models.boxes import BoxHead
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
 from trninfer.models.importing.onnx_file import Graph, GraphInput, Node
@@ -74,7 +76,11 @@ def test_a_graph_that_suppresses_boxes_is_imported_up_to_their_table(width: int,
         chain.add("Transpose", perm=[0, 1, 3, 2])
         levels.append(chain.add("Reshape", chain.constant([1, -1, width])))
     chain.add("Concat", *levels[1:], first=levels[0], axis=1)
-    rows = chain.add("Sigmoid")
+    chain.add("Sigmoid")
+    cells = np.zeros((63, width), np.float32)
+    levels = [BoxHead(1, "rows", "cells", strides=(stride,)).grid(32, 32) for stride in (8, 16, 32)]
+    cells[:, :2] = np.concatenate([np.tile(origins, (3, 1)) for origins, _ in levels])
+    rows = chain.add("Add", chain.constant(cells))
     if width == 6:
         rows = chain.add("Slice", chain.constant([0]), chain.constant([50]), chain.constant([1]))
     boxes = chain.add("Slice", chain.constant([0]), chain.constant([4]), chain.constant([2]), first=rows)
