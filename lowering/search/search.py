@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -14,12 +13,10 @@ from ...simulator import Run
 from ..decisions import Decisions, Kind
 from ..emission.schedule import scaled
 from ..emission.warmup import added, with_zeros
-from ..graph.graph import OutOfSbuf, Unsupported
+from ..graph.graph import Unsupported
 from ..pipeline import LaunchPlan, Pipeline
 from .candidates import without_minimal_filtering
 from .cost_model import Cost, CostModel
-from .footprint import Footprint
-from .placement import make_smaller
 
 UNBOUNDED = 2**31  # no limit on the instructions of a launch
 WALKED_INSTRUCTIONS = 16_000  # budget: total instructions of all candidates that are simulated as whole launches
@@ -170,38 +167,10 @@ class Search:
         return least if is_one_pass else replace(least, nanoseconds=0.0)
 
     def _walk(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a launch with its cost.
+        """Return a launch with its cost, which is extrapolated from two passes if there are many identical passes.
 
-        If it exceeds SBUF despite its estimated footprint, it is made smaller first.
+        Raise Unsupported if it exceeds SBUF despite its estimated footprint.
         """
-        while True:
-            try:
-                return self._priced(plan)
-            except Unsupported as why:
-                smaller = self._smaller(plan, why)
-                if smaller == plan.decisions:
-                    raise
-                plan = self._pipeline.launch(smaller, self._pictures)
-
-    def _smaller(self, plan: LaunchPlan, why: Unsupported) -> Decisions:
-        """Return decisions with fewer images per pass.
-
-        As long as no launch has fit, the region at the SBUF peak may also be split into more bands or spilled to HBM.
-        If nothing can be changed, return the unchanged decisions.
-        """
-        decisions = plan.decisions
-        if any(images > 1 for images in decisions.of(Kind.STAGE).values()):
-            return scaled(decisions, 7, 8)
-        if self.best is None and isinstance(why, OutOfSbuf):
-            footprint = Footprint(plan.emitted, plan.layout)
-            with contextlib.suppress(OutOfSbuf):  # the simulator's error states the required bytes
-                decisions, refused = make_smaller(plan, footprint, [], self._pipeline.budget_bytes)
-                for choice in refused:
-                    decisions = decisions.without_choice(choice)
-        return decisions
-
-    def _priced(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return a plan with its cost, which is extrapolated from two passes if there are many identical passes."""
         program = plan.program
         period = math.lcm(*(stage.at_once for stage in program.stages)) * program.packed
         if program.pictures <= 2 * period:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from random_networks import (
     KINDS_OF_LAYERS,
     chains,
+    conv,
+    ending_in_dense,
     graphs,
     joined_channels,
     labels,
@@ -22,6 +24,7 @@ from trninfer import kernels, simulator
 from trninfer.lowering.launch_plan import LaunchPlanner
 from trninfer.lowering.launch_sequence import LaunchSequence
 from trninfer.lowering.pipeline import LaunchPlan, Pipeline
+from trninfer.lowering.search.footprint import Footprint
 from trninfer.models import load_model
 from trninfer.models.files import Model
 from trninfer.models.golden import run_network
@@ -202,6 +205,24 @@ def test_what_does_not_fit_is_planned_layer_by_layer_and_says_why() -> None:
     assert running.launches_note is not None
     assert running.launches_note.startswith(
         "layer by layer, not in one launch: layer 'mean' (average_pool) needs 412 KiB of an SBUF partition"
+    )
+    assert running.rows == session(model, launches="layer").rows
+
+
+def test_a_launch_that_exceeds_sbuf_despite_its_estimate_leaves_layers_and_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The simulator allocates every tile, whereas the search estimates what a launch needs before it simulates it."""
+    layers = [conv("a", 3, 8, 3), Pool("p", "max", (240, 240), (240, 240))]
+    model = model_of(ending_in_dense((3, 240, 240), layers))
+    with monkeypatch.context() as patched:
+        patched.setattr(Footprint, "peak", (0, 0))
+        running = session(model)
+    assert session(model).launches_note is None
+    assert running.launches_note is not None
+    assert re.fullmatch(
+        r"layer by layer, not in one launch: .* bytes per partition exceed the \d+ of SBUF on trn2.*",
+        running.launches_note,
     )
     assert running.rows == session(model, launches="layer").rows
 
