@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from caches import empty_cache
 from trninfer.runtime.neuron import environment
+from trninfer.runtime.neuron.compile_cache import CompileCache
+from trninfer.runtime.neuron.compiled import RunOptions
 from trninfer.runtime.neuron.device import DeviceArray
 
 STAND_INS = Path(__file__).parents[1] / "runtime" / "neuron" / "stand_ins"
@@ -68,6 +70,16 @@ def stand_in_chip(monkeypatch: pytest.MonkeyPatch, cache: Path, way: str) -> pyt
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     monkeypatch.setattr(environment, "find_way", lambda: environment.Way(way, ()))
     return monkeypatch
+
+
+def noting_options(notes: list[str], folder: Path | None, **options) -> RunOptions:
+    """Return options for few timed calls, with a cache in a folder; all messages are appended to `notes`."""
+    given = {"cache": CompileCache(folder, notes.append), "warmup": 1, "iterations": 2, **options}
+    return RunOptions(**{"progress": notes.append, "warn": notes.append, **given})
+
+
+def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
 
 
 def spoil(monkeypatch, change: Callable[[np.ndarray], np.ndarray]) -> None:

@@ -197,6 +197,19 @@ def conv(name: str, before: int, after: int, size: int, **fields: object) -> Con
     return Conv2d(name, before, after, (size, min(size, 3)), padding, activation="relu", **fields)  # type: ignore[arg-type]
 
 
+def stage_of_yolo(channels: int) -> list[Layer]:
+    """Return a stem, parts of a few `channels` that are added and stacked, and a convolution of 64 channels."""
+    return [
+        conv("stem", 3, 2 * channels, 3),
+        Conv2d("a", 2 * channels, channels, (1, 1), activation="silu", inputs=("stem",)),
+        Conv2d("b", 2 * channels, channels, (1, 1), activation="silu", inputs=("stem",)),
+        Conv2d("c", channels, channels, (3, 3), (1, 1, 1, 1), activation="silu", inputs=("b",)),
+        Combine("d", "add", inputs=("c", "b")),
+        Concat("all", inputs=("a", "b", "d")),
+        conv("wide", 3 * channels, 64, 1),
+    ]
+
+
 @st.composite
 def few_channels(draw: st.DrawFn) -> Network:
     """Draw a stem, then convolutions, residual blocks and pools with 64 or 32 channels, then more channels, optionally

@@ -16,7 +16,7 @@ from lowered import (
     number_of,
     operation_of,
 )
-from random_networks import conv, few_channels, labels, picture
+from random_networks import conv, few_channels, labels, picture, stage_of_yolo
 from trninfer.kernels.program import RowFold, RowFoldPool
 from trninfer.lowering.decisions import Decisions
 from trninfer.lowering.emission.schedule import Region
@@ -89,13 +89,7 @@ def test_stacked_values_and_their_sums_stay_in_groups(network: Network, batch: i
 def test_values_that_are_added_or_stacked_stay_in_groups() -> None:
     """In a stage of YOLO, only the last convolution computes single rows, because it has too many channels."""
     layers = (
-        conv("stem", 3, 64, 3),
-        Conv2d("a", 64, 32, (1, 1), activation="silu", inputs=("stem",)),
-        Conv2d("b", 64, 32, (1, 1), activation="silu", inputs=("stem",)),
-        Conv2d("c", 32, 32, (3, 3), (1, 1, 1, 1), activation="silu", inputs=("b",)),
-        Combine("d", "add", inputs=("c", "b")),
-        Concat("all", inputs=("a", "b", "d")),
-        conv("wide", 96, 64, 1),
+        *stage_of_yolo(32),
         conv("down", 64, 128, 3, stride=(2, 2)),
         Flatten("flat"),
         Dense("dense", 128 * 16 * 4, 4),

@@ -21,7 +21,7 @@ from lowered import (
     pipeline_of,
 )
 from onnx_chain import run_onnx
-from random_networks import conv, ending_in_dense, labels, model_of, picture
+from random_networks import conv, ending_in_dense, labels, model_of, picture, stage_of_yolo
 from trninfer.kernels.program import Activation, Convolution
 from trninfer.lowering.decisions import Decisions, Kind
 from trninfer.lowering.graph.graph import Graph, Node
@@ -105,17 +105,7 @@ def test_what_is_read_as_it_is_keeps_its_channels(end: str, wide: list[str]) -> 
 
 def test_values_that_are_added_or_stacked_are_padded() -> None:
     """In a stage of YOLO, zeros follow the channels of each part."""
-    layers = (
-        conv("stem", 3, 32, 3),
-        Conv2d("a", 32, 16, (1, 1), activation="silu", inputs=("stem",)),
-        Conv2d("b", 32, 16, (1, 1), activation="silu", inputs=("stem",)),
-        Conv2d("c", 16, 16, (3, 3), (1, 1, 1, 1), activation="silu", inputs=("b",)),
-        Combine("d", "add", inputs=("c", "b")),
-        Concat("all", inputs=("a", "b", "d")),
-        conv("wide", 48, 64, 1),
-        Flatten("flat"),
-        Dense("dense", 64 * 32 * 5, 4),
-    )
+    layers = (*stage_of_yolo(16), Flatten("flat"), Dense("dense", 64 * 32 * 5, 4))
     network = Network("n", picture(3, 32), layers, labels(4))
     plain, padded = graph_of(network), pad_channels(graph_of(network))
     assert padded is not None

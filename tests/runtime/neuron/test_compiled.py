@@ -7,15 +7,16 @@ import inspect
 import itertools
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from neuron_stand_ins import noting_options
 from trninfer import kernels
 from trninfer.runtime.backend import ArraySpec, KernelError
 from trninfer.runtime.neuron import environment, neff
-from trninfer.runtime.neuron.compile_cache import CompileCache
 from trninfer.runtime.neuron.compiled import Compiled, CompiledKernels, Executable, RunOptions, Walked, walk
 from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError
 from trninfer.runtime.neuron.errors import CompileError, CompilerFailed, CoreInUse, DeviceLost, ExecutionError
@@ -78,19 +79,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def notes() -> list[str]:
-    return []
-
-
-@pytest.fixture
 def options(notes: list[str], tmp_path: Path) -> Callable[..., RunOptions]:
-    def make(**more: Any) -> RunOptions:
-        cache = CompileCache(tmp_path / "cache", notes.append)
-        return RunOptions(
-            **{"cache": cache, "progress": notes.append, "warn": notes.append, "warmup": 1, "iterations": 2, **more}
-        )
-
-    return make
+    return partial(noting_options, notes, tmp_path / "cache")
 
 
 def test_a_kernel_is_compiled_and_timed_once_for_its_shapes_and_arguments(options) -> None:

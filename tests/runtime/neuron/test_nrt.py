@@ -8,7 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from neuron_stand_ins import forget_variables, use_packages, use_tools
+from neuron_stand_ins import forget_variables, matrix, noting_options, use_packages, use_tools
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.benchmarks.workloads import residual_network
@@ -17,8 +17,6 @@ from trninfer.models.golden import run_network
 from trninfer.runtime.backend import BackendUnavailable, KernelError
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.neuron import environment
-from trninfer.runtime.neuron.compile_cache import CompileCache
-from trninfer.runtime.neuron.compiled import RunOptions
 from trninfer.runtime.neuron.device import Device, DeviceArray
 from trninfer.runtime.neuron.errors import CoreInUse, DeviceLost, ExecutionError
 from trninfer.runtime.neuron.nrt import NrtBackend, open_nrt
@@ -37,11 +35,6 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.fixture
-def notes() -> list[str]:
-    return []
-
-
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a cache that tests share, since each compilation requires a process."""
@@ -49,13 +42,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make(notes: list[str], folder: Path | None, **options) -> NrtBackend:
-    cache = CompileCache(folder, notes.append)
-    given = {"warmup": 1, "iterations": 2, **options}
-    return open_nrt("trn2", RunOptions(cache=cache, progress=notes.append, warn=notes.append, **given))
-
-
-def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
-    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    return open_nrt("trn2", noting_options(notes, folder, **options))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])

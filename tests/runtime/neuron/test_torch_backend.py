@@ -11,7 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from neuron_stand_ins import forget_variables, use_packages, use_tools
+from neuron_stand_ins import forget_variables, matrix, noting_options, use_packages, use_tools
 from trninfer import kernels
 from trninfer.app.errors import BAD_USAGE, NO_BACKEND, exit_status
 from trninfer.benchmarks.workloads import residual_network
@@ -20,8 +20,6 @@ from trninfer.models.golden import run_network
 from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError
 from trninfer.runtime.launch_options import LaunchOptions
 from trninfer.runtime.neuron import environment
-from trninfer.runtime.neuron.compile_cache import CompileCache
-from trninfer.runtime.neuron.compiled import RunOptions
 from trninfer.runtime.neuron.device import Device, DeviceArray
 from trninfer.runtime.neuron.errors import CompileError, DeviceLost, ExecutionError
 from trninfer.runtime.neuron.system import prepare_environment
@@ -39,19 +37,8 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.fixture
-def notes() -> list[str]:
-    return []
-
-
 def make(notes: list[str], folder: Path | None = None, **options) -> TorchBackend:
-    cache = CompileCache(folder, notes.append)
-    given = {"warmup": 1, "iterations": 2, **options}
-    return open_torch("trn2", RunOptions(cache=cache, progress=notes.append, warn=notes.append, **given))
-
-
-def matrix(*shape: int, dtype=np.float32) -> np.ndarray:
-    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    return open_torch("trn2", noting_options(notes, folder, **options))
 
 
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
