@@ -29,7 +29,7 @@ from ..tiling.tiles import PARTITIONS, even_tiles, evict, itemsize, tiles, trans
 BANK_BYTES = nl.tile_size.psum_bank_fmax * 4  # bytes of a PSUM bank per partition
 ROW_ELEMENTS = 1024  # number of elements of a partition in rows that are computed together
 FEW_POWERS = 512  # up to this many elements per partition, powers are faster than loading a table
-MOST_TILES = 8  # maximum number of tiles of a softmax over tiles
+MOST_TILES = 8  # maximum number of tiles in a softmax that spans tiles
 
 
 def soften_channels(launch, number, operation: ChannelSoftmax, operands):

@@ -35,7 +35,7 @@ class TensorViews(WithoutOperators):
         raise NotImplementedError
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], key: Any) -> Self:
-        """Return `self[key]`, which contains no elements."""
+        """Return `self[key]` for a key that selects no elements."""
         raise NotImplementedError
 
     def _view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Self:

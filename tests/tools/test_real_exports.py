@@ -146,7 +146,7 @@ def test_boxes_are_those_of_ultralytics(
     random = np.random.default_rng(0)
     pictures = []
     for number, (width, height) in enumerate([(320, 240), (100, 170), (61, 64), (500, 90)]):
-        side = max(width, height) / 12  # the size of the spots, as smooth as the network's training pictures
+        side = max(width, height) / 12  # the size of the spots, which are as smooth as the training pictures
         coarse = random.integers(0, 256, (max(2, round(height / side)), max(2, round(width / side)), 3), np.uint8)
         pictures.append(tmp_path / f"{number}.png")
         Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR).save(pictures[-1])

@@ -89,7 +89,7 @@ def _gather_nd(importer: Importer, node: Node) -> None:
         _check_count(indices)
         merged = reshaped(importer, view, (math.prod(sides), *rest), False)
         result = _selected(importer, merged, 0, np.asarray(np.ravel_multi_index(entries, sides)))
-    if importer.stacks_batch(view):  # the axes of the indices replace the first ones
+    if importer.stacks_batch(view):  # the axes of the indices replace the leading axes
         batch_axis = view.place - count + indices.ndim - 1
         result = dataclasses.replace(result, place=batch_axis, outside=view.outside)
     importer.give(node, result)

@@ -25,7 +25,7 @@ MOVEMENT: dict[str, Row] = {
         fitted(
             32,
             "instructions",
-            "by which the compiler's order of an engine may run ahead of the first instruction that waits",
+            "maximum distance of the compiler's order ahead of the first waiting instruction of an engine",
             *(f"o{row}" for row in range(12, 18)),
         ),
     ),
@@ -83,8 +83,10 @@ MOVEMENT: dict[str, Row] = {
         ),
     ),
     "trigger_ns": same_on_trn3(
-        fitted(112, "ns", "between two triggers of prepared descriptors", "k13", "k14"),
-        measured(93, "ns", "between two triggers of prepared descriptors on Sync (1,845 pairs); on GpSimd: 82"),
+        fitted(112, "ns", "interval between two triggers of prepared descriptors", "k13", "k14"),
+        measured(
+            93, "ns", "interval between two triggers of prepared descriptors on Sync (1,845 pairs); on GpSimd: 82"
+        ),
     ),
     "dge_ns": same_on_trn3(
         documented(0, "ns", "NeuronCore-v2 has no hardware DGE (A2)"),
@@ -104,22 +106,27 @@ MOVEMENT: dict[str, Row] = {
     ),
     "swdge_ns": same_on_trn3(
         scaled(582, "ns", "trn2's"),
-        measured(582, "ns", "between DMAs whose descriptors GpSimd generates: 576 to 582 ns (dma-latencies.csv)"),
+        measured(
+            582, "ns", "interval between DMAs whose descriptors GpSimd generates: 576 to 582 ns (dma-latencies.csv)"
+        ),
     ),
     "swdge_lead_ns": same_on_trn3(
         scaled(576, "ns", "trn2's"),
         measured(
             576,
             "ns",
-            "before that, overlapping GpSimd's other work: 1,193 ns from a result to the trigger of the DMA that waits "
-            "for it (hops.csv), minus 35 for the semaphore and 582 for the interval between two DMAs",
+            "time before that, which overlaps GpSimd's other work: 1,193 ns from a result to the trigger of the DMA "
+            "that waits for it (hops.csv), minus 35 for the semaphore and 582 for the interval between two DMAs",
         ),
     ),
     "swdge_descriptor_ns": (
         scaled(0, "ns/descriptor", "trn3's"),
         scaled(0, "ns/descriptor", "trn3's; the packet counts of o02 to o11 and o27 are for DMAs of 64 to 128 rows"),
         measured(
-            0, "ns/descriptor", "in addition: 40 DMAs of 64 to 2,048 rows keep GpSimd busy for about 1 us each", "o38"
+            0,
+            "ns/descriptor",
+            "additional time: 40 DMAs of 64 to 2,048 rows keep GpSimd busy for about 1 us each",
+            "o38",
         ),
     ),
     "swdge_element_ns": same_on_trn3(
@@ -127,8 +134,8 @@ MOVEMENT: dict[str, Row] = {
         measured(
             12.7,
             "ns",
-            "of an engine for each piece of a store with GpSimd's descriptors, in addition to its bytes: 256 B every "
-            "22.4 (1,504 pieces)",
+            "time of an engine for each piece of a store with GpSimd's descriptors, in addition to its bytes: 256 B "
+            "every 22.4 (1,504 pieces)",
         ),
     ),
     "swdge_gathered": same_on_trn3(
@@ -136,7 +143,7 @@ MOVEMENT: dict[str, Row] = {
         measured(
             512,
             "B",
-            "size from which on GpSimd gathers the pieces of a store: 512 B in elements of 4,096 in six profiles, "
+            "minimum size at which GpSimd gathers the pieces of a store: 512 B in elements of 4,096 in six profiles, "
             "256 B in two of four",
         ),
     ),
@@ -156,19 +163,19 @@ MOVEMENT: dict[str, Row] = {
     # DMA: latencies
     "load_first_byte_ns": same_on_trn3(
         scaled(856, "ns", "trn2's static DMA; A1 states about 1,300 including the semaphore"),
-        measured(766, "ns", "generated descriptors to the first byte of a load: 757 (GpSimd) to 771 (Sync)"),
+        measured(766, "ns", "from generated descriptors to the first byte of a load: 757 (GpSimd) to 771 (Sync)"),
     ),
     "store_first_byte_ns": same_on_trn3(
         scaled(756, "ns", "trn2's static DMA"),
-        measured(633, "ns", "generated descriptors to the first byte of a store: 633 (GpSimd) to 666 (Scalar)"),
+        measured(633, "ns", "from generated descriptors to the first byte of a store: 633 (GpSimd) to 666 (Scalar)"),
     ),
     "load_first_byte_static_ns": same_on_trn3(
         scaled(856, "ns", "trn2's; A1 states about 1,300 including the semaphore"),
-        measured(856, "ns", "trigger of prepared descriptors to the first byte of a load (34 rings)"),
+        measured(856, "ns", "from the trigger of prepared descriptors to the first byte of a load (34 rings)"),
     ),
     "store_first_byte_static_ns": same_on_trn3(
         scaled(756, "ns", "trn2's"),
-        measured(756, "ns", "trigger of prepared descriptors to the first byte of a store (794 rings)"),
+        measured(756, "ns", "from the trigger of prepared descriptors to the first byte of a store (794 rings)"),
     ),
     "ring_static_ns": same_on_trn3(
         scaled(14, "ns", "trn2's"),
@@ -189,11 +196,11 @@ MOVEMENT: dict[str, Row] = {
     ),
     "load_landing_ns": same_on_trn3(
         scaled(335, "ns", "trn2's"),
-        measured(335, "ns", "last data of a load to its semaphore: generated p50 335, prepared p10 325"),
+        measured(335, "ns", "from the last data of a load to its semaphore: generated p50 335, prepared p10 325"),
     ),
     "store_landing_ns": same_on_trn3(
         scaled(355, "ns", "trn2's"),
-        measured(355, "ns", "last data of an isolated store to its semaphore; prepared p10 369"),
+        measured(355, "ns", "from the last data of an isolated store to its semaphore; prepared p10 369"),
     ),
     "dma_peak": (
         documented(27.2, "B/ns", "rate of one engine, A1"),
@@ -208,7 +215,7 @@ MOVEMENT: dict[str, Row] = {
     "descriptor_ns": same_on_trn3(
         scaled(4.7, "ns", "trn2's"),
         measured(
-            4.7, "ns", "per element, in addition to its bytes, back to back: 256 B every 14.1, 4,096 B every 155.3"
+            4.7, "ns", "time per element, in addition to its bytes, back to back: 256 B every 14.1, 4,096 B every 155.3"
         ),
     ),
     "semaphore_ns": same_on_trn3(
@@ -236,7 +243,8 @@ MOVEMENT: dict[str, Row] = {
         measured(
             1024,
             "B",
-            "minimum of adjacent bytes in one channel: 128 elements of 8 B are as slow as of 4 B, 128 of 256 B are not",
+            "minimum number of adjacent bytes in one channel: 128 elements of 8 B are as slow as of 4 B, 128 of "
+            "256 B are not",
         ),
     ),
     "least_element": same_on_trn3(
@@ -250,8 +258,8 @@ MOVEMENT: dict[str, Row] = {
         measured(
             4096,
             "B",
-            "that prepared descriptors and GpSimd's gather: 8 rows of 256 B every 80 ns, 8 of 512 every 155; "
-            "4 of 1,024 according to the packet counts of o07 and o11",
+            "size that prepared descriptors and GpSimd's descriptors gather: 8 rows of 256 B every 80 ns, 8 of 512 "
+            "every 155; 4 of 1,024 according to the packet counts of o07 and o11",
             "o07",
             "o11",
         ),
@@ -277,7 +285,7 @@ MOVEMENT: dict[str, Row] = {
         fitted(
             0.75,
             "of the rate",
-            "of a stack of HBM that two cores together get when both load: 268 B/ns each",
+            "share of an HBM stack's rate that two loading cores get together: 268 B/ns each",
             *(f"o{row}" for row in range(27, 34)),
         ),
         scaled(0.75, "of the rate", "trn2's"),
@@ -295,8 +303,8 @@ MOVEMENT: dict[str, Row] = {
         scaled(
             355,
             "ns",
-            "until both cores know that the other has arrived: not published; taken from the tail of a DMA on trn2, "
-            "which also ends with a semaphore that another unit writes",
+            "time until both cores know that the other has arrived: not published; taken from the tail of a DMA on "
+            "trn2, which also ends with a semaphore that another unit writes",
         )
     ),
     "dma_compute_passes": (
