@@ -96,7 +96,8 @@ def main() -> None:
 
 
 def predicted_records(sources: str) -> list[Record]:
-    """Predict every comparable row from checkouts of the published sources, using constants fitted with and without its family."""
+    """Predict every comparable row from checkouts of the published sources, with constants fitted with and without its
+    family."""
     os.environ[SOURCES_VARIABLE] = sources
     predictions = predict_all([row for row in load_all_kernel_rows() if find_row(row.id).is_comparable])
     return records_of(predictions, leave_out(predictions, lambda p: family(p.row)))
