@@ -19,7 +19,7 @@ def _parsed_helpers(helpers: str) -> list[Any]:
     """Return the statements of the helpers, separated by empty lines, below a comment."""
     empty = cst.EmptyLine(indent=False)
     body = cst.parse_module(helpers.strip("\n") + "\n").body
-    parsed = [each.with_changes(leading_lines=[empty, empty]) for each in body]
+    parsed = [statement.with_changes(leading_lines=[empty, empty]) for statement in body]
     comment = cst.EmptyLine(comment=cst.Comment("# Helpers that trninfer migrate added"))
     parsed[0] = parsed[0].with_changes(leading_lines=[empty, empty, comment])
     return parsed
@@ -34,7 +34,7 @@ def with_support(module: cst.Module, names: Names, helper_names: set[str], keep_
     helper_names = {name for name in helper_names if name in loaded or name not in ON_HOST} | set(aliases.values())
     helpers = support.source(helper_names, nl, nisa)
     helpers += "".join(f"\n{name} = {helper}\n" for name, helper in sorted(aliases.items()) if name != helper)
-    used = {node.id for each in (tree, parse(helpers)) for node in ast.walk(each) if isinstance(node, ast.Name)}
+    used = {node.id for root in (tree, parse(helpers)) for node in ast.walk(root) if isinstance(node, ast.Name)}
     needed = []
     for line, alias in (
         (f"import nki.isa as {nisa}", nisa),

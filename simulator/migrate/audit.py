@@ -57,21 +57,21 @@ class _Unit:
 
 def refuse_losses(old: ast.Module, new: ast.Module) -> None:
     """Compare a migrated file with its source. Raise LossError if something is missing."""
-    names, now = Names(old), Names(new)
+    names, migrated_names = Names(old), Names(new)
     after = {unit.name: unit for unit in _units(new)}
     kernels = {
         node.name
         for node in ast.walk(old)
-        if isinstance(node, ast.FunctionDef) and any(is_jit(each, names) for each in node.decorator_list)
+        if isinstance(node, ast.FunctionDef) and any(is_jit(decorator, names) for decorator in node.decorator_list)
     }
     on_device = functions_with_nki(old, names) | kernels
     for unit in _units(old):
-        found = after.get(unit.name)
-        if found is None:
+        migrated_unit = after.get(unit.name)
+        if migrated_unit is None:
             raise LossError(unit.line, f"the function {_shown(unit)} is missing")
         if _shown(unit).rpartition(".")[2] not in on_device:
-            _compare_hosts(unit, found, names, now)
-        _compare(unit, found, names, now, kernels)
+            _compare_hosts(unit, migrated_unit, names, migrated_names)
+        _compare(unit, migrated_unit, names, migrated_names, kernels)
 
 
 def _units(tree: ast.Module) -> list[_Unit]:
@@ -94,8 +94,8 @@ def _units(tree: ast.Module) -> list[_Unit]:
     return units
 
 
-def _compare(old: _Unit, new: _Unit, names: Names, now: Names, kernels: set[str]) -> None:
-    called, calls = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
+def _compare(old: _Unit, new: _Unit, names: Names, migrated_names: Names, kernels: set[str]) -> None:
+    called, calls = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, migrated_names)))
     for name in kernels:
         if calls[name] < called[name]:
             raise LossError(_line(old, names, name), f"a call of the kernel {name} is missing")
@@ -104,14 +104,14 @@ def _compare(old: _Unit, new: _Unit, names: Names, now: Names, kernels: set[str]
         if ours < theirs:
             raise LossError(old.line, f"{what} of {_shown(old)} is missing")
     for which, what in ((None, "a call of NKI"), (STORES, "a store")):
-        if _work(new, now, which) < _work(old, names, which, INDEXING):
+        if _work(new, migrated_names, which) < _work(old, names, which, INDEXING):
             raise LossError(old.line, f"{what} in {_shown(old)} is missing")
 
 
-def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
+def _compare_hosts(old: _Unit, new: _Unit, names: Names, migrated_names: Names) -> None:
     """Compare host code, which must not lose any call or statement."""
     old = old.without_options(names)
-    before, after = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, now)))
+    before, after = Counter(dict(_counted(old, names))), Counter(dict(_counted(new, migrated_names)))
     for name, count in before.items():
         if after[name] < count:
             raise LossError(_line(old, names, name), f"a call of {name} is missing")
@@ -119,7 +119,7 @@ def _compare_hosts(old: _Unit, new: _Unit, names: Names, now: Names) -> None:
     for name, count in loads.items():
         if kept[name] < count and not names.meaning(name).startswith("nki") and name != "neuronxcc":
             raise LossError(old.line, f"a use of {name} in {_shown(old)} is missing")
-    statements, left = _statements(old, names), _statements(new, now)
+    statements, left = _statements(old, names), _statements(new, migrated_names)
     for key, count in statements.items():
         if left[key] < count:
             raise LossError(old.line, f"a statement `{key[0]}` of {_shown(old)} is missing")
@@ -151,8 +151,8 @@ def _called(node: ast.expr, names: Names) -> str:
     if isinstance(node, ast.Attribute):
         base = _called(node.value, names)
         return f"{base}.{node.attr}" if base else ""
-    given = _kernels_given(node, names) if isinstance(node, ast.Call) else []
-    return _called(given[0], names) if given else ""
+    kernels = _kernels_given(node, names) if isinstance(node, ast.Call) else []
+    return _called(kernels[0], names) if kernels else ""
 
 
 def _kernels_given(node: ast.Call, names: Names) -> list[ast.expr]:
@@ -179,14 +179,14 @@ def _loads(unit: _Unit) -> Counter[str]:
 
 def _statements(unit: _Unit, names: Names) -> Counter[tuple[str, str]]:
     """Count the statements by kind and assigned name, excluding imports and aliases of NKI names."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for node in unit.nodes:
         if not isinstance(node, ast.stmt) or isinstance(node, (ast.Import, ast.ImportFrom)) or node in names.aliases:
             continue
         targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
         assigned = [n.id for t in filter(None, targets) for n in ast.walk(t) if isinstance(n, ast.Name)]
-        found[_word(type(node)), " ".join(assigned)] += 1
-    return found
+        counts[_word(type(node)), " ".join(assigned)] += 1
+    return counts
 
 
 def _work(unit: _Unit, names: Names, which: frozenset[str] | None, but: frozenset[str] = frozenset()) -> int:

@@ -27,10 +27,10 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
         name = dotted.removeprefix("nki.language.")
         if name in ("program_id", "num_programs"):
             return _program(ex, node, name)
-        found = function(ex, node, name)
-        if found is None and any(keyword.arg == "mask" for keyword in node.keywords):
+        result = function(ex, node, name)
+        if result is None and any(keyword.arg == "mask" for keyword in node.keywords):
             raise CannotError(f"nl.{name} does not accept a mask: slice its operands instead")
-        return found
+        return result
     if isinstance(node.func, ast.Attribute) and not dotted:
         return method(ex, node)
     if isinstance(node.func, ast.Name) and node.func.id == "slice":
@@ -42,8 +42,8 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
 
 def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
     """Rewrite the index of the current program in the launch grid, or the size of the grid along an axis."""
-    given = [*node.args, *(keyword.value for keyword in node.keywords)]
-    axis = given[0] if given else ast.Constant(0)
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    axis = arguments[0] if arguments else ast.Constant(0)
     if not isinstance(axis, ast.Constant) or type(axis.value) is not int:
         raise CannotError(f"the axis of nl.{name} must be a number")
     ex.ctx.programs = max(ex.ctx.programs, axis.value + 1)
@@ -63,11 +63,11 @@ def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
     for parameter, argument in zip(known.parameters, node.args):
         value = ex.rewrite(argument).value
         if isinstance(value, Tensor):
-            known.given.setdefault(parameter, Tensor(value.region, "", None, value.blocks))
+            known.arguments.setdefault(parameter, Tensor(value.region, "", None, value.blocks))
     for keyword in node.keywords:
         value = ex.rewrite(keyword.value).value
         if keyword.arg is not None and isinstance(value, Tensor):
-            known.given.setdefault(keyword.arg, Tensor(value.region, "", None, value.blocks))
+            known.arguments.setdefault(keyword.arg, Tensor(value.region, "", None, value.blocks))
     return Result(ex.generic(node).text, _outside(known.returned))
 
 

@@ -86,21 +86,21 @@ def check(text: str, path: Path) -> Check:
 def compare(old: str, new: str, path: Path) -> tuple[Check, str]:
     """Run a migrated file and, if possible, the old file. Return the result and a description of the comparison."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        found = _run(new, path, Path(second))
+        result = _run(new, path, Path(second))
         if old == new:
-            return found, ""
+            return result, ""
         if OLD_PACKAGE in old and not _is_installed(OLD_PACKAGE):
-            return found, f"the old file does not run here, because {OLD_PACKAGE} is not installed"
+            return result, f"the old file does not run here, because {OLD_PACKAGE} is not installed"
         before = _run(old, path, Path(first))
         if not before.runs:
-            return found, f"the old file does not run: {before.shown}"
-        if found.launches < before.launches:
-            found.error = found.error or f"the old file launches {before.launches} kernels"
-            return found, "the migrated file launches fewer kernels"
+            return result, f"the old file does not run: {before.shown}"
+        if result.launches < before.launches:
+            result.error = result.error or f"the old file launches {before.launches} kernels"
+            return result, "the migrated file launches fewer kernels"
         differing = [name for name in sorted(os.listdir(first)) if not _agree(Path(first, name), Path(second, name))]
         if differing:
-            found.error = found.error or f"{len(differing)} outputs differ from the old file"
-        return found, "the old file runs, with other outputs" if differing else "the old file has the same outputs"
+            result.error = result.error or f"{len(differing)} outputs differ from the old file"
+        return result, "the old file runs, with other outputs" if differing else "the old file has the same outputs"
 
 
 def _is_installed(package: str) -> bool:

@@ -148,10 +148,10 @@ def _stretch(ex: Expressions, views: dict[str, View]) -> str:
         return ""
     helper = ex.ctx.needs("stretched")
     if first.shape is not None and second.shape is not None and len(first.shape) == len(second.shape):
-        for parameter, narrow, wide in (("data2", second, first), ("data1", first, second)):
-            if all(n in ("1", m) for m, n in zip(wide.shape or (), narrow.shape or ())):
-                text = f"{helper}({narrow.text}, {wide.text})"
-                views[parameter] = replace(narrow, text=text, shape=wide.shape, full=wide.full)
+        for parameter, narrower, wider in (("data2", second, first), ("data1", first, second)):
+            if all(n in ("1", m) for m, n in zip(wider.shape or (), narrower.shape or ())):
+                text = f"{helper}({narrower.text}, {wider.text})"
+                views[parameter] = replace(narrower, text=text, shape=wider.shape, full=wider.full)
                 return ""
     shape = f"common_shape({first.text}, {second.text})"
     for parameter in ("data1", "data2"):
@@ -276,10 +276,10 @@ def _turned(like: View, axes: ast.expr | None) -> str:
 
 
 def _product(extents: tuple[str, ...]) -> str:
-    found = Sum(1)
+    product = Sum(1)
     for extent in extents:
-        found = found * Sum.of(extent)
-    return found.text
+        product = product * Sum.of(extent)
+    return product.text
 
 
 def matmul(

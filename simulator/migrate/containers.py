@@ -30,12 +30,12 @@ def elements_of(target: ast.expr, iterated: ast.expr, ctx: Context) -> dict[str,
         case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]) if len(pair) == 2:
             return elements_of(pair[1], inner, ctx)
         case ast.Call(func=ast.Name(id="zip"), args=arguments) if len(pair) == len(arguments):
-            found = [elements_of(each, argument, ctx) for each, argument in zip(pair, arguments)]
-            return {name: element for elements in found for name, element in elements.items()}
+            groups = [elements_of(node, argument, ctx) for node, argument in zip(pair, arguments)]
+            return {name: element for elements in groups for name, element in elements.items()}
     return {}
 
 
 def unpacked(target: ast.Tuple | ast.List, container: Container) -> dict[str, Tensor]:
     """Return the names to which the tensors of a container are assigned."""
-    element, names = container.element, [each.id for each in target.elts if isinstance(each, ast.Name)]
+    element, names = container.element, [node.id for node in target.elts if isinstance(node, ast.Name)]
     return {} if element is None else {name: replace(element, dtype=f"{name}.dtype", shape=None) for name in names}

@@ -114,7 +114,7 @@ class Function:
 
     name: str
     parameters: list[str]
-    given: dict[str, Value] = field(default_factory=dict)
+    arguments: dict[str, Value] = field(default_factory=dict)
     returned: Value = None
 
 

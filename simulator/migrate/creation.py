@@ -77,9 +77,9 @@ def _like(ex: Expressions, op: str, keywords: dict[str, ast.expr]) -> Result:
         dtype = ex.rewrite(keywords["dtype"]).text
         options += f", dtype={dtype}"
     if "buffer" in keywords:
-        found, _ = _region(ex, keywords["buffer"])
-        region = "hbm" if found.endswith("hbm") else found
-        options += f", buffer={ex.ctx.nl}.{found}"
+        memory, _ = _region(ex, keywords["buffer"])
+        region = "hbm" if memory.endswith("hbm") else memory
+        options += f", buffer={ex.ctx.nl}.{memory}"
     return Result(
         f"{ex.ctx.nl}.{op}({base.text}{options})", Tensor(region, dtype, base.tensor.shape if base.tensor else None)
     )

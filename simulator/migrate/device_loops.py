@@ -89,10 +89,10 @@ def _reads_first(body: list[ast.stmt], name: str) -> bool | None:
             return True
         if uses:
             return False
-        found = [_reads_first(block, name) for block in blocks]
-        if any(found) or (blocks and None not in found):
-            return any(found)
-        if not isinstance(statement, ast.If) and False in found:  # other blocks are assumed to run
+        reads = [_reads_first(block, name) for block in blocks]
+        if any(reads) or (blocks and None not in reads):
+            return any(reads)
+        if not isinstance(statement, ast.If) and False in reads:  # other blocks are assumed to run
             return False
     return None
 

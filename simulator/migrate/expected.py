@@ -20,18 +20,18 @@ def undecided_lines(tree: ast.AST) -> set[int]:
     return _lines(tree, None)
 
 
-def _lines(tree: ast.AST, wanted: bool | None) -> set[int]:
+def _lines(tree: ast.AST, expected: bool | None) -> set[int]:
     lines: set[int] = set()
     for scope in ast.walk(tree):
         if not isinstance(scope, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         nodes = list(_own(scope))
-        found = [part for node in nodes for part, value in _required(node) if value is wanted]
-        names = {part.id for part in found if isinstance(part, ast.Name)}
+        parts = [part for node in nodes for part, value in _required(node) if value is expected]
+        names = {part.id for part in parts if isinstance(part, ast.Name)}
         for node in nodes:
             if isinstance(node, ast.Assign) and names & {t.id for t in node.targets if isinstance(t, ast.Name)}:
-                found.append(node.value)
-        for part in found:
+                parts.append(node.value)
+        for part in parts:
             lines.update(range(part.lineno, (part.end_lineno or part.lineno) + 1))
     return lines
 

@@ -58,8 +58,8 @@ class Expressions:
         if isinstance(node, (ast.IfExp, ast.BoolOp)):
             chosen = self._either(node) if isinstance(node, ast.IfExp) and self._mentions(node, Index) else None
             return chosen or self._inside(node, "a conditional expression")
-        found = self.generic(node)
-        return Result(found.text, self._container(node)) if isinstance(node, DISPLAYS) else found
+        result = self.generic(node)
+        return Result(result.text, self._container(node)) if isinstance(node, DISPLAYS) else result
 
     def _name(self, node: ast.Name) -> Result:
         value = self.ctx.scope.get(node.id)
@@ -69,15 +69,15 @@ class Expressions:
 
     def _comprehension(self, node: ast.expr) -> Result:
         """Rewrite a comprehension or a lambda. The result is a container if its elements are tensors or slices."""
-        found = self._inside(node, "a comprehension or lambda")
+        result = self._inside(node, "a comprehension or lambda")
         element = node.body if isinstance(node, ast.Lambda) else getattr(node, "elt", getattr(node, "value", None))
         known = self._known.get(id(element))
         value = known[1].value if known is not None else None
         if isinstance(value, Window):
-            return Result(found.text, Container(windows=True))
+            return Result(result.text, Container(windows=True))
         if isinstance(value, Tensor) and not isinstance(node, ast.Lambda):
-            return Result(found.text, Container(value))
-        return found
+            return Result(result.text, Container(value))
+        return result
 
     def _container(self, node: ast.expr) -> Container:
         """Describe the contents of a list, tuple, set or dictionary whose elements have already been rewritten."""
@@ -85,8 +85,8 @@ class Expressions:
         if elements and all(isinstance(self.rewrite(element).value, Window) for element in elements):
             return Container(windows=True)
         tensors = [self.rewrite(element).tensor for element in elements]
-        whole = bool(tensors) and all(tensor is not None for tensor in tensors)
-        return Container(tensors[0] if whole and len(set(tensors)) == 1 else Tensor() if whole else None)
+        are_tensors = bool(tensors) and all(tensor is not None for tensor in tensors)
+        return Container(tensors[0] if are_tensors and len(set(tensors)) == 1 else Tensor() if are_tensors else None)
 
     def generic(self, node: ast.expr) -> Result:
         """Rewrite the subexpressions of an expression that itself has the same meaning in NKI 0.7."""
@@ -173,11 +173,11 @@ class Expressions:
         if isinstance(base.value, tuple) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
             return Result("", base.value[node.slice.value])
         if isinstance(base.value, Container) and not isinstance(node.slice, ast.Slice):
-            found, element = self.generic(node), base.value.element
+            result, element = self.generic(node), base.value.element
             if base.value.windows:
-                return Result(found.text, Window())
+                return Result(result.text, Window())
             if element is not None:
-                return Result(found.text, replace(element, dtype=f"{found.text}.dtype", shape=None))
+                return Result(result.text, replace(element, dtype=f"{result.text}.dtype", shape=None))
         if base.tensor is None and not self._takes_indices(node):
             return self.generic(node)
         view = self.view(node)
@@ -272,10 +272,10 @@ class Expressions:
         if a is None or b is None:
             raise CannotError(f"{self.ctx.source.of(node)}: an index array cannot be combined with a tensor")
         apply = AFFINE.get(type(node.op))
-        found = apply(a, b) if apply is not None else None
-        if found is None:
+        value = apply(a, b) if apply is not None else None
+        if value is None:
             raise CannotError(f"{self.ctx.source.of(node)}: not an affine index")
-        return Result("", found)
+        return Result("", value)
 
     def _both(self, node: ast.BinOp) -> Result:
         """Rewrite `a & b` for masks."""
@@ -323,8 +323,8 @@ class Expressions:
         result = self.rewrite(node)
         if isinstance(result.value, Mask):
             return result.value
-        found = self._mask(node, always=True) if isinstance(node, ast.Compare) else None
-        return found.value if found is not None and isinstance(found.value, Mask) else None
+        restriction = self._mask(node, always=True) if isinstance(node, ast.Compare) else None
+        return restriction.value if restriction is not None and isinstance(restriction.value, Mask) else None
 
     def _mask(self, node: ast.Compare, always: bool = False) -> Result | None:
         if not always and not self._mentions(node, Index):
@@ -353,10 +353,10 @@ class Expressions:
             ast.GtE: [behind],
             ast.Eq: [ahead, behind],
         }
-        found = kinds.get(type(operator))
-        if found is None:
+        indices = kinds.get(type(operator))
+        if indices is None:
             raise CannotError(f"{self.ctx.source.of(node)}: masks in this form are not supported")
-        yield from (index for index in found if index is not None)
+        yield from (index for index in indices if index is not None)
 
 
 DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set)
@@ -389,10 +389,10 @@ def as_index(result: Result) -> Index | None:
 
 def _children(node: ast.AST) -> list[ast.expr]:
     """Return the direct subexpressions of a node, including those in keywords, slices and comprehensions."""
-    found: list[ast.expr] = []
+    children: list[ast.expr] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Slice) or not isinstance(child, ast.expr):
-            found.extend(_children(child))
+            children.extend(_children(child))
         else:
-            found.append(child)
-    return found
+            children.append(child)
+    return children

@@ -63,14 +63,14 @@ class Host(cst.CSTTransformer):
 
     def _enter(self, parameters: cst.Parameters) -> None:
         every = (*parameters.params, *parameters.posonly_params, *parameters.kwonly_params)
-        self._parameters.append({each.name.value for each in every})
+        self._parameters.append({parameter.name.value for parameter in every})
 
     def leave_Assign(self, original: cst.Assign, updated: cst.Assign) -> cst.Assign:  # noqa: N802
         value = updated.value  # run = kernel or run = nki.jit(kernel): another name for a kernel with a grid
         while isinstance(value, cst.Call) and len(value.args) == 1 and dotted_of(value.func) in MAKERS:
             value = value.args[0].value
         if dotted_of(value) in self._programs:
-            self._programs |= {dotted_of(each.target) for each in updated.targets} - {""}
+            self._programs |= {dotted_of(target.target) for target in updated.targets} - {""}
         return updated
 
     def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
@@ -156,7 +156,7 @@ class Host(cst.CSTTransformer):
 
     def _kernel(self, node: cst.BaseExpression) -> cst.BaseExpression:
         """Return the current spelling of a kernel. An undecorated function of this file is first passed to nki.jit."""
-        shadowed = isinstance(node, cst.Name) and any(node.value in each for each in self._parameters)
+        shadowed = isinstance(node, cst.Name) and any(node.value in scope for scope in self._parameters)
         known = dotted_of(node) in self._names.undecorated
         if known and not shadowed:
             return cst.Call(cst.Attribute(cst.Name("nki"), cst.Name("jit")), [cst.Arg(node)])
@@ -214,7 +214,7 @@ def _without_old_options(call: cst.Call) -> cst.Call:
     kept = [a for a in call.args if a.keyword is None or a.keyword.value not in OLD_OPTIONS]
     if len(kept) == len(call.args):
         return call
-    last = [each.with_changes(comma=cst.MaybeSentinel.DEFAULT) for each in kept[-1:]]
+    last = [argument.with_changes(comma=cst.MaybeSentinel.DEFAULT) for argument in kept[-1:]]
     return call.with_changes(args=[*kept[:-1], *last])
 
 

@@ -75,16 +75,16 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        origin = found.origin if found is not None else None
-        if found is None or origin is None or not origin.endswith(".py"):
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        origin = spec.origin if spec is not None else None
+        if spec is None or origin is None or not origin.endswith(".py"):
             return None
         if os.path.realpath(origin).startswith(_INSTALLED) or fullname.split(".")[0] in ("trninfer", "nki"):
             return None
         if OLD_PACKAGE not in _text(origin):
             return None
-        found.loader = _Loader(fullname, origin, self._notify)
-        return found
+        spec.loader = _Loader(fullname, origin, self._notify)
+        return spec
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

@@ -122,9 +122,9 @@ def keywords_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.ex
         raise CannotError("expanded arguments (*args, **kwargs) are not supported")
     if len(call.args) > len(parameters):
         raise CannotError(f"more positional arguments than {', '.join(parameters)}")
-    found = Arguments(zip(parameters, call.args))
-    found.update({str(keyword.arg): keyword.value for keyword in call.keywords})
-    return found
+    arguments = Arguments(zip(parameters, call.args))
+    arguments.update({str(keyword.arg): keyword.value for keyword in call.keywords})
+    return arguments
 
 
 def is_none(node: ast.expr) -> bool:
@@ -150,10 +150,10 @@ class Operands:
             return
         if not isinstance(value, Mask):
             raise CannotError(f"mask={ast.unparse(mask)} is not a condition on known index arrays")
-        found = value.clips()
-        if found is None:
+        clips = value.clips()
+        if clips is None:
             raise CannotError("the mask does not select a rectangle: use nisa.affine_select, or loop over the rows")
-        self.clips, conditions = found
+        self.clips, conditions = clips
         for factor in value.assumed_positive:
             self.ctx.add(CHECK, f"the mask is rewritten for a positive {factor.text}")
         if any(clip.count.is_number and clip.count.number <= 0 for clip in self.clips.values()):

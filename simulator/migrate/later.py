@@ -112,7 +112,7 @@ def _member(parameter: str, number: int) -> str:
     enumeration = ENUMS[parameter].removeprefix("nisa.")
     for entry in table()["classes"]:
         if entry["module"] == "nki.isa" and entry["name"] == enumeration:
-            for each in entry["members"]:
-                if each["value"] == str(number):
-                    return f"{enumeration}.{each['name']}"
+            for member in entry["members"]:
+                if member["value"] == str(number):
+                    return f"{enumeration}.{member['name']}"
     raise CannotError(f"{parameter}={number} is not the number of a member of {ENUMS[parameter]}")

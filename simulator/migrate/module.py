@@ -83,7 +83,7 @@ class Migrator:
         """Return the input of the next pass: the arguments and results of functions, and the functions that were not
         fully migrated."""
         called = [self._functions[name] for name in self._called if name in self._functions]
-        return [(dict(function.given), function.returned) for function in called], set(self._failed)
+        return [(dict(function.arguments), function.returned) for function in called], set(self._failed)
 
     def _begin(self) -> None:
         self._notes = Notes(assumptions(self._names))
@@ -97,11 +97,11 @@ class Migrator:
     # Statements
 
     def _line(self, node: cst.CSTNode) -> int:
-        found: Any = self._positions.get(node)
-        return int(found.start.line) if found is not None else 0
+        position: Any = self._positions.get(node)
+        return int(position.start.line) if position is not None else 0
 
     def _statements(self, body: Sequence[cst.CSTNode], ctx: Context | None) -> list[Any]:
-        found: list[Any] = []
+        statements: list[Any] = []
         for statement in body:
             self._left, left = [], self._left
             new = self._statement(statement, ctx)
@@ -109,8 +109,8 @@ class Migrator:
                 new[0] = new[0].with_changes(leading_lines=[*left, *new[0].leading_lines])
             elif left:
                 self._left = [*left, *self._left]
-            found.extend(new)
-        return found
+            statements.extend(new)
+        return statements
 
     def _statement(self, node: Any, ctx: Context | None) -> list[Any]:
         self._deadline.check()
@@ -156,8 +156,8 @@ class Migrator:
         if isinstance(node, (cst.Else, cst.Finally)):
             return node.with_changes(body=self._suite(node.body, ctx))
         if isinstance(node, cst.If):
-            found = self._statement(node, ctx)
-            return found[-1]
+            parts = self._statement(node, ctx)
+            return parts[-1]
         if isinstance(node, cst.SimpleStatementSuite) and ctx is not None:
             line = cst.SimpleStatementLine(body=node.body)
             changed = self._simple(line, ctx)
@@ -175,9 +175,9 @@ class Migrator:
         lines: list[str | cst.BaseSmallStatement] = []
         changed = False
         for small in node.body:
-            found = self._migrated(small, ctx)
-            changed |= found is not None
-            lines += found if found is not None else [small]
+            rewritten = self._migrated(small, ctx)
+            changed |= rewritten is not None
+            lines += rewritten if rewritten is not None else [small]
         return self._replaced(node, lines) if changed else [node]
 
     def _migrated(self, small: cst.BaseSmallStatement, ctx: Context) -> Sequence[str | cst.BaseSmallStatement] | None:
@@ -188,21 +188,21 @@ class Migrator:
         tree = self._pairs[small]
         ctx.line = tree.lineno
         try:
-            found = ctx.statements.migrate(tree)
-            used = stored([tree]) & self._needed if found == [] else set()
+            lines = ctx.statements.migrate(tree)
+            used = stored([tree]) & self._needed if lines == [] else set()
             if used:
                 raise CannotError(f"{', '.join(sorted(used))} is used other than as an index")
-            parse("\n".join(found or ()))  # raises SyntaxError if the migration produced invalid Python
+            parse("\n".join(lines or ()))  # raises SyntaxError if the migration produced invalid Python
         except Exception as error:
             reason = reason_of(error)
             self._failed.add(ctx.function.name if ctx.function else "")
             ctx.add(CANNOT, reason)
             return [f"{MARK}{reason}", small]
-        if found == [] and ctx.keeps:
+        if lines == [] and ctx.keeps:
             return None
-        if found == [] and not ctx.statements.is_absorbed:
+        if lines == [] and not ctx.statements.is_absorbed:
             raise LossError(tree.lineno, f"nothing remains of `{ctx.source.of(tree)}`")
-        return found
+        return lines
 
     def _is_alias(self, node: cst.SimpleStatementLine) -> bool:
         """Return True for a top-level alias of a removed name, such as `nki_jit = nki.trace`."""
@@ -380,10 +380,10 @@ class Migrator:
         ctx.returns_outputs = is_kernel and self._names.is_first_dialect and tree.name not in self._called_by_nki
         ctx.keeps = tree.name in self._failed
         scope: dict[str, Value] = dict(outer.scope) if outer is not None else {}
-        given = self._functions[tree.name].given
+        known_arguments = self._functions[tree.name].arguments
         tensors, ranks = tensor_uses(tree, self._names), ranks_of(tree)
         for name in self._functions[tree.name].parameters:
-            known = given.get(name)
+            known = known_arguments.get(name)
             if known is None and name in tensors and self._names.is_first_dialect:
                 known = Tensor("hbm" if is_kernel or name in tensors["hbm of"] else "")
             scope[name] = with_dtype(known, name, ranks.get(name, 0))
