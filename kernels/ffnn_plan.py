@@ -86,11 +86,12 @@ def plan_fused(sizes, sbuf_bytes, least_rows):
     for most_tiles in range(MOST_TILES, 0, -1):
         blocks = row_blocks(sizes.rows, most_tiles)
         plan = FusedPlan(blocks, MOST_TILES * ceil_div(MOST_TILES, ceil_div(blocks[0].size, PARTITIONS)))
-        room = sbuf_bytes - _held(sizes, plan)
-        keeps = sizes.panel_bytes <= room
+        free_bytes = sbuf_bytes - _held(sizes, plan)
+        keeps = sizes.panel_bytes <= free_bytes
         reads_once = keeps or (len(blocks) == 1 and (not sizes.is_pitched or sizes.rows <= PARTITIONS))
-        if room >= PANELS * LEAST_PANEL_BYTES and (reads_once or plan.columns >= least_rows):
-            return replace(plan, panel_bytes=min(PANEL_BYTES, room if keeps else room // PANELS), keeps=keeps)
+        if free_bytes >= PANELS * LEAST_PANEL_BYTES and (reads_once or plan.columns >= least_rows):
+            panel_bytes = min(PANEL_BYTES, free_bytes if keeps else free_bytes // PANELS)
+            return replace(plan, panel_bytes=panel_bytes, keeps=keeps)
     return None
 
 

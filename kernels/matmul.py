@@ -164,12 +164,12 @@ def matmul_block_free_dimension(lhsT, rhs, tiles_in_block_m=2, tiles_in_block_n=
     assert tiles_in_block_m >= 1, f"tiles_in_block_m must be at least 1, got {tiles_in_block_m}"
     assert tiles_in_block_n >= 1, f"tiles_in_block_n must be at least 1, got {tiles_in_block_n}"
     result = nl.ndarray((lhsT.shape[1], rhs.shape[1]), dtype=lhsT.dtype, buffer=nl.shared_hbm)
-    room = _columns_that_fit(lhsT)
+    most_columns = _columns_that_fit(lhsT)
     block_m = min(TILE_M * tiles_in_block_m, lhsT.shape[1])
     block_n = min(TILE_N * tiles_in_block_n, rhs.shape[1])
-    while block_m + block_n > room and block_n > TILE_N:
+    while block_m + block_n > most_columns and block_n > TILE_N:
         block_n = ceil_div(block_n, TILE_N) * TILE_N - TILE_N
-    while block_m + block_n > room and block_m > TILE_M:
+    while block_m + block_n > most_columns and block_m > TILE_M:
         block_m = ceil_div(block_m, TILE_M) * TILE_M - TILE_M
     m_tiles = tiles(lhsT.shape[1], TILE_M)
     n_tiles = tiles(rhs.shape[1], TILE_N)
@@ -203,9 +203,9 @@ def _columns_that_fit(matrix):
 
 def _assert_columns_fit(lhsT, rhs):
     needed = min(TILE_M, lhsT.shape[1]) + min(TILE_N, rhs.shape[1])
-    room = _columns_that_fit(lhsT)
-    assert needed <= room, (
-        f"K = {lhsT.shape[0]} is too long: SBUF can hold all of K for {room} columns of {lhsT.dtype}, but a "
+    most_columns = _columns_that_fit(lhsT)
+    assert needed <= most_columns, (
+        f"K = {lhsT.shape[0]} is too long: SBUF can hold all of K for {most_columns} columns of {lhsT.dtype}, but a "
         f"result tile needs {needed}; matmul_fully_optimized supports any K"
     )
 

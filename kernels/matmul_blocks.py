@@ -77,10 +77,10 @@ def panels(matrix, k, columns, first):
     width = first
     while start < columns.end:
         size = min(width, columns.end - start)
-        room = padded(size, matrix.dtype)
-        tensor = nl.ndarray((PARTITIONS, k.size, room), dtype=matrix.dtype, buffer=nl.sbuf)
-        if room > size:
-            nisa.memset(dst=tensor[:, :, size:room], value=0.0)
+        allocated = padded(size, matrix.dtype)
+        tensor = nl.ndarray((PARTITIONS, k.size, allocated), dtype=matrix.dtype, buffer=nl.sbuf)
+        if allocated > size:
+            nisa.memset(dst=tensor[:, :, size:allocated], value=0.0)
         result.append(Panel(Tile(len(result), start, size, start + size), tensor))
         start += size
         width = start - columns.start

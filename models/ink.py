@@ -60,22 +60,22 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
     """
     planes = np.ascontiguousarray(pixels.transpose(2, 0, 1))
     cells = coarsen(planes)
-    room = np.empty(max(planes.size, MIN_ROOM), np.float32)[: planes.size].reshape(planes.shape)
+    buffer = np.empty(max(planes.size, MIN_ROOM), np.float32)[: planes.size].reshape(planes.shape)
     best: Blob | None = None
     with contextlib.suppress(InkError):
-        best = _blob_on(planes, rim_colour(cells), expected, room)
+        best = _blob_on(planes, rim_colour(cells), expected, buffer)
     # With the one-colour model, uneven light on an empty page looks like a perfect blob. Therefore the curved surface
     # is also tried, unless a blob is expected and a good one was found.
     if expected is None or best is None or best.quality < TRUST_SURFACE:
         try:
-            blob = _blob_on(planes, Stretched(fit_surface(cells), planes.shape), expected, room)
+            blob = _blob_on(planes, Stretched(fit_surface(cells), planes.shape), expected, buffer)
             best = _better(best, blob, TRUST_SURFACE)
         except InkError:
             if expected is None or best is None:
                 raise
     if best.quality < TRUST_MEDIAN:
         with contextlib.suppress(InkError):
-            blob = _blob_on(planes, Stretched(local_median(cells), planes.shape), expected, room)
+            blob = _blob_on(planes, Stretched(local_median(cells), planes.shape), expected, buffer)
             small = max(blob.box.height / pixels.shape[0], blob.box.width / pixels.shape[1]) < 0.5
             best = _better(best, blob, TRUST_MEDIAN if small else TRUST_FILLED_MEDIAN)
     return best
@@ -87,13 +87,13 @@ def _better(best: Blob | None, blob: Blob, trust: float) -> Blob:
     return blob if best is None or blob.quality > best.quality else best
 
 
-def _blob_on(planes: np.ndarray, background: Background, expected: Box | None, room: np.ndarray) -> Blob:
+def _blob_on(planes: np.ndarray, background: Background, expected: Box | None, buffer: np.ndarray) -> Blob:
     """Find the main blob of a picture [channels, H, W] on its background; raise InkError if nothing stands out.
 
-    `room` is a float32 working buffer of the picture's shape. It is reused because the system clears newly allocated
+    `buffer` is a float32 working buffer of the picture's shape. It is reused because the system clears newly allocated
     memory, which takes time.
     """
-    ink = _ink(room, _deviate(planes, background, room))
+    ink = _ink(buffer, _deviate(planes, background, buffer))
     threshold = _threshold(ink, len(planes))
     return _main_blob(ink, threshold, expected)
 

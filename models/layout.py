@@ -84,8 +84,8 @@ def _pack_section(filters: NDArray[Any], taps: Taps, rows: int, block: int) -> l
     # [Cout, Cin, p, a, q, b] -> [a, b, Cin, p, q, Cout]
     split = padded.reshape(out_channels, in_channels, row_steps, tap_rows, column_steps, tap_columns)
     split = split.transpose(3, 5, 1, 2, 4, 0)
-    room = max(stride, in_channels)
-    stationary = np.zeros((tap_rows * tap_columns, room, row_steps * column_steps, out_channels), filters.dtype)
+    tap_channels = max(stride, in_channels)
+    stationary = np.zeros((tap_rows * tap_columns, tap_channels, row_steps * column_steps, out_channels), filters.dtype)
     stationary[:, :in_channels] = split.reshape(tap_rows * tap_columns, in_channels, -1, out_channels)
     filled_rows = stationary.reshape(-1, *stationary.shape[2:])
     laid_out = np.zeros((rows, *filled_rows.shape[1:]), filters.dtype)

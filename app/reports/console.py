@@ -176,8 +176,8 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
     """
     stacked = console.width < ONE_LINE and not wide
     names, *figures = columns
-    room = console.width - 2 if stacked else console.width - min(names.width, NAME) - GAP
-    visible = list(figures) if wide else _fitting(figures, room)
+    available = console.width - 2 if stacked else console.width - min(names.width, NAME) - GAP
+    visible = list(figures) if wide else _fitting(figures, available)
     print_line(console, title, "bold")
     spare = console.width - _width(visible) - (GAP if visible else 0)
     name_width = names.width if wide or stacked else min(names.width, max(spare, NAME))
@@ -222,10 +222,10 @@ def _heading_rows(names: Column, shown: Sequence[Column]) -> Iterator[tuple[Text
         yield name, heads
 
 
-def _fitting(columns: Sequence[Column], room: int) -> list[Column]:
-    """Return the columns that fit into `room` after those with the highest ranks are dropped; at least one is kept."""
+def _fitting(columns: Sequence[Column], available: int) -> list[Column]:
+    """Return the columns that fit into `available` columns of text, dropping those with the highest ranks first."""
     fitting = list(columns)
-    while len(fitting) > 1 and _width(fitting) > room:
+    while len(fitting) > 1 and _width(fitting) > available:
         fitting.remove(max(fitting, key=lambda column: column.rank))
     return fitting
 

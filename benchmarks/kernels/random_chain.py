@@ -24,16 +24,16 @@ def random_chain(a, w, steps, turned=False, together=1, buffers=0, maker="unknow
     weights = nl.ndarray((P, P), dtype=a.dtype, buffer=nl.sbuf)
     if "multiply" in steps:
         nisa.dma_copy(dst=weights, src=w, dge_mode=mode)
-    room = []
+    pool = []
     for _ in range(buffers):
-        room.append(nl.ndarray((P, columns), dtype=a.dtype, buffer=nl.sbuf))
+        pool.append(nl.ndarray((P, columns), dtype=a.dtype, buffer=nl.sbuf))
     starts = list(range(0, rows, P))
     for first in range(0, len(starts), together):
         tiles = []
         for start in starts[first : first + together]:
             size = min(P, rows - start)
             if buffers:
-                tile = room[(start // P) % buffers][0:size]
+                tile = pool[(start // P) % buffers][0:size]
             else:
                 tile = nl.ndarray((size, columns), dtype=a.dtype, buffer=nl.sbuf)
             source = a.ap(pattern=[[1, size], [rows, columns]], offset=start) if turned else a[start : start + size]

@@ -85,14 +85,14 @@ def stage_weights(stream, last):
             stream.staged.append(chunk)
 
 
-def load_packed(w_packed, plan, out_tile, channels, room=None):
+def load_packed(w_packed, plan, out_tile, channels, buffer=None):
     """Load the packed weights of a tile of output channels and a tile of input channels, [taps and channels, steps,
-    Cout], into `room` or a new buffer."""
+    Cout], into `buffer` or a new buffer."""
     rows = rows_of_taps(plan, channels.index, plan.problem.filters.taps.count)
     steps = len(plan.steps)
     block = out_tile.start // plan.weights.block * plan.weights.block  # an output tile may be part of a block
     width = min(plan.weights.block, plan.problem.filters.out_channels - block)
-    weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype) if room is None else room
+    weights = sbuf_tile((rows, steps, out_tile.size), w_packed.dtype) if buffer is None else buffer
     source = w_packed[channels.start : channels.start + rows, block * steps : (block + width) * steps]
     source = source.reshape_dim(1, (steps, width))[:, :, out_tile.start - block : out_tile.end - block]
     copy_by_hardware(dst=weights, src=source)

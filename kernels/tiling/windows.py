@@ -90,11 +90,11 @@ def make_sweep(axis, extent, window):
     )
     reach = (size - 1) * dilation + 1
     assert before >= 0 and after >= 0, f"padding must be at least 0 {axis}, got {before} and {after}"
-    room = extent + before + after - reach
-    assert room >= 0, f"a window that spans {reach} {axis} does not fit {extent} with padding {before} and {after}"
-    outputs = room // stride + 1
+    slack = extent + before + after - reach
+    assert slack >= 0, f"a window that spans {reach} {axis} does not fit {extent} with padding {before} and {after}"
+    outputs = slack // stride + 1
     if window.ceil_mode:
-        outputs = ceil_div(room, stride) + 1
+        outputs = ceil_div(slack, stride) + 1
         if (outputs - 1) * stride >= extent + before:
             outputs -= 1
     return Sweep(

@@ -131,8 +131,8 @@ def average_pool(x: np.ndarray, window_height: int, window_width: int) -> np.nda
 
 def _windows(side: int, window: int, stride: int, pads: tuple[int, int], ceil_mode: bool) -> int:
     """Return the number of windows along an axis; less than 1 if none fits."""
-    room = side + sum(pads) - window
-    if not ceil_mode or room < 0:
-        return room // stride + 1
-    count = -(-room // stride) + 1
+    slack = side + sum(pads) - window
+    if not ceil_mode or slack < 0:
+        return slack // stride + 1
+    count = -(-slack // stride) + 1
     return count - ((count - 1) * stride >= side + pads[0])

@@ -298,8 +298,8 @@ def _workers_of_cluster(
     """Return the number of workers (by default as many as fit) and a function that starts one on a cluster."""
     from ..cluster.ray_worker import NEURON_CORES, RayWorker, actor_class
 
-    room = ray.cluster_resources()
-    neuron = backend == "neuron" or (backend == "auto" and not simulator_is_preferred() and NEURON_CORES in room)
+    resources = ray.cluster_resources()
+    neuron = backend == "neuron" or (backend == "auto" and not simulator_is_preferred() and NEURON_CORES in resources)
     actors, stored = actor_class(ray, neuron), ray.put(setup(neuron))
-    most = max(1, int(room.get(NEURON_CORES if neuron else "CPU", 1)))
+    most = max(1, int(resources.get(NEURON_CORES if neuron else "CPU", 1)))
     return count or most, lambda number, greeted: RayWorker(number, greeted, ray, actors, stored)

@@ -91,7 +91,7 @@ def _sizes(call: Call) -> None:
             f"nc_matmul: dst {dst.label} must be {columns} x {moving_columns}: stationary columns on the "
             "partitions, moving columns free"
         )
-    call.contracted, call.room = rows * call.planes, (columns, moving_columns)
+    call.contracted, call.product_shape = rows * call.planes, (columns, moving_columns)
     check_stationary(core, stationary, columns)
 
 
@@ -107,7 +107,7 @@ def _array_tile(call: Call) -> None:
     sizes = (*quarters, PARTITIONS // 2, PARTITIONS)
     for axis, start, extent, occupied in (
         ("row", position[0], size[0], call.stationary.shape[0]),
-        ("column", position[1], size[1], call.room[0]),
+        ("column", position[1], size[1], call.product_shape[0]),
     ):
         if extent not in sizes or start < 0 or start % extent or start + extent > PARTITIONS or occupied > extent:
             raise NkiValidationError(
@@ -165,7 +165,7 @@ def _columns(call: Call) -> None:
 
 
 def _cost(call: Call) -> None:
-    stationary, (columns, moving_columns) = call.stationary, call.room
+    stationary, (columns, moving_columns) = call.stationary, call.product_shape
     stride = stationary.strides[-1] * stationary._dtype.itemsize
     if call.is_transpose:
         call.cost = call.core.costs.transpose(moving_columns, columns, stationary._dtype, stride)
@@ -176,7 +176,7 @@ def _cost(call: Call) -> None:
 @declared(
     _TENSOR,
     rules=(_planes, _sizes, _array_tile, _dtypes, _columns, _cost),
-    finds=("contracted", "room"),
+    finds=("contracted", "product_shape"),
     packed=4,
     source="trainium2_arch.rst, Double FP8 Matmul",
 )
@@ -200,24 +200,30 @@ def nc_matmul(
     """
     core = active("nc_matmul")
     mode = is_transpose, tile_position, tile_size, perf_mode
-    _, cost, _, (_, rows, room) = core.settle("nc_matmul", dst, stationary, moving, mode)
+    _, cost, _, (_, rows, product_shape) = core.settle("nc_matmul", dst, stationary, moving, mode)
     if core.target.generation < 4:
         within_a_bank("nc_matmul", dst)
     adds = _accumulates(core, dst, accumulate)
     reads = (stationary, moving) if adds is False else (stationary, moving, dst)
-    flops = 2 * rows * room[0] * room[1]
+    flops = 2 * rows * product_shape[0] * product_shape[1]
     instruction = core.issue("nc_matmul", _TENSOR, (dst,), reads, cost, name, flops=flops)
 
     turns = is_transpose and core.target.generation >= 3
-    product = core.scratch(*room) if core.functional else None
+    product = core.scratch(*product_shape) if core.functional else None
     core.perform(multiply, dst, stationary, moving, rows, turns, adds, product)
     return instruction
 
 
 def multiply(
-    dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, contracted: int, turns: bool, adds: Any, room: Array
+    dst: NkiTensor,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    contracted: int,
+    turns: bool,
+    adds: Any,
+    buffer: Array,
 ) -> None:
-    """Compute the values of nc_matmul, using `room` as a float32 buffer for the product."""
+    """Compute the values of nc_matmul, using `buffer` as a float32 buffer for the product."""
     left = stationary.values.reshape(contracted, -1)
     right = moving.values.reshape(contracted, -1)
     direct = dst._dtype.exact and not watchers
@@ -226,7 +232,7 @@ def multiply(
         if values.flags.c_contiguous:
             np.matmul(left.T, right, out=values.reshape(left.shape[1], -1))
             return
-    product = _transposed(left, right) if turns else np.matmul(left.T, right, out=room)
+    product = _transposed(left, right) if turns else np.matmul(left.T, right, out=buffer)
     result = shaped(product, dst.shape)
     if adds is False:
         dst.write(result)

@@ -205,8 +205,8 @@ class NkiTensor(TensorViews):
                 raise NkiValidationError(f"ap of {self.label}: the partitions cannot be chosen at run time")
         first = 1 if self.storage.on_chip else 0
         reach = sum(stride * (count - 1) for stride, count in zip(strides[first:], shape[first:]))
-        room = pattern.row - 1 - reach - pattern.offset % pattern.row
-        return IndirectTensor(pattern, vector if scalar is None else scalar, step, room // step + 1, vector is not None)
+        left = pattern.row - 1 - reach - pattern.offset % pattern.row
+        return IndirectTensor(pattern, vector if scalar is None else scalar, step, left // step + 1, vector is not None)
 
 
 def _check_pattern(view: NkiTensor, what: str) -> None:
@@ -360,13 +360,13 @@ class ColumnsTensor(IndirectTensor):
         super().__init__(view, index, step, extent, gathers)
         self.group = 16
 
-    def check_room(self, what: str) -> None:
+    def check_offsets(self, what: str) -> None:
         """Raise an error if there are more columns than offsets in the index."""
         rows, count = self.index.shape[0], self.shape[1]
-        room = rows if rows < self.group else self.group * self.index.free_size
-        if count > room:
+        offsets = rows if rows < self.group else self.group * self.index.free_size
+        if count > offsets:
             raise NkiValidationError(
-                f"{what}: {self.label} has {count} columns, but its index {self.index.label} has {room} offsets, "
+                f"{what}: {self.label} has {count} columns, but its index {self.index.label} has {offsets} offsets, "
                 f"index[i % {self.group}, i // {self.group}]; specify num_elem"
             )
 

@@ -49,7 +49,7 @@ def check(core: Any, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads
                 f"{op}: {view.label} is a view of indirect() columns, which this operand does not support"
             )
         view.group = _TENSOR_GROUP if unit is engine.tensor else _GROUP
-        view.check_room(op)
+        view.check_offsets(op)
         if core.functional:
             _groups_agree(core, op, view)
     dst = writes[0]

@@ -132,22 +132,22 @@ class _Sbuf(_Memory):
     def __init__(self, waiting: deque[tuple[int, Version]], placed: int, size: int) -> None:
         super().__init__(waiting, placed)
         self._size = size
-        self._room = size - placed
+        self._free = size - placed
 
     def take(self, version: Version) -> bool:
-        room = self._room - version.size
-        if room < 0:
+        free = self._free - version.size
+        if free < 0:
             return False
-        self._room = room
-        if self._size - room > self.peak:
-            self.peak = self._size - room
+        self._free = free
+        if self._size - free > self.peak:
+            self.peak = self._size - free
         return True
 
     def put_back(self, version: Version) -> None:
-        self._room += version.size
+        self._free += version.size
 
     def force(self, version: Version) -> None:
-        self._room -= version.size
+        self._free -= version.size
 
 
 class _Psum(_Memory):
@@ -164,14 +164,14 @@ class _Psum(_Memory):
         banks, tiles = self._banks, self._tiles
         if version.size <= PSUM_BANK_BYTES:
             if self.shared:
-                return self._take_room(version)
+                return self._take_free(version)
             if 0 in tiles:
                 for bank in range(tiles.index(0), PSUM_BANKS):
                     if not tiles[bank] and banks[bank] >= version.size:
                         self._take_part(version, bank)
                         return True
             return False
-        empty = [bank for bank, room in enumerate(banks) if room == PSUM_BANK_BYTES]
+        empty = [bank for bank, free in enumerate(banks) if free == PSUM_BANK_BYTES]
         count = -(-version.size // PSUM_BANK_BYTES)
         if len(empty) < count:
             return False
@@ -182,9 +182,9 @@ class _Psum(_Memory):
         self._used()
         return True
 
-    def _take_room(self, version: Version) -> bool:
+    def _take_free(self, version: Version) -> bool:
         """Place a version in the first bank that has enough free space beside its other tiles."""
-        bank = next((bank for bank, room in enumerate(self._banks) if room >= version.size), None)
+        bank = next((bank for bank, free in enumerate(self._banks) if free >= version.size), None)
         if bank is None:
             return False
         self._take_part(version, bank)

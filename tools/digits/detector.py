@@ -104,8 +104,8 @@ def augment(images: torch.Tensor, boxes: Sequence[torch.Tensor]) -> Batch:
     """Randomly shift and scale each image [N, 1, SIDE, SIDE] with its boxes [n, 5], and change its tones."""
     n = len(images)
     scale = torch.where(torch.rand(n) < 0.6, torch.exp(torch.rand(n) * 0.5 - 0.3), torch.ones(n))  # above 1: smaller
-    room = (scale - 1).clamp(min=0.06)
-    shift = (torch.rand(n, 2) * 2 - 1) * room[:, None]
+    margin = (scale - 1).clamp(min=0.06)
+    shift = (torch.rand(n, 2) * 2 - 1) * margin[:, None]
     zeros = torch.zeros(n)
     rows = (torch.stack([scale, zeros, shift[:, 0]], 1), torch.stack([zeros, scale, shift[:, 1]], 1))
     grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)

@@ -127,8 +127,8 @@ def distort_ink(ink: Image.Image, size: float, canvas: tuple[int, int], rng: np.
     half = np.abs(forward) @ (np.array(ink.size) / 2)  # half the side lengths of the box of the distorted digit
     forward *= min(1.0, float((np.array(canvas) / 2 * 0.94 / half).min()))
     half = np.abs(forward) @ (np.array(ink.size) / 2)
-    room = np.maximum(np.array(canvas) / 2 * 0.97 - half, 0)
-    centre = np.array(canvas) / 2 + rng.uniform(-1, 1, 2) * room
+    margin = np.maximum(np.array(canvas) / 2 * 0.97 - half, 0)
+    centre = np.array(canvas) / 2 + rng.uniform(-1, 1, 2) * margin
     # To shrink, resize the ink first: an affine transform alone would skip pixels.
     shrink = max(1, int(1 / scale))
     small = ink.reduce(shrink) if shrink > 1 else ink

@@ -73,11 +73,11 @@ def _within_image(node: Node, kernel: tuple[int, ...], sides: tuple[int, ...]) -
     strides, dilations = (list(integers(node, name, rank, (1,) * rank)) for name in ("strides", "dilations"))
     pads, sizes = integers(node, "pads", 2 * rank, (0,) * 2 * rank), list(kernel)
     for axis, side in enumerate(sides):
-        room = side + pads[axis] + pads[axis + rank]
-        excess = (kernel[axis] - 1) * dilations[axis] + 1 - room
-        is_kept = integer(node, "ceil_mode", 0) and 0 < excess < strides[axis] and dilations[axis] > 0 < room
-        if is_kept and (room - 1) % dilations[axis] == 0:  # else the smaller window would fit in more than one place
-            sizes[axis], strides[axis] = (room - 1) // dilations[axis] + 1, 1
+        extent = side + pads[axis] + pads[axis + rank]
+        excess = (kernel[axis] - 1) * dilations[axis] + 1 - extent
+        is_kept = integer(node, "ceil_mode", 0) and 0 < excess < strides[axis] and dilations[axis] > 0 < extent
+        if is_kept and (extent - 1) % dilations[axis] == 0:  # else the smaller window would fit in more than one place
+            sizes[axis], strides[axis] = (extent - 1) // dilations[axis] + 1, 1
     return replace(node, attributes={**node.attributes, "strides": tuple(strides)}), tuple(sizes)
 
 

@@ -52,10 +52,10 @@ def check_tile(scope: FunctionScope, node: ast.Call, tensor: Tensor | None) -> N
         message = f"{tile} has {tensor.shape[0]} partitions (its first dimension), but the limit is {PARTITIONS}"
         scope.report(node, "tile-size", f"{message}: use several tiles")
     dtype = DTYPES.get(tensor.dtype or "")
-    room = PSUM_BANK_BYTES * _BANKS if tensor.buffer == "psum" else max(t.sbuf_bytes for t in TARGETS.values())
+    available = PSUM_BANK_BYTES * _BANKS if tensor.buffer == "psum" else max(t.sbuf_bytes for t in TARGETS.values())
     row = prod(tensor.shape[1:]) * dtype.itemsize if dtype is not None else 0
-    if row > room:
-        scope.report(node, "tile-size", f"{tile} needs {row:,} bytes per partition; {room:,} are available")
+    if row > available:
+        scope.report(node, "tile-size", f"{tile} needs {row:,} bytes per partition; {available:,} are available")
 
 
 def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, bound: dict[str, ast.expr]) -> None:
